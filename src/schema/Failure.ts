@@ -1,0 +1,490 @@
+/**
+ * Every failure a caller can see: one table for status, message, hint and retryability, one tagged class per code,
+ * one envelope on the wire. `message` says what happened, `hint` what to do next.
+ */
+import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
+import * as Schema from "effect/Schema"
+import { Checks } from "./Descriptors.ts"
+
+interface Row {
+  readonly status: number
+  readonly retryable: boolean
+  readonly message: string
+  readonly hint: string
+}
+
+export const failureTable = {
+  invalid_input: {
+    status: 400,
+    retryable: false,
+    message: "The request does not fit the contract.",
+    hint: "Correct the fields named in details.fields and send the request again."
+  },
+  idempotency_key_required: {
+    status: 400,
+    retryable: false,
+    message: "This call needs an Idempotency-Key header.",
+    hint: "Send one Idempotency-Key of 16 to 255 visible ASCII characters, and the same one when you retry."
+  },
+  idempotency_key_invalid: {
+    status: 400,
+    retryable: false,
+    message: "The Idempotency-Key header is malformed.",
+    hint: "Send exactly one Idempotency-Key of 16 to 255 visible ASCII characters, without spaces."
+  },
+  unauthenticated: {
+    status: 401,
+    retryable: false,
+    message: "The token is missing, malformed, expired or revoked.",
+    hint: "Send a live access token as `Authorization: Bearer oat_…`; refresh the session or log in again."
+  },
+  slt_rejected: {
+    status: 401,
+    retryable: false,
+    message: "The identity service refused the short-lived token.",
+    hint: "Short-lived tokens work once and for two minutes: mint a new one for this application and log in with a new Idempotency-Key."
+  },
+  testing_secret_invalid: {
+    status: 401,
+    retryable: false,
+    message: "The testing environment key is not a live secret of this application.",
+    hint: "Send this application's test secret of one live testing environment in X-Testing-Environment-Key, or leave the header out for production."
+  },
+  webhook_signature_invalid: {
+    status: 401,
+    retryable: false,
+    message: "The webhook delivery could not be verified.",
+    hint: "Check the signing secret, its key version, and the clocks of sender and receiver; sign the exact bytes of the body."
+  },
+  forbidden: {
+    status: 403,
+    retryable: false,
+    message: "The request was refused by policy.",
+    hint: "Choose one of your organisations, or ask its administrator; details name the refusal."
+  },
+  reconsent_required: {
+    status: 403,
+    retryable: false,
+    message: "The session lacks a scope that this call needs.",
+    hint: "Log in again and approve all requested scopes; a refresh never adds any."
+  },
+  recipient_not_registered: {
+    status: 403,
+    retryable: false,
+    message: "The recipient is not registered with the notification service.",
+    hint: "Register with POST /api/v1/ting/subscription, then send the ting again under the same key."
+  },
+  permission_denied: {
+    status: 403,
+    retryable: false,
+    message: "The notification service refused the call.",
+    hint: "Check that the application, its types and the testing environment are enabled with the notification service."
+  },
+  test_context_mismatch: {
+    status: 403,
+    retryable: false,
+    message: "The notification service sees another testing environment.",
+    hint: "Use one testing environment for the session and the notification, and log in again inside it."
+  },
+  required_delivery_not_enabled: {
+    status: 403,
+    retryable: false,
+    message: "The recipient has not allowed required delivery.",
+    hint: "Send an ordinary ting; the same key is still free."
+  },
+  origin_not_allowed: {
+    status: 403,
+    retryable: false,
+    message: "Telemetry from this origin is not accepted.",
+    hint: "Send telemetry from a configured web origin to a web table, or without an Origin header."
+  },
+  plane_mismatch: {
+    status: 403,
+    retryable: false,
+    message: "The delivery belongs to a testing environment that this service does not know.",
+    hint: "Select the testing environment once with GET /api/v1/iam and its key, then replay the delivery."
+  },
+  not_found: {
+    status: 404,
+    retryable: false,
+    message: "There is nothing here by that name.",
+    hint: "Check path and spelling against /openapi.json; for a ting, use a type listed by GET /api/v1/iam."
+  },
+  method_not_allowed: {
+    status: 405,
+    retryable: false,
+    message: "The path does not take this method.",
+    hint: "Use one of the methods in the Allow header."
+  },
+  idempotency_conflict: {
+    status: 409,
+    retryable: false,
+    message: "The key was used with other content.",
+    hint: "Use a new key for new content; retry the same content under its own key."
+  },
+  idempotency_in_progress: {
+    status: 409,
+    retryable: true,
+    message: "The first request under this key is still being worked on.",
+    hint: "Wait a few seconds and retry with the same key."
+  },
+  idempotency_response_expired: {
+    status: 409,
+    retryable: false,
+    message: "The result under this key can no longer be replayed.",
+    hint: "The replay window of 10 minutes has passed: log in again with a new token and a new key."
+  },
+  payload_too_large: {
+    status: 413,
+    retryable: false,
+    message: "The body is larger than this call allows.",
+    hint: "Send a smaller body; /openapi.json states the bound of each call."
+  },
+  unsupported_media_type: {
+    status: 415,
+    retryable: false,
+    message: "The body is not JSON.",
+    hint: "Send `Content-Type: application/json` and a JSON body, without a content encoding."
+  },
+  rate_limited: {
+    status: 429,
+    retryable: true,
+    message: "Too many requests.",
+    hint: "Wait for the seconds in Retry-After, then retry with the same key."
+  },
+  temporarily_rate_limited: {
+    status: 429,
+    retryable: true,
+    message: "The notification service asks for a pause.",
+    hint: "Wait for the seconds in Retry-After, then retry with the same key."
+  },
+  internal: {
+    status: 500,
+    retryable: false,
+    message: "The service met a fault of its own.",
+    hint: "Report the X-Request-Id to the operator; the cause is in the service's log under it."
+  },
+  dependency_misconfigured: {
+    status: 502,
+    retryable: false,
+    message: "A service behind this one refused this service's own credentials.",
+    hint: "Retrying does not help: an operator must correct the settings for the dependency in details."
+  },
+  dependency_unavailable: {
+    status: 503,
+    retryable: true,
+    message: "A service behind this one did not answer as it should.",
+    hint: "Retry with the same key after a short pause; your session is not affected."
+  },
+  not_ready: {
+    status: 503,
+    retryable: true,
+    message: "The service is not ready.",
+    hint: "Retry later; details.checks names what is missing."
+  },
+  overloaded: {
+    status: 503,
+    retryable: true,
+    message: "The service has more requests in hand than it can serve.",
+    hint: "Wait for the seconds in Retry-After, then retry with the same key."
+  },
+  spool_full: {
+    status: 503,
+    retryable: true,
+    message: "The telemetry spool is full.",
+    hint: "Keep the events and send them again later with the same ids."
+  },
+  shutting_down: {
+    status: 503,
+    retryable: true,
+    message: "The service is shutting down.",
+    hint: "Retry on a new connection with the same key."
+  }
+} as const satisfies Record<string, Row>
+
+export type FailureCode = keyof typeof failureTable
+
+const Field = Schema.Struct({ path: Schema.String, problem: Schema.String })
+
+/** What a failure may tell beyond its code; never a credential, never a rejected value. */
+export const Details = Schema.Struct({
+  fields: Schema.optionalWith(Schema.Array(Field), { exact: true }),
+  reason: Schema.optionalWith(Schema.String, { exact: true }),
+  dependency: Schema.optionalWith(Schema.String, { exact: true }),
+  upstream_code: Schema.optionalWith(Schema.String, { exact: true }),
+  upstream_request_id: Schema.optionalWith(Schema.String, { exact: true }),
+  checks: Schema.optionalWith(Checks, { exact: true })
+}).annotations({ identifier: "FailureDetails" })
+export type Details = typeof Details.Type
+
+/** The wire form of every error response. */
+export const Envelope = <Code extends string>(code: Code) =>
+  Schema.Struct({
+    error: Schema.Struct({
+      code: Schema.Literal(code),
+      message: Schema.String,
+      hint: Schema.String,
+      retryable: Schema.Boolean,
+      details: Schema.optionalWith(Details, { exact: true })
+    })
+  })
+
+const fields = (code: FailureCode) => ({
+  message: Schema.String.pipe(
+    Schema.propertySignature,
+    Schema.withConstructorDefault((): string => failureTable[code].message)
+  ),
+  hint: Schema.String.pipe(
+    Schema.propertySignature,
+    Schema.withConstructorDefault((): string => failureTable[code].hint)
+  ),
+  details: Schema.optionalWith(Details, { exact: true }),
+  /** Seconds; becomes the Retry-After header, never part of the body. */
+  retryAfterSeconds: Schema.optionalWith(Schema.Number, { exact: true }),
+  /** Methods that the path takes; becomes the Allow header of a 405. */
+  allow: Schema.optionalWith(Schema.String, { exact: true })
+})
+
+export class InvalidInput extends Schema.TaggedError<InvalidInput>()(
+  "InvalidInput",
+  fields("invalid_input")
+) {
+  readonly code = "invalid_input"
+}
+export class IdempotencyKeyRequired extends Schema.TaggedError<IdempotencyKeyRequired>()(
+  "IdempotencyKeyRequired",
+  fields("idempotency_key_required")
+) {
+  readonly code = "idempotency_key_required"
+}
+export class IdempotencyKeyInvalid extends Schema.TaggedError<IdempotencyKeyInvalid>()(
+  "IdempotencyKeyInvalid",
+  fields("idempotency_key_invalid")
+) {
+  readonly code = "idempotency_key_invalid"
+}
+export class Unauthenticated extends Schema.TaggedError<Unauthenticated>()(
+  "Unauthenticated",
+  fields("unauthenticated")
+) {
+  readonly code = "unauthenticated"
+}
+export class SltRejected extends Schema.TaggedError<SltRejected>()("SltRejected", fields("slt_rejected")) {
+  readonly code = "slt_rejected"
+}
+export class TestingSecretInvalid extends Schema.TaggedError<TestingSecretInvalid>()(
+  "TestingSecretInvalid",
+  fields("testing_secret_invalid")
+) {
+  readonly code = "testing_secret_invalid"
+}
+export class WebhookSignatureInvalid extends Schema.TaggedError<WebhookSignatureInvalid>()(
+  "WebhookSignatureInvalid",
+  fields("webhook_signature_invalid")
+) {
+  readonly code = "webhook_signature_invalid"
+}
+export class Forbidden extends Schema.TaggedError<Forbidden>()("Forbidden", fields("forbidden")) {
+  readonly code = "forbidden"
+}
+export class ReconsentRequired extends Schema.TaggedError<ReconsentRequired>()(
+  "ReconsentRequired",
+  fields("reconsent_required")
+) {
+  readonly code = "reconsent_required"
+}
+export class RecipientNotRegistered extends Schema.TaggedError<RecipientNotRegistered>()(
+  "RecipientNotRegistered",
+  fields("recipient_not_registered")
+) {
+  readonly code = "recipient_not_registered"
+}
+export class PermissionDenied extends Schema.TaggedError<PermissionDenied>()(
+  "PermissionDenied",
+  fields("permission_denied")
+) {
+  readonly code = "permission_denied"
+}
+export class TestContextMismatch extends Schema.TaggedError<TestContextMismatch>()(
+  "TestContextMismatch",
+  fields("test_context_mismatch")
+) {
+  readonly code = "test_context_mismatch"
+}
+export class RequiredDeliveryNotEnabled extends Schema.TaggedError<RequiredDeliveryNotEnabled>()(
+  "RequiredDeliveryNotEnabled",
+  fields("required_delivery_not_enabled")
+) {
+  readonly code = "required_delivery_not_enabled"
+}
+export class OriginNotAllowed extends Schema.TaggedError<OriginNotAllowed>()(
+  "OriginNotAllowed",
+  fields("origin_not_allowed")
+) {
+  readonly code = "origin_not_allowed"
+}
+export class PlaneMismatch extends Schema.TaggedError<PlaneMismatch>()(
+  "PlaneMismatch",
+  fields("plane_mismatch")
+) {
+  readonly code = "plane_mismatch"
+}
+export class NotFound extends Schema.TaggedError<NotFound>()("NotFound", fields("not_found")) {
+  readonly code = "not_found"
+}
+export class MethodNotAllowed extends Schema.TaggedError<MethodNotAllowed>()(
+  "MethodNotAllowed",
+  fields("method_not_allowed")
+) {
+  readonly code = "method_not_allowed"
+}
+export class IdempotencyConflict extends Schema.TaggedError<IdempotencyConflict>()(
+  "IdempotencyConflict",
+  fields("idempotency_conflict")
+) {
+  readonly code = "idempotency_conflict"
+}
+export class IdempotencyInProgress extends Schema.TaggedError<IdempotencyInProgress>()(
+  "IdempotencyInProgress",
+  fields("idempotency_in_progress")
+) {
+  readonly code = "idempotency_in_progress"
+}
+export class IdempotencyResponseExpired extends Schema.TaggedError<IdempotencyResponseExpired>()(
+  "IdempotencyResponseExpired",
+  fields("idempotency_response_expired")
+) {
+  readonly code = "idempotency_response_expired"
+}
+export class PayloadTooLarge extends Schema.TaggedError<PayloadTooLarge>()(
+  "PayloadTooLarge",
+  fields("payload_too_large")
+) {
+  readonly code = "payload_too_large"
+}
+export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaType>()(
+  "UnsupportedMediaType",
+  fields("unsupported_media_type")
+) {
+  readonly code = "unsupported_media_type"
+}
+export class RateLimited extends Schema.TaggedError<RateLimited>()("RateLimited", fields("rate_limited")) {
+  readonly code = "rate_limited"
+}
+export class TemporarilyRateLimited extends Schema.TaggedError<TemporarilyRateLimited>()(
+  "TemporarilyRateLimited",
+  fields("temporarily_rate_limited")
+) {
+  readonly code = "temporarily_rate_limited"
+}
+export class Internal extends Schema.TaggedError<Internal>()("Internal", fields("internal")) {
+  readonly code = "internal"
+}
+export class DependencyMisconfigured extends Schema.TaggedError<DependencyMisconfigured>()(
+  "DependencyMisconfigured",
+  fields("dependency_misconfigured")
+) {
+  readonly code = "dependency_misconfigured"
+}
+export class DependencyUnavailable extends Schema.TaggedError<DependencyUnavailable>()(
+  "DependencyUnavailable",
+  fields("dependency_unavailable")
+) {
+  readonly code = "dependency_unavailable"
+}
+export class NotReady extends Schema.TaggedError<NotReady>()("NotReady", fields("not_ready")) {
+  readonly code = "not_ready"
+}
+export class Overloaded extends Schema.TaggedError<Overloaded>()("Overloaded", fields("overloaded")) {
+  readonly code = "overloaded"
+}
+export class SpoolFull extends Schema.TaggedError<SpoolFull>()("SpoolFull", fields("spool_full")) {
+  readonly code = "spool_full"
+}
+export class ShuttingDown extends Schema.TaggedError<ShuttingDown>()(
+  "ShuttingDown",
+  fields("shutting_down")
+) {
+  readonly code = "shutting_down"
+}
+
+/** Every class by its code; the type checker refuses a code without its class. */
+export const failureClasses = {
+  invalid_input: InvalidInput,
+  idempotency_key_required: IdempotencyKeyRequired,
+  idempotency_key_invalid: IdempotencyKeyInvalid,
+  unauthenticated: Unauthenticated,
+  slt_rejected: SltRejected,
+  testing_secret_invalid: TestingSecretInvalid,
+  webhook_signature_invalid: WebhookSignatureInvalid,
+  forbidden: Forbidden,
+  reconsent_required: ReconsentRequired,
+  recipient_not_registered: RecipientNotRegistered,
+  permission_denied: PermissionDenied,
+  test_context_mismatch: TestContextMismatch,
+  required_delivery_not_enabled: RequiredDeliveryNotEnabled,
+  origin_not_allowed: OriginNotAllowed,
+  plane_mismatch: PlaneMismatch,
+  not_found: NotFound,
+  method_not_allowed: MethodNotAllowed,
+  idempotency_conflict: IdempotencyConflict,
+  idempotency_in_progress: IdempotencyInProgress,
+  idempotency_response_expired: IdempotencyResponseExpired,
+  payload_too_large: PayloadTooLarge,
+  unsupported_media_type: UnsupportedMediaType,
+  rate_limited: RateLimited,
+  temporarily_rate_limited: TemporarilyRateLimited,
+  internal: Internal,
+  dependency_misconfigured: DependencyMisconfigured,
+  dependency_unavailable: DependencyUnavailable,
+  not_ready: NotReady,
+  overloaded: Overloaded,
+  spool_full: SpoolFull,
+  shutting_down: ShuttingDown
+} as const satisfies Record<FailureCode, unknown>
+
+export type Failure = InstanceType<(typeof failureClasses)[FailureCode]>
+
+const classes = Object.values(failureClasses)
+
+/** Tells a declared failure from anything else that went wrong. */
+export const isFailure = (value: unknown): value is Failure => classes.some((known) => value instanceof known)
+
+export const failureStatus = (failure: Failure): number => failureTable[failure.code].status
+
+/** The body that a caller receives. */
+export const toEnvelope = (failure: Failure) => ({
+  error: {
+    code: failure.code,
+    message: failure.message,
+    hint: failure.hint,
+    retryable: failureTable[failure.code].retryable,
+    ...(failure.details === undefined ? {} : { details: failure.details })
+  }
+})
+
+type FailureClass = (typeof failureClasses)[FailureCode]
+
+/**
+ * The schema of a failure for the HttpApi: the envelope on the wire, the class in programs. Selection is by class
+ * instance, so that no defect is mistaken for a declared error.
+ */
+export const wire = <C extends FailureClass>(failureClass: C) => {
+  const code = codeOf(failureClass)
+  return Schema.transform(Envelope(code), Schema.instanceOf(failureClass), {
+    strict: false,
+    decode: ({ error }: { readonly error: { message: string; hint: string; details?: Details } }) =>
+      new failureClass({
+        message: error.message,
+        hint: error.hint,
+        ...(error.details === undefined ? {} : { details: error.details })
+      }),
+    encode: (failure: Failure) => toEnvelope(failure)
+  }).annotations({
+    ...HttpApiSchema.annotations({ status: failureTable[code].status }),
+    identifier: failureClass.name,
+    description: failureTable[code].message
+  })
+}
+
+const codeOf = (failureClass: FailureClass): FailureCode => new failureClass({}).code

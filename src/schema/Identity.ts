@@ -1,0 +1,46 @@
+/** Who and where: the identifiers and credentials of identity-service.md 2, as far as they cross our boundary. */
+import * as Schema from "effect/Schema"
+
+/** A person (`c:`) or a machine identity (`si:`). */
+export const publicIdPattern = /^(?:c:[a-z0-9_-]{3,30}|si:[a-z0-9_-]{3,50})$/
+export const organisationPattern = /^[a-z0-9_-]{3,50}$/
+export const accessTokenPattern = /^oat_[A-Za-z0-9_-]{28,4092}$/
+export const refreshTokenPattern = /^ort_[A-Za-z0-9_-]{28,4092}$/
+export const testingSecretPattern = /^ask_[A-Za-z0-9_-]{43}$/
+export const idempotencyKeyPattern = /^[\x21-\x7e]{16,255}$/
+export const requestIdPattern = /^[A-Za-z0-9._-]{8,128}$/
+
+export const PublicId = Schema.String.pipe(Schema.pattern(publicIdPattern)).annotations({
+  identifier: "PublicId",
+  description: "Public id of an actor: `c:<name>` for a Carbon, `si:<name>` for a Silicon",
+  examples: ["si:deejay"]
+})
+
+export const ActorType = Schema.Literal("carbon", "silicon")
+export type ActorType = typeof ActorType.Type
+
+export const Actor = Schema.Struct({
+  type: ActorType.annotations({ description: "`silicon` for a Silicon, `carbon` for a Carbon" }),
+  public_id: PublicId
+}).annotations({ identifier: "Actor" })
+export type Actor = typeof Actor.Type
+
+export const OrganisationId = Schema.String.pipe(Schema.pattern(organisationPattern)).annotations({
+  description: "Handle of an organisation",
+  examples: ["acme"]
+})
+
+export const EnvironmentId = Schema.NullOr(Schema.String).annotations({
+  description: "UUID of the IAM testing environment, null outside a testing plane"
+})
+
+/** Scopes that a login asks for; a call whose scope is missing answers `reconsent_required`. */
+export const scopes = {
+  identity: "self.identity.read",
+  profile: "self.profile.read",
+  register: "obo:ting:subscriptions.register",
+  send: "obo:ting:tings.send"
+} as const
+
+/** In ascending order, as IAM lists them. */
+export const requestedScopes = [scopes.register, scopes.send, scopes.identity, scopes.profile] as const

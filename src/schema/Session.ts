@@ -1,0 +1,93 @@
+import * as Schema from "effect/Schema"
+import { Actor, EnvironmentId, OrganisationId } from "./Identity.ts"
+import { strict } from "./Strict.ts"
+
+const sessionFields = {
+  access_token: Schema.String.annotations({
+    description: "Bearer credential, starts with `oat_`",
+    examples: ["oat_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
+  }),
+  refresh_token: Schema.String.annotations({
+    description: "Rotated on every refresh, starts with `ort_`",
+    examples: ["ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
+  }),
+  token_type: Schema.Literal("Bearer"),
+  expires_in: Schema.NonNegativeInt.annotations({
+    description: "Seconds of access-token lifetime that are left, also on a replayed answer",
+    examples: [1800]
+  }),
+  scope: Schema.String.annotations({
+    description: "Granted scopes, ascending, separated by one space",
+    examples: ["obo:ting:subscriptions.register obo:ting:tings.send self.identity.read self.profile.read"]
+  }),
+  actor: Actor,
+  org_id: OrganisationId,
+  org_ids: Schema.Array(OrganisationId).annotations({ description: "Organisations granted, ascending" }),
+  testing_environment_id: EnvironmentId
+}
+
+/** What refresh returns; login adds `ting`. */
+export const Session = Schema.Struct(sessionFields).annotations({ identifier: "Session" })
+export type Session = typeof Session.Type
+
+/** How registering the actor as a notification recipient went; it never fails the login. */
+export const TingOutcome = Schema.Struct({
+  subscribed: Schema.Boolean,
+  subscription_id: Schema.optionalWith(Schema.String, { exact: true }).annotations({
+    description: "Starts with `sub_`; present when registered"
+  }),
+  error: Schema.optionalWith(Schema.String, { exact: true }).annotations({
+    description: "Error code of a failed registration, for example `dependency_unavailable`"
+  })
+}).annotations({ identifier: "TingOutcome" })
+export type TingOutcome = typeof TingOutcome.Type
+
+export const LoginSession = Schema.Struct({ ...sessionFields, ting: TingOutcome }).annotations({
+  identifier: "LoginSession"
+})
+export type LoginSession = typeof LoginSession.Type
+
+export const LoginRequest = strict(
+  Schema.Struct({
+    slt: Schema.String.pipe(Schema.pattern(/^[\x21-\x7e]{1,8192}$/)).annotations({
+      description:
+        "Single-use short-lived token, 1 to 8192 visible ASCII characters; in a testing plane it may be a test public id",
+      message: () => "must be 1 to 8192 visible ASCII characters",
+      examples: ["oac_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
+    })
+  })
+).annotations({ identifier: "LoginRequest" })
+
+export const RefreshRequest = strict(
+  Schema.Struct({
+    refresh_token: Schema.String.annotations({
+      description: "The session's current refresh token, starts with `ort_`",
+      examples: ["ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
+    })
+  })
+).annotations({ identifier: "RefreshRequest" })
+
+export const LogoutRequest = strict(
+  Schema.Struct({
+    token: Schema.String.pipe(Schema.pattern(/^(?:oat_|ort_)/)).annotations({
+      description:
+        "A refresh token (`ort_`, revokes its whole family) or an access token (`oat_`, revokes itself)",
+      message: () => "must start with ort_ or oat_",
+      examples: ["ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
+    })
+  })
+).annotations({ identifier: "LogoutRequest" })
+
+export const Me = Schema.Struct({
+  authenticated: Schema.Literal(true),
+  actor: Actor,
+  org_id: OrganisationId,
+  membership_id: Schema.String.annotations({ examples: ["si:deejay[acme]"] }),
+  session_id: Schema.String.annotations({ description: "IAM's session UUID" }),
+  scopes: Schema.Array(Schema.String),
+  ting_ready: Schema.Boolean.annotations({
+    description: "The actor is registered as a recipient in this organisation and the token may send"
+  }),
+  testing_environment_id: EnvironmentId
+}).annotations({ identifier: "Me" })
+export type Me = typeof Me.Type

@@ -1,0 +1,52 @@
+import * as Schema from "effect/Schema"
+import { strict } from "./Strict.ts"
+
+/** The tables a client may name, and the setting that opens each. */
+export const clientTables = ["musicclidaemon", "musicfrontendanalytics", "musicfrontendevents"] as const
+export type ClientTable = (typeof clientTables)[number]
+export const daemonTable: ClientTable = "musicclidaemon"
+export const backendTable = "musicbackend"
+export type TableName = ClientTable | typeof backendTable
+
+export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+export const TelemetryEvent = Schema.Record({ key: Schema.String, value: Schema.Unknown }).pipe(
+  Schema.filter((event) => {
+    if (!("id" in event)) return true
+    return (
+      (typeof event.id === "string" && uuidPattern.test(event.id)) || {
+        path: ["id"],
+        message: "must be a UUID"
+      }
+    )
+  })
+)
+
+export const TelemetryRequest = strict(
+  Schema.Struct({
+    table: Schema.String.annotations({
+      description: `One of ${clientTables.join(", ")}`,
+      examples: ["musicclidaemon"]
+    }),
+    events: Schema.Array(TelemetryEvent)
+      .pipe(
+        Schema.filter((events) => (events.length >= 1 && events.length <= 40) || "must hold 1 to 40 events")
+      )
+      .annotations({
+        jsonSchema: { type: "array", items: { type: "object" }, minItems: 1, maxItems: 40 },
+        description:
+          "1 to 40 JSON objects. `id`, a UUID, makes a retry harmless; `metadata.occurred_at` (RFC 3339 or epoch milliseconds) is the event's own time",
+        examples: [
+          [
+            {
+              id: "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e",
+              type: "playback.track.started",
+              data: {},
+              metadata: {}
+            }
+          ]
+        ]
+      })
+  })
+).annotations({ identifier: "TelemetryRequest" })
+export type TelemetryRequest = typeof TelemetryRequest.Type

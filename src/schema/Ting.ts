@@ -1,0 +1,62 @@
+import * as Schema from "effect/Schema"
+import { PublicId } from "./Identity.ts"
+import { strict } from "./Strict.ts"
+
+const JsonObject = Schema.Record({ key: Schema.String, value: Schema.Unknown })
+
+/** Largest outgoing ting, bytes of the exact UTF-8 body (notification-service.md 3.2). */
+export const tingBodyLimit = 262_144
+
+const keyLimit = 200
+const utf8 = new TextEncoder()
+// U+0000-001F and U+007F-009F (notification-service.md 3.2).
+const controlCharacters = /\p{Cc}/u
+
+export const TingKey = Schema.String.pipe(
+  Schema.filter((key) => {
+    const bytes = utf8.encode(key).length
+    if (bytes < 1 || bytes > keyLimit) return `must be 1 to ${keyLimit} bytes of UTF-8`
+    return controlCharacters.test(key) ? "must not contain control characters" : true
+  })
+).annotations({
+  jsonSchema: { type: "string", minLength: 1, maxLength: keyLimit },
+  description: "1 to 200 UTF-8 bytes, no control characters, starts with `<your public id>/`",
+  examples: ["si:deejay/trigger/7/fired"]
+})
+
+export const TingRequest = strict(
+  Schema.Struct({
+    type: Schema.String.pipe(Schema.minLength(1), Schema.maxLength(255)).annotations({
+      description: "A type registered for this application, see `ting_types` of `GET /api/v1/iam`",
+      examples: ["music.trigger.fired"]
+    }),
+    key: TingKey,
+    data: JsonObject.annotations({ description: "Any JSON object" }),
+    metadata: Schema.optionalWith(JsonObject, { exact: true }).annotations({ description: "Any JSON object" })
+  })
+).annotations({ identifier: "TingRequest" })
+export type TingRequest = typeof TingRequest.Type
+
+export const Ting = Schema.Struct({
+  id: Schema.String.annotations({ description: "Starts with `msg_`" }),
+  created_at: Schema.String.annotations({
+    description: "RFC 3339, UTC",
+    examples: ["2026-09-24T08:15:30.412907Z"]
+  }),
+  key: Schema.String,
+  silent: Schema.Boolean.annotations({ description: "The recipient muted this type: stored, never pushed" }),
+  replayed: Schema.Boolean.annotations({ description: "This key was accepted before; nothing new was sent" })
+}).annotations({ identifier: "Ting" })
+export type Ting = typeof Ting.Type
+
+export const SubscriptionRequest = strict(Schema.Struct({})).annotations({
+  identifier: "SubscriptionRequest"
+})
+
+export const Subscription = Schema.Struct({
+  id: Schema.String.annotations({ description: "Starts with `sub_`" }),
+  app_id: Schema.String,
+  for: PublicId,
+  active: Schema.Boolean
+}).annotations({ identifier: "Subscription" })
+export type Subscription = typeof Subscription.Type
