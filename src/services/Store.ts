@@ -1,0 +1,259 @@
+/** What is remembered, one small repository a noun. Nothing here is ever a credential. Times are milliseconds since the epoch. */
+import * as Context from "effect/Context"
+import * as Data from "effect/Data"
+import type * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import type { TingOutcome } from "../schema/Session.ts"
+import type { TableName } from "../schema/Telemetry.ts"
+import type { UpstreamKey } from "./Iam.ts"
+import type { PlaneId } from "./Plane.ts"
+import type { TableRecord } from "./Tables.ts"
+
+/** The database did not do what was asked. `reason` is for the log and names the database, never a value. */
+export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{ readonly reason: string }> {}
+
+type Stored<A> = Effect.Effect<A, StoreUnavailable>
+
+/** Who is registered with Ting, as far as we were told: one row per plane, organisation and actor. */
+export interface Recipients {
+  readonly activate: (recipient: {
+    readonly plane: PlaneId
+    readonly organisation: string
+    readonly organisationUuid: string
+    readonly publicId: string
+    /** Absent when an accepted ting is the evidence. */
+    readonly subscriptionId?: string
+  }) => Stored<void>
+  readonly deactivate: (recipient: {
+    readonly plane: PlaneId
+    readonly organisation: string
+    readonly publicId: string
+  }) => Stored<void>
+  readonly isActive: (recipient: {
+    readonly plane: PlaneId
+    readonly organisation: string
+    readonly publicId: string
+  }) => Stored<boolean>
+}
+
+/** How registering went at a login, by upstream key, so that a replayed login tells the same. */
+export interface LoginOutcomes {
+  readonly record: (
+    key: UpstreamKey,
+    plane: PlaneId,
+    outcome: TingOutcome,
+    transient: boolean
+  ) => Stored<void>
+  readonly find: (
+    key: UpstreamKey
+  ) => Stored<Option.Option<{ readonly outcome: TingOutcome; readonly transient: boolean }>>
+}
+
+/** Anonymous, signed in, or signed in while IAM could not be asked. */
+export type Reporter = Data.TaggedEnum<{
+  Anonymous: object
+  Unverified: object
+  Verified: { readonly publicId: string }
+}>
+export const { Anonymous, Unverified, Verified } = Data.taggedEnum<Reporter>()
+
+export interface ReportContent {
+  readonly message: string
+  readonly pr: string | null
+  readonly attachments: ReadonlyArray<{ readonly name: string; readonly content: string }>
+  readonly context: Readonly<Record<string, unknown>> | null
+}
+
+export interface StoredReport {
+  readonly id: string
+  readonly plane: PlaneId
+  readonly reporter: Reporter
+  readonly content: ReportContent
+  readonly source: string
+  readonly requestId: string
+  readonly createdAt: number
+  /** 128 random bits, hex; stands in the issue as `report-ref: <id>-<marker>`. */
+  readonly marker: string
+  readonly issue: Option.Option<{ readonly number: number; readonly url: string }>
+}
+
+export type ReportAdmission = Data.TaggedEnum<{
+  Stored: { readonly report: StoredReport }
+  Replayed: { readonly report: StoredReport }
+  /** The same reporter used the key for other content. */
+  Conflict: object
+}>
+export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
+
+export interface Reports {
+  /**
+   * Stores a report, or finds the one that the same key stored (api.md, reports): replays when the content is equal and
+   * the reporters are equal or either is unverified, and the row then takes the verified name. With `deliver`, the
+   * delivery is enqueued in the same transaction.
+   */
+  readonly admit: (
+    report: Omit<StoredReport, "issue"> & { readonly keyDigest: string; readonly contentDigest: string },
+    deliver: boolean
+  ) => Stored<ReportAdmission>
+  readonly find: (id: string) => Stored<Option.Option<StoredReport>>
+}
+
+export interface InboxEvent {
+  readonly plane: PlaneId
+  readonly eventId: string
+  readonly eventType: string
+  readonly occurredAt: string
+  readonly organisationUuid: string | null
+  readonly aggregateType: string
+  readonly aggregateId: string
+  readonly aggregateVersion: number
+  /** JSON text of `data`. */
+  readonly data: string
+  readonly receivedAt: number
+}
+
+export interface Webhooks {
+  /**
+   * Commits a delivery and its effect in one transaction; false when (plane, event id) is known already, and then
+   * nothing happens. `removed` names the people whose registrations in the event's organisation turn inactive, unless
+   * a newer version of the aggregate was seen.
+   */
+  readonly receive: (event: InboxEvent, removed: ReadonlyArray<string>) => Stored<boolean>
+}
+
+export interface SpoolEntry extends TableRecord {
+  /** Bytes of `json`, what the spool's bound counts. */
+  readonly bytes: number
+  readonly acceptedAt: number
+}
+
+export type SpoolAdmission = "accepted" | "full"
+
+export interface Spool {
+  /**
+   * Commits a batch, or refuses all of it when the bound (bytes) would be passed. Records whose id is waiting already,
+   * or was delivered within 24 h, are counted as done. `limitBytes` bounds the whole spool, or with `share` only the
+   * named table's part of it.
+   */
+  readonly offer: (
+    entries: ReadonlyArray<SpoolEntry>,
+    bound: { readonly limitBytes: number; readonly share?: TableName }
+  ) => Stored<SpoolAdmission>
+  /** Leases the oldest entries for shipping: at most `count` and about `bytes`, of the open tables. */
+  readonly lease: (request: {
+    readonly tables: ReadonlySet<TableName>
+    readonly count: number
+    readonly bytes: number
+    readonly now: number
+    readonly leaseUntil: number
+    readonly owner: string
+  }) => Stored<ReadonlyArray<SpoolEntry>>
+  /** Delivered ones are remembered (24 h) and leave the spool; refused ones leave it and are counted. */
+  readonly settle: (result: {
+    readonly owner: string
+    readonly now: number
+    readonly delivered: ReadonlyArray<string>
+    readonly duplicates: ReadonlyArray<string>
+    readonly refused: ReadonlyArray<string>
+  }) => Stored<void>
+  /** Gives leased entries back. */
+  readonly release: (owner: string, recordIds: ReadonlyArray<string>) => Stored<void>
+  /** Drops what is older than `acceptedBefore` and forgets delivered ids older than `deliveredBefore`; in small batches. */
+  readonly expire: (bounds: {
+    readonly acceptedBefore: number
+    readonly deliveredBefore: number
+  }) => Stored<void>
+  /** Per table: what was accepted equals what was delivered, duplicate, expired, refused and is waiting. */
+  readonly counts: Stored<ReadonlyArray<SpoolCounts>>
+}
+
+export interface SpoolCounts {
+  readonly table: TableName
+  readonly accepted: number
+  readonly delivered: number
+  readonly duplicates: number
+  readonly expired: number
+  readonly refused: number
+  readonly waiting: number
+  readonly waitingBytes: number
+}
+
+export interface KnownPlanes {
+  readonly remember: (plane: {
+    readonly environmentId: string
+    readonly webhookKeyDigest: string
+    readonly now: number
+  }) => Stored<void>
+  /** The environment whose root key has this digest. */
+  readonly findByKeyDigest: (keyDigest: string) => Stored<Option.Option<string>>
+}
+
+export type DeliveryState = "waiting" | "leased" | "unknown" | "delivered" | "failed"
+/** What a delivery carries; one kind of work each. */
+export type DeliveryKind = "report"
+
+export interface Delivery {
+  readonly id: string
+  readonly kind: DeliveryKind
+  /** Id of the record that caused it. */
+  readonly subject: string
+  readonly state: DeliveryState
+  readonly attempts: number
+  readonly availableAt: number
+  /** When the last attempt that may have happened was sent; none before the first. */
+  readonly sentAt: Option.Option<number>
+  /** Clean, complete looks after an unknown outcome that found nothing. */
+  readonly looks: number
+  readonly lastFailure: Option.Option<string>
+  /** Grows with every lease; a write under an older one changes nothing. */
+  readonly fence: number
+  readonly createdAt: number
+}
+
+/** What the holder of a lease may write; `false` when its fence is no longer the newest. */
+export type DeliveryUpdate = Data.TaggedEnum<{
+  /** Committed before the call that cannot be repeated; a crash from here on is an unknown outcome. */
+  Sending: { readonly at: number }
+  Delivered: { readonly at: number; readonly issue: { readonly number: number; readonly url: string } }
+  /** Surely nothing happened: try again then. */
+  Waiting: { readonly availableAt: number; readonly failure: string }
+  /** It may have happened: look first. */
+  Unknown: { readonly availableAt: number; readonly failure: string; readonly looks: number }
+  Failed: { readonly at: number; readonly failure: string }
+}>
+export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
+
+export interface Deliveries {
+  /** Leases due work, oldest first; what a dead holder had under a lease comes back once it has ended: `unknown` when it was being sent. */
+  readonly lease: (request: {
+    readonly kind: DeliveryKind
+    readonly count: number
+    readonly now: number
+    readonly leaseUntil: number
+    readonly owner: string
+  }) => Stored<ReadonlyArray<Delivery>>
+  readonly extend: (id: string, fence: number, leaseUntil: number) => Stored<boolean>
+  readonly update: (id: string, fence: number, update: DeliveryUpdate) => Stored<boolean>
+  /** Milliseconds since the epoch at which the next work falls due; none when there is none. */
+  readonly nextDueAt: (kind: DeliveryKind) => Stored<Option.Option<number>>
+  readonly find: (id: string) => Stored<Option.Option<Delivery>>
+  readonly counts: Stored<
+    ReadonlyArray<{ readonly kind: DeliveryKind; readonly state: DeliveryState; readonly count: number }>
+  >
+}
+
+export interface StoreService {
+  readonly recipients: Recipients
+  readonly loginOutcomes: LoginOutcomes
+  readonly reports: Reports
+  readonly webhooks: Webhooks
+  readonly spool: Spool
+  readonly planes: KnownPlanes
+  readonly deliveries: Deliveries
+  /** Answers when the database does and its migrations are applied. */
+  readonly check: Stored<void>
+  /** Each completes once something was committed since it last completed, so that a worker need not wait for its next look. */
+  readonly wakeups: { readonly deliveries: Effect.Effect<void>; readonly spool: Effect.Effect<void> }
+}
+
+export class Store extends Context.Tag("music/Store")<Store, StoreService>() {}

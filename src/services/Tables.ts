@@ -1,0 +1,33 @@
+/** The table service as the backend needs it. Contract: table-service.md. */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type { TableName } from "../schema/Telemetry.ts"
+import type { UpstreamFailure } from "./Upstream.ts"
+
+export interface TableRecord {
+  readonly table: TableName
+  /** UUID, lower case; the service's dedupe key. */
+  readonly recordId: string
+  /** Milliseconds since the epoch. */
+  readonly eventAt: number
+  /** JSON text of one object, as it will be stored. */
+  readonly json: string
+}
+
+/** Why the service will never take a record. */
+export type RecordRefusal = "unauthorized" | "size_exceeded" | "invalid"
+
+/** Everything that is not listed was accepted. */
+export interface WriteResult {
+  readonly duplicates: ReadonlyArray<string>
+  readonly refused: ReadonlyArray<{ readonly recordId: string; readonly code: RecordRefusal | (string & {}) }>
+}
+
+export interface TablesService {
+  /** Tables that have a key; writing to another is a defect of the caller. */
+  readonly open: ReadonlySet<TableName>
+  /** Writes one batch of at most 8 MiB. Refused 400 means: at least one record spoils the batch, split it. */
+  readonly write: (records: ReadonlyArray<TableRecord>) => Effect.Effect<WriteResult, UpstreamFailure>
+}
+
+export class Tables extends Context.Tag("music/Tables")<Tables, TablesService>() {}

@@ -1,0 +1,34 @@
+/** The issue tracker as the backend needs it. Contract: issue-tracker.md. */
+import * as Context from "effect/Context"
+import type * as Effect from "effect/Effect"
+import type * as Option from "effect/Option"
+import type { UpstreamFailure } from "./Upstream.ts"
+
+export interface Issue {
+  readonly number: number
+  readonly url: string
+}
+
+export interface IssueDraft {
+  /** At most 256 code points, already made harmless. */
+  readonly title: string
+  /** Already made harmless; carries the marker. */
+  readonly body: string
+}
+
+export interface TrackerService {
+  readonly enabled: boolean
+  /** Files one issue. Never repeats by itself: the API knows no idempotency key (issue-tracker.md 4). */
+  readonly file: (draft: IssueDraft) => Effect.Effect<Issue, UpstreamFailure>
+  /** Every issue of our own account that carries the marker and was created at or after `since` (milliseconds), lowest number first. One clean, complete look, or a failure. */
+  readonly findByMarker: (
+    marker: string,
+    since: number
+  ) => Effect.Effect<ReadonlyArray<Issue>, UpstreamFailure>
+  /** Closes a duplicate with a comment that names the original. */
+  readonly closeDuplicate: (duplicate: Issue, original: Issue) => Effect.Effect<void, UpstreamFailure>
+  /** What the last calls showed of token and repository; none while nothing was wrong. */
+  readonly trouble: Effect.Effect<Option.Option<string>>
+}
+
+export class Tracker extends Context.Tag("music/Tracker")<Tracker, TrackerService>() {}
