@@ -1,0 +1,270 @@
+/**
+ * What the four simulated upstreams have in common: a real HTTP server on loopback, a journal of what was asked,
+ * and a list of faults to play. Nothing here knows the backend; each simulator implements its contract from its own side.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
+import type { AddressInfo } from "node:net"
+
+/** What a simulator saw of one request, in the order of arrival. Headers as they came, names in lower case. */
+export interface Seen {
+  readonly at: number
+  readonly method: string
+  readonly path: string
+  readonly query: URLSearchParams
+  readonly headers: ReadonlyMap<string, ReadonlyArray<string>>
+  readonly body: Buffer
+  /** Set once answered; stays `undefined` when the connection was dropped. */
+  status: number | undefined
+}
+
+export interface Reply {
+  readonly status: number
+  readonly headers?: Readonly<Record<string, string>>
+  /** An object is sent as JSON; text and bytes go out as they are. */
+  readonly body?: unknown
+}
+
+/**
+ * A fault for matching requests. `before` kinds never reach the simulator's own logic; `after` kinds let it commit
+ * and then spoil the answer, which is what an uncertain outcome looks like from outside.
+ */
+export type Fault =
+  | { readonly kind: "reply"; readonly reply: Reply }
+  | { readonly kind: "reply-after"; readonly reply: Reply }
+  | { readonly kind: "drop" }
+  | { readonly kind: "drop-after" }
+  | { readonly kind: "hang" }
+  | { readonly kind: "hang-after" }
+  | { readonly kind: "delay"; readonly milliseconds: number }
+
+export interface FaultRule {
+  /** Without: every method. */
+  readonly method?: string
+  /** Exact path, or a pattern; without: every path. */
+  readonly path?: string | RegExp
+  /** How many requests it hits; default 1, `Infinity` for all until cleared. */
+  readonly times?: number
+  readonly fault: Fault
+}
+
+/** Ready-made faults that every upstream can show. */
+export const faults = {
+  html: (status = 403): Fault => ({
+    kind: "reply",
+    reply: {
+      status,
+      headers: { "content-type": "text/html" },
+      body: "<html><body>Request blocked</body></html>"
+    }
+  }),
+  redirect: (location = "https://elsewhere.example/"): Fault => ({
+    kind: "reply",
+    reply: { status: 302, headers: { location } }
+  }),
+  notJson: (): Fault => ({
+    kind: "reply",
+    reply: { status: 200, headers: { "content-type": "application/json" }, body: "{not json" }
+  }),
+  oversized: (bytes: number): Fault => ({
+    kind: "reply",
+    reply: { status: 200, headers: { "content-type": "application/json" }, body: `"${"x".repeat(bytes)}"` }
+  }),
+  status: (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}): Fault => ({
+    kind: "reply",
+    reply: { status, headers, body }
+  }),
+  delay: (milliseconds: number): Fault => ({ kind: "delay", milliseconds })
+} as const
+
+export type Handle = (request: Seen) => Reply | Promise<Reply>
+
+export interface Simulator {
+  /** `http://127.0.0.1:<port>`, no trailing slash. */
+  readonly url: string
+  readonly port: number
+  /** Everything that arrived, oldest first; control routes (`/_sandbox/…`) are left out. */
+  readonly seen: Array<Seen>
+  readonly fail: (rule: FaultRule) => void
+  readonly clearFaults: () => void
+  readonly close: () => Promise<void>
+}
+
+/** Milliseconds since the epoch. Given from outside, so that the simulators and the server move in time together. */
+export type Now = () => number
+
+/** Response headers for one request, for what an upstream puts on every answer (request ids, versions). */
+export type Decorate = (request: Seen) => Readonly<Record<string, string>>
+
+const controlPrefix = "/_sandbox/"
+
+/** Largest request body that is read, bytes; far above every contract's bound, so that each simulator answers its own 413. */
+const readLimit = 16 * 1024 * 1024
+
+const readBody = (request: IncomingMessage): Promise<Buffer> =>
+  new Promise((resolve, reject) => {
+    const chunks: Array<Buffer> = []
+    let size = 0
+    request.on("data", (chunk: Buffer) => {
+      size += chunk.length
+      if (size > readLimit) request.destroy()
+      else chunks.push(chunk)
+    })
+    request.on("end", () => resolve(Buffer.concat(chunks)))
+    request.on("error", reject)
+    request.on("close", () => reject(new Error("closed")))
+  })
+
+const collectHeaders = (raw: ReadonlyArray<string>): ReadonlyMap<string, ReadonlyArray<string>> => {
+  const headers = new Map<string, Array<string>>()
+  for (let index = 0; index + 1 < raw.length; index += 2) {
+    const name = (raw[index] ?? "").toLowerCase()
+    const values = headers.get(name)
+    if (values === undefined) headers.set(name, [raw[index + 1] ?? ""])
+    else values.push(raw[index + 1] ?? "")
+  }
+  return headers
+}
+
+const send = (response: ServerResponse, reply: Reply, extra: Readonly<Record<string, string>>): void => {
+  const raw =
+    reply.body === undefined
+      ? Buffer.alloc(0)
+      : typeof reply.body === "string"
+        ? Buffer.from(reply.body)
+        : Buffer.isBuffer(reply.body)
+          ? reply.body
+          : Buffer.from(JSON.stringify(reply.body))
+  const json =
+    reply.body !== undefined && typeof reply.body !== "string" && !Buffer.isBuffer(reply.body)
+      ? { "content-type": "application/json" }
+      : {}
+  response.writeHead(reply.status, {
+    ...json,
+    ...extra,
+    ...reply.headers,
+    "content-length": String(raw.length)
+  })
+  response.end(raw)
+}
+
+/** Starts a simulator on loopback. `handle` answers the contract's routes and, below `/_sandbox/`, its own switches. */
+export const startSimulator = async (options: {
+  readonly now: Now
+  readonly handle: Handle
+  readonly decorate?: Decorate
+  /** `0` or absent: any free port. */
+  readonly port?: number
+}): Promise<Simulator> => {
+  const seen: Array<Seen> = []
+  let rules: Array<{ rule: FaultRule; left: number }> = []
+  const timers = new Set<NodeJS.Timeout>()
+
+  const takeFault = (request: Seen): Fault | undefined => {
+    const found = rules.find(
+      ({ rule }) =>
+        (rule.method === undefined || rule.method === request.method) &&
+        (rule.path === undefined ||
+          (typeof rule.path === "string" ? rule.path === request.path : rule.path.test(request.path)))
+    )
+    if (found === undefined) return undefined
+    found.left -= 1
+    if (found.left <= 0) rules = rules.filter((entry) => entry !== found)
+    return found.rule.fault
+  }
+
+  const pause = (milliseconds: number) =>
+    new Promise<void>((resolve) => {
+      const timer = setTimeout(() => {
+        timers.delete(timer)
+        resolve()
+      }, milliseconds)
+      timers.add(timer)
+    })
+
+  const answer = async (message: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const body = await readBody(message)
+    const url = new URL(message.url ?? "/", "http://simulator")
+    const request: Seen = {
+      at: options.now(),
+      method: message.method ?? "GET",
+      path: url.pathname,
+      query: url.searchParams,
+      headers: collectHeaders(message.rawHeaders),
+      body,
+      status: undefined
+    }
+    const control = request.path.startsWith(controlPrefix)
+    if (!control) seen.push(request)
+    const extra = {
+      date: new Date(options.now()).toUTCString(),
+      ...(options.decorate?.(request) ?? {})
+    }
+    const reply = (value: Reply) => {
+      request.status = value.status
+      send(response, value, extra)
+    }
+    const fault = control ? undefined : takeFault(request)
+    switch (fault?.kind) {
+      case "reply":
+        return reply(fault.reply)
+      case "drop":
+        message.socket.destroy()
+        return
+      case "hang":
+        return
+      case "delay":
+        await pause(fault.milliseconds)
+        break
+      default:
+        break
+    }
+    const own = await options.handle(request)
+    switch (fault?.kind) {
+      case "reply-after":
+        return reply(fault.reply)
+      case "drop-after":
+        message.socket.destroy()
+        return
+      case "hang-after":
+        return
+      default:
+        return reply(own)
+    }
+  }
+
+  const server: Server = createServer((message, response) => {
+    answer(message, response).catch((error: unknown) => {
+      if (message.destroyed && !response.headersSent) return
+      if (!response.headersSent)
+        send(response, { status: 500, body: { error: { code: "simulator", message: String(error) } } }, {})
+    })
+  })
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject)
+    server.listen(options.port ?? 0, "127.0.0.1", resolve)
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}`,
+    port,
+    seen,
+    fail: (rule) => {
+      rules.push({ rule, left: rule.times ?? 1 })
+    },
+    clearFaults: () => {
+      rules = []
+    },
+    close: () =>
+      new Promise((resolve) => {
+        for (const timer of timers) clearTimeout(timer)
+        server.close(() => resolve())
+        server.closeAllConnections()
+      })
+  }
+}
+
+/** The one value of a header, or `undefined` when it is absent or repeated. */
+export const headerOf = (request: Seen, name: string): string | undefined => {
+  const values = request.headers.get(name)
+  return values?.length === 1 ? values[0] : undefined
+}

@@ -1,0 +1,222 @@
+import { createServer } from "node:http"
+import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { iamFaults, production, startIam } from "../../src/sandbox/upstreams/Iam.ts"
+import { faults } from "../../src/sandbox/upstreams/Simulator.ts"
+import { type Bench, isObject, key, loggedIn, outcome, send, startBench, textAt } from "./iamClient.ts"
+
+let bench: Bench
+beforeEach(async () => {
+  bench = await startBench()
+})
+afterEach(() => bench.iam.close())
+
+const control = (path: string, body: unknown = undefined, method = "POST") =>
+  send(bench.iam.url, method, `/_sandbox/${path}`, {}, body === undefined ? "" : JSON.stringify(body))
+
+describe("control routes", () => {
+  it("mint an SLT for si:deejay and music unless told otherwise", async () => {
+    const minted = await control("slt")
+    expect(minted.status).toBe(201)
+    const login = await bench.production.login(textAt(minted.json, "slt"))
+    expect(login.json).toMatchObject({ actor: { public_id: "si:deejay" } })
+    const chosen = await control("slt", {
+      plane: bench.seeded.environment.plane,
+      app_id: "music",
+      actor: "c:ana",
+      orgs: ["zenith"],
+      scopes: ["self.identity.read"]
+    })
+    const testing = await bench.testing.login(textAt(chosen.json, "slt"))
+    expect(testing.json).toMatchObject({ actor: { public_id: "c:ana" }, scope: "self.identity.read" })
+    const seen = await bench.testing.introspect(textAt(testing.json, "access_token"))
+    expect(seen.json).toMatchObject({ authorizations: [{ org_id: "zenith" }] })
+  })
+
+  it("say what is wrong with a request", async () => {
+    for (const body of [
+      { actor: "si:nobody" },
+      { app_id: "nobody" },
+      { plane: "nowhere" },
+      { actor: "si:deejay", orgs: ["zenith"] },
+      { actor: "si:deejay", orgs: [] },
+      { scopes: ["self.tags.read"] },
+      { orgs: "acme" },
+      { actor: 1 },
+      []
+    ]) {
+      const answer = await control("slt", body)
+      expect(answer.status).toBe(400)
+      expect(textAt(answer.json, "error")).not.toBe("")
+    }
+    expect((await control("nothing")).status).toBe(404)
+  })
+
+  it("emit and deliver an event, ready-made or spelled out", async () => {
+    const bodies: Array<string> = []
+    const inbox = createServer((request, response) => {
+      request.on("data", (chunk: Buffer) => bodies.push(chunk.toString()))
+      request.on("end", () => response.writeHead(204).end())
+    })
+    await new Promise<void>((resolve) => inbox.listen(0, "127.0.0.1", resolve))
+    try {
+      const address = inbox.address()
+      const port = isObject(address) ? address.port : 0
+      bench.iam.world.setWebhook(production, "music", { url: `http://127.0.0.1:${port}/` })
+      const ready = await control("events", { actor: "si:deejay", org: "acme", named: true })
+      expect(ready.json).toMatchObject({ deliveries: [{ app_id: "music", status: "delivered" }] })
+      const spelled = {
+        event_type: "carbon.updated.v1",
+        event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+        aggregate: { type: "carbon", id: "c:ana", version: 3 },
+        data: { changed_fields: [] }
+      }
+      expect((await control("events", spelled)).status).toBe(200)
+      const testing = { plane: bench.seeded.environment.plane, actor: "si:deejay", org: "acme" }
+      expect(
+        (await control("events", { ...testing, event_type: "organization.silicon.updated.v1" })).status
+      ).toBe(200)
+      expect(bodies.map((body): unknown => JSON.parse(body))).toMatchObject([
+        { event_type: "organization.silicon.removed.v1" },
+        spelled,
+        { test: { metadata: { event_type: "organization.silicon.updated.v1" } } }
+      ])
+      expect((await control("events", {})).status).toBe(400)
+      expect((await control("events", { event_type: "a.v1", aggregate: {} })).status).toBe(400)
+    } finally {
+      await new Promise((resolve) => inbox.close(resolve))
+    }
+  })
+
+  it("add faults by name or spelled out, and clear them", async () => {
+    const path = "/api/v1/oauth/introspect"
+    const attempt = () => bench.production.introspect("x")
+    expect((await control("faults", { path, method: "POST", fault: "serviceUnavailable" })).status).toBe(204)
+    expect(outcome(await attempt())).toBe("503 service_unavailable")
+    expect((await attempt()).status).toBe(200)
+    const reply = { status: 418, headers: { "x-fault": "yes" }, body: { short: true } }
+    await control("faults", { path, times: 2, fault: { kind: "reply", reply } })
+    expect((await attempt()).headers["x-fault"]).toBe("yes")
+    expect((await control("faults", undefined, "DELETE")).status).toBe(204)
+    expect((await attempt()).status).toBe(200)
+    for (const fault of [{ kind: "drop" }, { kind: "drop-after" }, "drop", "commitThenDrop"]) {
+      await control("faults", { path, fault })
+      await expect(attempt()).rejects.toThrow()
+    }
+    await control("faults", { path, fault: { kind: "delay", milliseconds: 1 } })
+    expect((await attempt()).status).toBe(200)
+    for (const fault of [
+      undefined,
+      "nothing",
+      "toString",
+      {},
+      { kind: "delay" },
+      { kind: "reply", reply: {} }
+    ])
+      expect((await control("faults", { fault })).status).toBe(400)
+  })
+
+  it("stay out of the journal and off the API", async () => {
+    await control("slt")
+    expect(bench.iam.seen).toEqual([])
+    expect(outcome(await send(bench.iam.url, "POST", "/api/v1/_sandbox/slt"))).toBe("404 not_found")
+  })
+})
+
+describe("faults of IAM", () => {
+  it.each([
+    [iamFaults.rateLimited(7), "429 rate_limited", "7"],
+    [iamFaults.internalError(), "500 internal_error", undefined],
+    [iamFaults.serviceUnavailable(), "503 service_unavailable", "5"],
+    [iamFaults.providerUnavailable(), "503 provider_unavailable", "5"],
+    [iamFaults.serverOverloaded(), "503 server_overloaded", "5"],
+    [iamFaults.requestTimeout(), "504 request_timeout", undefined],
+    [faults.html(), "403", undefined],
+    [faults.redirect(), "302", undefined]
+  ])("answer %#: %s", async (fault, expected, retryAfter) => {
+    bench.iam.fail({ fault })
+    const slt = bench.iam.world.mintSlt("production", { appId: "music", actor: "si:deejay" })
+    const answer = await bench.production.login(slt)
+    expect(outcome(answer)).toBe(expected)
+    expect(answer.headers["retry-after"]).toBe(retryAfter)
+    expect((await bench.production.login(slt)).headers["idempotency-replayed"]).toBeUndefined()
+  })
+})
+
+describe("the seeded world", () => {
+  it("has the same people and applications in both planes, and different secrets", () => {
+    const { environment, production: live } = bench.seeded
+    for (const id of [live.plane, environment.plane]) {
+      const plane = bench.iam.world.plane(id)
+      expect([...plane.memberships.keys()]).toEqual([
+        "si:deejay[acme]",
+        "si:lyra[acme]",
+        "c:ana[acme]",
+        "c:ana[zenith]"
+      ])
+      expect([...plane.apps.keys()]).toEqual(["music", "ting"])
+    }
+    const secrets = [live.musicSecret, live.tingSecret, environment.musicSecret, environment.tingSecret]
+    expect(new Set(secrets).size).toBe(4)
+    expect(environment.organizations.acme).not.toBe(live.organizations.acme)
+  })
+
+  it("records every credential that leaves it or is made by it", async () => {
+    const { iam, seeded } = bench
+    const slt = iam.world.mintSlt("production", { appId: "music", actor: "si:deejay" })
+    const login = await bench.production.login(slt)
+    const access = textAt(login.json, "access_token")
+    const proof = await bench.production.exchange({ subject: access, key: key("minted") })
+    const expected = [
+      seeded.production.musicSecret,
+      seeded.production.tingSecret,
+      seeded.production.webhookSecret,
+      seeded.environment.musicSecret,
+      seeded.environment.tingSecret,
+      seeded.environment.rootKey,
+      slt,
+      access,
+      textAt(login.json, "refresh_token"),
+      textAt(proof.json, "access_proof"),
+      iam.world.rotateSecret("production", "ting"),
+      iam.world.rotateWebhookSecret("production", "music").secret,
+      iam.world.rotateRootKey(seeded.environment.plane)
+    ]
+    expect(iam.minted).toEqual(expect.arrayContaining(expected))
+    expect(new Set(iam.minted).size).toBe(iam.minted.length)
+  })
+
+  it("refuses mistakes of the test itself", () => {
+    const { world } = bench.iam
+    expect(() => world.addMembership("production", "si:deejay", "zenith")).toThrow("another organisation")
+    expect(() => world.addActor("production", "deejay")).toThrow("no public id")
+    expect(() => world.addOrganization("production", "x")).toThrow("no organisation handle")
+    expect(() => world.addApp("production", { appId: "Music", orgId: "music", scopes: [] })).toThrow(
+      "no app id"
+    )
+    expect(() => world.importApp(bench.seeded.environment.plane, "nobody")).toThrow("no application")
+    expect(() => world.cleanEnvironment("production")).toThrow("no testing environment")
+    expect(() =>
+      world.setWebhook("production", "music", { url: "http://127.0.0.1:1/", secret: "short" })
+    ).toThrow()
+  })
+})
+
+describe("the journal", () => {
+  it("shows what came, with the secret in its place, and the answer's status", async () => {
+    await loggedIn(bench)
+    const [seen] = bench.iam.seen
+    expect(seen).toMatchObject({ method: "POST", path: "/api/v1/app-auth/tokens", status: 200 })
+    expect(seen?.headers.get("idempotency-key")).toHaveLength(1)
+  })
+
+  it("belongs to one simulator: two run side by side", async () => {
+    const other = await startIam({ now: () => bench.clock.time })
+    try {
+      await send(other.url, "GET", "/healthz")
+      expect(other.seen).toHaveLength(1)
+      expect(bench.iam.seen).toHaveLength(0)
+    } finally {
+      await other.close()
+    }
+  })
+})

@@ -1,0 +1,481 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { iamFaults, signExchange } from "../../src/sandbox/upstreams/Iam.ts"
+import { sha256 } from "../../src/sandbox/upstreams/iam/Grammar.ts"
+import { metadataProblem } from "../../src/sandbox/upstreams/iam/Metadata.ts"
+import {
+  type Bench,
+  basic,
+  type ExchangeInput,
+  key,
+  loggedIn,
+  makeClient,
+  outcome,
+  start,
+  startBench,
+  textAt
+} from "./iamClient.ts"
+
+const proofShape = /^obo_[A-Za-z0-9_-]{43}$/
+
+let bench: Bench
+beforeEach(async () => {
+  bench = await startBench({ rateLimit: Number.POSITIVE_INFINITY })
+})
+afterEach(() => bench.iam.close())
+
+describe("vector O1", () => {
+  const secret = "ask_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9t0U1v"
+  const body = '{"app_id":"music","for":"si:deejay"}'
+  const parts = {
+    timestamp: "1790331330",
+    method: "POST",
+    path: "/v1/subscriptions",
+    bodySha256: "ac2309c47047527c7ca7f3a069ff94c236903db7acfca893af06af04d3675d2c",
+    idempotencyKey: "obo-attempt-00000000000000000001"
+  }
+  const signature = "f362aa3a6b808f10989b679600fd9aa23cd19382280d8ab968757c8d3b78a631"
+
+  it("is reproduced", () => {
+    expect(sha256(body)).toBe(parts.bodySha256)
+    expect(signExchange(secret, parts)).toBe(signature)
+    expect(basic("music", secret)).toBe(
+      "Basic bXVzaWM6YXNrX0ExYjJDM2Q0RTVmNkc3aDhJOWowSzFsMk0zbjRPNXA2UTdyOFM5dDBVMXY="
+    )
+  })
+
+  it("changes with every part", () => {
+    for (const change of [
+      { timestamp: "1790331331" },
+      { method: "PUT" },
+      { path: "/v1/tings" },
+      { bodySha256: sha256("{}") },
+      { idempotencyKey: "obo-attempt-00000000000000000002" }
+    ])
+      expect(signExchange(secret, { ...parts, ...change })).not.toBe(signature)
+  })
+
+  it("is accepted by the exchange at its own time", async () => {
+    const { world } = bench.iam
+    const { approvedScopes } = world.plane("production").apps.get("music") ?? {
+      approvedScopes: new Set<string>()
+    }
+    world.addApp("production", { appId: "music", orgId: "music", secret, scopes: [...approvedScopes] })
+    const client = makeClient(
+      bench.iam.url,
+      bench.clock,
+      { ...bench.seeded.production, musicSecret: secret },
+      false
+    )
+    const slt = world.mintSlt("production", { appId: "music", actor: "si:deejay" })
+    const subject = textAt((await client.login(slt)).json, "access_token")
+    const answer = await client.exchange({
+      subject,
+      bytes: body,
+      endpointId: "subscriptions.register",
+      key: parts.idempotencyKey,
+      headers: { "x-obo-timestamp": parts.timestamp, "x-obo-signature": signature }
+    })
+    expect(answer.status).toBe(201)
+  })
+})
+
+describe("catalogue", () => {
+  const path = (app: string) => `/obo-access/applications/${app}/endpoints`
+
+  it("lists the active endpoints of an application by id, to any application", async () => {
+    const answer = await bench.production.get(path("ting"))
+    const endpoint = (endpoint_id: string, at: string) => ({
+      endpoint_id,
+      path: at,
+      metadata: {},
+      critical: true,
+      ttl_seconds: 60
+    })
+    expect(answer.json).toEqual({
+      application: { app_id: "ting", org_id: "tos" },
+      endpoints: [
+        endpoint("subscriptions.register", "/v1/subscriptions"),
+        endpoint("subscriptions.revoke", "/v1/subscriptions/revoke"),
+        endpoint("tings.send", "/v1/tings")
+      ]
+    })
+    bench.iam.world.withdrawEndpoint("production", "ting", "subscriptions.revoke")
+    expect((await bench.production.get(path("ting"))).json.endpoints).toHaveLength(2)
+    expect((await bench.production.get(path("music"))).json.endpoints).toEqual([])
+  })
+
+  it("answers 404 to an unknown or inactive application, 422 to no app id, 400 to X-Org-ID", async () => {
+    expect(outcome(await bench.production.get(path("nobody")))).toBe("404 not_found")
+    expect(outcome(await bench.production.get("/application-directory/nobody"))).toBe("404 not_found")
+    for (const bad of ["Ting", "%20", "%zz", "x".repeat(81)]) {
+      expect(outcome(await bench.production.get(path(bad)))).toBe("422 validation_failed")
+      expect(outcome(await bench.production.get(`/application-directory/${bad}`))).toBe(
+        "422 validation_failed"
+      )
+    }
+    const withOrg = await bench.production.get(path("ting"), { "x-org-id": "acme" })
+    expect(outcome(withOrg)).toBe("400 unsupported_header")
+    bench.iam.world.disableApp("production", "ting")
+    expect(outcome(await bench.production.get(path("ting")))).toBe("404 not_found")
+  })
+})
+
+describe("exchange", () => {
+  it("issues a proof for the endpoint's lifetime, and no testing context in production", async () => {
+    const { access } = await loggedIn(bench)
+    bench.clock.time += 500
+    const answer = await bench.production.exchange({ subject: access })
+    expect(answer.status).toBe(201)
+    expect(answer.json).toEqual({
+      access_proof: expect.stringMatching(proofShape),
+      proof_id: expect.any(String),
+      expires_in: 60,
+      expires_at: "2026-09-25T10:16:30.5Z"
+    })
+    expect(answer.headers).toMatchObject({ "cache-control": "no-store", pragma: "no-cache" })
+  })
+
+  it("follows the endpoint's own lifetime", async () => {
+    const { access } = await loggedIn(bench)
+    bench.iam.world.setTtl("production", "ting", "tings.send", 5)
+    expect((await bench.production.exchange({ subject: access })).json).toMatchObject({
+      expires_in: 5,
+      expires_at: "2026-09-25T10:15:35Z"
+    })
+  })
+
+  it("hands out the audience's test credentials only for an audience imported into the plane", async () => {
+    const { world } = bench.iam
+    const { environmentId, rootKey, tingSecret } = bench.seeded.environment
+    const login = await bench.testing.login("si:deejay", key("one"))
+    const imported = await bench.testing.exchange({ subject: textAt(login.json, "access_token") })
+    expect(imported.json.testing_context).toEqual({
+      app_id: "ting",
+      app_secret: tingSecret,
+      iam_test_key: rootKey
+    })
+    world.addApp(environmentId, {
+      appId: "ting",
+      orgId: "tos",
+      scopes: [],
+      endpoints: [{ endpointId: "tings.send", path: "/v1/tings" }]
+    })
+    const local = await bench.testing.exchange({
+      subject: textAt(login.json, "access_token"),
+      key: key("two")
+    })
+    expect(local.status).toBe(201)
+    expect(local.json).not.toHaveProperty("testing_context")
+    expect(local.json.expires_in).toBe(300)
+  })
+})
+
+describe("order of the exchange's checks", () => {
+  const attempt = async (input: Omit<ExchangeInput, "subject"> & { readonly subject?: string }) =>
+    await bench.production.exchange({ subject: `oat_${"x".repeat(43)}`, ...input })
+
+  /** Each case breaks everything that later checks look at, and is stopped by its own. */
+  it("is the contract's", async () => {
+    const { world } = bench.iam
+    const { access } = await loggedIn(bench, "c:ana", { orgs: ["acme"] })
+    const both = await loggedIn(bench, "c:ana")
+    const other = world.addApp("production", {
+      appId: "other",
+      orgId: "acme",
+      scopes: ["self.identity.read"]
+    })
+    const slt = world.mintSlt("production", { appId: "other", actor: "c:ana" })
+    const foreignLogin = await bench.production.form(
+      "/app-auth/tokens",
+      { app_id: "other", slt },
+      { authorization: basic("other", other.secret), "idempotency-key": key("foreign") }
+    )
+    const foreign = textAt(foreignLogin.json, "access_token")
+    const orgHeader = { "x-org-id": "acme" }
+    const stranger = { authorization: basic("music", "ask_wrong") }
+    const noTimestamp = { "x-obo-timestamp": "" }
+    const badTimestamp = { "x-obo-timestamp": "01790331330" }
+    const noSignature = { "x-obo-signature": "" }
+    const badSignature = { "x-obo-signature": "A".repeat(64) }
+    const wrongSignature = { "x-obo-signature": "a".repeat(64) }
+    const noKey = { "idempotency-key": "" }
+    const badKey = { "idempotency-key": "short" }
+    const unknownField = { body: { more: 1 } }
+    const cases: ReadonlyArray<readonly [Parameters<typeof attempt>[0], string]> = [
+      [{ ...unknownField, headers: { ...stranger, ...orgHeader } }, "401 invalid_client"],
+      [{ ...unknownField, headers: { ...orgHeader, ...noTimestamp } }, "422 request_rejected"],
+      [{ endpointId: "x", headers: { ...orgHeader, ...noTimestamp } }, "400 unsupported_header"],
+      [{ endpointId: "x", headers: noTimestamp }, "422 validation_failed"],
+      [{ headers: { ...noTimestamp, ...noSignature } }, "428 precondition_required"],
+      [{ headers: { ...badTimestamp, ...noSignature } }, "401 invalid_client"],
+      [{ headers: { ...noSignature, ...noKey } }, "428 precondition_required"],
+      [{ headers: { ...badSignature, ...noKey } }, "401 invalid_client"],
+      [{ headers: { ...wrongSignature, ...noKey } }, "428 precondition_required"],
+      [{ headers: { ...wrongSignature, ...badKey } }, "422 validation_failed"],
+      [{ orgId: "nowhere", headers: wrongSignature }, "400 invalid_subject_token"],
+      [{ subject: foreign, orgId: "nowhere", headers: wrongSignature }, "403 obo_subject_token_forbidden"],
+      [
+        { subject: access, orgId: "zenith", endpointId: "none", headers: wrongSignature },
+        "403 obo_organization_not_authorized"
+      ],
+      [{ subject: both.access, endpointId: "none", headers: wrongSignature }, "422 validation_failed"],
+      [{ subject: access, endpointId: "none", headers: wrongSignature }, "404 not_found"],
+      [{ subject: access, metadata: { more: 1 }, headers: wrongSignature }, "401 invalid_client"],
+      [{ subject: access, metadata: { more: 1 } }, "422 validation_failed"]
+    ]
+    for (const [input, expected] of cases)
+      expect(outcome(await attempt(input)), JSON.stringify(input)).toBe(expected)
+    const held = world.holdIdempotency(key("attempt"))
+    expect(outcome(await attempt({ subject: access }))).toBe("409 idempotency_in_progress")
+    held()
+    expect((await attempt({ subject: access })).status).toBe(201)
+    expect(outcome(await attempt({ subject: access, bytes: "other" }))).toBe("409 idempotency_conflict")
+  })
+
+  it("names the missing precondition and the field that is wrong", async () => {
+    const precondition = async (header: string) =>
+      (await attempt({ headers: { [header.toLowerCase()]: "" } })).json
+    for (const header of ["X-OBO-Timestamp", "X-OBO-Signature", "Idempotency-Key"])
+      expect(await precondition(header)).toMatchObject({ error: { details: { precondition: header } } })
+    const { access } = await loggedIn(bench, "c:ana")
+    expect((await attempt({ subject: access })).json).toMatchObject({
+      error: { code: "validation_failed", details: { fields: [{ field: "org_id" }] } }
+    })
+    expect((await attempt({ subject: access, orgId: "zenith" })).status).toBe(201)
+  })
+})
+
+describe("field grammar of the exchange", () => {
+  const sha = "a".repeat(64)
+  it.each([
+    ["org_id", { org_id: "AC" }],
+    ["subject_token", { subject_token: "x".repeat(31) }],
+    ["subject_token", { subject_token: "x".repeat(4097) }],
+    ["audience", { audience: "tos>ting" }],
+    ["endpoint_id", { endpoint_id: "Tings" }],
+    ["request.method", { request: { method: "post", body_sha256: sha } }],
+    ["request.body_sha256", { request: { method: "POST", body_sha256: sha.toUpperCase() } }],
+    ["metadata", { metadata: { a: { b: { c: { d: { e: { f: { g: { h: 1 } } } } } } } } }],
+    ["metadata", { metadata: { list: Array.from({ length: 511 }, () => 0) } }],
+    ["metadata", { metadata: { text: "x".repeat(16_385) } }]
+  ])("answers 422 with the field %s", async (field, body) => {
+    const { access } = await loggedIn(bench)
+    const answer = await bench.production.exchange({ subject: access, body })
+    expect(outcome(answer)).toBe("422 validation_failed")
+    expect(answer.json).toMatchObject({ error: { details: { fields: [{ field }] } } })
+  })
+
+  it.each([
+    { org_id: 1 },
+    { subject_token: null },
+    { metadata: [] },
+    { request: { method: "POST" } },
+    { request: { method: "POST", body_sha256: sha, path: "/v1/tings" } }
+  ])("answers the framework's 422 to the mistyped %o", async (body) => {
+    const { access } = await loggedIn(bench)
+    expect(outcome(await bench.production.exchange({ subject: access, body }))).toBe("422 request_rejected")
+  })
+})
+
+describe("timestamp and signature", () => {
+  it("takes a timestamp within 60 s, both ways", async () => {
+    const { access } = await loggedIn(bench)
+    const now = start / 1000
+    for (const [offset, status] of [
+      [-61, 401],
+      [-60, 201],
+      [60, 201],
+      [61, 401]
+    ] as const) {
+      const answer = await bench.production.exchange({
+        subject: access,
+        key: key(`offset${offset}`),
+        timestamp: String(now + offset)
+      })
+      expect(answer.status).toBe(status)
+    }
+  })
+
+  it("takes only canonical, single headers", async () => {
+    const { access } = await loggedIn(bench)
+    const now = String(start / 1000)
+    const good = signExchange(bench.seeded.production.musicSecret, {
+      timestamp: now,
+      method: "POST",
+      path: "/v1/tings",
+      bodySha256: sha256("{}"),
+      idempotencyKey: key("attempt")
+    })
+    for (const headers of [
+      { "x-obo-timestamp": `+${now}` },
+      { "x-obo-timestamp": `0${now}` },
+      { "x-obo-timestamp": `${now}.0` },
+      { "x-obo-timestamp": "1".repeat(21) },
+      { "x-obo-timestamp": [now, now] },
+      { "x-obo-signature": good.toUpperCase() },
+      { "x-obo-signature": `v1=${good}` },
+      { "x-obo-signature": good.slice(1) },
+      { "x-obo-signature": [good, good] }
+    ])
+      expect(outcome(await bench.production.exchange({ subject: access, headers }))).toBe(
+        "401 invalid_client"
+      )
+    const right = await bench.production.exchange({ subject: access, headers: { "x-obo-signature": good } })
+    expect(right.status).toBe(201)
+  })
+
+  it("signs with the catalogue's path and the current secret", async () => {
+    const { access } = await loggedIn(bench)
+    const wrongPath = await bench.production.exchange({ subject: access, path: "/v1/ting" })
+    expect(outcome(wrongPath)).toBe("401 invalid_client")
+    bench.iam.world.changeEndpointPath("production", "ting", "tings.send", "/v2/tings")
+    expect(outcome(await bench.production.exchange({ subject: access }))).toBe("401 invalid_client")
+    expect((await bench.production.exchange({ subject: access, path: "/v2/tings" })).status).toBe(201)
+  })
+})
+
+describe("authority of the exchange", () => {
+  const attempt = async (access: string) => outcome(await bench.production.exchange({ subject: access }))
+
+  it("answers 404 unless the endpoint is declared, approved, consented and carried by the token", async () => {
+    const { world } = bench.iam
+    const narrow = await loggedIn(bench, "si:lyra", { scopes: ["self.identity.read"] })
+    expect(await attempt(narrow.access)).toBe("404 not_found")
+    await loggedIn(bench, "si:lyra")
+    expect(await attempt(narrow.access)).toBe("404 not_found")
+    const { access } = await loggedIn(bench)
+    world.withdrawEndpoint("production", "ting", "tings.send")
+    expect(await attempt(access)).toBe("404 not_found")
+    world.restoreEndpoint("production", "ting", "tings.send")
+    world.setApprovedScopes("production", "music", ["self.identity.read"])
+    expect(await attempt(access)).toBe("404 not_found")
+    world.setApprovedScopes("production", "music", ["self.identity.read", "obo:ting:tings.send"])
+    world.withdrawConsent("production", "si:deejay", "music", ["obo:ting:tings.send"])
+    expect(await attempt(access)).toBe("404 not_found")
+    const again = await loggedIn(bench)
+    world.disableApp("production", "ting")
+    expect(await attempt(again.access)).toBe("404 not_found")
+    world.enableApp("production", "ting")
+    expect(await attempt(again.access)).toBe("201")
+  })
+
+  it("wants a live access token of the caller and an active membership", async () => {
+    const { world } = bench.iam
+    const { access, refresh } = await loggedIn(bench)
+    expect(await attempt(refresh)).toBe("400 invalid_subject_token")
+    const [session] = world.sessionsOf("production", "si:deejay")
+    expect(await attempt(session?.bearer ?? "")).toBe("403 obo_subject_token_forbidden")
+    world.removeMembership("production", "si:deejay", "acme")
+    expect(await attempt(access)).toBe("403 obo_organization_not_authorized")
+    world.addMembership("production", "si:deejay", "acme")
+    expect(await attempt(access)).toBe("201")
+    bench.clock.time += 1_800_000
+    expect(await attempt(access)).toBe("400 invalid_subject_token")
+  })
+})
+
+describe("metadata", () => {
+  const nested = (levels: number): Record<string, unknown> => (levels === 1 ? {} : { in: nested(levels - 1) })
+  const zeros = (count: number) => ({ list: Array.from({ length: count }, () => 0) })
+
+  it("is bounded in depth, nodes and bytes", () => {
+    expect(metadataProblem({})).toBeUndefined()
+    expect(metadataProblem(nested(8))).toBeUndefined()
+    expect(metadataProblem(nested(9))).toContain("8")
+    expect(metadataProblem(zeros(510))).toBeUndefined()
+    expect(metadataProblem(zeros(511))).toContain("512")
+    expect(metadataProblem({ text: "x".repeat(16_384 - 11) })).toBeUndefined()
+    expect(metadataProblem({ text: "x".repeat(16_384 - 10) })).toContain("16384")
+  })
+})
+
+describe("metadata schema", () => {
+  it("wants exactly the registered keys, of the registered types", async () => {
+    const { access } = await loggedIn(bench)
+    bench.iam.world.setEndpointMetadata("production", "ting", "tings.send", {
+      any: {},
+      text: { type: "string" },
+      count: { type: "integer" },
+      ratio: { type: "number" },
+      flag: { type: "boolean" },
+      map: { type: "object" },
+      list: { type: "array" },
+      nothing: { type: "null" }
+    })
+    const good = { any: [], text: "", count: 1, ratio: 0.5, flag: false, map: {}, list: [], nothing: null }
+    const attempt = async (metadata: unknown) => {
+      const answer = await bench.production.exchange({ subject: access, metadata })
+      return outcome(answer)
+    }
+    const { any: _, ...without } = good
+    for (const bad of [
+      {},
+      without,
+      { ...good, more: 1 },
+      { ...good, count: 1.5 },
+      { ...good, ratio: "1" },
+      { ...good, text: null },
+      { ...good, flag: 0 },
+      { ...good, map: [] },
+      { ...good, list: {} },
+      { ...good, nothing: 0 }
+    ])
+      expect(await attempt(bad)).toBe("422 validation_failed")
+    expect(await attempt(good)).toBe("201")
+  })
+})
+
+describe("replay of an exchange", () => {
+  it("returns the same proof under a fresh timestamp, whatever the order of the JSON", async () => {
+    const { access } = await loggedIn(bench)
+    const first = await bench.production.exchange({ subject: access })
+    bench.clock.time += 59_999
+    const body = { request: { body_sha256: sha256("{}"), method: "POST" } }
+    const replay = await bench.production.exchange({ subject: access, body })
+    expect(replay.status).toBe(201)
+    expect(replay.text).toBe(first.text)
+    expect(replay.headers["idempotency-replayed"]).toBe("true")
+  })
+
+  it("ends with the proof: expired, consumed or revoked", async () => {
+    const { access } = await loggedIn(bench)
+    const exchange = (name: string) => bench.production.exchange({ subject: access, key: key(name) })
+    const consumed = await exchange("consumed")
+    expect((await bench.production.verify(textAt(consumed.json, "access_proof"))).status).toBe(200)
+    expect(outcome(await exchange("consumed"))).toBe("409 idempotency_response_expired")
+    const revoked = await exchange("revoked")
+    bench.iam.world.revokeProof("production", textAt(revoked.json, "access_proof"))
+    expect(outcome(await exchange("revoked"))).toBe("409 idempotency_response_expired")
+    await exchange("expired")
+    bench.clock.time += 60_000
+    expect(outcome(await exchange("expired"))).toBe("409 idempotency_response_expired")
+  })
+
+  it("is never longer than 600 s", async () => {
+    bench.iam.world.setTtl("production", "ting", "tings.send", 1200)
+    const { access } = await loggedIn(bench)
+    await bench.production.exchange({ subject: access })
+    bench.clock.time += 599_999
+    expect((await bench.production.exchange({ subject: access })).status).toBe(201)
+    bench.clock.time += 1
+    expect(outcome(await bench.production.exchange({ subject: access }))).toBe(
+      "409 idempotency_response_expired"
+    )
+  })
+
+  it("checks authority again before it replays", async () => {
+    const { access } = await loggedIn(bench)
+    await bench.production.exchange({ subject: access })
+    await bench.production.revoke(access)
+    expect(outcome(await bench.production.exchange({ subject: access }))).toBe("400 invalid_subject_token")
+  })
+
+  it("recovers a proof whose answer was lost", async () => {
+    const { access } = await loggedIn(bench)
+    bench.iam.fail({ path: "/api/v1/obo-access/exchanges", fault: iamFaults.commitThenDrop() })
+    await expect(bench.production.exchange({ subject: access })).rejects.toThrow()
+    const replay = await bench.production.exchange({ subject: access })
+    expect(replay.headers["idempotency-replayed"]).toBe("true")
+    expect((await bench.production.verify(textAt(replay.json, "access_proof"))).status).toBe(200)
+  })
+})

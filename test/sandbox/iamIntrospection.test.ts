@@ -1,0 +1,303 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { type Bench, basic, key, loggedIn, outcome, start, startBench, textAt } from "./iamClient.ts"
+
+const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/
+const inactive = { active: false }
+const org = (handle: string) => ({ "x-org-id": handle })
+
+let bench: Bench
+beforeEach(async () => {
+  bench = await startBench({ rateLimit: Number.POSITIVE_INFINITY })
+})
+afterEach(() => bench.iam.close())
+
+const identity = ["self.identity.read", "self.profile.read"]
+
+describe("introspection of an access token", () => {
+  it("with X-Org-ID tells one authorization", async () => {
+    bench.iam.world.addMembership("production", "c:ana", "acme", { version: 7, epoch: 3 })
+    const { access } = await loggedIn(bench, "c:ana", { orgs: ["acme"], scopes: identity })
+    const answer = await bench.production.introspect(access, org("acme"))
+    expect(answer.status).toBe(200)
+    expect(answer.json).toEqual({
+      active: true,
+      public_id: "c:ana",
+      actor_type: "carbon",
+      client_id: "music",
+      org_id: "acme",
+      membership_id: "c:ana[acme]",
+      session_id: expect.stringMatching(uuid),
+      scope: "self.identity.read self.profile.read",
+      audience: "music",
+      issued_at: start / 1000,
+      expires_at: start / 1000 + 1800,
+      authorization_epoch: 3,
+      authorization: {
+        actor_type: "carbon",
+        public_id: "c:ana",
+        organization_id: bench.seeded.production.organizations.acme,
+        org_id: "acme",
+        membership_id: "c:ana[acme]",
+        membership_version: 7,
+        authorization_epoch: 3,
+        audience: "music",
+        testing_environment_id: null,
+        scopes: identity,
+        org_role: null,
+        tags: null
+      }
+    })
+  })
+
+  it("without X-Org-ID tells all authorizations by handle, and the subject's own epoch", async () => {
+    const { access } = await loggedIn(bench, "c:ana", { orgs: ["zenith", "acme"], scopes: identity })
+    const { json } = await bench.production.introspect(access)
+    expect(json).toMatchObject({
+      active: true,
+      authorization_epoch: 1,
+      authorizations: [
+        { org_id: "acme", membership_id: "c:ana[acme]" },
+        { org_id: "zenith", organization_id: bench.seeded.production.organizations.zenith }
+      ]
+    })
+    for (const name of ["org_id", "membership_id", "authorization"]) expect(json).not.toHaveProperty(name)
+  })
+
+  it("tells a Carbon without organisations an empty list", async () => {
+    const { access } = await loggedIn(bench, "c:ana", { orgs: [] })
+    expect((await bench.production.introspect(access)).json).toMatchObject({
+      active: true,
+      authorizations: []
+    })
+  })
+
+  it("lives 1800 s", async () => {
+    const { access } = await loggedIn(bench)
+    bench.clock.time += 1_799_999
+    expect((await bench.production.introspect(access)).json.active).toBe(true)
+    bench.clock.time += 1
+    expect((await bench.production.introspect(access)).json).toEqual(inactive)
+  })
+
+  it("omits the identity without self.identity.read, and leaves the quirk of an id key", async () => {
+    const { access } = await loggedIn(bench, "si:deejay", { scopes: ["self.profile.read"] })
+    const { json } = await bench.production.introspect(access, org("acme"))
+    expect(json).toMatchObject({ public_id: "si:deejay", authorization: { id: "si:deejay" } })
+    expect(json).not.toHaveProperty("actor_type")
+    expect(json).not.toHaveProperty("authorization.public_id")
+    expect(json).not.toHaveProperty("authorization.actor_type")
+  })
+
+  it("discloses role and tags with their scopes only", async () => {
+    const { world } = bench.iam
+    const tags = [{ id: "0199a0cc-0000-7000-8000-000000000001", name: "dj" }]
+    const scopes = ["self.identity.read", "self.membership.read", "self.tags.read"]
+    world.setApprovedScopes("production", "music", scopes)
+    const { access } = await loggedIn(bench, "si:deejay", { scopes })
+    const seen = async () => (await bench.production.introspect(access, org("acme"))).json
+    expect(await seen()).toMatchObject({
+      authorization: { org_role: "member", tags: [], membership_version: 1 }
+    })
+    world.updateMembership("production", "si:deejay", "acme", { role: "admin", tags })
+    expect(await seen()).toMatchObject({
+      authorization: { org_role: "admin", tags, membership_version: 2, authorization_epoch: 2 }
+    })
+    world.setApprovedScopes("production", "music", ["self.identity.read"])
+    expect(await seen()).toMatchObject({
+      scope: "self.identity.read self.membership.read self.tags.read",
+      authorization: { org_role: null, tags: null, scopes: ["self.identity.read"] }
+    })
+  })
+
+  it("shows a removed and a restored membership at once", async () => {
+    const { access } = await loggedIn(bench, "c:ana")
+    const { world } = bench.iam
+    world.removeMembership("production", "c:ana", "acme")
+    expect((await bench.production.introspect(access, org("acme"))).json).toEqual(inactive)
+    expect((await bench.production.introspect(access)).json.authorizations).toMatchObject([
+      { org_id: "zenith" }
+    ])
+    world.addMembership("production", "c:ana", "acme")
+    expect((await bench.production.introspect(access, org("acme"))).json).toMatchObject({
+      authorization: { membership_version: 3, authorization_epoch: 3 }
+    })
+    world.setOrganizationStatus("production", "acme", "suspended")
+    expect((await bench.production.introspect(access, org("acme"))).json).toEqual(inactive)
+  })
+
+  it("counts only selected organisations", async () => {
+    const { access } = await loggedIn(bench, "c:ana", { orgs: ["zenith"] })
+    expect((await bench.production.introspect(access, org("acme"))).json).toEqual(inactive)
+    expect((await bench.production.introspect(access, org("nowhere"))).json).toEqual(inactive)
+  })
+
+  it("adds selections of one parent session up for a public application, and replaces them for a private one", async () => {
+    const { world } = bench.iam
+    const session = world.startSession("production", "c:ana").id
+    const first = await loggedIn(bench, "c:ana", { orgs: ["acme"], session })
+    await loggedIn(bench, "c:ana", { orgs: ["zenith"], session })
+    expect((await bench.production.introspect(first.access)).json.authorizations).toHaveLength(2)
+    const { secret } = world.addApp("production", {
+      appId: "vault",
+      orgId: "acme",
+      scopes: ["self.identity.read"],
+      visibility: "private"
+    })
+    const authorization = basic("vault", secret)
+    const login = async (handle: string) => {
+      const slt = world.mintSlt("production", { appId: "vault", actor: "c:ana", orgs: [handle], session })
+      const headers = { authorization, "idempotency-key": key(slt) }
+      const answer = await bench.production.form("/app-auth/tokens", { app_id: "vault", slt }, headers)
+      return textAt(answer.json, "access_token")
+    }
+    const token = await login("acme")
+    await login("zenith")
+    const seen = await bench.production.introspect(token, { authorization })
+    expect(seen.json.authorizations).toMatchObject([{ org_id: "zenith" }])
+  })
+
+  it("answers exactly inactive to unknown and foreign tokens, a dead session, a dead actor", async () => {
+    const { world } = bench.iam
+    const { access, refresh } = await loggedIn(bench)
+    const ting = { authorization: basic("ting", bench.seeded.production.tingSecret) }
+    for (const value of ["", "x", `oat_${"x".repeat(43)}`, `ort_${"x".repeat(43)}`])
+      expect((await bench.production.introspect(value)).text).toBe('{"active":false}')
+    for (const value of [access, refresh])
+      expect((await bench.production.introspect(value, ting)).json).toEqual(inactive)
+    world.setActorStatus("production", "si:deejay", "inactive")
+    expect((await bench.production.introspect(access)).json).toEqual(inactive)
+    world.setActorStatus("production", "si:deejay", "active")
+    expect((await bench.production.introspect(access)).json.active).toBe(true)
+    world.revokeSession("production", "si:deejay")
+    expect((await bench.production.introspect(access)).json).toEqual(inactive)
+    expect((await bench.production.introspect(refresh)).json).toEqual(inactive)
+  })
+
+  it("refuses a malformed or repeated X-Org-ID and a bad hint", async () => {
+    for (const value of ["ac", "Acme", "", "x".repeat(51), ["acme", "acme"]]) {
+      const answer = await bench.production.introspect("x", { "x-org-id": value })
+      expect(outcome(answer)).toBe("400 invalid_request")
+    }
+    const hinted = (hint: string) =>
+      bench.production.form("/oauth/introspect", { token: "x", token_type_hint: hint })
+    expect((await hinted("access_token")).status).toBe(200)
+    expect((await hinted("refresh_token")).status).toBe(200)
+    expect(outcome(await hinted("id_token"))).toBe("400 invalid_request")
+  })
+
+  it("routes by prefix, whatever the hint", async () => {
+    const { refresh } = await loggedIn(bench)
+    const fields = { token: refresh, token_type_hint: "access_token" }
+    expect((await bench.production.form("/oauth/introspect", fields)).json.active).toBe(true)
+  })
+
+  it("gives callers of client 1.x UUID membership ids, and says so", async () => {
+    const { access } = await loggedIn(bench)
+    const old = await bench.production.introspect(access, {
+      ...org("acme"),
+      "user-agent": "silicon-iam-client/1.2 music/0.1"
+    })
+    expect(textAt(old.json, "membership_id")).toMatch(uuid)
+    expect(textAt(old.json, "authorization", "membership_id")).toMatch(uuid)
+    expect(old.headers["silicon-iam-membership-format"]).toBe("uuid-legacy")
+    const current = await bench.production.introspect(access, { "user-agent": "silicon-iam-client/4.0.0" })
+    expect(current.headers["silicon-iam-membership-format"]).toBeUndefined()
+  })
+})
+
+describe("introspection of a refresh token", () => {
+  it("tells the top level only, until the family ends", async () => {
+    const { refresh } = await loggedIn(bench)
+    expect((await bench.production.introspect(refresh)).json).toEqual({
+      active: true,
+      public_id: "si:deejay",
+      actor_type: "silicon",
+      client_id: "music",
+      session_id: expect.stringMatching(uuid),
+      scope: "obo:ting:subscriptions.register obo:ting:tings.send self.identity.read self.profile.read",
+      audience: "music",
+      issued_at: start / 1000,
+      expires_at: start / 1000 + 900 * 86_400,
+      authorization_epoch: 1
+    })
+    const selected = (await bench.production.introspect(refresh, org("acme"))).json
+    expect(selected).toMatchObject({ org_id: "acme", membership_id: "si:deejay[acme]" })
+    expect(selected).not.toHaveProperty("authorization")
+    expect((await bench.production.introspect(refresh, org("zenith"))).json).toEqual(inactive)
+  })
+})
+
+describe("revocation", () => {
+  const active = async (value: string) => (await bench.production.introspect(value)).json.active
+
+  it("of an access token ends that token only", async () => {
+    const { access, refresh } = await loggedIn(bench)
+    const answer = await bench.production.revoke(access)
+    expect(answer.status).toBe(200)
+    expect(answer.text).toBe("")
+    expect(await active(access)).toBe(false)
+    expect(await active(refresh)).toBe(true)
+  })
+
+  it("of a refresh token, even a consumed one, ends the family and nothing else", async () => {
+    const session = bench.iam.world.startSession("production", "si:deejay").id
+    const login = await loggedIn(bench, "si:deejay", { session })
+    const other = await loggedIn(bench, "si:deejay", { session })
+    const rotated = await bench.production.refresh(login.refresh)
+    expect((await bench.production.revoke(login.refresh)).status).toBe(200)
+    for (const value of [
+      login.access,
+      textAt(rotated.json, "access_token"),
+      textAt(rotated.json, "refresh_token")
+    ])
+      expect(await active(value)).toBe(false)
+    expect(bench.iam.world.familyOf(login.access)?.status).toBe("revoked")
+    expect(outcome(await bench.production.refresh(textAt(rotated.json, "refresh_token")))).toBe(
+      "400 invalid_grant"
+    )
+    expect(await active(other.access)).toBe(true)
+  })
+
+  it("answers 200 to unknown, foreign and already revoked tokens, and leaves foreign ones alone", async () => {
+    const { access, refresh } = await loggedIn(bench)
+    const authorization = basic("ting", bench.seeded.production.tingSecret)
+    for (const token of [access, refresh]) {
+      const headers = { authorization, "idempotency-key": key(token) }
+      expect((await bench.production.form("/oauth/revoke", { token }, headers)).status).toBe(200)
+    }
+    expect(await active(access)).toBe(true)
+    expect((await bench.production.revoke("x".repeat(4096), key("long"))).status).toBe(200)
+    expect((await bench.production.revoke(refresh, key("one"))).status).toBe(200)
+    expect((await bench.production.revoke(refresh, key("two"))).status).toBe(200)
+  })
+
+  it("wants 32 to 4096 characters and a known hint", async () => {
+    for (const token of ["", "x".repeat(31), "x".repeat(4097)])
+      expect(outcome(await bench.production.revoke(token, key("length")))).toBe("400 invalid_request")
+    expect((await bench.production.revoke("x".repeat(32))).status).toBe(200)
+    const hinted = await bench.production.form(
+      "/oauth/revoke",
+      { token: "x".repeat(40), token_type_hint: "other" },
+      { "idempotency-key": key("hint") }
+    )
+    expect(outcome(hinted)).toBe("400 invalid_request")
+  })
+
+  it("is replayed for 24 h by the raw token, whatever the hint; then the key is new", async () => {
+    const { access, refresh } = await loggedIn(bench)
+    await bench.production.revoke(access, key("one"))
+    bench.clock.time += 86_399_999
+    const replay = await bench.production.form(
+      "/oauth/revoke",
+      { token: access, token_type_hint: "access_token" },
+      { "idempotency-key": key("one") }
+    )
+    expect(replay.status).toBe(200)
+    expect(replay.headers["idempotency-replayed"]).toBe("true")
+    expect(outcome(await bench.production.revoke(refresh, key("one")))).toBe("409 idempotency_conflict")
+    bench.clock.time += 1
+    const fresh = await bench.production.revoke(refresh, key("one"))
+    expect(fresh.status).toBe(200)
+    expect(fresh.headers["idempotency-replayed"]).toBeUndefined()
+  })
+})

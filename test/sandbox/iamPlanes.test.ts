@@ -1,0 +1,351 @@
+import { createHash } from "node:crypto"
+import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import {
+  type Bench,
+  basic,
+  type HeaderMap,
+  key,
+  loggedIn,
+  outcome,
+  send,
+  startBench,
+  textAt
+} from "./iamClient.ts"
+
+const rootKeyHeader = "x-testing-environment-key"
+const selectorHeader = "x-testing-application"
+const contextPath = "/api/v1/application/testing-context"
+
+let bench: Bench
+beforeEach(async () => {
+  bench = await startBench()
+})
+afterEach(() => bench.iam.close())
+
+const music = () => basic("music", bench.seeded.environment.musicSecret)
+
+/** A call with exactly these headers. */
+const bare = (path: string, headers: HeaderMap, method = "GET") => send(bench.iam.url, method, path, headers)
+
+const loginByName = async (name: string, idempotencyKey = key(name)) => {
+  const answer = await bench.testing.login(name, idempotencyKey)
+  return {
+    answer,
+    access: textAt(answer.json, "access_token"),
+    refresh: textAt(answer.json, "refresh_token")
+  }
+}
+
+describe("testing context", () => {
+  it("describes plane and application, by either selector, without any credential", async () => {
+    const { environment } = bench.seeded
+    const expected = {
+      environment: {
+        environment_id: environment.environmentId,
+        org_id: "acme",
+        name: "music e2e",
+        description: null,
+        version: 1,
+        key_generation: 1,
+        cleaned_at: null,
+        created_at: "2026-09-25T10:15:30Z",
+        creator_type: "carbon",
+        creator_id: "c:ana"
+      },
+      environment_id: environment.environmentId,
+      application: {
+        app_id: "music",
+        app_name: "Music",
+        app_logo: null,
+        base_url: "https://music.example",
+        app_scope: {
+          iam: ["self.identity.read", "self.profile.read"],
+          external: [
+            { app_id: "ting", endpoint_id: "subscriptions.register" },
+            { app_id: "ting", endpoint_id: "tings.send" }
+          ]
+        },
+        webhook_scope: ["full"],
+        testing_idle_days: 30
+      },
+      webhook_key_digest: createHash("sha256").update(environment.rootKey).digest("hex")
+    }
+    const byApplication = await bare(contextPath, { authorization: music(), [selectorHeader]: music() })
+    expect(byApplication.status).toBe(200)
+    expect(byApplication.json).toEqual(expected)
+    const byRootKey = await bare(contextPath, {
+      authorization: music(),
+      [rootKeyHeader]: environment.rootKey
+    })
+    expect(byRootKey.json).toEqual(expected)
+    for (const secret of bench.iam.minted) expect(byApplication.text).not.toContain(secret)
+  })
+
+  it("is forbidden without a plane, to a caller that IAM knows", async () => {
+    const stranger = { authorization: basic("music", bench.seeded.environment.musicSecret) }
+    expect(outcome(await bare(contextPath, stranger))).toBe("401 invalid_client")
+    expect(outcome(await bench.production.get("/application/testing-context"))).toBe("403 forbidden")
+  })
+})
+
+describe("application selector", () => {
+  const context = (selector: string | ReadonlyArray<string>, authorization?: string) =>
+    bare(contextPath, {
+      [selectorHeader]: selector,
+      ...(authorization === undefined ? {} : { authorization })
+    })
+
+  it("answers unauthenticated to an unknown, malformed, repeated or production secret", async () => {
+    const unpadded = music().replace(/=+$/, "")
+    for (const selector of [
+      "",
+      "Basic",
+      unpadded,
+      `Bearer ${bench.seeded.environment.musicSecret}`,
+      basic("music", "ask_short"),
+      basic("music", `ask_${"x".repeat(43)}`),
+      basic("music", bench.seeded.production.musicSecret),
+      [music(), music()]
+    ]) {
+      const answer = await context(selector, typeof selector === "string" ? selector : music())
+      expect(outcome(answer)).toBe("401 unauthenticated")
+      expect(answer.headers["www-authenticate"]).toBe("Bearer")
+    }
+  })
+
+  it("answers invalid_client when the secret belongs to another application id", async () => {
+    const crossed = basic("ting", bench.seeded.environment.musicSecret)
+    expect(outcome(await context(crossed, crossed))).toBe("401 invalid_client")
+    const elsewhere = { authorization: crossed, [selectorHeader]: crossed }
+    expect(outcome(await bare("/api/v1/version", elsewhere))).toBe("401 invalid_client")
+  })
+
+  it("wants the byte-identical credentials in Authorization", async () => {
+    expect(outcome(await context(music()))).toBe("401 invalid_client")
+    expect(outcome(await context(music(), music().replace("Basic", "basic")))).toBe("401 invalid_client")
+    const ting = basic("ting", bench.seeded.environment.tingSecret)
+    expect(outcome(await context(music(), ting))).toBe("401 invalid_client")
+    expect(outcome(await context(music(), `Bearer oat_${"x".repeat(43)}`))).toBe("403 forbidden")
+  })
+
+  it("reaches the application's routes and nothing else", async () => {
+    const both = { authorization: music(), [selectorHeader]: music() }
+    for (const [method, path] of [
+      ["POST", "/app-auth/tokens"],
+      ["POST", "/oauth/introspect"],
+      ["POST", "/oauth/revoke"],
+      ["POST", "/obo-access/exchanges"],
+      ["POST", "/obo-access/verify"]
+    ] as const)
+      expect(outcome(await bare(`/api/v1${path}`, both, method))).toBe("415 request_rejected")
+    expect((await bare("/api/v1/application-directory/ting", both)).status).toBe(200)
+    expect((await bare("/api/v1/obo-access/applications/ting/endpoints", both)).status).toBe(200)
+    for (const [method, path] of [
+      ["GET", "/oauth/introspect"],
+      ["POST", "/application/testing-context"],
+      ["GET", "/app-auth/organizations"],
+      ["GET", "/version"]
+    ] as const)
+      expect(outcome(await bare(`/api/v1${path}`, both, method))).toBe("403 forbidden")
+  })
+
+  it("stops working when the secret is rotated, the environment cleaned or deleted", async () => {
+    const { world } = bench.iam
+    const { environmentId } = bench.seeded.environment
+    const old = music()
+    const rotated = basic("music", world.rotateSecret(environmentId, "music"))
+    expect(outcome(await context(old, old))).toBe("401 unauthenticated")
+    expect((await context(rotated, rotated)).status).toBe(200)
+    world.cleanEnvironment(environmentId)
+    expect(outcome(await context(rotated, rotated))).toBe("401 unauthenticated")
+  })
+
+  it("authenticates before it looks at a disabled application", async () => {
+    bench.iam.world.disableApp(bench.seeded.environment.environmentId, "music")
+    expect(outcome(await context(music(), music()))).toBe("401 invalid_client")
+  })
+})
+
+describe("environment root key", () => {
+  const context = (rootKey: string | ReadonlyArray<string>) =>
+    bare(contextPath, { authorization: music(), [rootKeyHeader]: rootKey })
+
+  it("answers unauthenticated when malformed, unknown or repeated", async () => {
+    const { rootKey } = bench.seeded.environment
+    for (const value of [
+      "",
+      "x",
+      `${rootKey.slice(1)}-`,
+      "A".repeat(32),
+      bench.seeded.environment.musicSecret,
+      [rootKey, rootKey]
+    ])
+      expect(outcome(await context(value))).toBe("401 unauthenticated")
+  })
+
+  it("still needs the credentials of that plane", async () => {
+    const headers = { [rootKeyHeader]: bench.seeded.environment.rootKey }
+    expect(outcome(await bare(contextPath, headers))).toBe("401 invalid_client")
+    const production = { ...headers, authorization: basic("music", bench.seeded.production.musicSecret) }
+    expect(outcome(await bare(contextPath, production))).toBe("401 invalid_client")
+  })
+
+  it("reaches the whole test API, and finds no route that is not there", async () => {
+    const headers = { [rootKeyHeader]: bench.seeded.environment.rootKey }
+    expect((await bare("/api/v1/version", headers)).status).toBe(200)
+    expect(outcome(await bare("/api/v1/app-auth/organizations", headers))).toBe("404 not_found")
+  })
+
+  it("ends with its rotation and with the environment", async () => {
+    const { world } = bench.iam
+    const { environmentId, rootKey } = bench.seeded.environment
+    const next = world.rotateRootKey(environmentId)
+    expect(outcome(await context(rootKey))).toBe("401 unauthenticated")
+    expect((await context(next)).json).toMatchObject({
+      environment: { key_generation: 2, version: 2 },
+      webhook_key_digest: createHash("sha256").update(next).digest("hex")
+    })
+    world.deleteEnvironment(environmentId)
+    expect(outcome(await context(next))).toBe("401 unauthenticated")
+  })
+
+  it("is ambiguous beside the other selector", async () => {
+    const headers = {
+      authorization: music(),
+      [selectorHeader]: music(),
+      [rootKeyHeader]: bench.seeded.environment.rootKey
+    }
+    expect(outcome(await bare(contextPath, headers))).toBe("401 unauthenticated")
+  })
+
+  it("is 503 on a service without testing, where production goes on", async () => {
+    bench.iam.world.setTestingAvailable(false)
+    const answer = await context(bench.seeded.environment.rootKey)
+    expect(outcome(answer)).toBe("503 service_unavailable")
+    expect(answer.headers["retry-after"]).toBe("5")
+    expect((await bench.production.get("/application-directory/ting")).status).toBe(200)
+  })
+})
+
+describe("order", () => {
+  it("resolves the plane before it authenticates, limits or reads", async () => {
+    const wrong = { authorization: "Basic !!!!", [rootKeyHeader]: "unknown" }
+    expect(outcome(await bare("/api/v1/app-auth/tokens", wrong, "POST"))).toBe("401 unauthenticated")
+    expect(outcome(await bare("/api/v1/nothing", wrong, "POST"))).toBe("401 unauthenticated")
+  })
+})
+
+describe("login by public id", () => {
+  it("makes a new session for all current organisations with all approved scopes", async () => {
+    const { access, answer } = await loginByName("c:ana")
+    expect(answer.json).toMatchObject({
+      actor: { type: "carbon", public_id: "c:ana" },
+      scope: "obo:ting:subscriptions.register obo:ting:tings.send self.identity.read self.profile.read"
+    })
+    const seen = await bench.testing.introspect(access)
+    const { environmentId, organizations } = bench.seeded.environment
+    expect(seen.json).toMatchObject({
+      authorizations: [
+        { org_id: "acme", organization_id: organizations.acme, testing_environment_id: environmentId },
+        { org_id: "zenith", organization_id: organizations.zenith, testing_environment_id: environmentId }
+      ]
+    })
+  })
+
+  it("is not single-use: each key makes an independent session, the same key replays", async () => {
+    const first = await loginByName("si:deejay", key("one"))
+    const second = await loginByName("si:deejay", key("two"))
+    const replay = await loginByName("si:deejay", key("one"))
+    expect(replay.answer.text).toBe(first.answer.text)
+    expect(replay.answer.headers["idempotency-replayed"]).toBe("true")
+    const session = async (access: string) =>
+      textAt((await bench.testing.introspect(access)).json, "session_id")
+    expect(await session(second.access)).not.toBe(await session(first.access))
+    await bench.testing.revoke(first.refresh)
+    expect((await bench.testing.introspect(first.access)).json).toEqual({ active: false })
+    expect((await bench.testing.introspect(second.access)).json.active).toBe(true)
+  })
+
+  it("refuses actors that are unknown, inactive or malformed, and a Silicon without organisation", async () => {
+    const { world } = bench.iam
+    const plane = bench.seeded.environment.environmentId
+    for (const name of ["si:nobody", "deejay", "c:", "si:deejay ", "x".repeat(102)])
+      expect(outcome(await bench.testing.login(name, key("wrong")))).toBe("400 invalid_grant")
+    world.removeMembership(plane, "si:deejay", "acme")
+    expect(outcome(await bench.testing.login("si:deejay"))).toBe("400 invalid_grant")
+    world.setActorStatus(plane, "si:lyra", "inactive")
+    expect(outcome(await bench.testing.login("si:lyra"))).toBe("400 invalid_grant")
+  })
+
+  it("gives a Carbon without organisation tokens and an empty list", async () => {
+    const { world } = bench.iam
+    const plane = bench.seeded.environment.environmentId
+    world.addActor(plane, "c:solo")
+    const { access } = await loginByName("c:solo")
+    expect((await bench.testing.introspect(access)).json).toMatchObject({ active: true, authorizations: [] })
+  })
+
+  it("takes real SLTs of its plane too", async () => {
+    const slt = bench.iam.world.mintSlt(bench.seeded.environment.environmentId, {
+      appId: "music",
+      actor: "si:lyra"
+    })
+    expect((await bench.testing.login(slt, key("one"))).status).toBe(200)
+    expect(outcome(await bench.testing.login(slt, key("two")))).toBe("400 invalid_grant")
+  })
+})
+
+describe("isolation", () => {
+  it("keeps tokens, SLTs and secrets on their side, both ways", async () => {
+    const production = await loggedIn(bench)
+    const testing = await loginByName("si:deejay")
+    for (const [client, foreign] of [
+      [bench.testing, production],
+      [bench.production, testing]
+    ] as const) {
+      for (const token of [foreign.access, foreign.refresh]) {
+        expect((await client.introspect(token)).json).toEqual({ active: false })
+        expect((await client.revoke(token)).status).toBe(200)
+      }
+      expect(outcome(await client.refresh(foreign.refresh))).toBe("400 invalid_grant")
+      expect(outcome(await client.exchange({ subject: foreign.access }))).toBe("400 invalid_subject_token")
+    }
+    expect((await bench.production.introspect(production.access)).json.active).toBe(true)
+    expect((await bench.testing.introspect(testing.access)).json.active).toBe(true)
+    const slt = bench.iam.world.mintSlt("production", { appId: "music", actor: "si:deejay" })
+    expect(outcome(await bench.testing.login(slt))).toBe("400 invalid_grant")
+    const crossed = { authorization: music() }
+    expect(outcome(await bench.production.get("/application-directory/ting", crossed))).toBe(
+      "401 invalid_client"
+    )
+  })
+
+  it("keeps two environments apart", async () => {
+    const { world } = bench.iam
+    const other = world.addEnvironment({ orgId: "acme", name: "other" })
+    const { secret } = world.importApp(other.environmentId, "music")
+    const { access } = await loginByName("si:deejay")
+    const authorization = basic("music", secret)
+    const seen = await bench.testing.introspect(access, { authorization, [selectorHeader]: authorization })
+    expect(seen.json).toEqual({ active: false })
+  })
+
+  it("cleaning ends secrets, tokens and identities and raises the generation", async () => {
+    const { world } = bench.iam
+    const { environmentId, rootKey } = bench.seeded.environment
+    const { access } = await loginByName("si:deejay")
+    bench.clock.time += 1500
+    world.cleanEnvironment(environmentId)
+    const { secret } = world.importApp(environmentId, "music")
+    const headers = { authorization: basic("music", secret), [rootKeyHeader]: rootKey }
+    const context = await bare(contextPath, headers)
+    expect(context.json).toMatchObject({
+      environment: { version: 2, key_generation: 1, cleaned_at: "2026-09-25T10:15:31.5Z" }
+    })
+    expect(world.plane(environmentId).environment?.generation).toBe(2)
+    const form = { ...headers, "content-type": "application/x-www-form-urlencoded" }
+    const seen = await send(bench.iam.url, "POST", "/api/v1/oauth/introspect", form, `token=${access}`)
+    expect(seen.json).toEqual({ active: false })
+    expect(() => world.mintSlt(environmentId, { appId: "music", actor: "si:deejay" })).toThrow()
+  })
+})
