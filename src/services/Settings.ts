@@ -8,7 +8,6 @@ import type { TableName } from "../schema/Telemetry.ts"
 export interface SettingsValues {
   readonly bind: { readonly host: string; readonly port: number }
   readonly databasePath: string
-  readonly databaseUrl: Option.Option<Redacted.Redacted>
   readonly iam: {
     readonly url: string
     readonly applicationId: string

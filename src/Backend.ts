@@ -1,0 +1,54 @@
+/** The server as one layer: ports by their real layers, use cases over them, the HTTP server on top. */
+import * as Layer from "effect/Layer"
+import { HttpServerLive } from "./http/Server.ts"
+import { DeliveryLive } from "./layers/delivery/Delivery.ts"
+import { HttpIam } from "./layers/iam/HttpIam.ts"
+import { LoggingLive } from "./layers/Logging.ts"
+import { SqliteStore } from "./layers/store/SqliteStore.ts"
+import { TablesFromSettings } from "./layers/tables/Tables.ts"
+import { HttpTing } from "./layers/ting/HttpTing.ts"
+import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
+import { UpstreamClient } from "./layers/upstream/Connection.ts"
+import { Descriptors } from "./services/Descriptors.ts"
+import { Drain } from "./services/Drain.ts"
+import { Idempotency } from "./services/Idempotency.ts"
+import { Notifications } from "./services/Notifications.ts"
+import { OwnEvents } from "./services/OwnEvents.ts"
+import { Planes } from "./services/Planes.ts"
+import { Registration } from "./services/Registration.ts"
+import { Reports } from "./services/Reports.ts"
+import { Sessions } from "./services/Sessions.ts"
+import { Telemetry } from "./services/Telemetry.ts"
+import { Webhooks } from "./services/Webhooks.ts"
+
+export { Listening } from "./http/Server.ts"
+
+const Ports = Layer.mergeAll(
+  HttpIam,
+  HttpTing,
+  SqliteStore,
+  TablesFromSettings,
+  TrackerFromSettings,
+  Drain.Default
+).pipe(Layer.provide(UpstreamClient))
+
+const UseCases = Layer.mergeAll(
+  Planes.Default,
+  Notifications.Default,
+  Reports.Default,
+  Telemetry.Default,
+  Webhooks.Default,
+  Descriptors.Default
+).pipe(
+  Layer.provideMerge(Sessions.Default),
+  Layer.provideMerge(Registration.Default),
+  Layer.provideMerge(Layer.merge(Idempotency.Default, OwnEvents.Default)),
+  Layer.provideMerge(DeliveryLive)
+)
+
+/** Everything that serves and delivers; launching it runs the backend until it is interrupted. */
+export const Backend = HttpServerLive.pipe(
+  Layer.provide(UseCases),
+  Layer.provide(Ports),
+  Layer.provide(LoggingLive)
+)

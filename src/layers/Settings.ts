@@ -1,0 +1,383 @@
+/**
+ * Settings from environment variables. One bad or missing variable never hides the others: every problem is listed,
+ * one line each, and no line holds a value. Names, defaults and meanings stand in docs/api.md, "Settings".
+ */
+import { isIP } from "node:net"
+import * as Config from "effect/Config"
+import * as ConfigError from "effect/ConfigError"
+import * as ConfigProvider from "effect/ConfigProvider"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Layer from "effect/Layer"
+import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { testingSecretPattern } from "../schema/Identity.ts"
+import { backendTable, type TableName } from "../schema/Telemetry.ts"
+import { Settings, type SettingsValues } from "../services/Settings.ts"
+
+/** One line a problem, each naming its variable. */
+export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
+  readonly problems: ReadonlyArray<string>
+}> {}
+
+type Parse<A> = (raw: string) => Either.Either<A, string>
+
+const problem = (name: string, text: string) => Either.left(ConfigError.InvalidData([name], text))
+
+const field = <A>(name: string, parse: Parse<A>): Config.Config<A> =>
+  Config.string(name).pipe(
+    Config.mapOrFail((raw) =>
+      Either.mapLeft(parse(raw), (text): ConfigError.ConfigError => ConfigError.InvalidData([], text))
+    )
+  )
+
+const fallback = <A>(name: string, parse: Parse<A>, value: A): Config.Config<A> =>
+  Config.withDefault(field(name, parse), value)
+
+const matching =
+  (pattern: RegExp, text: string): Parse<string> =>
+  (raw) =>
+    pattern.test(raw) ? Either.right(raw) : Either.left(text)
+
+const secret =
+  (pattern: RegExp, text: string): Parse<Redacted.Redacted> =>
+  (raw) =>
+    Either.map(matching(pattern, text)(raw), Redacted.make)
+
+const whole =
+  (low: number, high: number): Parse<number> =>
+  (raw) =>
+    /^\d{1,9}$/.test(raw) && Number(raw) >= low && Number(raw) <= high
+      ? Either.right(Number(raw))
+      : Either.left(`must be a whole number from ${low} to ${high}`)
+
+const choice =
+  <const A extends string>(...choices: ReadonlyArray<A>): Parse<A> =>
+  (raw) => {
+    const found = choices.find((candidate) => candidate === raw)
+    return found === undefined ? Either.left(`must be one of ${choices.join(", ")}`) : Either.right(found)
+  }
+
+const list =
+  <A>(each: Parse<A>): Parse<ReadonlyArray<A>> =>
+  (raw) =>
+    Either.all(
+      raw
+        .split(",")
+        .map((part) => part.trim())
+        .filter((part) => part !== "")
+        .map(each)
+    )
+
+const isLoopback = (host: string): boolean =>
+  host === "localhost" || host === "[::1]" || (isIP(host) === 4 && host.startsWith("127."))
+
+const parseUrl = (raw: string): Option.Option<URL> =>
+  URL.canParse(raw) ? Option.some(new URL(raw)) : Option.none()
+
+/** Base of another service: a path prefix is kept, a trailing slash is not. */
+const serviceUrl: Parse<string> = (raw) =>
+  parseUrl(raw).pipe(
+    Option.filter(
+      (url) =>
+        (url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname))) &&
+        url.username === "" &&
+        url.password === "" &&
+        url.search === "" &&
+        url.hash === "" &&
+        !raw.includes("?") &&
+        !raw.includes("#") &&
+        url.port !== "0"
+    ),
+    Option.match({
+      onNone: () =>
+        Either.left("must be an https URL (http on loopback only) without user, query or fragment"),
+      onSome: (url) => Either.right(`${url.origin}${url.pathname.replace(/\/+$/, "")}`)
+    })
+  )
+
+const webOrigin: Parse<string> = (raw) =>
+  parseUrl(raw).pipe(
+    Option.filter(
+      (url) =>
+        url.origin === raw &&
+        (url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname)))
+    ),
+    Option.match({
+      onNone: () =>
+        Either.left("must list origins such as https://music.example, without path or trailing slash"),
+      onSome: (url) => Either.right(url.origin)
+    })
+  )
+
+const address: Parse<{ host: string; port: number }> = (raw) => {
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)
+  const host = match?.[1] ?? match?.[2]
+  const port = Number(match?.[3])
+  return host !== undefined && port <= 65_535
+    ? Either.right({ host, port })
+    : Either.left("must be host:port, such as 127.0.0.1:8787 or [::1]:8787")
+}
+
+const proxy: Parse<string> = (raw) => {
+  const [host = "", bits, ...rest] = raw.split("/")
+  const family = isIP(host)
+  const fits =
+    family !== 0 &&
+    rest.length === 0 &&
+    (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128)))
+  return fits ? Either.right(raw) : Either.left("must list addresses or CIDRs, such as 10.0.0.0/8")
+}
+
+const tables: ReadonlyArray<{ readonly variable: string; readonly table: TableName }> = [
+  { variable: "MUSIC_BACKEND_TABLE_KEY", table: backendTable },
+  { variable: "MUSIC_CLIDAEMON_TABLE_KEY", table: "musicclidaemon" },
+  { variable: "MUSIC_FRONTEND_ANALYTICS_TABLE_KEY", table: "musicfrontendanalytics" },
+  { variable: "MUSIC_FRONTEND_EVENTS_TABLE_KEY", table: "musicfrontendevents" }
+]
+
+const tableKey = ({ variable, table }: (typeof tables)[number]) =>
+  Config.option(
+    field(
+      variable,
+      secret(
+        new RegExp(`^table-${table}-[0-9a-f]{32}$`),
+        `must be the key of the table ${table} (table-${table}-<32 hex>)`
+      )
+    )
+  )
+
+const tablesUrl = Config.option(field("MUSIC_TABLES_URL", serviceUrl))
+
+/** A key that has nowhere to go is a mistake, found at start-up rather than by missing data. */
+const tableSettings = Config.all({ url: tablesUrl, keys: Config.all(tables.map(tableKey)) }).pipe(
+  Config.mapOrFail(({ url, keys }) => {
+    const given = new Map<TableName, Redacted.Redacted>()
+    tables.forEach(({ table }, index) => {
+      const key = keys[index]
+      if (key !== undefined && Option.isSome(key)) given.set(table, key.value)
+    })
+    return Option.isNone(url) && given.size > 0
+      ? problem("MUSIC_TABLES_URL", "is required when a table key is set")
+      : Either.right(Option.map(url, (base) => ({ url: base, keys: given })))
+  })
+)
+
+const repository: Parse<{ owner: string; repository: string }> = (raw) => {
+  const match = /^([A-Za-z0-9_.-]+)\/([A-Za-z0-9_.-]+)$/.exec(raw)
+  const [, owner = "", name = ""] = match ?? []
+  return match !== null && ![owner, name].some((part) => part === "." || part === "..")
+    ? Either.right({ owner, repository: name })
+    : Either.left("must be owner/repository")
+}
+
+const rising: Parse<ReadonlyArray<number>> = (raw) =>
+  Either.flatMap(list(whole(1, 86_400))(raw), (seconds) =>
+    seconds.length > 0 && seconds.every((value, index) => index === 0 || value > (seconds[index - 1] ?? 0))
+      ? Either.right(seconds)
+      : Either.left("must list rising seconds, such as 5,15,40")
+  )
+
+const trackerSettings = Config.all({
+  token: Config.option(
+    field("MUSIC_GITHUB_TOKEN", secret(/^[\x21-\x7e]{1,1000}$/, "must be visible ASCII without spaces"))
+  ),
+  target: Config.option(field("MUSIC_GITHUB_REPOSITORY", repository)),
+  url: fallback("MUSIC_GITHUB_URL", serviceUrl, "https://api.github.com"),
+  reconcileSeconds: fallback("MUSIC_TRACKER_RECONCILE_SECONDS", rising, [5, 15, 40])
+}).pipe(
+  Config.mapOrFail(({ token, target, url, reconcileSeconds }) => {
+    if (Option.isNone(token)) return Either.right(Option.none())
+    return Option.isNone(target)
+      ? problem("MUSIC_GITHUB_REPOSITORY", "is required when MUSIC_GITHUB_TOKEN is set")
+      : Either.right(Option.some({ token: token.value, ...target.value, url, reconcileSeconds }))
+  })
+)
+
+const webhookSecret = secret(/^[\x21-\x7e]{32,512}$/, "must be 32 to 512 visible ASCII characters")
+const keyVersion = whole(1, 999_999_999)
+
+const webhookSecrets = Config.all({
+  current: field("MUSIC_IAM_WEBHOOK_SECRET", webhookSecret),
+  version: fallback("MUSIC_IAM_WEBHOOK_KEY_VERSION", keyVersion, 1),
+  previous: Config.option(field("MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET", webhookSecret)),
+  previousVersion: Config.option(field("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION", keyVersion))
+}).pipe(
+  Config.mapOrFail(({ current, version, previous, previousVersion }) => {
+    const secrets = new Map([[version, current]])
+    if (Option.isNone(previous) && Option.isNone(previousVersion)) return Either.right(secrets)
+    if (Option.isNone(previous)) {
+      return problem(
+        "MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET",
+        "is required with MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"
+      )
+    }
+    if (Option.isNone(previousVersion)) {
+      return problem(
+        "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION",
+        "is required with MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET"
+      )
+    }
+    return secrets.has(previousVersion.value)
+      ? problem("MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION", "must differ from MUSIC_IAM_WEBHOOK_KEY_VERSION")
+      : Either.right(secrets.set(previousVersion.value, previous.value))
+  })
+)
+
+const timing = Config.all({
+  deadline: fallback("MUSIC_REQUEST_DEADLINE_SECONDS", whole(1, 300), 25),
+  grace: Config.option(field("MUSIC_SHUTDOWN_GRACE_SECONDS", whole(1, 600)))
+}).pipe(
+  Config.mapOrFail(({ deadline, grace }) => {
+    const seconds = Option.getOrElse(grace, () => Math.max(30, deadline + 2))
+    return seconds >= deadline + 2
+      ? Either.right({ deadline, grace: seconds })
+      : problem("MUSIC_SHUTDOWN_GRACE_SECONDS", "must be at least MUSIC_REQUEST_DEADLINE_SECONDS + 2")
+  })
+)
+
+const switched = (name: string) =>
+  Config.map(fallback(name, choice("on", "off"), "on"), (value) => value === "on")
+
+const logLevels = {
+  trace: LogLevel.Trace,
+  debug: LogLevel.Debug,
+  info: LogLevel.Info,
+  warn: LogLevel.Warning,
+  error: LogLevel.Error,
+  none: LogLevel.None
+}
+const logLevel = Config.map(
+  fallback("MUSIC_LOG_LEVEL", choice("trace", "debug", "info", "warn", "error", "none"), "info"),
+  (name) => logLevels[name]
+)
+
+const handle = matching(
+  /^[a-z0-9_-]{3,50}$/,
+  "must be the handle of an organisation (3 to 50 of a-z, 0-9, _ and -)"
+)
+const tingType = matching(
+  /^(?=.{1,255}$)[a-z][a-z0-9_-]{0,79}\.[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*$/,
+  "must list types such as music.trigger.fired"
+)
+const years = whole(0, 36_500)
+
+const settings = (terminal: boolean) =>
+  Config.all({
+    bind: fallback("MUSIC_BIND", address, { host: "127.0.0.1", port: 8787 }),
+    databasePath: fallback("MUSIC_DATABASE_PATH", Either.right, "data/music.sqlite"),
+    // Refused rather than ignored: who names another database must not find their data in a file.
+    databaseUrl: Config.option(
+      field("MUSIC_DATABASE_URL", () =>
+        Either.left("is not supported by this release, which stores in SQLite only")
+      )
+    ),
+    iamUrl: field("MUSIC_IAM_URL", serviceUrl),
+    applicationId: fallback(
+      "MUSIC_IAM_APP_ID",
+      matching(/^[a-z][a-z0-9_-]{0,79}$/, "must be an application id (a-z first, then a-z, 0-9, _ and -)"),
+      "music"
+    ),
+    applicationSecret: field(
+      "MUSIC_IAM_APP_SECRET",
+      secret(testingSecretPattern, "must be ask_ and 43 characters of A-Z, a-z, 0-9, _ and -")
+    ),
+    iamTimeout: fallback("MUSIC_IAM_TIMEOUT_SECONDS", whole(1, 120), 8),
+    webhookSecrets,
+    introspectionCacheSeconds: fallback("MUSIC_INTROSPECTION_CACHE_SECONDS", whole(0, 30), 0),
+    organisation: fallback("MUSIC_ORG_ID", handle, "music"),
+    tingUrl: field("MUSIC_TING_URL", serviceUrl),
+    tingTimeout: fallback("MUSIC_TING_TIMEOUT_SECONDS", whole(1, 120), 15),
+    tingTypes: fallback("MUSIC_TING_TYPES", list(tingType), ["music.trigger.fired", "music.trigger.expired"]),
+    tables: tableSettings,
+    telemetry: switched("MUSIC_TELEMETRY"),
+    spoolMegabytes: fallback("MUSIC_TELEMETRY_SPOOL_MEGABYTES", whole(1, 1_000_000), 500),
+    spoolHours: fallback("MUSIC_TELEMETRY_SPOOL_HOURS", whole(1, 8_760), 24),
+    tracker: trackerSettings,
+    webOrigins: fallback("MUSIC_WEB_ORIGINS", list(webOrigin), []),
+    minCli: fallback(
+      "MUSIC_MIN_CLI",
+      matching(/^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/, "must be a version such as 0.1.0"),
+      "0.1.0"
+    ),
+    rateLimit: switched("MUSIC_RATE_LIMIT"),
+    trustedProxies: fallback("MUSIC_TRUSTED_PROXIES", list(proxy), []),
+    timing,
+    adminBind: Config.option(field("MUSIC_ADMIN_BIND", address)),
+    reportsDays: fallback("MUSIC_RETENTION_REPORTS_DAYS", years, 0),
+    webhooksDays: fallback("MUSIC_RETENTION_WEBHOOKS_DAYS", years, 46),
+    deliveriesDays: fallback("MUSIC_RETENTION_DELIVERIES_DAYS", years, 30),
+    logLevel,
+    logFormat: fallback("MUSIC_LOG_FORMAT", choice("json", "pretty"), terminal ? "pretty" : "json")
+  }).pipe(
+    Config.map(
+      (read): SettingsValues => ({
+        bind: read.bind,
+        databasePath: read.databasePath,
+        iam: {
+          url: read.iamUrl,
+          applicationId: read.applicationId,
+          applicationSecret: read.applicationSecret,
+          timeoutSeconds: read.iamTimeout,
+          webhookSecrets: read.webhookSecrets,
+          introspectionCacheSeconds: read.introspectionCacheSeconds
+        },
+        organisation: read.organisation,
+        ting: { url: read.tingUrl, timeoutSeconds: read.tingTimeout, types: read.tingTypes },
+        tables: read.tables,
+        telemetry: {
+          enabled: read.telemetry,
+          spoolBytes: read.spoolMegabytes * 1_000_000,
+          spoolHours: read.spoolHours
+        },
+        tracker: read.tracker,
+        webOrigins: read.webOrigins,
+        minCli: read.minCli,
+        rateLimit: read.rateLimit,
+        trustedProxies: read.trustedProxies,
+        requestDeadlineSeconds: read.timing.deadline,
+        shutdownGraceSeconds: read.timing.grace,
+        adminBind: read.adminBind,
+        retention: {
+          reportsDays: read.reportsDays,
+          webhooksDays: read.webhooksDays,
+          deliveriesDays: read.deliveriesDays
+        },
+        logLevel: read.logLevel,
+        logFormat: read.logFormat
+      })
+    )
+  )
+
+const lines = (error: ConfigError.ConfigError): ReadonlyArray<string> =>
+  ConfigError.reduceWithContext<void, ReadonlyArray<string>>(error, undefined, {
+    andCase: (_, left, right) => [...left, ...right],
+    orCase: (_, left, right) => [...left, ...right],
+    invalidDataCase: (_, path, message) => [`${path.join(".")}: ${message}`],
+    missingDataCase: (_, path) => [`${path.join(".")}: is required`],
+    sourceUnavailableCase: (_, path, message) => [`${path.join(".")}: ${message}`],
+    unsupportedCase: (_, path, message) => [`${path.join(".")}: ${message}`]
+  })
+
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** Decodes settings; an empty variable is an absent one. `terminal` chooses the default log format. */
+export const readSettings = (
+  environment: Environment,
+  terminal = false
+): Effect.Effect<SettingsValues, SettingsInvalid> => {
+  const given = Object.entries(environment).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== ""
+  )
+  return ConfigProvider.fromMap(new Map(given))
+    .load(settings(terminal))
+    .pipe(Effect.mapError((error) => new SettingsInvalid({ problems: [...new Set(lines(error))] })))
+}
+
+/** Settings of this process. */
+export const SettingsFromEnvironment: Layer.Layer<Settings, SettingsInvalid> = Layer.effect(
+  Settings,
+  Effect.suspend(() => readSettings(process.env, process.stdout.isTTY))
+)
