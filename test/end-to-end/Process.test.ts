@@ -1,0 +1,140 @@
+import { execFileSync } from "node:child_process"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { call } from "../../src/sandbox/Exchange.ts"
+import { makeWorld, mintSlt } from "../../src/sandbox/World.ts"
+import { environmentFor, freePort, type Running, root, start } from "../support/Process.ts"
+
+const folder = mkdtempSync(join(tmpdir(), "music-process-"))
+const server = ["--enable-source-maps", "dist/main.js"]
+
+beforeAll(() => {
+  execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: root })
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+/** A server against simulated upstreams; what is still running at the end of the test is killed. */
+const running = (
+  databaseName: string,
+  command: readonly [string, ...ReadonlyArray<string>] = [process.execPath, ...server]
+) =>
+  Effect.gen(function* () {
+    const world = yield* makeWorld(() => Date.now())
+    const port = yield* Effect.promise(freePort)
+    const environment = environmentFor(world, { port, databasePath: join(folder, databaseName) })
+    const [program, ...parameters] = command
+    const process_: Running = yield* Effect.acquireRelease(
+      Effect.sync(() => start(program, parameters, environment)),
+      ({ child, ended }) =>
+        Effect.promise(() => {
+          child.kill("SIGKILL")
+          return ended
+        })
+    )
+    yield* Effect.promise(() => process_.says(/"Listening"/))
+    return { world, base: `http://127.0.0.1:${port}`, server: process_ }
+  })
+
+const login = (base: string, slt: string) =>
+  call(`${base}/api/v1/auth/login`, {
+    method: "POST",
+    body: { slt },
+    headers: { "idempotency-key": `login-${slt}` }
+  })
+
+describe("The process", () => {
+  it.live("lists all bad settings at once, exits with 78 and prints no stack and no value", () =>
+    Effect.promise(async () => {
+      const { ended, output } = start(process.execPath, server, {
+        MUSIC_BIND: "nowhere",
+        MUSIC_TING_URL: "http://ting.example",
+        MUSIC_IAM_APP_SECRET: "ask_much-too-short"
+      })
+      expect((await ended).code).toBe(78)
+      expect(output().trim().split("\n").sort()).toEqual([
+        "music-backend: MUSIC_BIND: must be host:port, such as 127.0.0.1:8787 or [::1]:8787",
+        "music-backend: MUSIC_IAM_APP_SECRET: must be ask_ and 43 characters of A-Z, a-z, 0-9, _ and -",
+        "music-backend: MUSIC_IAM_URL: is required",
+        "music-backend: MUSIC_IAM_WEBHOOK_SECRET: is required",
+        "music-backend: MUSIC_TING_URL: must be an https URL (http on loopback only) without user, query or fragment"
+      ])
+    })
+  )
+
+  it.scopedLive("finishes the request in flight at SIGTERM and exits with 0", () =>
+    Effect.gen(function* () {
+      const { world, base, server: process_ } = yield* running("drain.sqlite")
+      world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "delay", milliseconds: 250 } })
+      const answer = yield* Effect.fork(login(base, mintSlt(world)))
+      yield* Effect.repeat(Effect.sleep(5), {
+        until: () => world.iam.seen.some(({ path }) => path.endsWith("/tokens")),
+        times: 400
+      })
+      process_.child.kill("SIGTERM")
+      expect((yield* answer).status).toBe(200)
+      expect(yield* Effect.promise(() => process_.ended)).toEqual({ code: 0, signal: null })
+    })
+  )
+
+  it.scopedLive("keeps what it was told: a report survives a kill", () =>
+    Effect.gen(function* () {
+      const report = { message: "Playback stops after a seek near the end of a track." }
+      const send = (base: string) =>
+        call(`${base}/api/v1/reports`, {
+          method: "POST",
+          body: report,
+          headers: { "idempotency-key": "report-0123456789" }
+        })
+      const first = yield* running("kept.sqlite")
+      const stored = yield* send(first.base)
+      first.server.child.kill("SIGKILL")
+      yield* Effect.promise(() => first.server.ended)
+      const second = yield* running("kept.sqlite")
+      const again = yield* send(second.base)
+      expect(JSON.parse(again.text)).toEqual({ ...JSON.parse(stored.text), replayed: true })
+    })
+  )
+
+  it.scopedLive("is started by npm start so that signals reach it and its exit code is npm's", () =>
+    Effect.gen(function* () {
+      const { base, server: process_ } = yield* running("npm.sqlite", ["npm", "start", "--silent"])
+      expect((yield* call(`${base}/healthz`)).status).toBe(200)
+      process_.child.kill("SIGTERM")
+      expect((yield* Effect.promise(() => process_.ended)).code).toBe(0)
+    })
+  )
+
+  it.scopedLive("does not start on a corrupt database, and names it", () =>
+    Effect.gen(function* () {
+      const path = join(folder, "corrupt.sqlite")
+      writeFileSync(path, "this is no database ".repeat(500))
+      const world = yield* makeWorld(() => Date.now())
+      const { ended, output } = start(
+        process.execPath,
+        server,
+        environmentFor(world, { port: 0, databasePath: path })
+      )
+      expect((yield* Effect.promise(() => ended)).code).toBe(69)
+      expect(output()).toContain(path)
+      expect(output()).not.toMatch(/^\s+at /m)
+    })
+  )
+
+  it.scopedLive("does not start on a port that is taken, and names it", () =>
+    Effect.gen(function* () {
+      const { world, base } = yield* running("taken.sqlite")
+      const port = Number(new URL(base).port)
+      const { ended, output } = start(
+        process.execPath,
+        server,
+        environmentFor(world, { port, databasePath: join(folder, "taken.sqlite") })
+      )
+      expect((yield* Effect.promise(() => ended)).code).toBe(69)
+      expect(output()).toContain(`127.0.0.1:${port}`)
+      expect(output()).not.toMatch(/^\s+at /m)
+    })
+  )
+})

@@ -1,0 +1,38 @@
+import { readdirSync, readFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { StepFailed } from "../../src/sandbox/Exchange.ts"
+import { makeStory } from "../../src/sandbox/Story.ts"
+import { startTestSandbox } from "../support/Sandbox.ts"
+
+describe("The whole story, against the real server over real HTTP", () => {
+  it.scopedLive("every step passes, and no credential and no text of a user reaches log or database", () =>
+    Effect.gen(function* () {
+      const sandbox = yield* startTestSandbox
+      const steps = yield* makeStory(sandbox.world, sandbox.base)
+      for (const step of steps) {
+        yield* Effect.mapError(
+          step.play,
+          ({ problem }) => new StepFailed({ problem: `${step.name}: ${problem}` })
+        )
+      }
+
+      const log = sandbox.log.join("\n")
+      const folder = dirname(sandbox.databasePath)
+      const database = readdirSync(folder)
+        .map((name) => readFileSync(join(folder, name), "latin1"))
+        .join("\n")
+      const minted = sandbox.world.minted()
+      expect(minted.length).toBeGreaterThan(20)
+      expect(minted.filter((credential) => log.includes(credential))).toEqual([])
+      expect(minted.filter((credential) => database.includes(credential))).toEqual([])
+      expect(log).not.toMatch(
+        /Playback stops|@everyone|playback\.track|idempotency-key: |report-[0-9a-f]{8}-/
+      )
+      // The searches above can fail: both hold what they must.
+      expect(log).toContain("/api/v1/auth/login")
+      expect(database).toContain("Playback stops after a seek")
+    })
+  )
+})

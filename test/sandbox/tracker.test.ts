@@ -1,0 +1,565 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { startTracker, type TrackerSimulator } from "../../src/sandbox/upstreams/Tracker.ts"
+
+let clock = 0
+let tracker: TrackerSimulator
+const start = Date.parse("2026-09-24T08:15:31.400Z")
+const bot = "github_pat_bot"
+
+beforeEach(async () => {
+  clock = start
+  tracker = await startTracker({
+    now: () => clock,
+    repositories: ["harbor/music", "harbor/private"],
+    tokens: [
+      { token: bot, login: "harbor-bot", rights: "write" },
+      { token: "github_pat_reader", login: "reader", rights: "read" },
+      { token: "github_pat_puller", login: "puller", rights: "pull" },
+      { token: "github_pat_stranger", login: "stranger", rights: "none" }
+    ]
+  })
+})
+afterEach(() => tracker.close())
+
+interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+  /** The body, whatever it is: tests match it against shapes. */
+  readonly json: unknown
+}
+
+const call = async (
+  method: string,
+  path: string,
+  options: {
+    readonly body?: unknown
+    readonly token?: string
+    readonly headers?: Record<string, string>
+  } = {}
+): Promise<Answer> => {
+  const response = await fetch(path.startsWith("http") ? path : `${tracker.url}${path}`, {
+    method,
+    redirect: "manual",
+    headers: {
+      authorization: `Bearer ${options.token ?? bot}`,
+      accept: "application/vnd.github+json",
+      "x-github-api-version": "2022-11-28",
+      "user-agent": "music-backend/0.1.0",
+      "content-type": "application/json",
+      ...options.headers
+    },
+    ...(options.body === undefined
+      ? {}
+      : { body: typeof options.body === "string" ? options.body : JSON.stringify(options.body) })
+  })
+  const text = await response.text()
+  const json: unknown = /^[[{]/.test(text) ? JSON.parse(text) : undefined
+  return { status: response.status, headers: response.headers, text, json }
+}
+
+const issues = "/repos/harbor/music/issues"
+const create = (title: unknown, more: Readonly<Record<string, unknown>> = {}, token = bot) =>
+  call("POST", issues, { body: { title, ...more }, token })
+const list = (query = "", token = bot) => call("GET", `${issues}${query}`, { token })
+const numbers = (answer: Answer): ReadonlyArray<number> =>
+  (answer.json as ReadonlyArray<{ readonly number: number }>).map((issue) => issue.number)
+const titles = () => tracker.issues("harbor/music").map((issue) => issue.title)
+const refusal = (message: string) => expect.objectContaining({ message: expect.stringContaining(message) })
+
+describe("every answer", () => {
+  it("carries the rate-limit headers, a request id and the JSON content type", async () => {
+    for (const answer of [await list(), await call("GET", "/nowhere"), await create("")]) {
+      expect(answer.headers.get("content-type")).toBe("application/json; charset=utf-8")
+      expect(answer.headers.get("x-github-request-id")).toMatch(/^[0-9A-F]{32}$/)
+      expect(answer.headers.get("x-ratelimit-limit")).toBe("5000")
+      expect(answer.headers.get("x-ratelimit-resource")).toBe("core")
+      expect(answer.headers.get("x-ratelimit-reset")).toBe(String(Math.ceil(start / 1000) + 3600))
+    }
+    expect((await list()).headers.get("x-ratelimit-used")).toBe("4")
+    expect((await list()).headers.get("x-ratelimit-remaining")).toBe("4995")
+  })
+})
+
+describe("what is refused before any route", () => {
+  it("a blank user agent", async () => {
+    const answer = await call("GET", issues, { headers: { "user-agent": " " } })
+    expect([answer.status, answer.json]).toEqual([403, refusal("User-Agent")])
+  })
+
+  it.each(["Bearer wrong", "Basic abc", ""])("the authorization %j", async (authorization) => {
+    const answer = await call("GET", issues, { headers: { authorization } })
+    expect([answer.status, answer.json]).toEqual([401, refusal("Bad credentials")])
+  })
+
+  it("an unknown API version, while the default and the newer one are served", async () => {
+    const withVersion = (version: string) =>
+      call("GET", issues, { headers: { "x-github-api-version": version } })
+    expect((await withVersion("2020-01-01")).status).toBe(400)
+    expect((await withVersion("2026-03-10")).status).toBe(200)
+  })
+
+  it("a trailing slash, an unknown repository, one that the token cannot see: all 404 alike", async () => {
+    for (const answer of [
+      await call("GET", `${issues}/`),
+      await call("GET", "/repos/harbor/none/issues"),
+      await list("", "github_pat_stranger"),
+      await create("x", {}, "github_pat_stranger")
+    ])
+      expect([answer.status, answer.json]).toEqual([404, refusal("Not Found")])
+  })
+})
+
+describe("creating an issue", () => {
+  it("answers 201 with the issue and its location", async () => {
+    const answer = await create("[report] Playback stops", {
+      body: "text",
+      labels: ["report", { name: "bug" }]
+    })
+    expect(answer.status).toBe(201)
+    expect(answer.headers.get("location")).toBe(`${tracker.url}${issues}/1`)
+    expect(answer.json).toMatchObject({
+      number: 1,
+      title: "[report] Playback stops",
+      state: "open",
+      html_url: "https://github.com/harbor/music/issues/1",
+      url: `${tracker.url}${issues}/1`,
+      user: { login: "harbor-bot" },
+      labels: [{ name: "report" }, { name: "bug" }],
+      body: "text",
+      created_at: "2026-09-24T08:15:31Z",
+      updated_at: "2026-09-24T08:15:31Z",
+      closed_at: null,
+      comments: 0
+    })
+  })
+
+  it("has no idempotency: the same request makes another issue", async () => {
+    await create("same")
+    await create("same")
+    expect(titles()).toEqual(["same", "same"])
+  })
+
+  it("shares numbers with pull requests", async () => {
+    await create("one")
+    expect(tracker.addPullRequest("harbor/music")).toBe(2)
+    expect((await create("three")).json).toMatchObject({ number: 3 })
+  })
+
+  it("takes owner and repository without case, a number as a title, and unknown fields", async () => {
+    expect((await call("POST", "/repos/Harbor/MUSIC/issues", { body: { title: 7, status: 5 } })).status).toBe(
+      201
+    )
+    expect(titles()).toEqual(["7"])
+  })
+
+  it.each([
+    ["no title", {}, "title", "missing_field"],
+    ["an empty title", { title: "" }, "title", "missing_field"],
+    ["a title that is an object", { title: {} }, "title", "invalid"],
+    ["a title of 257 code points", { title: "😀".repeat(257) }, "title", "custom"],
+    ["a body that is no string", { title: "x", body: 1 }, "body", "invalid"],
+    ["a body of 65,537 characters", { title: "x", body: "x".repeat(65_537) }, "body", "custom"],
+    ["labels that are no list", { title: "x", labels: "a" }, "labels", "invalid"]
+  ])("answers 422 to %s", async (_, body, field, code) => {
+    const answer = await call("POST", issues, { body })
+    expect([answer.status, answer.json]).toEqual([
+      422,
+      expect.objectContaining({
+        message: "Validation Failed",
+        errors: [expect.objectContaining({ resource: "Issue", field, code })]
+      })
+    ])
+    expect(titles()).toEqual([])
+  })
+
+  it("takes 256 code points of title and 65,536 characters of body", async () => {
+    const body = "é".repeat(65_536)
+    expect((await create("😀".repeat(256), { body })).status).toBe(201)
+  })
+
+  it("answers 400 to text that is no JSON, and to JSON that is no object", async () => {
+    expect((await call("POST", issues, { body: "{" })).json).toEqual(refusal("Problems parsing JSON"))
+    const answer = await call("POST", issues, { body: "[]" })
+    expect([answer.status, answer.json]).toEqual([400, refusal("should be a JSON object")])
+  })
+
+  it("refuses a token without the permission and names it in a header", async () => {
+    const answer = await create("x", {}, "github_pat_reader")
+    expect([answer.status, answer.json]).toEqual([403, refusal("not accessible")])
+    expect(answer.headers.get("x-accepted-github-permissions")).toBe("issues=write")
+    expect(answer.headers.get("x-ratelimit-remaining")).not.toBe("0")
+  })
+
+  it("drops labels without push access, and by switch", async () => {
+    expect((await create("a", { labels: ["report"] }, "github_pat_puller")).json).toMatchObject({
+      labels: []
+    })
+    tracker.dropLabels()
+    expect((await create("b", { labels: ["report"] })).json).toMatchObject({ labels: [] })
+    tracker.dropLabels(false)
+    expect((await create("c", { labels: ["report"] })).json).toMatchObject({ labels: [{ name: "report" }] })
+  })
+
+  it("can answer 403 to a label that does not exist yet", async () => {
+    await create("first", { labels: ["known"] })
+    tracker.forbidUnknownLabels()
+    expect((await create("second", { labels: ["new"] })).status).toBe(403)
+    expect((await create("third", { labels: ["KNOWN"] })).status).toBe(201)
+  })
+
+  it("answers 410 where issues are disabled, and 403 in an archived repository that still can be read", async () => {
+    tracker.disableIssues("harbor/music")
+    expect((await create("x")).status).toBe(410)
+    expect((await list()).json).toEqual(refusal("disabled"))
+    tracker.disableIssues("harbor/music", false)
+    tracker.archive("harbor/music")
+    expect((await create("x")).json).toEqual(refusal("archived"))
+    expect((await list()).status).toBe(200)
+  })
+})
+
+describe("reading and changing one issue", () => {
+  it("shows it, closes it, and comments on it", async () => {
+    await create("x", { body: "first" })
+    clock += 10_000
+    const closed = await call("PATCH", `${issues}/1`, {
+      body: { state: "closed", state_reason: "not_planned" }
+    })
+    expect(closed.json).toMatchObject({
+      state: "closed",
+      state_reason: "not_planned",
+      closed_at: "2026-09-24T08:15:41Z",
+      updated_at: "2026-09-24T08:15:41Z"
+    })
+    const comment = await call("POST", `${issues}/1/comments`, { body: { body: "Duplicate of #2" } })
+    expect([comment.status, comment.json]).toEqual([
+      201,
+      expect.objectContaining({ body: "Duplicate of #2" })
+    ])
+    expect((await call("GET", `${issues}/1`)).json).toMatchObject({ comments: 1, state: "closed" })
+    expect((await call("GET", `${issues}/1/comments`)).json).toEqual([
+      expect.objectContaining({
+        body: "Duplicate of #2",
+        user: expect.objectContaining({ login: "harbor-bot" })
+      })
+    ])
+    expect((await call("PATCH", `${issues}/1`, { body: { state: "open" } })).json).toMatchObject({
+      closed_at: null
+    })
+  })
+
+  it("ignores a body that is too long on an update, with 200", async () => {
+    await create("x", { body: "kept" })
+    const answer = await call("PATCH", `${issues}/1`, { body: { body: "x".repeat(300_000), title: "new" } })
+    expect([answer.status, answer.json]).toEqual([
+      200,
+      expect.objectContaining({ body: "kept", title: "new" })
+    ])
+  })
+
+  it("refuses a state that is none, an empty comment, an unknown number, and a stranger's hand", async () => {
+    await create("x")
+    expect((await call("PATCH", `${issues}/1`, { body: { state: "gone" } })).status).toBe(422)
+    expect((await call("POST", `${issues}/1/comments`, { body: {} })).status).toBe(422)
+    expect((await call("GET", `${issues}/2`)).status).toBe(404)
+    const other = await call("PATCH", `${issues}/1`, {
+      body: { state: "closed" },
+      token: "github_pat_puller"
+    })
+    expect(other.status).toBe(403)
+  })
+
+  it("tells who the token is", async () => {
+    expect((await call("GET", "/user")).json).toMatchObject({ login: "harbor-bot", type: "User" })
+  })
+})
+
+describe("listing issues", () => {
+  const fill = async () => {
+    await create("first", { labels: ["report", "Bug"] })
+    clock += 1000
+    tracker.addPullRequest("harbor/music", { login: "dev", title: "change" })
+    clock += 1000
+    tracker.addIssue("harbor/music", { login: "Dev", title: "theirs", body: "hello @harbor-bot" })
+    clock += 1000
+    await create("fourth", { labels: ["report"] })
+    await call("PATCH", `${issues}/1`, { body: { state: "closed" } })
+  }
+
+  it("shows open ones by default, newest first, with pull requests mixed in", async () => {
+    await fill()
+    const answer = await list()
+    expect(numbers(answer)).toEqual([4, 3, 2])
+    expect(answer.json).toMatchObject([{}, {}, { pull_request: { url: expect.any(String) } }])
+    expect(answer.json).not.toHaveProperty("0.pull_request")
+  })
+
+  it.each([
+    ["state=all", [4, 3, 2, 1]],
+    ["state=closed", [1]],
+    ["state=all&labels=report", [4, 1]],
+    ["state=all&labels=report,bug", [1]],
+    ["creator=dev", [3, 2]],
+    ["state=all&creator=HARBOR-BOT", [4, 1]],
+    ["creator=nobody", []],
+    ["mentioned=harbor-bot", [3]],
+    ["assignee=none&milestone=none", [4, 3, 2]],
+    ["assignee=harbor-bot", []],
+    ["state=all&direction=asc", [1, 2, 3, 4]],
+    ["state=all&sort=updated", [4, 1, 3, 2]],
+    ["state=all&sort=created&direction=desc&per_page=2", [4, 3]],
+    ["state=all&per_page=2&page=2", [2, 1]],
+    ["state=all&per_page=2&page=3", []]
+  ])("filters by %s", async (query, expected) => {
+    await fill()
+    expect(numbers(await list(`?${query}`))).toEqual(expected)
+  })
+
+  it("compares `since` with the time of the last update, inclusive to the second", async () => {
+    await fill()
+    expect(numbers(await list("?state=all&since=2026-09-24T08:15:34Z"))).toEqual([4, 1])
+    expect(numbers(await list("?state=all&since=2026-09-24T08:15:35Z"))).toEqual([])
+    expect(numbers(await list("?state=all&since=2026-09-24T08:10:31Z")).length).toBe(4)
+  })
+
+  it.each(["state=any", "sort=age", "direction=up", "since=yesterday"])(
+    "answers 422 to %s",
+    async (query) => {
+      expect((await list(`?${query}`)).status).toBe(422)
+    }
+  )
+
+  it("pages by links that keep the query, 30 a page unless told and 100 at most", async () => {
+    for (let index = 0; index < 105; index += 1)
+      tracker.addIssue("harbor/music", { login: "dev", title: `issue ${index}` })
+    expect(numbers(await list()).length).toBe(30)
+    const first = await list("?state=all&per_page=500")
+    expect(numbers(first).length).toBe(100)
+    const relations = (answer: Answer) =>
+      new Map(
+        [...(answer.headers.get("link") ?? "").matchAll(/<([^>]+)>; rel="([a-z]+)"/g)].map(([, url, rel]) => [
+          rel,
+          url ?? ""
+        ])
+      )
+    expect([...relations(first).keys()]).toEqual(["next", "last"])
+    const next = relations(first).get("next") ?? ""
+    expect(next).toBe(`${tracker.url}${issues}?state=all&per_page=500&page=2`)
+    const second = await call("GET", next)
+    expect(numbers(second)).toEqual([5, 4, 3, 2, 1])
+    expect([...relations(second).keys()]).toEqual(["prev", "first"])
+    expect((await list("?per_page=100&state=closed")).headers.get("link")).toBeNull()
+  })
+
+  it("misses a new issue for the lag, while the issue itself can be read", async () => {
+    tracker.setListLag(20)
+    await create("late")
+    clock += 19_999
+    expect(numbers(await list("?state=all"))).toEqual([])
+    expect((await call("GET", `${issues}/1`)).status).toBe(200)
+    clock += 1
+    expect(numbers(await list("?state=all"))).toEqual([1])
+  })
+})
+
+describe("search", () => {
+  const search = (q: string, token = bot) =>
+    call("GET", `/search/issues?q=${encodeURIComponent(q)}`, { token })
+
+  it("finds by words, phrases and qualifiers, behind its own lag", async () => {
+    tracker.setSearchLag(60)
+    await create("first", { body: "report-ref: rep_1-aa" })
+    tracker.addPullRequest("harbor/music", { title: "report-ref: rep_1-aa" })
+    const q = 'repo:harbor/music is:issue author:harbor-bot "report-ref: rep_1-aa"'
+    expect((await search(q)).json).toMatchObject({ total_count: 0, incomplete_results: false, items: [] })
+    clock += 60_000
+    tracker.setSearchIncomplete(true)
+    expect((await search(q)).json).toMatchObject({
+      total_count: 1,
+      incomplete_results: true,
+      items: [{ number: 1 }]
+    })
+    expect((await search("report-ref: is:pr")).json).toMatchObject({ total_count: 1, items: [{ number: 2 }] })
+    expect((await search("is:closed repo:harbor/music")).json).toMatchObject({ total_count: 0 })
+  })
+
+  it("answers 422 to a long query, to none, and to a repository that cannot be seen", async () => {
+    expect((await search("x".repeat(257))).status).toBe(422)
+    expect((await search(" ")).status).toBe(422)
+    expect((await search("repo:harbor/none x")).status).toBe(422)
+    expect((await search("repo:harbor/music x", "github_pat_stranger")).status).toBe(422)
+  })
+
+  it("has a limit of 30 a minute of its own", async () => {
+    for (let index = 0; index < 30; index += 1) await search("x")
+    const answer = await search("x")
+    expect([answer.status, answer.json]).toEqual([403, refusal("rate limit exceeded")])
+    expect(answer.headers.get("x-ratelimit-remaining")).toBe("0")
+    expect(answer.headers.get("x-ratelimit-resource")).toBe("search")
+    expect((await list()).status).toBe(200)
+    clock += 60_000
+    expect((await search("x")).status).toBe(200)
+  })
+})
+
+describe("limits", () => {
+  it.each([
+    [{}, 403, null],
+    [{ retryAfter: 60 }, 403, "60"],
+    [{ status: 429, retryAfter: 5 }, 429, "5"],
+    [{ status: 429 }, 429, null]
+  ] as const)(
+    "meets a secondary limit %j once, and nothing is created",
+    async (options, status, retryAfter) => {
+      tracker.limits.secondary(options)
+      const answer = await create("x")
+      expect([answer.status, answer.json]).toEqual([status, refusal("secondary rate limit")])
+      expect(answer.headers.get("retry-after")).toBe(retryAfter)
+      expect(answer.headers.get("x-ratelimit-remaining")).not.toBe("0")
+      expect(titles()).toEqual([])
+      expect((await create("x")).status).toBe(201)
+    }
+  )
+
+  it.each([403, 429] as const)("exhausts the primary limit with %i until its reset", async (status) => {
+    tracker.limits.primary({ resetSeconds: 100, status })
+    const answer = await create("x")
+    expect([answer.status, answer.json]).toEqual([status, refusal("rate limit exceeded")])
+    expect(answer.headers.get("x-ratelimit-remaining")).toBe("0")
+    expect(answer.headers.get("x-ratelimit-reset")).toBe(String(Math.ceil((start + 100_000) / 1000)))
+    expect(answer.headers.get("retry-after")).toBeNull()
+    clock += 99_999
+    expect((await list()).status).toBe(status)
+    clock += 1
+    expect((await create("x")).status).toBe(201)
+    expect(titles()).toEqual(["x"])
+  })
+})
+
+describe("moved repositories", () => {
+  it("answers 301 to reads and 307 to writes, with the new place", async () => {
+    await create("before")
+    tracker.move("harbor/music", "harbor/player")
+    const read = await list("?state=all")
+    expect([read.status, read.headers.get("location")]).toEqual([
+      301,
+      `${tracker.url}/repos/harbor/player/issues?state=all`
+    ])
+    const write = await create("after")
+    expect([write.status, write.headers.get("location")]).toEqual([
+      307,
+      `${tracker.url}/repos/harbor/player/issues`
+    ])
+    const followed = await call("POST", write.headers.get("location") ?? "", { body: { title: "after" } })
+    expect([followed.status, followed.json]).toEqual([201, expect.objectContaining({ number: 2 })])
+    expect(tracker.issues("harbor/player").map((issue) => issue.title)).toEqual(["before", "after"])
+  })
+
+  it("answers a write with another status when told", async () => {
+    tracker.move("harbor/music", "harbor/player", { writeStatus: 301 })
+    expect((await create("x")).status).toBe(301)
+    expect(tracker.issues("harbor/player")).toEqual([])
+  })
+})
+
+describe("uncertain outcomes and other failures", () => {
+  it.each(["500", "502", "503", "504"] as const)("answers %s before creating", async (failure) => {
+    tracker.failNext(failure)
+    expect((await create("x")).status).toBe(Number(failure))
+    expect(titles()).toEqual([])
+  })
+
+  it.each(["500-after", "502-after", "503-after", "504-after"] as const)(
+    "answers %s creating",
+    async (failure) => {
+      tracker.failNext(failure)
+      expect((await create("x")).status).toBe(Number.parseInt(failure, 10))
+      expect(titles()).toEqual(["x"])
+    }
+  )
+
+  it("shows a 502 as the edge's HTML", async () => {
+    tracker.failNext("502-after")
+    const answer = await create("x")
+    expect(answer.headers.get("content-type")).toBe("text/html")
+    expect(answer.text).toContain("<html>")
+    expect(answer.headers.get("x-github-request-id")).not.toBeNull()
+  })
+
+  it("drops the connection before or after creating", async () => {
+    tracker.failNext("drop")
+    await expect(create("x")).rejects.toThrow()
+    expect(titles()).toEqual([])
+    tracker.failNext("drop-after")
+    await expect(create("y")).rejects.toThrow()
+    expect(titles()).toEqual(["y"])
+  })
+
+  it("hangs after creating, until the caller gives up", async () => {
+    tracker.failNext("hang-after")
+    const attempt = fetch(`${tracker.url}${issues}`, {
+      method: "POST",
+      body: JSON.stringify({ title: "x" }),
+      headers: { authorization: `Bearer ${bot}`, "user-agent": "music-backend/0.1.0" },
+      signal: AbortSignal.timeout(100)
+    })
+    await expect(attempt).rejects.toThrow()
+    expect(titles()).toEqual(["x"])
+  })
+
+  it.each([
+    ["bad-credentials", 401],
+    ["no-permission", 403],
+    ["blocked", 403],
+    ["legal", 451],
+    ["spammed", 422]
+  ] as const)("refuses as %s", async (failure, status) => {
+    tracker.failNext(failure, { times: 2 })
+    expect((await create("x")).status).toBe(status)
+    expect((await create("x")).status).toBe(status)
+    expect((await list()).status).toBe(200)
+    expect((await create("x")).status).toBe(201)
+  })
+
+  it("can fail reads as well, so that a look has no answer", async () => {
+    tracker.failNext("503", { method: "GET" })
+    expect((await list()).status).toBe(503)
+    expect((await list()).status).toBe(200)
+  })
+})
+
+describe("tokens", () => {
+  it("are recorded, whether given or made", () => {
+    const made = tracker.addToken("second-bot", "write")
+    expect(tracker.minted).toContain(bot)
+    expect(tracker.minted).toContain(made)
+  })
+
+  it("can be revoked, and lose and regain their rights", async () => {
+    tracker.setRights(bot, "read")
+    expect((await create("x")).status).toBe(403)
+    tracker.setRights(bot, "write")
+    expect((await create("x")).status).toBe(201)
+    tracker.revokeToken(bot)
+    expect((await create("x")).status).toBe(401)
+  })
+})
+
+describe("switches over HTTP", () => {
+  const control = (path: string, body: unknown) =>
+    fetch(`${tracker.url}/_sandbox/${path}`, { method: "POST", body: JSON.stringify(body) })
+
+  it("set failures, lags and faults", async () => {
+    expect((await control("fail", { failure: "502-after" })).status).toBe(204)
+    expect((await create("x")).status).toBe(502)
+    expect((await control("lag", { list: 30 })).status).toBe(204)
+    expect(numbers(await list())).toEqual([])
+    clock += 30_000
+    expect(numbers(await list())).toEqual([1])
+    expect((await control("faults", { method: "GET", fault: { kind: "drop" } })).status).toBe(204)
+    await expect(list()).rejects.toThrow()
+    expect((await control("fail", { failure: "unknown" })).status).toBe(400)
+    expect((await control("unknown", {})).status).toBe(400)
+  })
+})

@@ -1,0 +1,76 @@
+/** The built server as a process of its own, as an operator starts it. */
+import { type ChildProcess, spawn } from "node:child_process"
+import { once } from "node:events"
+import { createServer } from "node:net"
+import { fileURLToPath } from "node:url"
+import type { World } from "../../src/sandbox/World.ts"
+
+export const root = fileURLToPath(new URL("../../", import.meta.url))
+
+export interface Running {
+  readonly child: ChildProcess
+  readonly output: () => string
+  /** Resolves when the output matches; rejects when the process ends before. */
+  readonly says: (pattern: RegExp) => Promise<RegExpExecArray>
+  readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>
+}
+
+/** Starts a program; only what `environment` names is set, beside the path. */
+export const start = (
+  command: string,
+  parameters: ReadonlyArray<string>,
+  environment: Readonly<Record<string, string>>
+): Running => {
+  const child = spawn(command, parameters, {
+    cwd: root,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
+    stdio: ["ignore", "pipe", "pipe"]
+  })
+  let text = ""
+  const waiting = new Set<() => void>()
+  const keep = (chunk: Buffer) => {
+    text += chunk.toString("utf8")
+    for (const look of waiting) look()
+  }
+  child.stdout.on("data", keep)
+  child.stderr.on("data", keep)
+  // "close" comes after the last output, "exit" may come before it.
+  const ended = once(child, "close").then(([code, signal]) => ({ code, signal }))
+  const says = (pattern: RegExp) =>
+    new Promise<RegExpExecArray>((resolve, reject) => {
+      const look = () => {
+        const found = pattern.exec(text)
+        if (found === null) return
+        waiting.delete(look)
+        resolve(found)
+      }
+      waiting.add(look)
+      look()
+      void ended.then(() => reject(new Error(`ended before it said ${pattern}:\n${text}`)))
+    })
+  return { child, output: () => text, says, ended }
+}
+
+/** A port that is free now. */
+export const freePort = async (): Promise<number> => {
+  const server = createServer().listen(0, "127.0.0.1")
+  await once(server, "listening")
+  const address = server.address()
+  server.close()
+  await once(server, "close")
+  return typeof address === "object" && address !== null ? address.port : 0
+}
+
+/** The environment of a server against a world. */
+export const environmentFor = (
+  world: World,
+  options: { readonly port: number; readonly databasePath: string }
+): Readonly<Record<string, string>> => ({
+  MUSIC_BIND: `127.0.0.1:${options.port}`,
+  MUSIC_DATABASE_PATH: options.databasePath,
+  MUSIC_IAM_URL: world.iam.url,
+  MUSIC_TING_URL: world.ting.url,
+  MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
+  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret,
+  MUSIC_LOG_FORMAT: "json"
+})
