@@ -1,0 +1,62 @@
+/** The `Iam` port over IAM's HTTP API. */
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type * as Redacted from "effect/Redacted"
+import { Iam } from "../../services/Iam.ts"
+import type { Plane } from "../../services/Plane.ts"
+import { Settings } from "../../services/Settings.ts"
+import { makeCatalogue } from "./Catalogue.ts"
+import { makeExchange } from "./Exchange.ts"
+import { makeIamCall, type PlaneCall } from "./IamCall.ts"
+import { makeIntrospection } from "./Introspection.ts"
+import { makeRevocation } from "./Revocation.ts"
+import { makeTestingContext } from "./TestingContext.ts"
+import { makeTokenClient } from "./TokenClient.ts"
+import { makeWebhookVerifier } from "./Webhook.ts"
+
+export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> = Layer.scoped(
+  Iam,
+  Effect.gen(function* () {
+    const { iam: settings } = yield* Settings
+    const client = yield* HttpClient.HttpClient
+    const call = makeIamCall(client, settings)
+    const testingContext = yield* makeTestingContext(call, settings.applicationId)
+
+    const secretOf = (plane: Plane): Redacted.Redacted =>
+      plane._tag === "Testing" ? plane.secret : settings.applicationSecret
+
+    const planeCall: PlaneCall = (plane, ask) =>
+      Effect.tapError(call({ secret: secretOf(plane), testing: plane._tag === "Testing" }, ask), (failure) =>
+        plane._tag === "Testing" &&
+        failure._tag === "Refused" &&
+        (failure.code === "invalid_client" || failure.code === "unauthenticated")
+          ? testingContext.forget(plane.secret)
+          : Effect.void
+      )
+
+    const tokens = makeTokenClient(planeCall, settings.applicationId)
+    const introspection = yield* makeIntrospection(planeCall, {
+      applicationId: settings.applicationId,
+      cacheSeconds: settings.introspectionCacheSeconds
+    })
+    const revoke = makeRevocation(planeCall)
+    const catalogue = yield* makeCatalogue(planeCall)
+
+    return {
+      exchange: tokens.exchange,
+      // A refused refresh may have ended its family (identity-service.md 5).
+      refresh: (plane, token, key) =>
+        Effect.tapErrorTag(tokens.refresh(plane, token, key), "Refused", () => introspection.forget),
+      // After the call, whatever its outcome: what was looked at before it may be dead.
+      revoke: (plane, token, key) => Effect.ensuring(revoke(plane, token, key), introspection.forget),
+      introspect: introspection.introspect,
+      introspectFor: introspection.introspectFor,
+      introspectionPause: introspection.introspectionPause,
+      resolvePlane: testingContext.resolvePlane,
+      prove: makeExchange(planeCall, catalogue, secretOf),
+      warmCatalogue: catalogue.warm,
+      verifyWebhook: makeWebhookVerifier(settings.webhookSecrets)
+    }
+  })
+)

@@ -1,0 +1,93 @@
+/** One call to IAM: base URL, headers, credentials and plane selector (identity-service.md 1, 9). */
+import { randomUUID } from "node:crypto"
+import * as HttpBody from "@effect/platform/HttpBody"
+import type * as HttpClient from "@effect/platform/HttpClient"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import type { UpstreamKey } from "../../services/Iam.ts"
+import type { Plane } from "../../services/Plane.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
+import type { SettingsValues } from "../../services/Settings.ts"
+import type { UpstreamFailure } from "../../services/Upstream.ts"
+import type { Read } from "../upstream/Answer.ts"
+import { makeUpstream } from "../upstream/Upstream.ts"
+
+/** The application's secret of one plane; `testing` adds the selector, and nothing falls back to production. */
+export interface Credentials {
+  readonly secret: Redacted.Redacted
+  readonly testing: boolean
+}
+
+export interface IamAsk<A> {
+  readonly method: "GET" | "POST"
+  /** Below `/api/v1`. */
+  readonly path: string
+  readonly form?: Readonly<Record<string, string>>
+  readonly json?: unknown
+  readonly key?: UpstreamKey
+  readonly headers?: Readonly<Record<string, string | Redacted.Redacted>>
+  readonly read: Read<A>
+}
+
+export type IamCall = <A>(credentials: Credentials, ask: IamAsk<A>) => Effect.Effect<A, UpstreamFailure>
+
+/** A call with the credentials of a plane. */
+export type PlaneCall = <A>(plane: Plane, ask: IamAsk<A>) => Effect.Effect<A, UpstreamFailure>
+
+/** Bytes (identity-service.md 1). */
+const largestAnswer = 4 * 1024 * 1024
+
+const versionHeader = "silicon-iam-api-version"
+
+const bodyOf = ({ form, json }: IamAsk<unknown>): { readonly body?: HttpBody.HttpBody } => {
+  if (form !== undefined)
+    return { body: HttpBody.text(new URLSearchParams(form).toString(), "application/x-www-form-urlencoded") }
+  return json === undefined ? {} : { body: HttpBody.text(JSON.stringify(json), "application/json") }
+}
+
+/** `Basic base64(app_id ":" app_secret)`. */
+const basic = (applicationId: string, secret: Redacted.Redacted): Redacted.Redacted =>
+  Redacted.make(`Basic ${Buffer.from(`${applicationId}:${Redacted.value(secret)}`).toString("base64")}`)
+
+const selectorOf = ({ testing }: Credentials, authorization: Redacted.Redacted) =>
+  testing ? { "x-testing-application": authorization } : {}
+
+// What work sees that no request caused.
+const noRequest = Context.get(Context.empty(), RequestContext)
+
+export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsValues["iam"]): IamCall => {
+  const upstream = makeUpstream(client, {
+    dependency: "iam",
+    url: settings.url,
+    timeoutSeconds: settings.timeoutSeconds,
+    largestAnswer,
+    requestIdHeader: "x-request-id",
+    // identity-service.md 1: the concurrency cap answers before anything is done.
+    nothingDone: new Set(["server_overloaded"]),
+    // identity-service.md 1.2: absent is accepted on ordinary calls.
+    foreign: (headers) =>
+      (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
+  })
+  return (credentials, ask) =>
+    Effect.gen(function* () {
+      const info = yield* RequestContext
+      const requestId = yield* Effect.sync(() => randomUUID())
+      const authorization = basic(settings.applicationId, credentials.secret)
+      return yield* upstream({
+        method: ask.method,
+        path: `/api/v1${ask.path}`,
+        headers: {
+          authorization,
+          ...selectorOf(credentials, authorization),
+          "silicon-iam-supported-api-versions": "v1",
+          "x-request-id": requestId,
+          "x-iam-telemetry": info !== noRequest && !info.recording ? "off" : "on",
+          ...(ask.key === undefined ? {} : { "idempotency-key": ask.key }),
+          ...ask.headers
+        },
+        ...bodyOf(ask),
+        read: ask.read
+      })
+    })
+}

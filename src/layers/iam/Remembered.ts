@@ -1,0 +1,84 @@
+/** Answers kept for a while, so that asking again costs no round trip. */
+import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Scope from "effect/Scope"
+import { RequestContext } from "../../services/RequestContext.ts"
+
+interface Entry<A, E> {
+  readonly answer: Deferred.Deferred<A, E>
+  readonly expiresAt: number
+  readonly recording: boolean
+  settled: boolean
+}
+
+export interface Remembered<A, E> {
+  /**
+   * The remembered answer, or that of the look-up. Identical look-ups in flight share one execution, which no caller's
+   * disconnection stops; only callers of the same telemetry preference share. Failures are not remembered.
+   */
+  readonly get: (key: string, lookUp: Effect.Effect<A, E>) => Effect.Effect<A, E>
+  /** Who asks from now on starts anew, also when a look-up is in flight. */
+  readonly forget: (key: string) => Effect.Effect<void>
+  readonly clear: Effect.Effect<void>
+}
+
+/** `millis` counts from the start of a look-up. Over `capacity` the oldest answer goes. */
+export const makeRemembered = <A, E>(options: {
+  readonly capacity: number
+  readonly millis: number
+  /** Answers that are worth remembering; all of them unless told. */
+  readonly keep?: (answer: A) => boolean
+}): Effect.Effect<Remembered<A, E>, never, Scope.Scope> =>
+  Effect.map(Effect.scope, (scope) => {
+    const entries = new Map<string, Entry<A, E>>()
+
+    const remove = (key: string, entry: Entry<A, E>) => {
+      if (entries.get(key) === entry) entries.delete(key)
+    }
+
+    const settle = (key: string, entry: Entry<A, E>, exit: Exit.Exit<A, E>) =>
+      Effect.suspend(() => {
+        entry.settled = true
+        if (Exit.isFailure(exit) || options.keep?.(exit.value) === false) remove(key, entry)
+        return Deferred.done(entry.answer, exit)
+      })
+
+    const begin = (key: string, lookUp: Effect.Effect<A, E>, now: number, recording: boolean) =>
+      Effect.gen(function* () {
+        const answer = yield* Deferred.make<A, E>()
+        const entry: Entry<A, E> = { answer, expiresAt: now + options.millis, recording, settled: false }
+        entries.delete(key)
+        entries.set(key, entry)
+        for (const oldest of entries.keys()) {
+          if (entries.size <= options.capacity) break
+          entries.delete(oldest)
+        }
+        yield* Effect.interruptible(lookUp).pipe(
+          Effect.onExit((exit) => settle(key, entry, exit)),
+          Effect.forkIn(scope)
+        )
+        return entry
+      })
+
+    const get = (key: string, lookUp: Effect.Effect<A, E>) =>
+      Effect.uninterruptibleMask((restore) =>
+        Effect.gen(function* () {
+          const now = yield* Clock.currentTimeMillis
+          const { recording } = yield* RequestContext
+          const found = entries.get(key)
+          const entry =
+            found !== undefined && now < found.expiresAt && (found.settled || found.recording === recording)
+              ? found
+              : yield* begin(key, lookUp, now, recording)
+          return yield* restore(Deferred.await(entry.answer))
+        })
+      )
+
+    return {
+      get,
+      forget: (key) => Effect.sync(() => void entries.delete(key)),
+      clear: Effect.sync(() => entries.clear())
+    }
+  })

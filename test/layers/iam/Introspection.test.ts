@@ -1,0 +1,356 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { iamFaults } from "../../../src/sandbox/upstreams/Iam.ts"
+import { requestedScopes } from "../../../src/schema/Identity.ts"
+import type { IamService, Introspection } from "../../../src/services/Iam.ts"
+import type { UpstreamFailure } from "../../../src/services/Upstream.ts"
+import { eventually } from "../upstream/Simulated.ts"
+import { form, header, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
+
+const path = "/oauth/introspect"
+
+const someone = Redacted.make(`oat_${"a".repeat(43)}`)
+const uuid = (end: number) => `0199a0aa-0000-7000-8000-${String(end).padStart(12, "0")}`
+
+const snapshot = (org: string, changes: object = {}) => ({
+  actor_type: "carbon",
+  public_id: "c:ana",
+  organization_id: uuid(org.length),
+  org_id: org,
+  membership_id: `c:ana[${org}]`,
+  membership_version: 7,
+  authorization_epoch: 3,
+  audience: "music",
+  testing_environment_id: null,
+  scopes: ["self.identity.read", "self.profile.read"],
+  org_role: null,
+  tags: null,
+  ...changes
+})
+
+const live = (changes: object = {}) => ({
+  active: true,
+  public_id: "c:ana",
+  actor_type: "carbon",
+  client_id: "music",
+  session_id: uuid(1),
+  scope: "self.identity.read self.profile.read",
+  audience: "music",
+  issued_at: startTime / 1000,
+  expires_at: startTime / 1000 + 1800,
+  authorization_epoch: 3,
+  ...changes
+})
+
+const general = (changes: object = {}) => live({ authorizations: [snapshot("acme")], ...changes })
+
+const selected = (changes: object = {}) =>
+  live({ org_id: "acme", membership_id: "c:ana[acme]", authorization: snapshot("acme"), ...changes })
+
+const undisclosed = { actor_type: undefined, public_id: undefined }
+
+const must = <A>(option: Option.Option<A>) => Option.getOrThrow(option)
+
+describe("introspect", () => {
+  it.scoped("shows a live token with every organisation that it reaches", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, seeded } = yield* iamWorld()
+      const { accessToken } = yield* login("c:ana")
+      yield* TestClock.adjust("10 seconds")
+      const seen = must(yield* iam.introspect(production, accessToken))
+      const membership = (organisation: "acme" | "zenith") => ({
+        organisation,
+        organisationUuid: seeded.organizations[organisation],
+        membershipId: `c:ana[${organisation}]`,
+        membershipVersion: 1,
+        authorizationEpoch: 1,
+        scopes: requestedScopes,
+        actor: Option.some({ type: "carbon" as const, public_id: "c:ana" })
+      })
+      deepStrictEqual(
+        { ...seen, sessionId: "" },
+        {
+          publicId: Option.some("c:ana"),
+          actorType: Option.some("carbon" as const),
+          sessionId: "",
+          scopes: requestedScopes,
+          issuedAt: startTime / 1000,
+          expiresAt: startTime / 1000 + 1800,
+          answeredAt: startTime + 10_000,
+          memberships: [membership("acme"), membership("zenith")]
+        }
+      )
+      const request = asked(path)[0]
+      assert.isUndefined(request?.headers.get("x-org-id"))
+      assert.isUndefined(request?.headers.get("idempotency-key"))
+      assert.strictEqual(form(request).token, Redacted.value(accessToken))
+    })
+  )
+
+  it.scoped("is none for a token that is unknown, expired, revoked or of another plane", () =>
+    Effect.gen(function* () {
+      const { iam, login, loginIn, testing } = yield* iamWorld()
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, someone)))
+      const { accessToken } = yield* login()
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+      assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
+      const tested = yield* loginIn(testing)
+      assert.isTrue(Option.isSome(yield* iam.introspect(testing, tested.accessToken)))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, tested.accessToken)))
+      yield* iam.revoke(production, accessToken, key("logout"))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+      yield* TestClock.adjust("30 minutes")
+      assert.isTrue(Option.isNone(yield* iam.introspect(testing, tested.accessToken)))
+    })
+  )
+
+  it.scoped("shows an undisclosed actor by its membership only", () =>
+    Effect.gen(function* () {
+      const { iam, login } = yield* iamWorld()
+      const { accessToken } = yield* login("si:deejay", ["self.profile.read"])
+      const seen = must(yield* iam.introspect(production, accessToken))
+      assert.isTrue(Option.isNone(seen.actorType))
+      deepStrictEqual(
+        seen.memberships.map(({ actor, membershipId }) => ({ actor, membershipId })),
+        [{ actor: Option.none(), membershipId: "si:deejay[acme]" }]
+      )
+    })
+  )
+
+  it.scoped("reads an empty list, one authorization, another order, and members it does not know", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      const memberships = (body: unknown) =>
+        Effect.gen(function* () {
+          simulator.fail({ fault: reply(body) })
+          const seen = must(yield* iam.introspect(production, someone))
+          return seen.memberships.map(({ organisation }) => organisation)
+        })
+      deepStrictEqual(yield* memberships(general({ authorizations: [] })), [])
+      deepStrictEqual(yield* memberships(selected()), ["acme"])
+      deepStrictEqual(
+        yield* memberships(general({ authorizations: [snapshot("zenith"), snapshot("acme")], later: 1 })),
+        ["acme", "zenith"]
+      )
+      deepStrictEqual(yield* memberships(general({ public_id: undefined, actor_type: null })), ["acme"])
+    })
+  )
+
+  it.scoped("takes our clock when the answer has no date of its own", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      simulator.fail({
+        fault: { kind: "reply", reply: { status: 200, body: general(), headers: { date: "long ago" } } }
+      })
+      assert.strictEqual(must(yield* iam.introspect(production, someone)).answeredAt, startTime)
+    })
+  )
+})
+
+describe("introspectFor", () => {
+  it.scoped("shows one organisation, and is none for one that the token does not reach", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login } = yield* iamWorld()
+      const { accessToken } = yield* login("c:ana")
+      const seen = must(yield* iam.introspectFor(production, accessToken, "zenith"))
+      deepStrictEqual(
+        seen.memberships.map(({ membershipId }) => membershipId),
+        ["c:ana[zenith]"]
+      )
+      assert.strictEqual(header(asked(path)[0], "x-org-id"), "zenith")
+      assert.isTrue(Option.isNone(yield* iam.introspectFor(production, accessToken, "nowhere")))
+    })
+  )
+})
+
+describe("an answer is not believed, and is no verdict on the token, when", () => {
+  type Ask = (iam: IamService) => Effect.Effect<Option.Option<Introspection>, UpstreamFailure>
+  const check = (name: string, body: unknown, ask: Ask) =>
+    it.scoped(name, () =>
+      Effect.gen(function* () {
+        const { iam, simulator } = yield* iamWorld()
+        simulator.fail({ fault: reply(body) })
+        assert.include(yield* Effect.flip(ask(iam)), { _tag: "Unknown", dependency: "iam" })
+      })
+    )
+  const one = (changes: object) => general({ authorizations: [snapshot("acme", changes)] })
+
+  for (const [name, body] of Object.entries({
+    "active is missing": { ...general(), active: undefined },
+    "active is no boolean": general({ active: "true" }),
+    "the audience is another application": general({ audience: "ting" }),
+    "the client is another application": general({ client_id: "ting" }),
+    "the public id is none": general({ public_id: "app:music" }),
+    "the actor is an application": general({ actor_type: "application" }),
+    "a Carbon is called a Silicon": general({ actor_type: "silicon" }),
+    "the session is no UUID": general({ session_id: "session" }),
+    "the times are no integers": general({ expires_at: "soon" }),
+    "it holds no authorization": live(),
+    "it holds both forms of authorization": selected({ authorizations: [snapshot("acme")] }),
+    "a snapshot's audience is another application": one({ audience: "ting" }),
+    "a snapshot is of a testing plane": one({ testing_environment_id: uuid(9) }),
+    "a snapshot does not tell its plane": one({ testing_environment_id: undefined }),
+    "a snapshot names another actor": one({ public_id: "c:bob", membership_id: "c:bob[acme]" }),
+    "a snapshot's membership is another person's": one({ membership_id: "c:bob[acme]" }),
+    "a snapshot's membership is another organisation's": one({ membership_id: "c:ana[zenith]" }),
+    "a snapshot's membership is nobody's": one({ ...undisclosed, membership_id: "ana[acme]" }),
+    "an undisclosed snapshot's membership is another person's": one({
+      ...undisclosed,
+      membership_id: "c:bob[acme]"
+    }),
+    "a snapshot's membership is a UUID": one({ membership_id: uuid(3) }),
+    "a snapshot has a type without an id": one({ public_id: undefined }),
+    "a snapshot calls a Carbon a Silicon": one({ actor_type: "silicon" }),
+    "a snapshot's organisation is no handle": one({ org_id: "ACME", membership_id: "c:ana[ACME]" }),
+    "a snapshot's organisation has no UUID": one({ organization_id: "acme" }),
+    "a snapshot has no version": one({ membership_version: 0 }),
+    "a snapshot has no scopes": one({ scopes: null }),
+    "an organisation is listed twice": general({ authorizations: [snapshot("acme"), snapshot("acme")] })
+  }))
+    check(name, body, (iam) => iam.introspect(production, someone))
+
+  for (const [name, body] of Object.entries({
+    "it lists all organisations instead of the one": general({ org_id: "acme" }),
+    "it does not name the organisation": selected({ org_id: undefined }),
+    "it names another organisation": selected({ org_id: "zenith" }),
+    "its snapshot is of another organisation": selected({ authorization: snapshot("zenith") }),
+    "its membership is not the snapshot's": selected({ membership_id: "c:bob[acme]" })
+  }))
+    check(`one organisation was asked for and ${name}`, body, (iam) =>
+      iam.introspectFor(production, someone, "acme")
+    )
+
+  it.scoped("a testing plane was asked and production, or another plane, answers", () =>
+    Effect.gen(function* () {
+      const { iam, simulator, testing } = yield* iamWorld()
+      for (const id of [null, uuid(9)]) {
+        simulator.fail({ fault: reply(one({ testing_environment_id: id })) })
+        assert.strictEqual((yield* Effect.flip(iam.introspect(testing, someone)))._tag, "Unknown")
+      }
+      simulator.fail({ fault: reply(one({ testing_environment_id: testing.environmentId })) })
+      assert.isTrue(Option.isSome(yield* iam.introspect(testing, someone)))
+    })
+  )
+})
+
+describe("introspectionPause", () => {
+  it.scoped("remembers a 429 of a plane until its seconds have passed", () =>
+    Effect.gen(function* () {
+      const { iam, simulator, testing } = yield* iamWorld()
+      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+      simulator.fail({ fault: iamFaults.rateLimited(7) })
+      const limited = yield* Effect.flip(iam.introspect(production, someone))
+      assert.deepInclude(limited, { _tag: "Refused", status: 429, retryAfterSeconds: 7 })
+      yield* TestClock.adjust("1500 millis")
+      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(6))
+      assert.isTrue(Option.isNone(yield* iam.introspectionPause(testing)))
+      // A shorter one does not end it.
+      simulator.fail({ fault: iamFaults.rateLimited(1) })
+      yield* Effect.flip(iam.introspectFor(production, someone, "acme"))
+      yield* TestClock.adjust("5499 millis")
+      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(1))
+      yield* TestClock.adjust("1 millis")
+      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+    })
+  )
+
+  it.scoped("is not set by other calls or other failures", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      simulator.fail({ path: "/api/v1/app-auth/tokens", fault: iamFaults.rateLimited(7) })
+      simulator.fail({ path: `/api/v1${path}`, fault: iamFaults.serviceUnavailable() })
+      yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+      yield* Effect.flip(iam.introspect(production, someone))
+      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+    })
+  )
+})
+
+describe("the introspection cache", () => {
+  const cached = iamWorld({ introspectionCacheSeconds: 30 })
+
+  it.scoped("is off by default: every look asks", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login } = yield* iamWorld()
+      const { accessToken } = yield* login()
+      yield* iam.introspect(production, accessToken)
+      yield* iam.introspect(production, accessToken)
+      assert.lengthOf(asked(path), 2)
+    })
+  )
+
+  it.scoped("answers for its seconds, as old as it is, and never past the token's end", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login } = yield* cached
+      const { accessToken } = yield* login()
+      yield* iam.introspect(production, accessToken)
+      yield* TestClock.adjust("29 seconds")
+      const seen = must(yield* iam.introspect(production, accessToken))
+      assert.strictEqual(seen.answeredAt, startTime + 29_000)
+      assert.lengthOf(asked(path), 1)
+      yield* TestClock.adjust("1 seconds")
+      yield* iam.introspect(production, accessToken)
+      assert.lengthOf(asked(path), 2)
+      yield* TestClock.adjust("1765 seconds")
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+      yield* TestClock.adjust("5 seconds")
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+    })
+  )
+
+  it.scoped("tells planes and tokens apart, and keeps no dead token and no failure", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, simulator, testing } = yield* cached
+      const { accessToken } = yield* login()
+      yield* iam.introspect(production, accessToken)
+      assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
+      assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, someone)))
+      assert.lengthOf(asked(path), 4)
+      const other = yield* login("c:ana")
+      simulator.fail({ fault: iamFaults.internalError() })
+      yield* Effect.flip(iam.introspect(production, other.accessToken))
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, other.accessToken)))
+    })
+  )
+
+  it.scoped("is forgotten by a revocation, also of the refresh token, and by a refused refresh", () =>
+    Effect.gen(function* () {
+      const { iam, login } = yield* cached
+      const first = yield* login()
+      yield* iam.introspect(production, first.accessToken)
+      yield* iam.revoke(production, first.accessToken, key("logout-1"))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, first.accessToken)))
+
+      const second = yield* login()
+      yield* iam.introspect(production, second.accessToken)
+      yield* iam.revoke(production, second.refreshToken, key("logout-2"))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, second.accessToken)))
+
+      const third = yield* login()
+      yield* iam.refresh(production, third.refreshToken, key("refresh-1"))
+      yield* iam.introspect(production, third.accessToken)
+      yield* Effect.flip(iam.refresh(production, third.refreshToken, key("refresh-2")))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, third.accessToken)))
+    })
+  )
+
+  it.scoped("does not keep what was looked at before a revocation ended", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, simulator } = yield* cached
+      const { accessToken } = yield* login()
+      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
+      const looking = yield* Effect.fork(iam.introspect(production, accessToken))
+      yield* eventually(() => asked(path).length === 1)
+      yield* iam.revoke(production, accessToken, key("logout"))
+      yield* Fiber.join(looking)
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+      assert.lengthOf(asked(path), 2)
+    })
+  )
+})

@@ -1,0 +1,84 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
+import { makeRemembered } from "../../../src/layers/iam/Remembered.ts"
+
+const counted = Effect.sync(() => {
+  let calls = 0
+  return {
+    calls: () => calls,
+    next: Effect.sync(() => {
+      calls += 1
+      return calls
+    })
+  }
+})
+
+describe("remembered answers", () => {
+  it.scoped("are bounded: the oldest goes", () =>
+    Effect.gen(function* () {
+      const remembered = yield* makeRemembered<number, never>({ capacity: 2, millis: 1_000 })
+      const { next } = yield* counted
+      const get = (key: string) => remembered.get(key, next)
+      deepStrictEqual(yield* Effect.forEach(["a", "b", "b", "c", "b", "a", "c"], get), [1, 2, 2, 3, 2, 4, 3])
+    })
+  )
+
+  it.scoped("are dropped one by one or all at once", () =>
+    Effect.gen(function* () {
+      const remembered = yield* makeRemembered<number, never>({ capacity: 9, millis: 1_000 })
+      const { next } = yield* counted
+      const get = (key: string) => remembered.get(key, next)
+      yield* Effect.forEach(["a", "b"], get)
+      yield* remembered.forget("a")
+      deepStrictEqual(yield* Effect.forEach(["a", "b"], get), [3, 2])
+      yield* remembered.clear
+      deepStrictEqual(yield* Effect.forEach(["a", "b"], get), [4, 5])
+    })
+  )
+
+  it.scoped("are not kept from a look-up that was forgotten while in flight, though its callers get it", () =>
+    Effect.gen(function* () {
+      const remembered = yield* makeRemembered<number, string>({ capacity: 9, millis: 1_000 })
+      const gate = yield* Deferred.make<number, string>()
+      const early = yield* Effect.fork(remembered.get("a", Deferred.await(gate)))
+      yield* Effect.yieldNow()
+      yield* remembered.forget("a")
+      assert.strictEqual(yield* remembered.get("a", Effect.succeed(2)), 2)
+      yield* Deferred.fail(gate, "refused")
+      deepStrictEqual(yield* Fiber.await(early), Exit.fail("refused"))
+      assert.strictEqual(yield* remembered.get("a", Effect.succeed(3)), 2)
+    })
+  )
+
+  it.effect("end with their scope: nobody waits for what will not come", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const remembered = yield* Scope.extend(
+        makeRemembered<number, never>({ capacity: 9, millis: 1_000 }),
+        scope
+      )
+      const waiting = yield* Effect.fork(remembered.get("a", Effect.never))
+      yield* Effect.yieldNow()
+      yield* Scope.close(scope, Exit.void)
+      assert.isTrue(Exit.isInterrupted(yield* Fiber.await(waiting)))
+    })
+  )
+
+  it.scoped("are looked up interruptibly, also for a caller who must not be interrupted", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const remembered = yield* Scope.extend(
+        makeRemembered<number, never>({ capacity: 9, millis: 1_000 }),
+        scope
+      )
+      yield* Effect.fork(Effect.uninterruptible(Effect.exit(remembered.get("a", Effect.never))))
+      yield* Effect.yieldNow()
+      yield* Scope.close(scope, Exit.void)
+    })
+  )
+})

@@ -1,0 +1,101 @@
+/** The `Iam` port over HTTP against the simulated IAM, both on the clock of the test. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
+import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
+import { seedWorld, startIam } from "../../../src/sandbox/upstreams/Iam.ts"
+import type { Seen } from "../../../src/sandbox/upstreams/Simulator.ts"
+import { Iam, type UpstreamKey } from "../../../src/services/Iam.ts"
+import { type Plane, Production, Testing } from "../../../src/services/Plane.ts"
+import { RequestContext } from "../../../src/services/RequestContext.ts"
+import { Settings } from "../../../src/services/Settings.ts"
+import {
+  type SettingsOverrides,
+  testApplicationSecret,
+  testSettings,
+  testWebhookSecret
+} from "../../support/Settings.ts"
+import { simulated } from "../upstream/Simulated.ts"
+
+/** Milliseconds; the time of the contract's vectors. */
+export const startTime = 1_790_331_330_000
+
+// Tests name their keys; the real ones are digests.
+export const key = (name: string): UpstreamKey => `${name}-0000000000000000` as UpstreamKey
+
+export const production: Plane = Production()
+
+export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =>
+  Layer.build(
+    HttpIam.pipe(
+      Layer.provide(UpstreamClient),
+      Layer.provide(Layer.succeed(Settings, testSettings({ iam: { url, ...overrides } })))
+    )
+  ).pipe(Effect.map((context) => Context.get(context, Iam)))
+
+export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
+  Effect.gen(function* () {
+    yield* TestClock.setTime(startTime)
+    const simulator = yield* simulated((now) => startIam({ now }))
+    const { environment, production: seeded } = seedWorld(simulator.world, {
+      musicSecret: testApplicationSecret,
+      webhookSecret: testWebhookSecret
+    })
+    const iam = yield* iamOver(simulator.url, overrides)
+    const testing = Testing({
+      environmentId: environment.environmentId,
+      secret: Redacted.make(environment.musicSecret),
+      webhookKeyDigest: environment.webhookKeyDigest
+    })
+    const asked = (path: string): ReadonlyArray<Seen> =>
+      simulator.seen.filter((request) => request.path === `/api/v1${path}`)
+    const slt = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
+      Redacted.make(
+        simulator.world.mintSlt("production", {
+          appId: "music",
+          actor,
+          ...(scopes === undefined ? {} : { scopes })
+        })
+      )
+    const login = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
+      Effect.suspend(() =>
+        iam.exchange(production, slt(actor, scopes), key(`login-${simulator.seen.length}`))
+      )
+    const loginIn = (plane: Plane, actor = "si:deejay") =>
+      Effect.suspend(() => iam.exchange(plane, Redacted.make(actor), key(`login-${simulator.seen.length}`)))
+    return {
+      simulator,
+      world: simulator.world,
+      environment,
+      seeded,
+      iam,
+      testing,
+      asked,
+      slt,
+      login,
+      loginIn
+    }
+  })
+
+export const inRequest = (recording: boolean) =>
+  Effect.provideService(RequestContext, {
+    requestId: "background",
+    source: "cli",
+    recording,
+    deadlineAt: Number.POSITIVE_INFINITY
+  })
+
+/** One value of a header that came exactly once. */
+export const header = (request: Seen | undefined, name: string): string | undefined => {
+  const values = request?.headers.get(name)
+  return values?.length === 1 ? values[0] : undefined
+}
+
+export const form = (request: Seen | undefined): Readonly<Record<string, string>> =>
+  Object.fromEntries(new URLSearchParams(request?.body.toString()))
+
+/** A success with the given JSON, as a fault. */
+export const reply = (body: unknown, status = 200) => ({ kind: "reply" as const, reply: { status, body } })

@@ -1,0 +1,190 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { iamFaults } from "../../../src/sandbox/upstreams/Iam.ts"
+import { testApplicationSecret } from "../../support/Settings.ts"
+import { eventually } from "../upstream/Simulated.ts"
+import { header, iamWorld, inRequest, key, reply } from "./Simulated.ts"
+
+const path = "/application/testing-context"
+const unknownSecret = Redacted.make(`ask_${"z".repeat(43)}`)
+
+describe("resolvePlane", () => {
+  it.scoped("names the environment of a secret", () =>
+    Effect.gen(function* () {
+      const { asked, environment, iam, testing } = yield* iamWorld()
+      const plane = yield* iam.resolvePlane(testing.secret)
+      deepStrictEqual(
+        { ...plane, secret: Redacted.value(plane.secret) },
+        {
+          _tag: "Testing",
+          environmentId: environment.environmentId,
+          secret: environment.musicSecret,
+          webhookKeyDigest: environment.webhookKeyDigest
+        }
+      )
+      const [request] = asked(path)
+      assert.strictEqual(request?.method, "GET")
+      assert.strictEqual(request?.body.length, 0)
+      assert.strictEqual(header(request, "x-testing-application"), header(request, "authorization"))
+      assert.isDefined(header(request, "authorization"))
+    })
+  )
+
+  it.scoped("refuses an unknown secret, another application's, and production's own", () =>
+    Effect.gen(function* () {
+      const { environment, iam } = yield* iamWorld()
+      const codes = yield* Effect.forEach(
+        [unknownSecret, Redacted.make(environment.tingSecret), Redacted.make(testApplicationSecret)],
+        (secret) => Effect.flip(iam.resolvePlane(secret))
+      )
+      deepStrictEqual(
+        codes.map((failure) => failure._tag === "Refused" && [failure.status, failure.code]),
+        [
+          [401, "unauthenticated"],
+          [401, "invalid_client"],
+          [401, "unauthenticated"]
+        ]
+      )
+    })
+  )
+
+  const id = "0199b000-0000-7000-8000-00000000000e"
+  const context = { environment_id: id, application: { app_id: "music" } }
+
+  it.scoped("does without the parts that older servers leave out", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      simulator.fail({ fault: reply(context) })
+      const plane = yield* iam.resolvePlane(unknownSecret)
+      assert.include(plane, { environmentId: id, webhookKeyDigest: undefined })
+    })
+  )
+
+  for (const [name, body] of Object.entries({
+    "another application": { ...context, application: { app_id: "ting" } },
+    "no application": { environment_id: id },
+    "the nil environment": { ...context, environment_id: "00000000-0000-0000-0000-000000000000" },
+    "an environment that is no UUID": { ...context, environment_id: "production" },
+    "two environments": { ...context, environment: { environment_id: id.replace("b000", "b001") } },
+    "a digest that is none": { ...context, webhook_key_digest: "cc61" }
+  }))
+    it.scoped(`does not believe ${name}, and does not remember it`, () =>
+      Effect.gen(function* () {
+        const { iam, simulator, testing } = yield* iamWorld()
+        simulator.fail({ fault: reply(body) })
+        assert.strictEqual((yield* Effect.flip(iam.resolvePlane(testing.secret)))._tag, "Unknown")
+        assert.strictEqual((yield* iam.resolvePlane(testing.secret)).environmentId, testing.environmentId)
+      })
+    )
+
+  it.scoped("remembers a plane for 60 seconds, and a failure not at all", () =>
+    Effect.gen(function* () {
+      const { asked, iam, simulator, testing } = yield* iamWorld()
+      simulator.fail({ fault: iamFaults.serviceUnavailable() })
+      yield* Effect.flip(iam.resolvePlane(testing.secret))
+      yield* iam.resolvePlane(testing.secret)
+      yield* TestClock.adjust("59999 millis")
+      yield* iam.resolvePlane(testing.secret)
+      assert.lengthOf(asked(path), 2)
+      yield* TestClock.adjust("1 millis")
+      yield* iam.resolvePlane(testing.secret)
+      assert.lengthOf(asked(path), 3)
+    })
+  )
+
+  it.scoped("shares one call among identical ones in flight, whoever of them leaves", () =>
+    Effect.gen(function* () {
+      const { asked, iam, simulator, testing } = yield* iamWorld()
+      simulator.fail({ fault: { kind: "delay", milliseconds: 60 } })
+      const first = yield* Effect.fork(iam.resolvePlane(testing.secret))
+      yield* eventually(() => asked(path).length === 1)
+      const others = yield* Effect.fork(
+        Effect.all([iam.resolvePlane(testing.secret), iam.resolvePlane(testing.secret)], {
+          concurrency: "unbounded"
+        })
+      )
+      yield* Fiber.interrupt(first)
+      assert.lengthOf(yield* Fiber.join(others), 2)
+      assert.lengthOf(asked(path), 1)
+    })
+  )
+
+  it.scoped("does not share a call in flight with a caller of another telemetry preference", () =>
+    Effect.gen(function* () {
+      const { asked, iam, simulator, testing } = yield* iamWorld()
+      simulator.fail({ fault: { kind: "delay", milliseconds: 60 } })
+      const recorded = yield* Effect.fork(inRequest(true)(iam.resolvePlane(testing.secret)))
+      yield* eventually(() => asked(path).length === 1)
+      yield* inRequest(false)(iam.resolvePlane(testing.secret))
+      yield* Fiber.join(recorded)
+      deepStrictEqual(
+        asked(path).map((request) => header(request, "x-iam-telemetry")),
+        ["on", "off"]
+      )
+    })
+  )
+
+  it.scoped("forgets a plane at once when IAM refuses its secret on another call", () =>
+    Effect.gen(function* () {
+      const { environment, iam, testing, world } = yield* iamWorld()
+      yield* iam.resolvePlane(testing.secret)
+      world.rotateSecret(environment.plane, "music")
+      const refused = yield* Effect.flip(iam.exchange(testing, Redacted.make("si:deejay"), key("login")))
+      assert.include(refused, { _tag: "Refused", code: "unauthenticated" })
+      assert.include(yield* Effect.flip(iam.resolvePlane(testing.secret)), { code: "unauthenticated" })
+    })
+  )
+
+  for (const [name, code] of [
+    ["exchange", "invalid_client"],
+    ["introspect", "unauthenticated"],
+    ["introspect", "invalid_client"]
+  ] as const)
+    it.scoped(`forgets it for ${code} on ${name}, and not for other refusals`, () =>
+      Effect.gen(function* () {
+        const { asked, iam, simulator, testing } = yield* iamWorld()
+        const call = Effect.flip<unknown, unknown, never>(
+          name === "exchange"
+            ? iam.exchange(testing, Redacted.make("si:deejay"), key("login"))
+            : iam.introspect(testing, Redacted.make("oat"))
+        )
+        yield* iam.resolvePlane(testing.secret)
+        for (const [refusal, calls] of [
+          ["forbidden", 1],
+          [code, 2]
+        ] as const) {
+          simulator.fail({
+            fault: {
+              kind: "reply",
+              reply: { status: 401, body: { error: { code: refusal, message: "no" } } }
+            }
+          })
+          yield* call
+          yield* iam.resolvePlane(testing.secret)
+          assert.lengthOf(asked(path), calls)
+        }
+      })
+    )
+
+  it.scoped("keeps two planes apart", () =>
+    Effect.gen(function* () {
+      const { environment, iam, testing, world } = yield* iamWorld()
+      const second = world.addEnvironment({ orgId: "acme", name: "second" })
+      const { secret } = world.importApp(second.environmentId, "music")
+      const [one, other] = yield* Effect.all([
+        iam.resolvePlane(testing.secret),
+        iam.resolvePlane(Redacted.make(secret))
+      ])
+      assert.strictEqual(one.environmentId, environment.environmentId)
+      assert.strictEqual(other.environmentId, second.environmentId)
+      world.deleteEnvironment(second.environmentId)
+      yield* TestClock.adjust("1 minutes")
+      assert.include(yield* Effect.flip(iam.resolvePlane(Redacted.make(secret))), { _tag: "Refused" })
+      yield* iam.resolvePlane(testing.secret)
+    })
+  )
+})

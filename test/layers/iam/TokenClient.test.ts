@@ -1,0 +1,233 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { faults } from "../../../src/sandbox/upstreams/Simulator.ts"
+import { requestedScopes } from "../../../src/schema/Identity.ts"
+import { NotExecuted, Refused, Unknown } from "../../../src/services/Upstream.ts"
+import { testApplicationSecret } from "../../support/Settings.ts"
+import { form, header, iamOver, iamWorld, inRequest, key, production, reply } from "./Simulated.ts"
+
+const path = "/app-auth/tokens"
+const token = (prefix: string, length = 43) => `${prefix}_${"a".repeat(length)}`
+
+const grant = {
+  access_token: token("oat"),
+  token_type: "Bearer",
+  expires_in: 1800,
+  scope: "self.profile.read self.identity.read",
+  refresh_token: token("ort"),
+  actor: { type: "silicon", public_id: "si:deejay" }
+}
+
+describe("exchange", () => {
+  it.scoped("spends an SLT under the application's credentials and the given key", () =>
+    Effect.gen(function* () {
+      const { asked, iam, slt } = yield* iamWorld()
+      const credential = slt("c:ana")
+      const tokens = yield* iam.exchange(production, credential, key("login"))
+      assert.match(Redacted.value(tokens.accessToken), /^oat_/)
+      assert.match(Redacted.value(tokens.refreshToken), /^ort_/)
+      deepStrictEqual(
+        { ...tokens, accessToken: 0, refreshToken: 0 },
+        {
+          accessToken: 0,
+          refreshToken: 0,
+          expiresInSeconds: 1800,
+          scopes: requestedScopes,
+          actor: Option.some({ type: "carbon" as const, public_id: "c:ana" }),
+          organisation: Option.none(),
+          replayed: false
+        }
+      )
+      const [request] = asked(path)
+      assert.strictEqual(
+        header(request, "authorization"),
+        `Basic ${Buffer.from(`music:${testApplicationSecret}`).toString("base64")}`
+      )
+      assert.strictEqual(header(request, "idempotency-key"), key("login"))
+      assert.strictEqual(header(request, "content-type"), "application/x-www-form-urlencoded")
+      assert.strictEqual(header(request, "silicon-iam-supported-api-versions"), "v1")
+      assert.match(header(request, "x-request-id") ?? "", /^[0-9a-f-]{36}$/)
+      assert.isUndefined(header(request, "x-testing-application"))
+      deepStrictEqual(form(request), { app_id: "music", slt: Redacted.value(credential) })
+    })
+  )
+
+  it.scoped("replays under its key, also when the first answer was lost", () =>
+    Effect.gen(function* () {
+      const { iam, simulator, slt } = yield* iamWorld()
+      const credential = slt()
+      simulator.fail({ fault: { kind: "drop-after" } })
+      const lost = yield* Effect.flip(iam.exchange(production, credential, key("login")))
+      assert.instanceOf(lost, Unknown)
+      const first = yield* iam.exchange(production, credential, key("login"))
+      const second = yield* iam.exchange(production, credential, key("login"))
+      assert.isTrue(first.replayed)
+      assert.strictEqual(Redacted.value(first.accessToken), Redacted.value(second.accessToken))
+      const spent = yield* Effect.flip(iam.exchange(production, credential, key("another")))
+      assert.include(spent, { _tag: "Refused", status: 400, code: "invalid_grant" })
+    })
+  )
+
+  it.scoped("knows no actor without consent to the identity", () =>
+    Effect.gen(function* () {
+      const { login } = yield* iamWorld()
+      assert.isTrue(Option.isNone((yield* login("si:deejay", ["self.profile.read"])).actor))
+    })
+  )
+
+  it.scoped("selects a testing plane with two byte-identical headers and its own secret", () =>
+    Effect.gen(function* () {
+      const { asked, environment, loginIn, testing } = yield* iamWorld()
+      yield* loginIn(testing)
+      const [request] = asked(path)
+      const expected = `Basic ${Buffer.from(`music:${environment.musicSecret}`).toString("base64")}`
+      assert.strictEqual(header(request, "authorization"), expected)
+      assert.strictEqual(header(request, "x-testing-application"), expected)
+      assert.isUndefined(request?.headers.get("x-testing-environment-key"))
+    })
+  )
+
+  it.scoped("turns IAM's telemetry off exactly for a request that opted out", () =>
+    Effect.gen(function* () {
+      const { asked, iam, slt } = yield* iamWorld()
+      const exchange = iam.exchange(production, slt(), key("login"))
+      yield* inRequest(false)(exchange)
+      yield* inRequest(true)(exchange)
+      yield* exchange
+      deepStrictEqual(
+        asked(path).map((request) => header(request, "x-iam-telemetry")),
+        ["off", "on", "on"]
+      )
+      assert.lengthOf(new Set(asked(path).map((request) => header(request, "x-request-id"))), 3)
+    })
+  )
+
+  it.scoped("takes opaque tokens of up to 8192 characters, and null for what is left out", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      const long = { access_token: token("oat", 8188), refresh_token: token("ort", 8188) }
+      simulator.fail({ fault: reply({ ...grant, ...long, actor: null, org_id: null, later: {} }) })
+      simulator.fail({ fault: reply({ ...grant, org_id: "acme" }) })
+      const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
+      assert.lengthOf(Redacted.value((yield* exchange).accessToken), 8192)
+      const bound = yield* exchange
+      deepStrictEqual(bound.organisation, Option.some("acme"))
+      deepStrictEqual(bound.scopes, ["self.identity.read", "self.profile.read"])
+    })
+  )
+
+  const wrong: Readonly<Record<string, unknown>> = {
+    "no tokens": { ...grant, access_token: undefined, refresh_token: undefined },
+    "a refresh token for an access token": { ...grant, access_token: token("ort") },
+    "an access token for a refresh token": { ...grant, refresh_token: token("oat") },
+    "a token that is too long": { ...grant, access_token: token("oat", 8189) },
+    "a token that no header can carry": { ...grant, access_token: `${token("oat")}\r\nx: y` },
+    "another token type": { ...grant, token_type: "bearer" },
+    "no lifetime": { ...grant, expires_in: 0 },
+    "a lifetime that is no integer": { ...grant, expires_in: "1800" },
+    "no scope": { ...grant, scope: undefined },
+    "an actor that is no actor": { ...grant, actor: { type: "silicon", public_id: "deejay" } },
+    "a Carbon called a Silicon": { ...grant, actor: { type: "silicon", public_id: "c:ana" } },
+    "an organisation that is none": { ...grant, org_id: "Acme!" },
+    "an error inside a success": { error: { code: "invalid_grant", message: "no" } },
+    "a list": [grant]
+  }
+  for (const [name, body] of Object.entries(wrong))
+    it.scoped(`does not believe ${name}`, () =>
+      Effect.gen(function* () {
+        const { iam, simulator } = yield* iamWorld()
+        simulator.fail({ fault: reply(body) })
+        const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+        assert.include(failure, { _tag: "Unknown", dependency: "iam" })
+      })
+    )
+
+  it.scoped("does not believe another status, or another version of the contract", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      const version = (value: string) => ({ "silicon-iam-api-version": value })
+      simulator.fail({ fault: reply(grant, 201) })
+      simulator.fail({ fault: faults.status(200, grant, version("v2")) })
+      simulator.fail({ fault: faults.status(200, grant, version("v1, v1")) })
+      simulator.fail({ fault: faults.status(200, grant, version("")) })
+      const refusal = { error: { code: "invalid_grant", message: "no" } }
+      simulator.fail({ fault: faults.status(400, refusal, version("v2")) })
+      simulator.fail({ fault: faults.status(400, refusal, version("v1")) })
+      const failures = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () =>
+        Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+      )
+      deepStrictEqual(
+        failures.map(({ _tag }) => _tag),
+        ["Unknown", "Unknown", "Unknown", "Unknown", "Unknown", "Refused"]
+      )
+    })
+  )
+})
+
+describe("refresh", () => {
+  it.scoped("rotates the pair, and a consumed token under another key is refused", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login } = yield* iamWorld()
+      const first = yield* login()
+      const second = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
+      assert.notStrictEqual(Redacted.value(first.refreshToken), Redacted.value(second.refreshToken))
+      deepStrictEqual(form(asked(path).at(-1)), {
+        app_id: "music",
+        refresh_token: Redacted.value(first.refreshToken)
+      })
+      const replayed = yield* iam.refresh(production, first.refreshToken, key("refresh-1"))
+      assert.isTrue(replayed.replayed)
+      const reuse = yield* Effect.flip(iam.refresh(production, first.refreshToken, key("refresh-2")))
+      assert.include(reuse, { _tag: "Refused", code: "invalid_grant" })
+    })
+  )
+})
+
+describe("a call to IAM", () => {
+  it.scoped(
+    "is not executed when IAM is overloaded or not there, and of unknown outcome on its other faults",
+    () =>
+      Effect.gen(function* () {
+        const { iam, simulator } = yield* iamWorld()
+        const fault = (status: number, code: string) =>
+          faults.status(status, { error: { code, message: "no" } }, { "retry-after": "5" })
+        const exchange = iam.exchange(production, Redacted.make("oac"), key("login"))
+        simulator.fail({ fault: fault(503, "server_overloaded") })
+        assert.deepInclude(yield* Effect.flip(exchange), { _tag: "NotExecuted", retryAfterSeconds: 5 })
+        for (const [status, code] of [
+          [500, "internal_error"],
+          [503, "service_unavailable"],
+          [503, "provider_unavailable"],
+          [504, "request_timeout"]
+        ] as const) {
+          simulator.fail({ fault: fault(status, code) })
+          assert.deepInclude(yield* Effect.flip(exchange), { _tag: "Unknown", retryAfterSeconds: 5 })
+        }
+        const nowhere = yield* iamOver("http://127.0.0.1:1")
+        const failure = yield* Effect.flip(nowhere.exchange(production, Redacted.make("oac"), key("login")))
+        assert.instanceOf(failure, NotExecuted)
+      })
+  )
+
+  it.scoped("never takes more than 4 MiB for an answer", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      simulator.fail({ fault: faults.oversized(4 * 1024 * 1024) })
+      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+      assert.include(failure, { _tag: "Unknown", reason: "answered more than 4194304 bytes" })
+    })
+  )
+
+  it.scoped("is refused with what IAM tells of it", () =>
+    Effect.gen(function* () {
+      const { asked, iam } = yield* iamWorld()
+      const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac_no"), key("login")))
+      assert.instanceOf(failure, Refused)
+      assert.deepInclude(failure, { status: 400, code: "invalid_grant", answeredAt: 1_790_331_330_000 })
+      assert.strictEqual(failure.requestId, header(asked(path)[0], "x-request-id"))
+    })
+  )
+})

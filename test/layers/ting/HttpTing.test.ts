@@ -1,0 +1,278 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { faults, type Reply, type Seen } from "../../../src/sandbox/upstreams/Simulator.ts"
+import { version } from "../../../src/schema/Release.ts"
+import type { Proof } from "../../../src/services/Iam.ts"
+import { answering } from "../upstream/Simulated.ts"
+import { tingOver } from "./Simulated.ts"
+
+const proof = (path: string): Proof => ({
+  bearer: Redacted.make(`obo_${"p".repeat(43)}`),
+  path,
+  testing: Option.none()
+})
+
+const testingProof = (path: string): Proof => ({
+  ...proof(path),
+  testing: Option.some({
+    applicationSecret: Redacted.make(`ask_${"t".repeat(43)}`),
+    environmentKey: Redacted.make("k".repeat(32))
+  })
+})
+
+const grant = { id: "sub_1", app_id: "music", for: "si:lyra", active: true, required_delivery: false }
+const accepted = {
+  id: "msg_1",
+  created_at: "2026-09-24T08:15:30.412907Z",
+  status: "accepted",
+  key: "si:lyra/1",
+  silent: false
+}
+
+const message = {
+  organisation: "acme",
+  recipient: "si:lyra",
+  type: "music.trigger.fired",
+  key: "si:lyra/1",
+  data: { n: 1.5, text: "ä\ud83c\udfb5" },
+  metadata: undefined
+}
+
+const tingAnswering = (reply: () => Reply) =>
+  Effect.gen(function* () {
+    const server = yield* answering(reply)
+    const ting = yield* tingOver(server.url)
+    return {
+      server,
+      ting,
+      register: ting.register(
+        ting.prepareRegistration({ organisation: "acme", publicId: "si:lyra" }),
+        proof("/v1/subscriptions")
+      ),
+      send: ting.send(ting.prepareTing(message), proof("/v1/tings"))
+    }
+  })
+
+const text = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes)
+
+describe("a prepared call", () => {
+  it.scoped("holds exactly the contract's fields, and metadata only when given", () =>
+    Effect.gen(function* () {
+      const ting = yield* tingOver("http://127.0.0.1:1")
+      const registration = ting.prepareRegistration({ organisation: "acme", publicId: "si:lyra" })
+      deepStrictEqual(
+        { ...registration, body: JSON.parse(text(registration.body)) },
+        {
+          endpoint: "subscriptions.register",
+          body: { org_id: "acme", app_id: "music", for: "si:lyra" },
+          expected: "si:lyra"
+        }
+      )
+      const fields = {
+        org_id: "acme",
+        type: message.type,
+        for: "si:lyra",
+        key: message.key,
+        data: message.data
+      }
+      const ordinary = ting.prepareTing(message)
+      deepStrictEqual(
+        { ...ordinary, body: JSON.parse(text(ordinary.body)) },
+        { endpoint: "tings.send", body: fields, expected: message.key }
+      )
+      const described = ting.prepareTing({ ...message, metadata: {} })
+      deepStrictEqual(JSON.parse(text(described.body)), { ...fields, metadata: {} })
+    })
+  )
+})
+
+describe("a call to Ting", () => {
+  const headersOf = (request: Seen | undefined) => Object.fromEntries(request?.headers ?? [])
+
+  it.scoped("sends the prepared bytes to the proof's path, as often as it is tried", () =>
+    Effect.gen(function* () {
+      const { server, ting } = yield* tingAnswering(() => ({ status: 202, body: accepted }))
+      const call = ting.prepareTing(message)
+      yield* ting.send(call, proof("/v1/tings"))
+      yield* ting.send(call, testingProof("/v2/tings"))
+      const [first, second] = server.seen
+      deepStrictEqual(first?.body, Buffer.from(call.body))
+      deepStrictEqual(second?.body, Buffer.from(call.body))
+      deepStrictEqual([first?.method, first?.path, second?.path], ["POST", "/v1/tings", "/v2/tings"])
+      const sent = headersOf(first)
+      assert.deepInclude(sent, {
+        authorization: [`Bearer obo_${"p".repeat(43)}`],
+        "content-type": ["application/json"],
+        "ting-client-version": [version],
+        "user-agent": [`music-backend/${version}`]
+      })
+      for (const absent of ["origin", "idempotency-key", "iam_test_app_secret", "x-testing-environment-key"])
+        assert.notProperty(sent, absent)
+      assert.deepInclude(headersOf(second), {
+        iam_test_app_secret: [`ask_${"t".repeat(43)}`],
+        "x-testing-environment-key": ["k".repeat(32)]
+      })
+    })
+  )
+
+  it.scoped("keeps the path prefix of the base URL", () =>
+    Effect.gen(function* () {
+      const { server } = yield* tingAnswering(() => ({ status: 202, body: accepted }))
+      const ting = yield* tingOver(`${server.url}/prefix`)
+      yield* ting.send(ting.prepareTing(message), proof("/v1/tings"))
+      assert.strictEqual(server.seen[0]?.path, "/prefix/v1/tings")
+    })
+  )
+
+  it.scoped("is refused in Ting's words, its 401s too", () =>
+    Effect.gen(function* () {
+      const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
+      for (const [status, code] of [
+        [400, "invalid_input"],
+        [401, "invalid_proof"],
+        [401, "proof_expired"],
+        [401, "proof_consumed"],
+        [401, "session_expired"],
+        [403, "recipient_not_registered"],
+        [409, "idempotency_conflict"],
+        [413, "payload_too_large"]
+      ] as const) {
+        server.fail({
+          fault: faults.status(
+            status,
+            { error: { code, message: "no", hint: "stop", retryable: false } },
+            { "ting-request-id": `req_${"0".repeat(32)}` }
+          )
+        })
+        assert.deepInclude(yield* Effect.flip(send), {
+          _tag: "Refused",
+          dependency: "ting",
+          status,
+          code,
+          requestId: `req_${"0".repeat(32)}`
+        })
+      }
+    })
+  )
+
+  it.scoped("is limited with seconds, with or without an envelope", () =>
+    Effect.gen(function* () {
+      const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
+      const limited = {
+        error: { code: "temporarily_rate_limited", message: "no", hint: "", retryable: true }
+      }
+      server.fail({ fault: faults.status(429, limited, { "retry-after": "9" }) })
+      server.fail({ fault: faults.html(429) })
+      assert.deepInclude(yield* Effect.flip(send), {
+        code: "temporarily_rate_limited",
+        retryAfterSeconds: 9
+      })
+      assert.deepInclude(yield* Effect.flip(send), { code: "rate_limited", retryAfterSeconds: 1 })
+    })
+  )
+
+  it.scoped("was not executed only when Ting says so", () =>
+    Effect.gen(function* () {
+      const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
+      for (const [status, code, tag] of [
+        [503, "dependency_unavailable", "NotExecuted"],
+        [503, "storage_unavailable", "Unknown"],
+        [503, "proof_verification_uncertain", "Unknown"],
+        [500, "dependency_unavailable", "Unknown"]
+      ] as const) {
+        const error = { code, message: "no", hint: "wait", retryable: true }
+        server.fail({ fault: faults.status(status, { error }, { "retry-after": "4" }) })
+        assert.deepInclude(yield* Effect.flip(send), { _tag: tag, retryAfterSeconds: 4 })
+      }
+    })
+  )
+
+  it.scoped("has an unknown outcome when the answer is not Ting's", () =>
+    Effect.gen(function* () {
+      const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
+      for (const fault of [
+        faults.html(403),
+        faults.html(200),
+        faults.redirect(),
+        faults.notJson(),
+        faults.oversized(1024 * 1024),
+        { kind: "drop" } as const
+      ]) {
+        server.fail({ fault })
+        assert.include(yield* Effect.flip(send), { _tag: "Unknown", dependency: "ting" })
+      }
+    })
+  )
+})
+
+describe("a registration", () => {
+  for (const status of [200, 201])
+    it.scoped(`is believed with ${status}`, () =>
+      Effect.gen(function* () {
+        const { register } = yield* tingAnswering(() => ({ status, body: { ...grant, later: 1 } }))
+        deepStrictEqual(yield* register, {
+          id: "sub_1",
+          applicationId: "music",
+          recipient: "si:lyra"
+        })
+      })
+    )
+
+  for (const [name, reply] of Object.entries<Reply>({
+    "for another recipient": { status: 201, body: { ...grant, for: "si:deejay" } },
+    "for another application": { status: 201, body: { ...grant, app_id: "radio" } },
+    "that is not active": { status: 201, body: { ...grant, active: false } },
+    "without an id": { status: 201, body: { ...grant, id: undefined } },
+    "with a ting's id": { status: 201, body: { ...grant, id: "msg_1" } },
+    "with another success": { status: 202, body: grant }
+  }))
+    it.scoped(`is not believed ${name}`, () =>
+      Effect.gen(function* () {
+        const { register } = yield* tingAnswering(() => reply)
+        assert.include(yield* Effect.flip(register), { _tag: "Unknown", dependency: "ting" })
+      })
+    )
+})
+
+describe("a ting", () => {
+  it.scoped("is new with 202 and a replay with 200, muted or not", () =>
+    Effect.gen(function* () {
+      let reply: Reply = { status: 202, body: accepted }
+      const { send } = yield* tingAnswering(() => reply)
+      const expected = {
+        id: "msg_1",
+        createdAt: accepted.created_at,
+        key: accepted.key,
+        silent: false,
+        replayed: false
+      }
+      deepStrictEqual(yield* send, expected)
+      reply = { status: 200, body: { ...accepted, silent: true, created_at: "2026-09-24T08:15:30Z" } }
+      deepStrictEqual(yield* send, {
+        ...expected,
+        createdAt: "2026-09-24T08:15:30Z",
+        silent: true,
+        replayed: true
+      })
+    })
+  )
+
+  for (const [name, reply] of Object.entries<Reply>({
+    "under another key": { status: 202, body: { ...accepted, key: "si:lyra/2" } },
+    "with another verdict": { status: 202, body: { ...accepted, status: "queued" } },
+    "without an id": { status: 202, body: { ...accepted, id: 1 } },
+    "without a time": { status: 202, body: { ...accepted, created_at: "yesterday" } },
+    "without silence told": { status: 202, body: { ...accepted, silent: undefined } },
+    "with another success": { status: 201, body: accepted },
+    "with nothing": { status: 202 }
+  }))
+    it.scoped(`is not believed ${name}`, () =>
+      Effect.gen(function* () {
+        const { send } = yield* tingAnswering(() => reply)
+        assert.include(yield* Effect.flip(send), { _tag: "Unknown", dependency: "ting" })
+      })
+    )
+})

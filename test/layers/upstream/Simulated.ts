@@ -1,0 +1,71 @@
+/** What the tests of HTTP clients share: simulators that live with the test, and that read its clock. */
+import { createServer, type RequestListener } from "node:http"
+import type { AddressInfo } from "node:net"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Runtime from "effect/Runtime"
+import type * as Scope from "effect/Scope"
+import {
+  type Now,
+  type Reply,
+  type Simulator,
+  startSimulator
+} from "../../../src/sandbox/upstreams/Simulator.ts"
+
+/** The clock of the test, for a simulator. */
+export const testNow: Effect.Effect<Now> = Effect.map(
+  Effect.runtime<never>(),
+  (runtime) => () => Runtime.runSync(runtime)(Clock.currentTimeMillis)
+)
+
+/** Any simulator, closed with the scope. */
+export const simulated = <S extends { readonly close: () => Promise<void> }>(
+  start: (now: Now) => S | Promise<S>
+) =>
+  Effect.flatMap(testNow, (now) =>
+    Effect.acquireRelease(
+      Effect.promise(async () => start(now)),
+      (simulator) => Effect.promise(() => simulator.close())
+    )
+  )
+
+/** A server that answers everything with what `reply` holds. */
+export const answering = (reply: () => Reply): Effect.Effect<Simulator, never, Scope.Scope> =>
+  simulated((now) => startSimulator({ now, handle: reply }))
+
+/** A server for what no simulator shows: half answers, and bodies without a length. */
+export const rawServer = (listener: RequestListener) =>
+  Effect.acquireRelease(
+    Effect.async<{ readonly url: string; readonly connections: () => number; readonly close: () => void }>(
+      (resume) => {
+        let connections = 0
+        const server = createServer(listener)
+        server.on("connection", () => {
+          connections += 1
+        })
+        server.listen(0, "127.0.0.1", () => {
+          // The address of a TCP server is never a pipe's name.
+          const { port } = server.address() as AddressInfo
+          resume(
+            Effect.succeed({
+              url: `http://127.0.0.1:${port}`,
+              connections: () => connections,
+              close: () => {
+                server.close()
+                server.closeAllConnections()
+              }
+            })
+          )
+        })
+      }
+    ),
+    (server) => Effect.sync(server.close)
+  )
+
+/** Waits in real time, at most two seconds, for something that happens outside the test's clock. */
+export const eventually = (holds: () => boolean): Effect.Effect<void> =>
+  Effect.promise(async () => {
+    for (let look = 0; look < 400 && !holds(); look += 1)
+      await new Promise((resolve) => setTimeout(resolve, 5))
+    if (!holds()) throw new Error("it never happened")
+  })
