@@ -198,6 +198,7 @@ export interface Delivery {
   /** Id of the record that caused it. */
   readonly subject: string
   readonly state: DeliveryState
+  /** Sends begun: grows with `Sending`, not with a lease. */
   readonly attempts: number
   readonly availableAt: number
   /** When the last attempt that may have happened was sent; none before the first. */
@@ -242,6 +243,15 @@ export interface Deliveries {
   >
 }
 
+/** Removes what was kept long enough, a few hundred rows a call, and tells how many; bounds are milliseconds since the epoch. */
+export interface Retention {
+  /** Only reports whose delivery is over. */
+  readonly reports: (createdBefore: number) => Stored<number>
+  readonly webhooks: (receivedBefore: number) => Stored<number>
+  /** Only deliveries that are over. */
+  readonly deliveries: (finishedBefore: number) => Stored<number>
+}
+
 export interface StoreService {
   readonly recipients: Recipients
   readonly loginOutcomes: LoginOutcomes
@@ -250,9 +260,10 @@ export interface StoreService {
   readonly spool: Spool
   readonly planes: KnownPlanes
   readonly deliveries: Deliveries
+  readonly retention: Retention
   /** Answers when the database does and its migrations are applied. */
   readonly check: Stored<void>
-  /** Each completes once something was committed since it last completed, so that a worker need not wait for its next look. */
+  /** Each completes once something was committed since it last completed, so that a worker need not wait for its next look. Each has one consumer. */
   readonly wakeups: { readonly deliveries: Effect.Effect<void>; readonly spool: Effect.Effect<void> }
 }
 

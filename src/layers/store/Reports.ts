@@ -1,0 +1,136 @@
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import {
+  Anonymous,
+  ReportAdmission,
+  type Reporter,
+  type Reports,
+  type StoredReport,
+  Unverified,
+  Verified
+} from "../../services/Store.ts"
+import type { Database } from "./Database.ts"
+import { enqueue } from "./Deliveries.ts"
+import { all, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+
+const verified = "verified:"
+
+const ReporterText = Schema.Union(
+  Schema.Literal("anonymous", "unverified"),
+  Schema.TemplateLiteral(Schema.Literal(verified), Schema.String)
+)
+type ReporterText = typeof ReporterText.Type
+
+const toReporter = (text: ReporterText): Reporter => {
+  if (text === "anonymous") return Anonymous()
+  return text === "unverified" ? Unverified() : Verified({ publicId: text.slice(verified.length) })
+}
+
+const toText = (reporter: Reporter): ReporterText => {
+  switch (reporter._tag) {
+    case "Anonymous":
+      return "anonymous"
+    case "Unverified":
+      return "unverified"
+    case "Verified":
+      return `${verified}${reporter.publicId}`
+  }
+}
+
+const Content = Schema.parseJson(
+  Schema.Struct({
+    message: Schema.String,
+    pr: Schema.NullOr(Schema.String),
+    attachments: Schema.Array(Schema.Struct({ name: Schema.String, content: Schema.String })),
+    context: Schema.NullOr(Schema.Record({ key: Schema.String, value: Schema.Unknown }))
+  })
+)
+
+const Row = Schema.Struct({
+  id: Schema.String,
+  plane: Schema.String,
+  content_digest: Schema.String,
+  reporter: ReporterText,
+  content: Content,
+  source: Schema.String,
+  request_id: Schema.String,
+  created_at: Whole,
+  marker: Schema.String,
+  issue_number: OptionalWhole,
+  issue_url: OptionalText
+})
+type Row = typeof Row.Type
+
+const toReport = (row: Row): StoredReport => ({
+  id: row.id,
+  plane: row.plane,
+  reporter: toReporter(row.reporter),
+  content: row.content,
+  source: row.source,
+  requestId: row.request_id,
+  createdAt: row.created_at,
+  marker: row.marker,
+  issue: Option.all({ number: row.issue_number, url: row.issue_url })
+})
+
+/** The row that a report of this reporter and content repeats; the reporter's own before another's that may be theirs. */
+const repeatedBy = (
+  rows: ReadonlyArray<Row>,
+  reporter: ReporterText,
+  contentDigest: string
+): Row | undefined => {
+  const same = rows.filter((row) => row.content_digest === contentDigest)
+  const open = same.filter((row) => row.reporter === "unverified" || reporter === "unverified")
+  return (
+    same.find((row) => row.reporter === reporter) ??
+    open.find((row) => row.reporter !== "anonymous") ??
+    open[0]
+  )
+}
+
+export const makeReports = ({ sql, read, write, alone }: Database, wake: Effect.Effect<void>): Reports => {
+  const underKey = (plane: string, keyDigest: string) =>
+    all(Row)(sql`
+      SELECT * FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
+
+  /** Who was unverified at first is known now. */
+  const withName = (row: Row, reporter: ReporterText) =>
+    row.reporter === "unverified" && reporter.startsWith(verified)
+      ? Effect.as(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`, { ...row, reporter })
+      : Effect.succeed(row)
+
+  return {
+    admit: (report, deliver) =>
+      write(
+        "Reports.admit",
+        Effect.gen(function* () {
+          yield* alone(`reports ${report.plane} ${report.keyDigest}`)
+          const reporter = toText(report.reporter)
+          const rows = yield* underKey(report.plane, report.keyDigest)
+
+          const repeated = repeatedBy(rows, reporter, report.contentDigest)
+          if (repeated !== undefined)
+            return ReportAdmission.Replayed({ report: toReport(yield* withName(repeated, reporter)) })
+          if (rows.some((row) => row.reporter === reporter)) return ReportAdmission.Conflict()
+
+          yield* sql`
+            INSERT INTO reports
+              (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+            VALUES
+              (${report.id}, ${report.plane}, ${report.keyDigest}, ${report.contentDigest}, ${reporter},
+               ${JSON.stringify(report.content)}, ${report.source}, ${report.requestId}, ${report.createdAt},
+               ${report.marker})`
+          if (deliver)
+            yield* enqueue(sql, { kind: "report", subject: report.id, createdAt: report.createdAt })
+          const { contentDigest: _, keyDigest: __, ...stored } = report
+          return ReportAdmission.Stored({ report: { ...stored, issue: Option.none() } })
+        }),
+        ({ _tag }) => (deliver && _tag === "Stored" ? wake : Effect.void)
+      ),
+    find: (id) =>
+      read("Reports.find", first(Row)(sql`SELECT * FROM reports WHERE id = ${id}`)).pipe(
+        Effect.map(Option.map(toReport))
+      )
+  }
+}

@@ -1,0 +1,46 @@
+import type { SqlError } from "@effect/sql/SqlError"
+import * as Effect from "effect/Effect"
+import type { Retention } from "../../services/Store.ts"
+import type { Database } from "./Database.ts"
+
+/** So that no cleaning holds the database for long. */
+const atOnce = 200
+
+export const makeRetention = ({ sql, write }: Database): Retention => {
+  const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
+    Effect.map(write(operation, statement), ({ length }) => length)
+  return {
+    // What still waits for its delivery is never old enough.
+    reports: (createdBefore) =>
+      remove(
+        "Retention.reports",
+        sql`
+          DELETE FROM reports WHERE id IN (
+            SELECT id FROM reports
+            WHERE created_at < ${createdBefore}
+              AND NOT EXISTS (
+                SELECT 1 FROM deliveries WHERE subject = reports.id AND state NOT IN ('delivered', 'failed'))
+            ORDER BY created_at LIMIT ${atOnce})
+          RETURNING id`
+      ),
+    webhooks: (receivedBefore) =>
+      remove(
+        "Retention.webhooks",
+        sql`
+          DELETE FROM webhook_inbox WHERE (plane, event_id) IN (
+            SELECT plane, event_id FROM webhook_inbox
+            WHERE received_at < ${receivedBefore} ORDER BY received_at LIMIT ${atOnce})
+          RETURNING event_id`
+      ),
+    deliveries: (finishedBefore) =>
+      remove(
+        "Retention.deliveries",
+        sql`
+          DELETE FROM deliveries WHERE id IN (
+            SELECT id FROM deliveries
+            WHERE state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
+            ORDER BY finished_at LIMIT ${atOnce})
+          RETURNING id`
+      )
+  }
+}

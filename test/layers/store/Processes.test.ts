@@ -1,0 +1,90 @@
+/** Several processes on one file, and one that is killed. */
+import { type ChildProcess, spawn } from "node:child_process"
+import { once } from "node:events"
+import { createInterface } from "node:readline"
+import { fileURLToPath } from "node:url"
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { freshPath, openStore, rawQuery } from "./Stores.ts"
+
+const worker = fileURLToPath(new URL("./Worker.ts", import.meta.url))
+
+const start = (...parameters: ReadonlyArray<string>): Effect.Effect<ChildProcess, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.sync(() =>
+      spawn(process.execPath, ["--import", "tsx", worker, ...parameters], {
+        stdio: ["ignore", "pipe", "inherit"]
+      })
+    ),
+    (child) => Effect.sync(() => child.kill("SIGKILL"))
+  )
+
+/** Reads to the end of the output, or until enough lines came, and then kills the process in the middle of its work. */
+const linesOf = (child: ChildProcess, enough = Number.POSITIVE_INFINITY) =>
+  Effect.promise(async () => {
+    const lines: Array<string> = []
+    if (child.stdout === null) return lines
+    const closed = once(child, "close")
+    for await (const line of createInterface({ input: child.stdout })) {
+      lines.push(line)
+      if (lines.length === enough) child.kill("SIGKILL")
+    }
+    await closed
+    return lines
+  })
+
+describe("Processes that share a store", () => {
+  it.scopedLive("store each report once and lease each delivery once", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const children = yield* Effect.forEach(["one", "two"], (name) => start("compete", path, name))
+      const lines = (yield* Effect.forEach(children, (child) => linesOf(child), {
+        concurrency: "unbounded"
+      })).flat()
+      const leased = lines.filter((line) => line.startsWith("report:"))
+      assert.deepStrictEqual(
+        [
+          lines.filter((line) => line === "Stored").length,
+          lines.filter((line) => line === "Replayed").length,
+          leased.length,
+          new Set(leased).size
+        ],
+        [25, 25, 25, 25]
+      )
+    })
+  )
+
+  it.scopedLive(
+    "a process that is killed loses nothing that it acknowledged, and does nothing by halves",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const lines = yield* linesOf(yield* start("accept", path), 30)
+        const acknowledged = lines.length
+        assert.isAtLeast(acknowledged, 30)
+
+        const { deliveries, reports, spool } = yield* openStore(path)
+        for (let index = 0; index < acknowledged; index += 1)
+          assert.strictEqual((yield* reports.find(`rep_${index}`))._tag, "Some", `report ${index}`)
+        const [waiting] = yield* deliveries.counts
+        assert.deepStrictEqual(yield* rawQuery(path, "SELECT COUNT(*) AS count FROM reports"), [
+          { count: waiting?.count }
+        ])
+
+        const [counts] = yield* spool.counts
+        const entries = yield* spool.lease({
+          tables: new Set(["musicclidaemon"]),
+          count: 1_000_000,
+          bytes: 1_000_000_000,
+          now: 1_000,
+          leaseUntil: 2_000,
+          owner: "worker"
+        })
+        assert.isAtLeast(entries.length, acknowledged * 2)
+        assert.strictEqual(counts?.waiting, entries.length)
+        assert.strictEqual(counts?.duplicates, entries.length / 2)
+        assert.strictEqual(counts?.accepted, entries.length + entries.length / 2)
+      })
+  )
+})

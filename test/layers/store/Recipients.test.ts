@@ -1,0 +1,86 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
+import { productionId } from "../../../src/services/Plane.ts"
+import { freshPath, freshStore, rawQuery, withStore } from "./Stores.ts"
+
+const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
+const registered = { ...ana, organisationUuid: "uuid-acme", subscriptionId: "sub_1" }
+
+describe("Recipients", () => {
+  it.scoped("somebody who never registered is not active", () =>
+    Effect.gen(function* () {
+      const { recipients } = yield* freshStore
+      assert.isFalse(yield* recipients.isActive(ana))
+    })
+  )
+
+  it.scoped("registering is per plane, organisation and person", () =>
+    Effect.gen(function* () {
+      const { recipients } = yield* freshStore
+      yield* recipients.activate(registered)
+      assert.isTrue(yield* recipients.isActive(ana))
+      assert.isFalse(yield* recipients.isActive({ ...ana, plane: "env-1" }))
+      assert.isFalse(yield* recipients.isActive({ ...ana, organisation: "other" }))
+      assert.isFalse(yield* recipients.isActive({ ...ana, publicId: "si:ana" }))
+    })
+  )
+
+  it.scoped("turns off and on again; turning off twice or a stranger changes nothing", () =>
+    Effect.gen(function* () {
+      const { recipients } = yield* freshStore
+      yield* recipients.deactivate(ana)
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(registered)
+      yield* recipients.deactivate({ ...ana, plane: "env-1" })
+      assert.isTrue(yield* recipients.isActive(ana))
+      yield* recipients.deactivate(ana)
+      yield* recipients.deactivate(ana)
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(registered)
+      assert.isTrue(yield* recipients.isActive(ana))
+    })
+  )
+
+  it.scoped("an accepted ting is evidence too, and keeps the subscription's id", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const { subscriptionId: _, ...evidence } = registered
+      yield* withStore(path, ({ recipients }) =>
+        Effect.gen(function* () {
+          yield* recipients.activate(registered)
+          yield* recipients.deactivate(ana)
+          yield* recipients.activate({ ...evidence, organisationUuid: "uuid-renewed" })
+          assert.isTrue(yield* recipients.isActive(ana))
+        })
+      )
+      assert.deepStrictEqual(
+        yield* rawQuery(path, "SELECT subscription_id, organisation_uuid, active FROM recipients"),
+        [{ subscription_id: "sub_1", organisation_uuid: "uuid-renewed", active: 1 }]
+      )
+    })
+  )
+
+  it.scoped("what is known is not written again; news are", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const { subscriptionId: _, ...evidence } = registered
+      yield* withStore(path, ({ recipients }) =>
+        Effect.gen(function* () {
+          yield* recipients.activate(evidence)
+          yield* TestClock.adjust("1 seconds")
+          yield* recipients.activate(evidence)
+        })
+      )
+      const changedAt = rawQuery(path, "SELECT changed_at, subscription_id FROM recipients")
+      assert.deepStrictEqual(yield* changedAt, [{ changed_at: 0, subscription_id: null }])
+      yield* withStore(path, ({ recipients }) => recipients.activate(registered))
+      assert.deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
+      yield* TestClock.adjust("1 seconds")
+      yield* withStore(path, ({ recipients }) =>
+        Effect.zipRight(recipients.activate(registered), recipients.activate(evidence))
+      )
+      assert.deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
+    })
+  )
+})

@@ -1,0 +1,113 @@
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { productionId } from "../../../src/services/Plane.ts"
+import type { StoreService } from "../../../src/services/Store.ts"
+import { freshPath, freshStore, rawQuery, sampleEvent, withStore } from "./Stores.ts"
+
+const uuid = "0199a0aa-0000-7000-8000-000000000001"
+const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
+const eva = { ...ana, publicId: "c:eva" }
+const elsewhere = { ...ana, organisation: "other" }
+const inPlane = { ...ana, plane: "env-1" }
+
+const register = ({ recipients }: StoreService) =>
+  Effect.all([
+    recipients.activate({ ...ana, organisationUuid: uuid }),
+    recipients.activate({ ...eva, organisationUuid: uuid }),
+    recipients.activate({ ...elsewhere, organisationUuid: "another-uuid" }),
+    recipients.activate({ ...inPlane, organisationUuid: uuid })
+  ])
+
+const states = ({ recipients }: StoreService) =>
+  Effect.all({
+    ana: recipients.isActive(ana),
+    eva: recipients.isActive(eva),
+    elsewhere: recipients.isActive(elsewhere),
+    inPlane: recipients.isActive(inPlane)
+  })
+
+const everybody = { ana: true, eva: true, elsewhere: true, inPlane: true }
+
+describe("Webhooks", () => {
+  it.scoped("the first delivery of an event is kept whole; a second one is told and changes nothing", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      yield* withStore(path, (store) =>
+        Effect.gen(function* () {
+          yield* register(store)
+          const event = sampleEvent({ data: '{"current":{}}' })
+          assert.isTrue(yield* store.webhooks.receive(event, []))
+          assert.isFalse(yield* store.webhooks.receive({ ...event, data: "{}" }, ["c:ana"]))
+          assert.deepStrictEqual(yield* states(store), everybody)
+        })
+      )
+      assert.deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
+        {
+          plane: productionId,
+          event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+          event_type: "organization.membership.removed.v1",
+          occurred_at: "2026-09-25T10:15:30.123456Z",
+          organisation_uuid: uuid,
+          aggregate_type: "organization_membership",
+          aggregate_id: "0199a0bb-0000-7000-8000-000000000002",
+          aggregate_version: 4,
+          data: '{"current":{}}',
+          received_at: 1_000
+        }
+      ])
+    })
+  )
+
+  it.scoped("the same event id in another plane is another event", () =>
+    Effect.gen(function* () {
+      const { webhooks } = yield* freshStore
+      assert.isTrue(yield* webhooks.receive(sampleEvent(), []))
+      assert.isTrue(yield* webhooks.receive(sampleEvent({ plane: "env-1" }), []))
+    })
+  )
+
+  it.scoped("a removed person turns inactive in the event's organisation and plane only", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* register(store)
+      assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana", "c:nobody"]))
+      assert.deepStrictEqual(yield* states(store), { ...everybody, ana: false })
+      assert.isTrue(yield* store.webhooks.receive(sampleEvent({ plane: "env-1" }), ["c:ana"]))
+      assert.deepStrictEqual(yield* states(store), { ...everybody, ana: false, inPlane: false })
+    })
+  )
+
+  it.scoped("an event without an organisation removes nobody", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* register(store)
+      assert.isTrue(yield* store.webhooks.receive(sampleEvent({ organisationUuid: null }), ["c:ana"]))
+      assert.deepStrictEqual(yield* states(store), everybody)
+    })
+  )
+
+  const newer = sampleEvent({
+    eventId: "newer",
+    eventType: "organization.membership.reactivated.v1",
+    aggregateVersion: 5
+  })
+  const cases = [
+    { name: "a newer version of the same aggregate", seen: newer, removes: false },
+    { name: "an older version of it", seen: { ...newer, aggregateVersion: 3 }, removes: true },
+    { name: "the same version of it", seen: { ...newer, aggregateVersion: 4 }, removes: true },
+    { name: "a newer one of another aggregate", seen: { ...newer, aggregateId: "other" }, removes: true },
+    { name: "a newer one of another type", seen: { ...newer, aggregateType: "other" }, removes: true },
+    { name: "a newer one in another plane", seen: { ...newer, plane: "env-1" }, removes: true }
+  ]
+  for (const { name, seen, removes } of cases)
+    it.scoped(`after ${name}, a removal ${removes ? "still counts" : "is kept without effect"}`, () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* register(store)
+        assert.isTrue(yield* store.webhooks.receive(seen, []))
+        assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
+        assert.deepStrictEqual(yield* states(store), { ...everybody, ana: !removes })
+        assert.isFalse(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
+      })
+    )
+})
