@@ -62,6 +62,7 @@ const issues = "/repos/harbor/music/issues"
 const create = (title: unknown, more: Readonly<Record<string, unknown>> = {}, token = bot) =>
   call("POST", issues, { body: { title, ...more }, token })
 const list = (query = "", token = bot) => call("GET", `${issues}${query}`, { token })
+// A list answers with an array of issues.
 const numbers = (answer: Answer): ReadonlyArray<number> =>
   (answer.json as ReadonlyArray<{ readonly number: number }>).map((issue) => issue.number)
 const titles = () => tracker.issues("harbor/music").map((issue) => issue.title)

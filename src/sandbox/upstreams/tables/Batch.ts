@@ -3,7 +3,7 @@ import type { Reply, Seen } from "../Simulator.ts"
 import { canonical, isInteger64, type Json, JsonProblem, parseJson, textOf } from "../strictJson.ts"
 
 /** Largest batch, bytes: of the body as sent, and again of its compact JSON. */
-export const batchLimit = 8_388_608
+const batchLimit = 8_388_608
 /** Largest `record`, bytes of compact JSON. */
 export const recordLimit = 270_336
 /** What a rejection names when the record's own id could not be read. */
@@ -27,7 +27,7 @@ export const refusal = (status: number, code: string, message: string): Reply =>
 })
 
 /** Hyphenated, simple, braced and URN spellings (assumed, as the usual parser takes them), in lower hyphenated form. */
-export const uuidOf = (json: Json | undefined): string | undefined => {
+const uuidOf = (json: Json | undefined): string | undefined => {
   const text = textOf(json)?.toLowerCase()
   const found = text?.match(
     /^(?:[0-9a-f]{32}|(?:urn:uuid:)?[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|\{[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\})$/

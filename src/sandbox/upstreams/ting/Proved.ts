@@ -135,7 +135,7 @@ export const provedRoute = (request: Seen): Route | undefined =>
   request.method === "POST" ? routes.get(request.path) : undefined
 
 /** How Ting itself stands with the environment that IAM resolved (notification-service.md 6). */
-export const checkLifecycle = (state: State, selected: Selected): void => {
+const checkLifecycle = (state: State, selected: Selected): void => {
   if (selected.id === production) return
   const { lifecycle } = planeOf(state, selected.id)
   if (lifecycle === "pending") throw new Refusal("dependency_unavailable")

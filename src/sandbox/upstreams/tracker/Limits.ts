@@ -17,7 +17,7 @@ interface Bucket {
 
 type Headers = Readonly<Record<string, string>>
 
-export const primaryMessage = "API rate limit exceeded for this user."
+const primaryMessage = "API rate limit exceeded for this user."
 export const secondaryMessage =
   "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
 
