@@ -1,5 +1,7 @@
 /** The server as one layer: ports by their real layers, use cases over them, the HTTP server on top. */
+import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import { HttpServerLive } from "./http/Server.ts"
 import { DeliveryLive } from "./layers/delivery/Delivery.ts"
 import { HttpIam } from "./layers/iam/HttpIam.ts"
@@ -18,6 +20,7 @@ import { Planes } from "./services/Planes.ts"
 import { Registration } from "./services/Registration.ts"
 import { Reports } from "./services/Reports.ts"
 import { Sessions } from "./services/Sessions.ts"
+import { Settings } from "./services/Settings.ts"
 import { Telemetry } from "./services/Telemetry.ts"
 import { Webhooks } from "./services/Webhooks.ts"
 
@@ -46,8 +49,18 @@ const UseCases = Layer.mergeAll(
   Layer.provideMerge(DeliveryLive)
 )
 
+/** A setting that does nothing yet must not look as if it did. */
+const Notices = Layer.effectDiscard(
+  Effect.flatMap(Settings, ({ adminBind }) =>
+    Option.isSome(adminBind)
+      ? Effect.logWarning("MUSIC_ADMIN_BIND is set, but this release serves no metrics")
+      : Effect.void
+  )
+)
+
 /** Everything that serves and delivers; launching it runs the backend until it is interrupted. */
 export const Backend = HttpServerLive.pipe(
+  Layer.provideMerge(Notices),
   Layer.provide(UseCases),
   Layer.provide(Ports),
   Layer.provide(LoggingLive)

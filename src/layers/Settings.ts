@@ -2,7 +2,6 @@
  * Settings from environment variables. One bad or missing variable never hides the others: every problem is listed,
  * one line each, and no line holds a value. Names, defaults and meanings stand in docs/api.md, "Settings".
  */
-import { isIP } from "node:net"
 import * as Config from "effect/Config"
 import * as ConfigError from "effect/ConfigError"
 import * as ConfigProvider from "effect/ConfigProvider"
@@ -12,124 +11,31 @@ import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import type * as Redacted from "effect/Redacted"
 import { testingSecretPattern } from "../schema/Identity.ts"
 import { backendTable, type TableName } from "../schema/Telemetry.ts"
 import { Settings, type SettingsValues } from "../services/Settings.ts"
+import {
+  address,
+  choice,
+  fallback,
+  field,
+  list,
+  matching,
+  problem,
+  proxy,
+  repository,
+  rising,
+  secret,
+  serviceUrl,
+  webOrigin,
+  whole
+} from "./SettingsParsers.ts"
 
 /** One line a problem, each naming its variable. */
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly problems: ReadonlyArray<string>
 }> {}
-
-type Parse<A> = (raw: string) => Either.Either<A, string>
-
-const problem = (name: string, text: string) => Either.left(ConfigError.InvalidData([name], text))
-
-const field = <A>(name: string, parse: Parse<A>): Config.Config<A> =>
-  Config.string(name).pipe(
-    Config.mapOrFail((raw) =>
-      Either.mapLeft(parse(raw), (text): ConfigError.ConfigError => ConfigError.InvalidData([], text))
-    )
-  )
-
-const fallback = <A>(name: string, parse: Parse<A>, value: A): Config.Config<A> =>
-  Config.withDefault(field(name, parse), value)
-
-const matching =
-  (pattern: RegExp, text: string): Parse<string> =>
-  (raw) =>
-    pattern.test(raw) ? Either.right(raw) : Either.left(text)
-
-const secret =
-  (pattern: RegExp, text: string): Parse<Redacted.Redacted> =>
-  (raw) =>
-    Either.map(matching(pattern, text)(raw), Redacted.make)
-
-const whole =
-  (low: number, high: number): Parse<number> =>
-  (raw) =>
-    /^\d{1,9}$/.test(raw) && Number(raw) >= low && Number(raw) <= high
-      ? Either.right(Number(raw))
-      : Either.left(`must be a whole number from ${low} to ${high}`)
-
-const choice =
-  <const A extends string>(...choices: ReadonlyArray<A>): Parse<A> =>
-  (raw) => {
-    const found = choices.find((candidate) => candidate === raw)
-    return found === undefined ? Either.left(`must be one of ${choices.join(", ")}`) : Either.right(found)
-  }
-
-const list =
-  <A>(each: Parse<A>): Parse<ReadonlyArray<A>> =>
-  (raw) =>
-    Either.all(
-      raw
-        .split(",")
-        .map((part) => part.trim())
-        .filter((part) => part !== "")
-        .map(each)
-    )
-
-const isLoopback = (host: string): boolean =>
-  host === "localhost" || host === "[::1]" || (isIP(host) === 4 && host.startsWith("127."))
-
-const parseUrl = (raw: string): Option.Option<URL> =>
-  URL.canParse(raw) ? Option.some(new URL(raw)) : Option.none()
-
-/** Base of another service: a path prefix is kept, a trailing slash is not. */
-const serviceUrl: Parse<string> = (raw) =>
-  parseUrl(raw).pipe(
-    Option.filter(
-      (url) =>
-        (url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname))) &&
-        url.username === "" &&
-        url.password === "" &&
-        url.search === "" &&
-        url.hash === "" &&
-        !raw.includes("?") &&
-        !raw.includes("#") &&
-        url.port !== "0"
-    ),
-    Option.match({
-      onNone: () =>
-        Either.left("must be an https URL (http on loopback only) without user, query or fragment"),
-      onSome: (url) => Either.right(`${url.origin}${url.pathname.replace(/\/+$/, "")}`)
-    })
-  )
-
-const webOrigin: Parse<string> = (raw) =>
-  parseUrl(raw).pipe(
-    Option.filter(
-      (url) =>
-        url.origin === raw &&
-        (url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname)))
-    ),
-    Option.match({
-      onNone: () =>
-        Either.left("must list origins such as https://music.example, without path or trailing slash"),
-      onSome: (url) => Either.right(url.origin)
-    })
-  )
-
-const address: Parse<{ host: string; port: number }> = (raw) => {
-  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)
-  const host = match?.[1] ?? match?.[2]
-  const port = Number(match?.[3])
-  return host !== undefined && port <= 65_535
-    ? Either.right({ host, port })
-    : Either.left("must be host:port, such as 127.0.0.1:8787 or [::1]:8787")
-}
-
-const proxy: Parse<string> = (raw) => {
-  const [host = "", bits, ...rest] = raw.split("/")
-  const family = isIP(host)
-  const fits =
-    family !== 0 &&
-    rest.length === 0 &&
-    (bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128)))
-  return fits ? Either.right(raw) : Either.left("must list addresses or CIDRs, such as 10.0.0.0/8")
-}
 
 const tables: ReadonlyArray<{ readonly variable: string; readonly table: TableName }> = [
   { variable: "MUSIC_BACKEND_TABLE_KEY", table: backendTable },
@@ -164,21 +70,6 @@ const tableSettings = Config.all({ url: tablesUrl, keys: Config.all(tables.map(t
       : Either.right(Option.map(url, (base) => ({ url: base, keys: given })))
   })
 )
-
-const repository: Parse<{ owner: string; repository: string }> = (raw) => {
-  const match = /^([A-Za-z0-9_.-]+)\/([A-Za-z0-9_.-]+)$/.exec(raw)
-  const [, owner = "", name = ""] = match ?? []
-  return match !== null && ![owner, name].some((part) => part === "." || part === "..")
-    ? Either.right({ owner, repository: name })
-    : Either.left("must be owner/repository")
-}
-
-const rising: Parse<ReadonlyArray<number>> = (raw) =>
-  Either.flatMap(list(whole(1, 86_400))(raw), (seconds) =>
-    seconds.length > 0 && seconds.every((value, index) => index === 0 || value > (seconds[index - 1] ?? 0))
-      ? Either.right(seconds)
-      : Either.left("must list rising seconds, such as 5,15,40")
-  )
 
 const trackerSettings = Config.all({
   token: Config.option(

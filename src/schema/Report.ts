@@ -28,12 +28,12 @@ export const pullRequestPattern =
 const Attachment = Schema.Struct({
   name: Schema.String.pipe(
     Schema.filter((name) => between(1, reportLimits.attachmentName, name) || "must be 1 to 120 characters")
-  ).annotations({ jsonSchema: { type: "string", minLength: 1, maxLength: 120 }, examples: ["player.log"] }),
+  ).annotations({ jsonSchema: { minLength: 1, maxLength: 120 }, examples: ["player.log"] }),
   content: Schema.String.pipe(
     Schema.filter(
       (content) => between(0, reportLimits.attachmentContent, content) || "must be at most 100,000 characters"
     )
-  ).annotations({ jsonSchema: { type: "string", maxLength: 100_000 }, description: "Text" })
+  ).annotations({ jsonSchema: { maxLength: 100_000 }, description: "Text" })
 }).annotations({ identifier: "Attachment" })
 
 /** `null` is the same as absent for the optional fields, also when a retry is compared with its first attempt. */
@@ -46,7 +46,7 @@ export const ReportRequest = strict(
           "must be 10 to 20,000 characters after trimming"
       )
     ).annotations({
-      jsonSchema: { type: "string", minLength: 10 },
+      jsonSchema: { minLength: 10 },
       description: "What happened, 10 to 20,000 characters after trimming",
       examples: ["Playback stops after a seek near the end of a track."]
     }),
@@ -54,7 +54,11 @@ export const ReportRequest = strict(
       Schema.NullOr(
         Schema.String.pipe(
           Schema.maxLength(500),
-          Schema.pattern(pullRequestPattern, { message: () => "must be the https URL of a pull request" })
+          Schema.filter(
+            (pr) =>
+              (pullRequestPattern.test(pr) && URL.canParse(pr)) || "must be the https URL of a pull request",
+            { jsonSchema: { pattern: pullRequestPattern.source } }
+          )
         )
       )
     ).annotations({
@@ -63,7 +67,7 @@ export const ReportRequest = strict(
     }),
     attachments: Schema.optional(
       Schema.NullOr(Schema.Array(Attachment).pipe(Schema.maxItems(reportLimits.attachments)))
-    ),
+    ).annotations({ description: "At most 5 texts, such as a log" }),
     context: Schema.optional(
       Schema.NullOr(
         Schema.Record({ key: Schema.String, value: Schema.Unknown }).pipe(

@@ -33,7 +33,7 @@ export const TelemetryRequest = strict(
         Schema.filter((events) => (events.length >= 1 && events.length <= 40) || "must hold 1 to 40 events")
       )
       .annotations({
-        jsonSchema: { type: "array", items: { type: "object" }, minItems: 1, maxItems: 40 },
+        jsonSchema: { minItems: 1, maxItems: 40 },
         description:
           "1 to 40 JSON objects. `id`, a UUID, makes a retry harmless; `metadata.occurred_at` (RFC 3339 or epoch milliseconds) is the event's own time",
         examples: [

@@ -19,7 +19,7 @@ export const TingKey = Schema.String.pipe(
     return controlCharacters.test(key) ? "must not contain control characters" : true
   })
 ).annotations({
-  jsonSchema: { type: "string", minLength: 1, maxLength: keyLimit },
+  jsonSchema: { minLength: 1, maxLength: keyLimit },
   description: "1 to 200 UTF-8 bytes, no control characters, starts with `<your public id>/`",
   examples: ["si:deejay/trigger/7/fired"]
 })
@@ -49,9 +49,16 @@ export const Ting = Schema.Struct({
 }).annotations({ identifier: "Ting" })
 export type Ting = typeof Ting.Type
 
-export const SubscriptionRequest = strict(Schema.Struct({})).annotations({
-  identifier: "SubscriptionRequest"
+/** Exactly `{}`. A struct without fields would take anything, with whatever fields. */
+export const SubscriptionRequest = Schema.Record({
+  key: Schema.String,
+  value: Schema.Never.annotations({ message: () => "is unexpected" })
 })
+  .pipe(strict)
+  .annotations({
+    identifier: "SubscriptionRequest",
+    jsonSchema: { type: "object", properties: {}, required: [], additionalProperties: false }
+  })
 
 export const Subscription = Schema.Struct({
   id: Schema.String.annotations({ description: "Starts with `sub_`" }),
