@@ -1,0 +1,37 @@
+/** What the background workers share: pauses, waiting, and staying alive. */
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Random from "effect/Random"
+import * as Ref from "effect/Ref"
+
+/** Milliseconds before the next attempt after so many failures in a row: doubling from `first` up to `most`, jittered by a fifth. */
+export const backoff = (failures: number, first: number, most: number): Effect.Effect<number> =>
+  Effect.map(Random.nextRange(0.8, 1.2), (factor) =>
+    Math.round(Math.min(most, first * 2 ** Math.min(30, Math.max(0, failures - 1))) * factor)
+  )
+
+/** Milliseconds; a worker looks at least this often, for what falls due without a sign. */
+export const longestWait = 30_000
+
+/** Until there may be work: the sign or the time (milliseconds), whichever comes first. */
+export const untilWoken = (wakeup: Effect.Effect<void>, millis: number): Effect.Effect<void> =>
+  Effect.raceFirst(wakeup, Effect.sleep(Math.min(longestWait, millis)))
+
+const calm = Duration.toMillis(Duration.minutes(1))
+
+/** Keeps work going that never ends by itself: what breaks it is logged, and it starts again, later each time (1 to 30 s). */
+export const supervised =
+  (name: string) =>
+  <E, R>(work: Effect.Effect<never, E, R>): Effect.Effect<never, never, R> =>
+    Effect.flatMap(Ref.make(0), (crashes) =>
+      Effect.gen(function* () {
+        const startedAt = yield* Clock.currentTimeMillis
+        const cause = yield* Effect.flip(Effect.sandbox(work))
+        yield* Effect.logError(`${name} stopped and starts again`, Cause.pretty(cause))
+        const lasted = (yield* Clock.currentTimeMillis) - startedAt
+        const count = yield* Ref.updateAndGet(crashes, (before) => (lasted > calm ? 1 : before + 1))
+        yield* Effect.sleep(yield* backoff(count, 1_000, 30_000))
+      }).pipe(Effect.forever)
+    )

@@ -1,0 +1,199 @@
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import * as Ref from "effect/Ref"
+import * as Schema from "effect/Schema"
+import type { Issue, TrackerService } from "../../services/Tracker.ts"
+import type { UpstreamFailure } from "../../services/Upstream.ts"
+import { configurationTroubles, judge, misshapen } from "./GitHubAnswers.ts"
+import { type Answer, type Ask, makeRequests } from "./GitHubRequests.ts"
+
+const IssueAnswer = Schema.Struct({
+  number: Schema.Int.pipe(Schema.positive()),
+  html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/\S+$/)),
+  user: Schema.optional(Schema.NullOr(Schema.Struct({ login: Schema.String })))
+})
+const ListedIssue = Schema.Struct({
+  ...IssueAnswer.fields,
+  body: Schema.optional(Schema.NullOr(Schema.String)),
+  created_at: Schema.String.pipe(Schema.filter((text) => !Number.isNaN(Date.parse(text)))),
+  pull_request: Schema.optional(Schema.Unknown)
+})
+type ListedIssue = typeof ListedIssue.Type
+const UserAnswer = Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) })
+
+/** More pages than this hold no five minutes of one account: something is wrong, and the look must not count as complete. */
+const mostPages = 50
+
+/** Who owns the token: not asked yet, not to be had, or known. */
+type Login = { readonly asked: boolean; readonly name: Option.Option<string> }
+
+/** A configuration trouble, and the call that showed it. */
+type Trouble = { readonly shownBy: "file" | "look"; readonly text: string }
+
+export const makeGitHub = (settings: {
+  readonly url: string
+  readonly token: Redacted.Redacted
+  readonly owner: string
+  readonly repository: string
+}): Effect.Effect<TrackerService> =>
+  Effect.gen(function* () {
+    const { send } = makeRequests(settings)
+    const login = yield* Ref.make<Login>({ asked: false, name: Option.none() })
+    const trouble = yield* Ref.make(Option.none<Trouble>())
+    const limits = yield* Ref.make(0)
+    const repository = { owner: settings.owner, repo: settings.repository }
+    const issues = "/repos/{owner}/{repo}/issues"
+
+    /** The decoded body of the one status that means success; anything else is judged. */
+    const ask = <A, I>(
+      request: Ask,
+      success: number,
+      schema: Schema.Schema<A, I>
+    ): Effect.Effect<{ readonly value: A; readonly answer: Answer }, UpstreamFailure> =>
+      Effect.gen(function* () {
+        const answer = yield* send(request)
+        if (answer.status !== success) {
+          const failure = judge(answer, yield* Clock.currentTimeMillis, yield* Ref.get(limits))
+          if (failure._tag === "NotExecuted") yield* Ref.update(limits, (count) => count + 1)
+          return yield* failure
+        }
+        yield* Ref.set(limits, 0)
+        const value = yield* Schema.decodeUnknown(schema)(answer.data).pipe(Effect.mapError(misshapen))
+        return { value, answer }
+      })
+
+    /** A success of listing says nothing about the right to write. */
+    const watched =
+      (by: Trouble["shownBy"]) =>
+      <A>(effect: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+        effect.pipe(
+          Effect.tap(() =>
+            Ref.update(trouble, (last) =>
+              by === "file" ? Option.none() : Option.filter(last, ({ shownBy }) => shownBy === "file")
+            )
+          ),
+          Effect.tapErrorTag("Refused", ({ code, status }) => {
+            const text = configurationTroubles[code]
+            return text === undefined
+              ? Effect.void
+              : Ref.set(trouble, Option.some({ shownBy: by, text: `${status} ${code}: ${text}` }))
+          })
+        )
+
+    const file: TrackerService["file"] = ({ body, title }) =>
+      Effect.gen(function* () {
+        const { value } = yield* ask(
+          { method: "POST", route: issues, path: repository, body: { title, body } },
+          201,
+          IssueAnswer
+        )
+        const name = value.user?.login
+        if (name !== undefined) yield* Ref.set(login, { asked: true, name: Option.some(name) })
+        return { number: value.number, url: value.html_url }
+      }).pipe(watched("file"), Effect.withSpan("Tracker.file"))
+
+    /** None when the token may not say whose it is; the list is then read without that filter. */
+    const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.gen(function* () {
+      const known = yield* Ref.get(login)
+      if (known.asked) return known.name
+      const name = yield* ask({ method: "GET", route: "/user" }, 200, UserAnswer).pipe(
+        Effect.map(({ value }) => Option.some(value.login)),
+        Effect.catchTag("Refused", (refusal) =>
+          refusal.status === 401 ? Effect.fail(refusal) : Effect.succeed(Option.none())
+        )
+      )
+      yield* Ref.set(login, { asked: true, name })
+      return name
+    })
+
+    const listSince = (since: number): Effect.Effect<ReadonlyArray<ListedIssue>, UpstreamFailure> =>
+      Effect.gen(function* () {
+        const creator = yield* ownLogin
+        const found: Array<ListedIssue> = []
+        let query: Record<string, string | number> | undefined = {
+          state: "all",
+          sort: "created",
+          direction: "desc",
+          per_page: 100,
+          since: new Date(since).toISOString(),
+          ...(Option.isSome(creator) ? { creator: creator.value } : {})
+        }
+        for (let page = 1; query !== undefined; page += 1) {
+          if (page > mostPages) return yield* misshapen()
+          const { answer, value }: { readonly answer: Answer; readonly value: ReadonlyArray<ListedIssue> } =
+            yield* ask(
+              { method: "GET", route: issues, path: repository, query },
+              200,
+              Schema.Array(ListedIssue)
+            )
+          found.push(...value)
+          const oldest = value.at(-1)
+          query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : nextPage(answer)
+        }
+        return found
+      })
+
+    const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
+      listSince(since).pipe(
+        Effect.map((listed) => {
+          const hits = listed.filter(
+            (issue) =>
+              issue.pull_request === undefined &&
+              Date.parse(issue.created_at) >= since &&
+              (issue.body ?? "").split(/\r?\n/).some((line) => line.trim() === marker)
+          )
+          // A page can repeat what moved there meanwhile.
+          const byNumber = new Map(
+            hits.map(({ html_url, number }): [number, Issue] => [number, { number, url: html_url }])
+          )
+          return [...byNumber.values()].sort((left, right) => left.number - right.number)
+        }),
+        watched("look"),
+        Effect.withSpan("Tracker.findByMarker")
+      )
+
+    const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
+      Effect.gen(function* () {
+        const path = { ...repository, issue_number: duplicate.number }
+        yield* ask(
+          {
+            method: "PATCH",
+            route: `${issues}/{issue_number}`,
+            path,
+            body: { state: "closed", state_reason: "not_planned" }
+          },
+          200,
+          IssueAnswer
+        )
+        // One second between writes (issue-tracker.md 3).
+        yield* Effect.sleep("1 second")
+        yield* ask(
+          {
+            method: "POST",
+            route: `${issues}/{issue_number}/comments`,
+            path,
+            body: {
+              body: `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
+            }
+          },
+          201,
+          Schema.Unknown
+        )
+      }).pipe(Effect.withSpan("Tracker.closeDuplicate"))
+
+    return {
+      enabled: true,
+      file,
+      findByMarker,
+      closeDuplicate,
+      trouble: Ref.get(trouble).pipe(Effect.map(Option.map(({ text }) => text)))
+    }
+  })
+
+/** The query of the next page: only that is taken from the link, so that it cannot lead elsewhere. */
+const nextPage = ({ headers }: Answer): Record<string, string> | undefined => {
+  const next = /<([^<>]+)>\s*;[^,]*\brel="next"/.exec(String(headers.link ?? ""))?.[1]
+  return next !== undefined && URL.canParse(next) ? Object.fromEntries(new URL(next).searchParams) : undefined
+}

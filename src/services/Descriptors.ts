@@ -1,0 +1,61 @@
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import type { CheckState, Health, IamDescriptor, Readiness, Version } from "../schema/Descriptors.ts"
+import { NotReady } from "../schema/Failure.ts"
+import { requestedScopes } from "../schema/Identity.ts"
+import { version } from "../schema/Release.ts"
+import { DeliveryHealth } from "./DeliveryHealth.ts"
+import { Drain } from "./Drain.ts"
+import { environmentIdOf, type Plane } from "./Plane.ts"
+import { Settings } from "./Settings.ts"
+import { Store } from "./Store.ts"
+
+/** What the service says of itself. */
+export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptors", {
+  effect: Effect.gen(function* () {
+    const settings = yield* Settings
+    const store = yield* Store
+    const drain = yield* Drain
+    const delivery = yield* DeliveryHealth
+
+    /** Liveness only: touches no dependency. */
+    const health: Effect.Effect<Health> = Effect.succeed({ status: "ok", service: "music-backend", version })
+
+    const about: Effect.Effect<Version> = Effect.succeed({
+      version,
+      api_versions: ["v1"],
+      min_cli: settings.minCli
+    })
+
+    /** A stopped tracker or table is `degraded`, never a reason to turn callers away. */
+    const readiness: Effect.Effect<Readiness, NotReady> = Effect.gen(function* () {
+      const draining = yield* drain.draining
+      const database = yield* Effect.either(
+        Effect.timeoutFail(store.check, { duration: 2_000, onTimeout: () => "timeout" as const })
+      )
+      const state = (healthy: boolean): CheckState => (healthy ? "ok" : "failed")
+      const checks = {
+        database: state(Either.isRight(database)),
+        serving: state(!draining),
+        ...(yield* delivery.checks)
+      }
+      if (draining || Either.isLeft(database)) return yield* new NotReady({ details: { checks } })
+      return { status: "ready", checks }
+    })
+
+    const iam = (plane: Plane): Effect.Effect<IamDescriptor> =>
+      Effect.succeed({
+        app_id: settings.iam.applicationId,
+        org_id: settings.organisation,
+        api_version: "v1",
+        iam_url: settings.iam.url,
+        ting_url: settings.ting.url,
+        testing_environment_id: environmentIdOf(plane),
+        ting_types: settings.ting.types,
+        scopes: requestedScopes,
+        version
+      })
+
+    return { health, version: about, readiness, iam } as const
+  })
+}) {}

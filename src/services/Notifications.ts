@@ -1,0 +1,122 @@
+import * as Effect from "effect/Effect"
+import { type Failure, InvalidInput, NotFound, PayloadTooLarge } from "../schema/Failure.ts"
+import { scopes } from "../schema/Identity.ts"
+import { type Ting as SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../schema/Ting.ts"
+import type { Caller } from "./Caller.ts"
+import { digestOf, sha256 } from "./Digest.ts"
+import { Idempotency } from "./Idempotency.ts"
+import { OwnEvents } from "./OwnEvents.ts"
+import { type Plane, planeId } from "./Plane.ts"
+import { Registration } from "./Registration.ts"
+import { Settings } from "./Settings.ts"
+import { Store } from "./Store.ts"
+import { type AcceptedTing, Ting } from "./Ting.ts"
+
+/** Registering the caller as a recipient, and sending tings to them. */
+export class Notifications extends Effect.Service<Notifications>()("music/Notifications", {
+  effect: Effect.gen(function* () {
+    const settings = yield* Settings
+    const ting = yield* Ting
+    const store = yield* Store
+    const registration = yield* Registration
+    const { shared } = yield* Idempotency
+    const events = yield* OwnEvents
+
+    const subscribe = Effect.fn("Notifications.subscribe")(function* (
+      plane: Plane,
+      caller: Caller
+    ): Effect.fn.Return<Subscription, Failure> {
+      const registered = yield* registration.register(plane, caller).pipe(
+        shared({
+          operation: "subscribe",
+          plane,
+          organisation: caller.membership.organisation,
+          content: digestOf(caller.credential.token)
+        })
+      )
+      return { id: registered.id, app_id: registered.applicationId, for: registered.recipient, active: true }
+    })
+
+    /** What Ting's answers tell of the recipient's registration feeds `ting_ready`; losing that note fails nothing. */
+    const note = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
+      const { organisation, organisationUuid } = caller.membership
+      const recipient = { plane: planeId(plane), organisation, publicId: caller.actor.public_id }
+      return store.recipients.isActive(recipient).pipe(
+        Effect.flatMap((known) =>
+          known === active
+            ? Effect.void
+            : active
+              ? store.recipients.activate({ ...recipient, organisationUuid })
+              : store.recipients.deactivate(recipient)
+        ),
+        Effect.catchAll(({ reason }) => Effect.logWarning("Registration not noted", reason))
+      )
+    }
+
+    const checkKey = (caller: Caller, { key }: TingRequest): Effect.Effect<void, InvalidInput> =>
+      key.startsWith(`${caller.actor.public_id}/`)
+        ? Effect.void
+        : Effect.fail(
+            new InvalidInput({
+              hint: "Start the key with your own public id and a slash, as GET /api/v1/auth/me reports it.",
+              details: {
+                fields: [{ path: "key", problem: "must start with your own public id and a slash" }]
+              }
+            })
+          )
+
+    const checkType = ({ type }: TingRequest): Effect.Effect<void, NotFound> =>
+      settings.ting.types.includes(type)
+        ? Effect.void
+        : Effect.fail(
+            new NotFound({
+              message: "This application has no ting type of that name.",
+              hint: "Use one of the ting_types that GET /api/v1/iam lists."
+            })
+          )
+
+    const send = Effect.fn("Notifications.send")(function* (
+      plane: Plane,
+      caller: Caller,
+      request: TingRequest
+    ): Effect.fn.Return<SentTing, Failure> {
+      yield* checkKey(caller, request)
+      yield* checkType(request)
+      const { organisation } = caller.membership
+      const prepared = ting.prepareTing({
+        organisation,
+        recipient: caller.actor.public_id,
+        type: request.type,
+        key: request.key,
+        data: request.data,
+        metadata: request.metadata
+      })
+      if (prepared.body.length > tingBodyLimit) {
+        return yield* new PayloadTooLarge({
+          hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
+        })
+      }
+      yield* registration.demand(caller, scopes.send)
+      const sent: AcceptedTing = yield* registration.call(plane, caller, prepared, ting.send).pipe(
+        Effect.tap(({ replayed }) => (replayed ? Effect.void : note(plane, caller, true))),
+        Effect.tapErrorTag("RecipientNotRegistered", () => note(plane, caller, false)),
+        shared({
+          operation: "ting",
+          plane,
+          organisation,
+          content: `${digestOf(caller.credential.token)}:${sha256(prepared.body)}`
+        }),
+        events.outcome("ting", plane)
+      )
+      return {
+        id: sent.id,
+        created_at: sent.createdAt,
+        key: sent.key,
+        silent: sent.silent,
+        replayed: sent.replayed
+      }
+    })
+
+    return { subscribe, send } as const
+  })
+}) {}

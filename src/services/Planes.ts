@@ -1,0 +1,45 @@
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import type { Failure } from "../schema/Failure.ts"
+import { Iam } from "./Iam.ts"
+import { type Plane, Production, type TestingPlane } from "./Plane.ts"
+import { fromIam } from "./Refusals.ts"
+import * as Retry from "./Retry.ts"
+import { Store } from "./Store.ts"
+
+/** Which plane a request belongs to. A selector that cannot be resolved is refused; it never means production. */
+export class Planes extends Effect.Service<Planes>()("music/Planes", {
+  effect: Effect.gen(function* () {
+    const iam = yield* Iam
+    const store = yield* Store
+
+    // Webhooks of a testing environment are accepted once it is known here; losing that note must not fail the request.
+    const remember = ({ environmentId, webhookKeyDigest }: TestingPlane) =>
+      webhookKeyDigest === undefined
+        ? Effect.void
+        : Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            store.planes.remember({ environmentId, webhookKeyDigest, now })
+          ).pipe(
+            Effect.catchAll(({ reason }) => Effect.logWarning("Testing environment not remembered", reason))
+          )
+
+    const resolve = Effect.fn("Planes.resolve")(function* (
+      selector: Option.Option<Redacted.Redacted>
+    ): Effect.fn.Return<Plane, Failure> {
+      if (Option.isNone(selector)) return Production()
+      const now = yield* Clock.currentTimeMillis
+      const plane = yield* iam
+        .resolvePlane(selector.value)
+        .pipe(
+          Retry.transient({ dependency: "iam", repeatable: true }),
+          Effect.mapError(fromIam("plane", "selecting", now))
+        )
+      yield* remember(plane)
+      return plane
+    })
+
+    return { resolve } as const
+  })
+}) {}

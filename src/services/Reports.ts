@@ -1,0 +1,143 @@
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import { type Failure, IdempotencyConflict, InvalidInput } from "../schema/Failure.ts"
+import type { Report, ReportRequest } from "../schema/Report.ts"
+import type { Credential } from "./Caller.ts"
+import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
+import { OwnEvents } from "./OwnEvents.ts"
+import { type Plane, planeId } from "./Plane.ts"
+import { redactReport } from "./Redaction.ts"
+import { fromStore } from "./Refusals.ts"
+import { RequestContext } from "./RequestContext.ts"
+import { Sessions } from "./Sessions.ts"
+import { Settings } from "./Settings.ts"
+import {
+  Anonymous,
+  type ReportContent,
+  type Reporter,
+  Store,
+  type StoredReport,
+  Unverified,
+  Verified
+} from "./Store.ts"
+
+/** How long IAM may take to name the reporter; after that the report is stored without waiting. */
+const verificationMillis = 3_000
+
+/** An answer about the token itself; everything else says that IAM could not be asked. */
+const verdicts: ReadonlyArray<Failure["code"]> = [
+  "unauthenticated",
+  "forbidden",
+  "testing_secret_invalid",
+  "reconsent_required"
+]
+
+const contentOf = ({ message, pr, attachments, context }: ReportRequest): ReportContent =>
+  redactReport({ message, pr: pr ?? null, attachments: attachments ?? [], context: context ?? null })
+
+/** The name goes to the reporter only: not to somebody who happens to know the key. */
+const shownTo = (reader: Reporter, { reporter }: StoredReport): string | null =>
+  reader._tag === "Verified" && reporter._tag === "Verified" && reader.publicId === reporter.publicId
+    ? reporter.publicId
+    : null
+
+const answer = (reader: Reporter, report: StoredReport, replayed: boolean): Report => ({
+  id: report.id,
+  status: Option.isSome(report.issue) ? "filed" : "stored",
+  issue_url: Option.match(report.issue, { onNone: () => null, onSome: ({ url }) => url }),
+  reporter: shownTo(reader, report),
+  created_at: new Date(report.createdAt).toISOString(),
+  replayed
+})
+
+/** Stores bug reports once; the delivery to the tracker is part of the same commit. */
+export class Reports extends Effect.Service<Reports>()("music/Reports", {
+  effect: Effect.gen(function* () {
+    const settings = yield* Settings
+    const store = yield* Store
+    const sessions = yield* Sessions
+    const events = yield* OwnEvents
+
+    const identify = (
+      plane: Plane,
+      credential: Option.Option<Credential>
+    ): Effect.Effect<Reporter, Failure> =>
+      Option.match(credential, {
+        onNone: () => Effect.succeed(Anonymous()),
+        onSome: (given) =>
+          sessions.authenticateOnce(plane, given, verificationMillis).pipe(
+            Effect.map(({ actor }): Reporter => Verified({ publicId: actor.public_id })),
+            Effect.catchIf(
+              (failure) => !verdicts.includes(failure.code),
+              () => Effect.succeed<Reporter>(Unverified())
+            )
+          )
+      })
+
+    const checkPullRequest = ({ pr }: ReportRequest): Effect.Effect<void, InvalidInput> => {
+      if (pr === undefined || pr === null || Option.isNone(settings.tracker)) return Effect.void
+      const { owner, repository, url } = settings.tracker.value
+      const target = new URL(pr)
+      // Only github.com has its API on another host than its pages.
+      const host = url === "https://api.github.com" ? "github.com" : new URL(url).hostname
+      const fits =
+        target.pathname.toLowerCase().startsWith(`/${owner}/${repository}/pull/`.toLowerCase()) &&
+        (target.hostname === host || target.hostname === "github.com")
+      return fits
+        ? Effect.void
+        : Effect.fail(
+            new InvalidInput({
+              details: {
+                fields: [{ path: "pr", problem: "must be a pull request of the configured repository" }]
+              }
+            })
+          )
+    }
+
+    const submit = Effect.fn("Reports.submit")(function* (
+      plane: Plane,
+      input: {
+        readonly request: ReportRequest
+        readonly key: Redacted.Redacted
+        readonly credential: Option.Option<Credential>
+      }
+    ): Effect.fn.Return<Report, Failure> {
+      const { request, key, credential } = input
+      const admit = Effect.gen(function* () {
+        yield* checkPullRequest(request)
+        const reporter = yield* identify(plane, credential)
+        const { requestId, source } = yield* RequestContext
+        const admission = yield* store.reports
+          .admit(
+            {
+              id: `rep_${randomHex(16)}`,
+              plane: planeId(plane),
+              reporter,
+              content: contentOf(request),
+              source,
+              requestId,
+              createdAt: yield* Clock.currentTimeMillis,
+              marker: randomHex(16),
+              keyDigest: digestOf(key),
+              contentDigest: sha256(canonicalJson(request))
+            },
+            plane._tag === "Production" && Option.isSome(settings.tracker)
+          )
+          .pipe(Effect.mapError(fromStore))
+        switch (admission._tag) {
+          case "Conflict":
+            return yield* new IdempotencyConflict()
+          case "Stored":
+            return answer(reporter, admission.report, false)
+          case "Replayed":
+            return answer(reporter, admission.report, true)
+        }
+      })
+      return yield* admit.pipe(events.outcome("report", plane))
+    })
+
+    return { submit } as const
+  })
+}) {}

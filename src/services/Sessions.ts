@@ -1,0 +1,318 @@
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import {
+  DependencyUnavailable,
+  type Failure,
+  Forbidden,
+  RateLimited,
+  ReconsentRequired,
+  SltRejected,
+  Unauthenticated
+} from "../schema/Failure.ts"
+import { type Actor, accessTokenPattern, refreshTokenPattern, scopes } from "../schema/Identity.ts"
+import type { LoginSession, Me, Session, TingOutcome } from "../schema/Session.ts"
+import { actorOf } from "./Actors.ts"
+import type { Caller, Credential } from "./Caller.ts"
+import { digestOf } from "./Digest.ts"
+import { Iam, type Introspection, type Membership, type TokenGrant, type UpstreamKey } from "./Iam.ts"
+import { Idempotency, upstreamKey } from "./Idempotency.ts"
+import { OwnEvents } from "./OwnEvents.ts"
+import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
+import { fromIam, fromStore } from "./Refusals.ts"
+import { Registration } from "./Registration.ts"
+import * as Retry from "./Retry.ts"
+import { Store } from "./Store.ts"
+import type { UpstreamFailure } from "./Upstream.ts"
+
+const retry = Retry.transient({ dependency: "iam", repeatable: true })
+
+const noOrganisation = new Forbidden({
+  message: "The login shared no organisation with this application.",
+  hint: "Log in again and grant at least one organisation.",
+  details: { reason: "no_organization" }
+})
+
+/** The organisation a session starts in: IAM's own choice when it was granted, else the first handle in order. */
+const chosen = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
+  Option.orElse(
+    Option.flatMap(grant.organisation, (handle) =>
+      Option.fromNullable(memberships.find(({ organisation }) => organisation === handle))
+    ),
+    () => Option.fromNullable(memberships[0])
+  )
+
+/** Seconds that are left: a replayed answer still says the full lifetime (identity-service.md 4). */
+const secondsLeft = (grant: TokenGrant, { expiresAt, answeredAt }: Introspection): number =>
+  Math.max(0, Math.min(grant.expiresInSeconds, expiresAt - Math.floor(answeredAt / 1000)))
+
+const sessionOf = (
+  plane: Plane,
+  grant: TokenGrant,
+  live: Introspection,
+  home: Membership,
+  actor: Actor
+): Session => ({
+  access_token: Redacted.value(grant.accessToken),
+  refresh_token: Redacted.value(grant.refreshToken),
+  token_type: "Bearer",
+  expires_in: secondsLeft(grant, live),
+  scope: [...grant.scopes].sort().join(" "),
+  actor,
+  org_id: home.organisation,
+  org_ids: live.memberships.map(({ organisation }) => organisation).sort(),
+  testing_environment_id: environmentIdOf(plane)
+})
+
+/** Registering at a login has 2 attempts and 5 s in all, so that a slow Ting cannot hold a login up. */
+const registrationBound = { attempts: 2, withinMillis: 5_000 }
+
+export interface Keyed {
+  /** The caller's Idempotency-Key. */
+  readonly key: Redacted.Redacted
+}
+
+/** Login, refresh, logout and what a live session is. Every method's rules stand in docs/api.md under its call. */
+export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
+  effect: Effect.gen(function* () {
+    const iam = yield* Iam
+    const store = yield* Store
+    const registration = yield* Registration
+    const { shared, detach } = yield* Idempotency
+    const events = yield* OwnEvents
+
+    const failing = (operation: Parameters<typeof fromIam>[0], plane: Plane) =>
+      Effect.catchAll((failure: UpstreamFailure) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(fromIam(operation, plane, now)(failure)))
+      )
+
+    /** A token that was spent for a pair which cannot be told is a lost session: do not spend what cannot be finished. */
+    const demandIntrospection = (plane: Plane): Effect.Effect<void, Failure> =>
+      Effect.flatMap(
+        iam.introspectionPause(plane),
+        Option.match({
+          onNone: () => Effect.void,
+          onSome: (retryAfterSeconds) => Effect.fail(new RateLimited({ retryAfterSeconds }))
+        })
+      )
+
+    const introspect = (plane: Plane, token: Redacted.Redacted) =>
+      iam.introspect(plane, token).pipe(retry, failing("introspect", plane))
+
+    const vouch = Effect.fnUntraced(function* (
+      plane: Plane,
+      credential: Credential,
+      operation: string,
+      look: typeof introspect
+    ): Effect.fn.Return<Caller, Failure> {
+      const { token, organisation } = credential
+      const digest = digestOf(token)
+      const live = yield* look(plane, token).pipe(
+        shared({ operation, plane, content: digest, organisation, token: digest })
+      )
+      if (Option.isNone(live)) return yield* new Unauthenticated()
+      const membership = live.value.memberships.find((granted) => granted.organisation === organisation)
+      if (membership === undefined) {
+        return yield* new Forbidden({
+          message: "The session does not reach this organisation.",
+          hint: "Choose one of your organisations in X-Org-ID; the session's org_ids lists them.",
+          details: { reason: "organization_not_granted" }
+        })
+      }
+      const actor = actorOf(live.value, membership)
+      if (Option.isNone(actor)) return yield* new ReconsentRequired()
+      return { credential, actor: actor.value, membership, introspection: live.value }
+    })
+
+    /** Asks IAM about the bearer, live; identical requests in flight share one look. */
+    const authenticate = Effect.fn("Sessions.authenticate")((plane: Plane, credential: Credential) =>
+      vouch(plane, credential, "introspect", introspect)
+    )
+
+    /** The same in one attempt that must answer within `withinMillis`. */
+    const authenticateOnce = Effect.fn("Sessions.authenticateOnce")(
+      (plane: Plane, credential: Credential, withinMillis: number) =>
+        vouch(plane, credential, "introspect-once", (within, token) =>
+          iam
+            .introspect(within, token)
+            .pipe(
+              Retry.transient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
+              failing("introspect", within)
+            )
+        )
+    )
+
+    /** Ends a family that a login cannot be told about; failing to do so fails the login as an outage, to be retried. */
+    const abandon = (plane: Plane, grant: TokenGrant, key: Redacted.Redacted) =>
+      iam.revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key)).pipe(
+        retry,
+        Effect.catchIf(
+          (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
+          () => Effect.void
+        ),
+        failing("revoke", plane)
+      )
+
+    const registerAnew = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
+      registration.register(plane, caller, registrationBound).pipe(
+        Effect.match({
+          onSuccess: ({ id }) => ({ outcome: { subscribed: true, subscription_id: id }, transient: false }),
+          onFailure: (failure) => ({
+            outcome: notRegistered(failure),
+            transient: isTransient(failure)
+          })
+        }),
+        Effect.tap(({ outcome, transient }) =>
+          store.loginOutcomes
+            .record(key, planeId(plane), outcome, transient)
+            .pipe(
+              Effect.catchAll(({ reason }) => Effect.logWarning("Registration outcome not recorded", reason))
+            )
+        ),
+        Effect.map(({ outcome }) => outcome)
+      )
+
+    /**
+     * A replayed login tells the recorded outcome: registering again could re-activate a grant revoked in between. A
+     * record that cannot be read is no reason to lose the session, nor to register.
+     */
+    const registrationOutcome = (
+      plane: Plane,
+      caller: Caller,
+      key: UpstreamKey,
+      replayed: boolean
+    ): Effect.Effect<TingOutcome> =>
+      Effect.gen(function* () {
+        const recorded = replayed ? yield* store.loginOutcomes.find(key) : Option.none()
+        return Option.isSome(recorded) && !recorded.value.transient
+          ? recorded.value.outcome
+          : yield* registerAnew(plane, caller, key)
+      }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(fromStore(failure)))))
+
+    const login = Effect.fn("Sessions.login")(function* (
+      plane: Plane,
+      { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
+    ): Effect.fn.Return<LoginSession, Failure> {
+      const iamKey = upstreamKey("login", plane, key)
+      const run = Effect.gen(function* () {
+        yield* demandIntrospection(plane)
+        // Beside the two calls that come first anyway, so that a cold catalogue costs no round trip of its own.
+        yield* Effect.fork(iam.warmCatalogue(plane))
+        const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retry, failing("login", plane))
+        const found = yield* introspect(plane, grant.accessToken)
+        // Only a replay can meet a session that has ended: its token is spent for good.
+        if (Option.isNone(found)) return yield* new SltRejected()
+        const live = found.value
+        const home = chosen(grant, live)
+        if (Option.isNone(home)) {
+          yield* abandon(plane, grant, key)
+          return yield* noOrganisation
+        }
+        const actor = home.value.actor
+        if (Option.isNone(actor)) {
+          yield* abandon(plane, grant, key)
+          return yield* new ReconsentRequired()
+        }
+        if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
+          return yield* new DependencyUnavailable({
+            details: { dependency: "iam", reason: "actor_mismatch" }
+          })
+        }
+        const caller: Caller = {
+          credential: { token: grant.accessToken, organisation: home.value.organisation },
+          actor: actor.value,
+          membership: home.value,
+          introspection: live
+        }
+        const ting = yield* registrationOutcome(plane, caller, iamKey, grant.replayed)
+        return { ...sessionOf(plane, grant, live, home.value, actor.value), ting }
+      })
+      return yield* run.pipe(
+        shared({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
+        events.outcome("login", plane)
+      )
+    })
+
+    const refresh = Effect.fn("Sessions.refresh")(function* (
+      plane: Plane,
+      { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
+    ): Effect.fn.Return<Session, Failure> {
+      if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* new Unauthenticated()
+      const run = Effect.gen(function* () {
+        yield* demandIntrospection(plane)
+        const grant = yield* iam.refresh(plane, refreshToken, upstreamKey("refresh", plane, key)).pipe(
+          retry,
+          failing("refresh", plane),
+          // A reuse has just killed the family: no introspection that began before may still vouch for its tokens.
+          Effect.tapErrorTag("Unauthenticated", () => detach(plane))
+        )
+        const found = yield* introspect(plane, grant.accessToken)
+        if (Option.isNone(found)) return yield* new Unauthenticated()
+        const home = chosen(grant, found.value)
+        if (Option.isNone(home)) return yield* noOrganisation
+        const actor = actorOf(found.value, home.value)
+        if (Option.isNone(actor)) {
+          return yield* new DependencyUnavailable({ details: { dependency: "iam", reason: "actor_missing" } })
+        }
+        return sessionOf(plane, grant, found.value, home.value, actor.value)
+      })
+      return yield* run.pipe(
+        shared({ operation: "refresh", plane, callerKey: digestOf(key), content: digestOf(refreshToken) })
+      )
+    })
+
+    const logout = Effect.fn("Sessions.logout")(function* (
+      plane: Plane,
+      { token, key }: Keyed & { readonly token: Redacted.Redacted }
+    ): Effect.fn.Return<void, Failure> {
+      const value = Redacted.value(token)
+      const family = refreshTokenPattern.test(value)
+      // No token of that form was ever issued: it is as revoked as it can be (RFC 7009).
+      if (!family && !accessTokenPattern.test(value)) return
+      const digest = digestOf(token)
+      yield* iam.revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
+        retry,
+        // The first revocation under this key succeeded, longer ago than IAM replays.
+        Effect.catchIf(
+          (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
+          () => Effect.void
+        ),
+        failing("revoke", plane),
+        // Inside the execution: a caller that disconnected must not leave a look behind that began before.
+        Effect.ensuring(detach(plane, family ? undefined : digest)),
+        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digest })
+      )
+    })
+
+    const me = Effect.fn("Sessions.me")(function* (
+      plane: Plane,
+      caller: Caller
+    ): Effect.fn.Return<Me, Failure> {
+      const { membership, introspection, actor } = caller
+      const registered = yield* store.recipients
+        .isActive({ plane: planeId(plane), organisation: membership.organisation, publicId: actor.public_id })
+        .pipe(Effect.mapError(fromStore))
+      return {
+        authenticated: true,
+        actor,
+        org_id: membership.organisation,
+        membership_id: membership.membershipId,
+        session_id: introspection.sessionId,
+        scopes: [...membership.scopes].sort(),
+        ting_ready: registered && membership.scopes.includes(scopes.send),
+        testing_environment_id: environmentIdOf(plane)
+      }
+    })
+
+    return { authenticate, authenticateOnce, login, refresh, logout, me } as const
+  })
+}) {}
+
+const notRegistered = ({ code }: Failure): TingOutcome => ({ subscribed: false, error: code })
+
+/** A registration that failed for a while only, so that a replayed login tries again. */
+const isTransient = (failure: Failure): boolean =>
+  failure.code === "dependency_unavailable" ||
+  failure.code === "rate_limited" ||
+  failure.code === "temporarily_rate_limited"

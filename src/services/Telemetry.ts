@@ -1,0 +1,103 @@
+import { randomUUID } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { type Failure, InvalidInput, OriginNotAllowed, SpoolFull } from "../schema/Failure.ts"
+import { type ClientTable, clientTables, daemonTable, type TelemetryRequest } from "../schema/Telemetry.ts"
+import type { Plane } from "./Plane.ts"
+import { redactJson } from "./Redaction.ts"
+import { fromStore } from "./Refusals.ts"
+import { RequestContext } from "./RequestContext.ts"
+import { Settings } from "./Settings.ts"
+import { type SpoolEntry, Store } from "./Store.ts"
+import { Tables } from "./Tables.ts"
+
+type Event = TelemetryRequest["events"][number]
+
+const day = 24 * 60 * 60 * 1000
+/** Milliseconds; a clock further off than this is not believed. */
+const furthestBack = 30 * day
+const furthestAhead = day
+
+// RFC 3339; Date.parse alone would also take local times and bare years.
+const rfc3339 = /^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/
+
+const claimedTime = (event: Event): number => {
+  const metadata = event.metadata
+  if (typeof metadata !== "object" || metadata === null || !("occurred_at" in metadata)) return Number.NaN
+  const at = metadata.occurred_at
+  if (typeof at === "number") return at
+  return typeof at === "string" && rfc3339.test(at) ? Date.parse(at) : Number.NaN
+}
+
+/** The event's own time when it is plausible, else the time of receipt; milliseconds since the epoch. */
+export const eventTime = (event: Event, receivedAt: number): number => {
+  const claimed = claimedTime(event)
+  return claimed >= receivedAt - furthestBack && claimed <= receivedAt + furthestAhead
+    ? Math.trunc(claimed)
+    : receivedAt
+}
+
+const entryOf = (table: ClientTable, event: Event, receivedAt: number): SpoolEntry => {
+  const recordId = typeof event.id === "string" ? event.id.toLowerCase() : randomUUID()
+  const json = JSON.stringify(redactJson({ ...event, id: recordId }))
+  return {
+    table,
+    recordId,
+    eventAt: eventTime(event, receivedAt),
+    json,
+    bytes: Buffer.byteLength(json),
+    acceptedAt: receivedAt
+  }
+}
+
+/** Accepts client telemetry: an answer without failure means committed, or validated and not to be recorded. */
+export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
+  effect: Effect.gen(function* () {
+    const settings = yield* Settings
+    const store = yield* Store
+    const tables = yield* Tables
+
+    const tableOf = ({ table }: TelemetryRequest): Effect.Effect<ClientTable, InvalidInput> => {
+      const known = clientTables.find((name) => name === table)
+      return known !== undefined && tables.open.has(known)
+        ? Effect.succeed(known)
+        : Effect.fail(
+            new InvalidInput({
+              details: {
+                fields: [{ path: "table", problem: "is not a table that takes client events here" }]
+              }
+            })
+          )
+    }
+
+    const checkOrigin = (
+      table: string,
+      origin: Option.Option<string>
+    ): Effect.Effect<void, OriginNotAllowed> =>
+      Option.isNone(origin) || (settings.webOrigins.includes(origin.value) && table !== daemonTable)
+        ? Effect.void
+        : Effect.fail(new OriginNotAllowed())
+
+    const accept = Effect.fn("Telemetry.accept")(function* (
+      plane: Plane,
+      { request, origin }: { readonly request: TelemetryRequest; readonly origin: Option.Option<string> }
+    ): Effect.fn.Return<void, Failure> {
+      yield* checkOrigin(request.table, origin)
+      const table = yield* tableOf(request)
+      const { recording } = yield* RequestContext
+      // Table keys are production credentials, and an opt-out is final: nothing is written, nothing is said.
+      if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
+      const now = yield* Clock.currentTimeMillis
+      const admission = yield* store.spool
+        .offer(
+          request.events.map((event) => entryOf(table, event, now)),
+          { limitBytes: settings.telemetry.spoolBytes }
+        )
+        .pipe(Effect.mapError(fromStore))
+      if (admission === "full") return yield* new SpoolFull({ retryAfterSeconds: 30 })
+    })
+
+    return { accept } as const
+  })
+}) {}

@@ -1,0 +1,96 @@
+import * as Arr from "effect/Array"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { type Failure, PlaneMismatch, WebhookSignatureInvalid } from "../schema/Failure.ts"
+import { PublicId } from "../schema/Identity.ts"
+import type { WebhookReceipt } from "../schema/Webhook.ts"
+import { Iam, type WebhookEvent } from "./Iam.ts"
+import { OwnEvents } from "./OwnEvents.ts"
+import { type PlaneId, productionId } from "./Plane.ts"
+import { fromStore } from "./Refusals.ts"
+import { Store } from "./Store.ts"
+
+const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
+
+/** A member's row as far as a removal needs it: a tombstone names nobody (identity-service.md 11.5). */
+const NamedRow = Schema.Struct({
+  resource: Schema.Struct({ status: Schema.Literal("removed") }),
+  principal: Schema.Struct({ public_id: PublicId })
+})
+
+const removals: ReadonlyArray<string> = [
+  "organization.membership.removed.v1",
+  "organization.silicon.removed.v1"
+]
+
+/** Public ids of the people whom the event removes from its organisation, where it names them. */
+export const removedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
+  removals.includes(event.eventType)
+    ? Option.match(Schema.decodeUnknownOption(Rows)(event.data), {
+        onNone: () => [],
+        onSome: ({ current }) =>
+          Arr.filterMap(current.members, (row) =>
+            Option.map(Schema.decodeUnknownOption(NamedRow)(row), ({ principal }) => principal.public_id)
+          )
+      })
+    : []
+
+/** Receives IAM's deliveries: verified, committed, then acknowledged; a duplicate is acknowledged and does nothing. */
+export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
+  effect: Effect.gen(function* () {
+    const iam = yield* Iam
+    const store = yield* Store
+    const events = yield* OwnEvents
+
+    /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
+    const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>
+      Effect.gen(function* () {
+        if (plane._tag === "Production") return productionId
+        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(Effect.mapError(fromStore))
+        if (Option.isNone(known)) return yield* new PlaneMismatch()
+        const environmentId = known.value
+        if (Option.exists(plane.environmentId, (claimed) => claimed !== environmentId))
+          return yield* new PlaneMismatch()
+        return environmentId
+      })
+
+    const receive = Effect.fn("Webhooks.receive")(function* (delivery: {
+      readonly rawHeaders: ReadonlyArray<string>
+      readonly body: Uint8Array
+    }): Effect.fn.Return<WebhookReceipt, Failure> {
+      const event = yield* iam.verifyWebhook(delivery).pipe(
+        Effect.tapError(({ reason }) => Effect.logWarning("Webhook delivery rejected", { reason })),
+        Effect.mapError(() => new WebhookSignatureInvalid())
+      )
+      const plane = yield* planeOf(event)
+      const fresh = yield* store.webhooks
+        .receive(
+          {
+            plane,
+            eventId: event.eventId,
+            eventType: event.eventType,
+            occurredAt: event.occurredAt,
+            organisationUuid: Option.getOrNull(event.organisationUuid),
+            aggregateType: event.aggregate.type,
+            aggregateId: event.aggregate.id,
+            aggregateVersion: event.aggregate.version,
+            data: JSON.stringify(event.data),
+            receivedAt: yield* Clock.currentTimeMillis
+          },
+          removedPeople(event)
+        )
+        .pipe(Effect.mapError(fromStore))
+      if (plane === productionId) {
+        yield* events.record({
+          kind: "webhook",
+          fields: { outcome: fresh ? "ok" : "duplicate", event_type: event.eventType }
+        })
+      }
+      return { received: true }
+    })
+
+    return { receive } as const
+  })
+}) {}

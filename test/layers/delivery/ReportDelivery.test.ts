@@ -1,0 +1,713 @@
+import { describe, expect, it, vi } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { type Fault, faults } from "../../../src/sandbox/upstreams/Simulator.ts"
+import { startTracker } from "../../../src/sandbox/upstreams/Tracker.ts"
+import { markerOf } from "../../../src/services/IssueDraft.ts"
+import {
+  Anonymous,
+  DeliveryUpdate,
+  type StoredReport,
+  StoreUnavailable
+} from "../../../src/services/Store.ts"
+import { testSettings } from "../../support/Settings.ts"
+import { makeHarness } from "./Harness.ts"
+
+// A step of the test clock costs real milliseconds, and more on a busy machine.
+vi.setConfig({ testTimeout: 30_000 })
+
+const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
+const repository = "harbor/music"
+const issuesPath = `/repos/${repository}/issues`
+
+const makeWorld = Effect.gen(function* () {
+  const harness = yield* makeHarness
+  const github = yield* Effect.acquireRelease(
+    Effect.promise(() =>
+      startTracker({
+        now: harness.now,
+        repositories: [repository],
+        tokens: [{ token, login: "harbor-bot", rights: "write" }]
+      })
+    ),
+    ({ close }) => Effect.promise(close)
+  )
+  const settings = testSettings({
+    tracker: Option.some({
+      token: Redacted.make(token),
+      owner: "harbor",
+      repository: "music",
+      url: github.url,
+      reconcileSeconds: [5, 15, 40]
+    })
+  })
+  let reports = 0
+  const admit = (message = "Playback stops after a seek.") =>
+    Effect.gen(function* () {
+      reports += 1
+      const digits = String(reports).padStart(32, "0")
+      const report: Omit<StoredReport, "issue"> = {
+        id: `rep_${digits}`,
+        plane: "production",
+        reporter: Anonymous(),
+        content: { message, pr: null, attachments: [], context: null },
+        source: "cli",
+        requestId: `req_${digits}`,
+        createdAt: harness.now(),
+        marker: `${digits.slice(0, -8)}deadbeef`
+      }
+      yield* harness.store.reports.admit({ ...report, keyDigest: report.id, contentDigest: "c" }, true)
+      return report
+    })
+  const delivery = (report: { readonly id: string }) =>
+    Effect.map(harness.store.deliveries.find(`report:${report.id}`), Option.getOrThrow)
+  const stateOf = (report: { readonly id: string }) => Effect.map(delivery(report), ({ state }) => state)
+  const filed = (report: { readonly id: string }) =>
+    Effect.map(harness.store.reports.find(report.id), (found) =>
+      Option.map(
+        Option.flatMap(found, ({ issue }) => issue),
+        ({ number }) => number
+      )
+    )
+  const posts = () => github.seen.filter(({ method, path }) => method === "POST" && path === issuesPath)
+  const looks = () => github.seen.filter(({ method, path }) => method === "GET" && path === issuesPath)
+  const failPost = (fault: Fault, times = 1) =>
+    github.fail({ method: "POST", path: issuesPath, times, fault })
+  const failLook = (fault: Fault, times = 1) => github.fail({ method: "GET", path: issuesPath, times, fault })
+  const issues = () => github.issues(repository)
+  const seconds = (requests: ReadonlyArray<{ readonly at: number }>, from: number) =>
+    requests.map(({ at }) => (at - from) / 1000)
+  return {
+    ...harness,
+    github,
+    settings,
+    admit,
+    delivery,
+    stateOf,
+    filed,
+    posts,
+    looks,
+    issues,
+    failPost,
+    failLook,
+    seconds
+  }
+})
+
+const badGateway: Fault = {
+  kind: "reply",
+  reply: { status: 502, headers: { "content-type": "text/html" }, body: "<html>502</html>" }
+}
+const badGatewayAfter: Fault = { ...badGateway, kind: "reply-after" }
+
+describe("Report delivery", () => {
+  it.scoped("files what waited and what comes in, once each, at least a second apart", () =>
+    Effect.gen(function* () {
+      const { admit, filed, lines, looks, pass, posts, seconds, settings, start, stateOf, issues } =
+        yield* makeWorld
+      const early = [yield* admit(), yield* admit(), yield* admit()]
+      const { checks } = yield* start(settings)
+      yield* pass(4)
+      const late = yield* admit()
+      yield* pass(2)
+      expect(issues().length).toBe(4)
+      for (const [index, report] of [...early, late].entries()) {
+        expect(yield* filed(report)).toEqual(Option.some(index + 1))
+        expect(yield* stateOf(report)).toBe("delivered")
+        expect(issues()[index]?.body?.endsWith(markerOf(report))).toBe(true)
+      }
+      const times = seconds(posts(), 0)
+      for (const [index, at] of times.slice(1).entries())
+        expect(at - (times[index] ?? 0)).toBeGreaterThanOrEqual(1)
+      expect(looks().length).toBe(0)
+      expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+      expect(lines.filter(({ text }) => text.includes("Report filed")).length).toBe(4)
+    })
+  )
+
+  it.scoped("is woken by a report, without waiting for its next look", () =>
+    Effect.gen(function* () {
+      const { admit, filed, pass, settings, start } = yield* makeWorld
+      yield* start(settings)
+      yield* pass(3)
+      const report = yield* admit()
+      yield* pass(0)
+      expect(Option.isSome(yield* filed(report))).toBe(true)
+    })
+  )
+})
+
+describe("A report of the largest size", () => {
+  it.scoped("fits into an issue at the first attempt", () =>
+    Effect.gen(function* () {
+      const { admit, filed, issues, pass, posts, settings, start } = yield* makeWorld
+      const report = yield* admit("漢@a#1`~".repeat(3_300))
+      yield* start(settings)
+      yield* pass(1)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(posts().length).toBe(1)
+      expect(issues()[0]?.body?.endsWith(markerOf(report))).toBe(true)
+    })
+  )
+})
+
+describe("An uncertain answer", () => {
+  it.scoped.each([
+    ["a 502 after the issue was made", badGatewayAfter],
+    ["a lost connection after the issue was made", { kind: "drop-after" }],
+    ["an answer that is not the contract's", { kind: "reply-after", reply: { status: 201, body: {} } }],
+    [
+      "a 503 with Retry-After",
+      { kind: "reply-after", reply: { status: 503, headers: { "retry-after": "2" } } }
+    ]
+  ] as ReadonlyArray<readonly [string, Fault]>)(
+    "is looked into 5 seconds after the send, and found: %s",
+    ([, fault]) =>
+      Effect.gen(function* () {
+        const { admit, delivery, failPost, filed, looks, pass, posts, seconds, settings, start, issues } =
+          yield* makeWorld
+        const report = yield* admit()
+        failPost(fault)
+        yield* start(settings)
+        yield* pass(1)
+        expect(yield* delivery(report)).toMatchObject({ state: "unknown", looks: 0, attempts: 1 })
+        yield* pass(9)
+        expect(yield* filed(report)).toEqual(Option.some(1))
+        expect(issues().length).toBe(1)
+        expect(posts().length).toBe(1)
+        expect(seconds(looks(), report.createdAt)).toEqual([5])
+        const query = looks()[0]?.query
+        expect(Object.fromEntries(query ?? [])).toEqual({
+          state: "all",
+          sort: "created",
+          direction: "desc",
+          per_page: "100",
+          creator: "harbor-bot",
+          since: new Date(report.createdAt - 300_000).toISOString()
+        })
+      })
+  )
+
+  it.scoped(
+    "leads to a second attempt only after three clean looks, 5, 15 and 40 seconds after the send",
+    () =>
+      Effect.gen(function* () {
+        const { admit, delivery, failPost, filed, looks, pass, posts, seconds, settings, start, issues } =
+          yield* makeWorld
+        const report = yield* admit()
+        failPost(badGateway)
+        yield* start(settings)
+        yield* pass(20)
+        expect(yield* delivery(report)).toMatchObject({ state: "unknown", looks: 2 })
+        expect(posts().length).toBe(1)
+        yield* pass(25)
+        expect(yield* filed(report)).toEqual(Option.some(1))
+        expect(issues().length).toBe(1)
+        expect(seconds(looks(), report.createdAt)).toEqual([5, 15, 40])
+        expect(seconds(posts(), report.createdAt)).toEqual([0, 40])
+        const [first, second] = posts().map(({ body }) => body.toString())
+        expect(first).toBe(second)
+      })
+  )
+
+  it.scoped("is found by a later look when the list lags", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, github, looks, pass, posts, settings, start } = yield* makeWorld
+      const report = yield* admit()
+      github.setListLag(20)
+      failPost(badGatewayAfter)
+      yield* start(settings)
+      yield* pass(45)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(looks().length).toBe(3)
+      expect(posts().length).toBe(1)
+    })
+  )
+
+  it.scoped("stays uncertain while the look fails: nothing is sent", () =>
+    Effect.gen(function* () {
+      const { admit, delivery, failLook, failPost, filed, looks, pass, posts, settings, start, issues } =
+        yield* makeWorld
+      const report = yield* admit()
+      failPost(badGatewayAfter)
+      failLook(badGateway, 4)
+      yield* start(settings)
+      yield* pass(20)
+      expect(looks().length).toBeGreaterThanOrEqual(3)
+      expect(yield* delivery(report)).toMatchObject({ state: "unknown", looks: 0 })
+      yield* pass(60)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(posts().length).toBe(1)
+      expect(issues().length).toBe(1)
+    })
+  )
+
+  it.scoped("ends after 15 seconds without an answer", () =>
+    Effect.gen(function* () {
+      const { admit, expectHanging, failPost, filed, pass, settings, start, until, issues } = yield* makeWorld
+      const report = yield* admit()
+      failPost({ kind: "hang-after" })
+      yield* expectHanging(1)
+      yield* start(settings)
+      yield* until(() => issues().length === 1)
+      yield* pass(15)
+      yield* expectHanging(0)
+      yield* pass(10)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(issues().length).toBe(1)
+    })
+  )
+
+  it.scoped("that hid an issue for longer than all looks ends in one open issue all the same", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, github, pass, settings, start, issues } = yield* makeWorld
+      const report = yield* admit()
+      github.setListLag(120)
+      failPost(badGatewayAfter)
+      yield* start(settings)
+      yield* pass(45)
+      expect(issues().length).toBe(2)
+      expect(yield* filed(report)).toEqual(Option.some(2))
+      yield* pass(3700)
+      expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
+      expect(issues()[1]?.comments.map(({ body }) => body)).toEqual([expect.stringContaining("#1")])
+    })
+  )
+
+  it.scoped("with two issues in the list keeps the first and closes the other", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, github, pass, settings, start, issues } = yield* makeWorld
+      const report = yield* admit()
+      failPost(badGatewayAfter)
+      yield* start(settings)
+      const [issue] = issues()
+      github.addIssue(repository, {
+        login: "harbor-bot",
+        title: issue?.title ?? "",
+        body: issue?.body ?? ""
+      })
+      yield* pass(10)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
+    })
+  )
+})
+
+describe("A definite answer", () => {
+  it.scoped.each([401, 403, 404, 410, 301])(
+    "of %i stops the destination, keeps every report, and ends when it is repaired",
+    (status) =>
+      Effect.gen(function* () {
+        const { admit, filed, github, lines, pass, posts, settings, start, stateOf, issues } =
+          yield* makeWorld
+        const reports = [yield* admit(), yield* admit()]
+        github.fail({ times: Number.POSITIVE_INFINITY, fault: faults.status(status, { message: "no" }) })
+        const { checks } = yield* start(settings)
+        yield* pass(290)
+        expect(posts().length).toBe(1)
+        yield* pass(400)
+        for (const report of reports) expect(yield* stateOf(report)).toBe("waiting")
+        expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+        expect(yield* checks).toEqual({ tables: "off", tracker: "degraded" })
+        github.clearFaults()
+        yield* pass(310)
+        for (const report of reports) expect(Option.isSome(yield* filed(report))).toBe(true)
+        expect(issues().length).toBe(2)
+        expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+        expect(lines.some(({ text }) => text.includes("available again"))).toBe(true)
+      })
+  )
+
+  it.scoped("that writing is forbidden is told once, though reading works", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, lines, looks, pass, posts, settings, start } = yield* makeWorld
+      const report = yield* admit()
+      failPost(faults.status(403, { message: "Resource not accessible" }), Number.POSITIVE_INFINITY)
+      const { checks } = yield* start(settings)
+      yield* pass(1000)
+      expect(posts().length).toBeGreaterThanOrEqual(3)
+      expect(looks().length).toBe(posts().length - 1)
+      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+      expect(lines.filter(({ text }) => text.includes("available again"))).toEqual([])
+      expect(yield* checks).toEqual({ tables: "off", tracker: "degraded" })
+      expect(Option.isNone(yield* filed(report))).toBe(true)
+    })
+  )
+
+  it.scoped("never comes: attempts whose answers are always lost become rarer", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, pass, posts, settings, start, stateOf } = yield* makeWorld
+      const report = yield* admit()
+      failPost(badGateway, Number.POSITIVE_INFINITY)
+      yield* start(settings)
+      yield* pass(1000)
+      expect(posts().length).toBeGreaterThan(6)
+      expect(posts().length).toBeLessThan(12)
+      expect(yield* stateOf(report)).toBe("unknown")
+    })
+  )
+
+  it.scoped.each([
+    ["Retry-After", 403, { "retry-after": "90" }, "no", 90],
+    ["a bare 429", 429, {}, "no", 60],
+    ["a secondary limit", 403, {}, "You have exceeded a secondary rate limit.", 60]
+  ] as ReadonlyArray<readonly [string, number, Record<string, string>, string, number]>)(
+    "of a limit pauses everything for as long as it says: %s",
+    ([, status, headers, message, pause]) =>
+      Effect.gen(function* () {
+        const { admit, failPost, filed, github, lines, pass, posts, settings, start, issues } =
+          yield* makeWorld
+        const reports = [yield* admit(), yield* admit()]
+        failPost(faults.status(status, { message }, headers))
+        const { checks } = yield* start(settings)
+        yield* pass(pause - 2)
+        expect(github.seen.length).toBe(1)
+        expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+        yield* pass(6)
+        for (const report of reports) expect(Option.isSome(yield* filed(report))).toBe(true)
+        expect(posts().length).toBe(3)
+        expect(issues().length).toBe(2)
+        expect(lines.filter(({ level }) => level === "ERROR")).toEqual([])
+      })
+  )
+
+  it.scoped("of a limit until a reset is waited for", () =>
+    Effect.gen(function* () {
+      const { admit, filed, github, pass, settings, start } = yield* makeWorld
+      const report = yield* admit()
+      github.limits.primary({ resetSeconds: 200 })
+      yield* start(settings)
+      yield* pass(198)
+      expect(github.seen.length).toBe(1)
+      yield* pass(5)
+      expect(Option.isSome(yield* filed(report))).toBe(true)
+    })
+  )
+
+  it.scoped("that the repository has another name now is followed for writing", () =>
+    Effect.gen(function* () {
+      const { admit, filed, github, pass, settings, start } = yield* makeWorld
+      const report = yield* admit()
+      github.move(repository, "harbor/tunes")
+      const { checks } = yield* start(settings)
+      yield* pass(2)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(github.issues("harbor/tunes").length).toBe(1)
+      expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+    })
+  )
+
+  it.scoped("about the length leads to one shorter attempt", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, pass, posts, settings, start } = yield* makeWorld
+      const report = yield* admit("long ".repeat(3000))
+      failPost(
+        faults.status(422, { message: "Validation Failed", errors: [{ field: "body", code: "custom" }] })
+      )
+      yield* start(settings)
+      yield* pass(3)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      const [first = 0, second = 0] = posts().map(({ body }) => body.length)
+      expect(first).toBeGreaterThan(15_000)
+      expect(second).toBeLessThan(8_000)
+      expect(posts()[1]?.body.toString()).toContain(markerOf(report))
+    })
+  )
+
+  it.scoped("about the length twice is final, and the next report goes on", () =>
+    Effect.gen(function* () {
+      const { admit, delivery, failPost, filed, lines, pass, posts, settings, start } = yield* makeWorld
+      const report = yield* admit()
+      const next = yield* admit()
+      failPost(
+        faults.status(422, { message: "Validation Failed", errors: [{ field: "title", code: "custom" }] }),
+        2
+      )
+      yield* start(settings)
+      yield* pass(6)
+      expect(yield* delivery(report)).toMatchObject({
+        state: "failed",
+        lastFailure: Option.some("refused: 422 too_long")
+      })
+      expect(Option.isSome(yield* filed(next))).toBe(true)
+      expect(posts().length).toBe(3)
+      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+    })
+  )
+
+  it.scoped.each([400, 422, 451])("of %i is final, and the next report goes on", (status) =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, pass, settings, start, stateOf } = yield* makeWorld
+      const report = yield* admit()
+      const next = yield* admit()
+      failPost(faults.status(status, { message: "no" }))
+      const { checks } = yield* start(settings)
+      yield* pass(3)
+      expect(yield* stateOf(report)).toBe("failed")
+      expect(Option.isSome(yield* filed(next))).toBe(true)
+      expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+    })
+  )
+
+  it.scoped(
+    "that no connection was made is tried again at growing intervals, without a look into nothing",
+    () =>
+      Effect.gen(function* () {
+        const { admit, filed, now, pass, settings, start, stateOf, issues } = yield* makeWorld
+        const report = yield* admit()
+        const closed = yield* Effect.promise(() => startTracker({ now, repositories: [], tokens: [] }))
+        yield* Effect.promise(closed.close)
+        const gone = {
+          ...settings,
+          tracker: Option.map(settings.tracker, (target) => ({ ...target, url: closed.url }))
+        }
+        const process = yield* start(gone)
+        yield* pass(60)
+        expect(yield* stateOf(report)).toBe("waiting")
+        yield* process.stop
+        yield* start(settings)
+        yield* pass(300)
+        expect(yield* filed(report)).toEqual(Option.some(1))
+        expect(issues().length).toBe(1)
+      })
+  )
+})
+
+describe("The end of a process", () => {
+  it.scoped.each(["hang", "hang-after"] as const)(
+    "while it was sending leaves an unknown outcome that the next one looks into: %s",
+    (kind) =>
+      Effect.gen(function* () {
+        const {
+          admit,
+          expectHanging,
+          failPost,
+          filed,
+          pass,
+          posts,
+          settings,
+          start,
+          stateOf,
+          until,
+          issues
+        } = yield* makeWorld
+        const report = yield* admit()
+        failPost({ kind })
+        yield* expectHanging(1)
+        const process = yield* start(settings)
+        yield* until(() => posts().length === 1)
+        yield* process.stop
+        yield* expectHanging(0)
+        expect(yield* stateOf(report)).toBe("unknown")
+        yield* start(settings)
+        yield* pass(50)
+        expect(yield* filed(report)).toEqual(Option.some(1))
+        expect(issues().length).toBe(1)
+        expect(posts().length).toBe(kind === "hang" ? 2 : 1)
+      })
+  )
+
+  it.scoped("lets a request in flight end", () =>
+    Effect.gen(function* () {
+      const { admit, expectHanging, failPost, filed, posts, settings, start, until } = yield* makeWorld
+      const report = yield* admit()
+      failPost(faults.delay(30))
+      yield* expectHanging(1)
+      const process = yield* start(settings)
+      yield* until(() => posts().length === 1)
+      yield* process.close
+      expect(yield* filed(report)).toEqual(Option.some(1))
+    })
+  )
+
+  it.scoped.each(["hang", "hang-after"] as const)(
+    "without warning is noticed when its lease has ended, and the issue is filed exactly once: %s",
+    (kind) =>
+      Effect.gen(function* () {
+        const {
+          admit,
+          expectHanging,
+          failPost,
+          filed,
+          looks,
+          pass,
+          posts,
+          settings,
+          start,
+          stateOf,
+          until,
+          issues
+        } = yield* makeWorld
+        const report = yield* admit()
+        failPost({ kind })
+        yield* expectHanging(1)
+        const process = yield* start(settings)
+        yield* until(() => posts().length === 1)
+        yield* process.kill
+        yield* expectHanging(0)
+        expect(yield* stateOf(report)).toBe("leased")
+        yield* start(settings)
+        yield* pass(50)
+        expect(looks().length).toBe(0)
+        yield* pass(60)
+        expect(yield* filed(report)).toEqual(Option.some(1))
+        expect(issues().length).toBe(1)
+        expect(posts().length).toBe(kind === "hang" ? 2 : 1)
+      })
+  )
+
+  it.scoped("between commit and request is an unknown outcome as well", () =>
+    Effect.gen(function* () {
+      const { admit, filed, now, pass, posts, settings, start, store, issues } = yield* makeWorld
+      const report = yield* admit()
+      const [leased] = yield* store.deliveries.lease({
+        kind: "report",
+        count: 1,
+        now: now(),
+        leaseUntil: now() + 60_000,
+        owner: "dead"
+      })
+      if (leased !== undefined)
+        yield* store.deliveries.update(leased.id, leased.fence, DeliveryUpdate.Sending({ at: now() }))
+      yield* start(settings)
+      yield* pass(120)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(issues().length).toBe(1)
+      expect(posts()[0]?.at).toBeGreaterThanOrEqual(report.createdAt + 60_000)
+    })
+  )
+
+  it.scoped("before anything was sent costs nothing", () =>
+    Effect.gen(function* () {
+      const { admit, delivery, filed, pass, posts, settings, start } = yield* makeWorld
+      yield* admit()
+      const second = yield* admit()
+      const process = yield* start(settings)
+      expect(posts().length).toBe(1)
+      expect((yield* delivery(second)).state).toBe("leased")
+      yield* process.stop
+      expect(yield* delivery(second)).toMatchObject({ state: "waiting", attempts: 0 })
+      yield* start(settings)
+      yield* pass(1)
+      expect(Option.isSome(yield* filed(second))).toBe(true)
+    })
+  )
+
+  it.scoped("of one of two that share a database loses and doubles nothing", () =>
+    Effect.gen(function* () {
+      const { admit, filed, pass, settings, start, issues } = yield* makeWorld
+      const reports = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () => admit())
+      const one = yield* start(settings)
+      yield* start(settings)
+      yield* pass(2)
+      yield* one.kill
+      yield* pass(120)
+      for (const report of reports) expect(Option.isSome(yield* filed(report))).toBe(true)
+      expect(issues().length).toBe(6)
+      expect(new Set(issues().map(({ body }) => body?.split("\n").at(-1))).size).toBe(6)
+    })
+  )
+})
+
+describe("A report delivery's lease", () => {
+  it.scoped("is kept alive for as long as the work takes", () =>
+    Effect.gen(function* () {
+      const { admit, pass, settings, start, stateOf, store, now } = yield* makeWorld
+      const report = yield* admit()
+      const issue = { number: 7, url: "https://github.com/harbor/music/issues/7" }
+      yield* start(settings, { file: () => Effect.delay(Effect.succeed(issue), "150 seconds") })
+      yield* pass(140)
+      const stolen = yield* store.deliveries.lease({
+        kind: "report",
+        count: 1,
+        now: now() + 30_000,
+        leaseUntil: now() + 99_000,
+        owner: "thief"
+      })
+      expect(stolen).toEqual([])
+      yield* pass(20)
+      expect(yield* stateOf(report)).toBe("delivered")
+    })
+  )
+
+  it.scoped("that is lost stops the work on it", () =>
+    Effect.gen(function* () {
+      const {
+        admit,
+        expectHanging,
+        failPost,
+        filed,
+        lines,
+        now,
+        pass,
+        posts,
+        settings,
+        start,
+        store,
+        until,
+        issues
+      } = yield* makeWorld
+      const report = yield* admit()
+      failPost({ kind: "hang-after" })
+      yield* expectHanging(1)
+      yield* start(settings)
+      yield* until(() => posts().length === 1)
+      const [taken] = yield* store.deliveries.lease({
+        kind: "report",
+        count: 1,
+        now: now() + 61_000,
+        leaseUntil: now() + 600_000,
+        owner: "thief"
+      })
+      expect(taken).toMatchObject({ state: "unknown", attempts: 1 })
+      yield* pass(25)
+      expect(Option.isNone(yield* filed(report))).toBe(true)
+      expect(issues().length).toBe(1)
+      expect(lines.filter(({ level }) => level === "ERROR")).toEqual([])
+    })
+  )
+
+  it.scoped("is not lost to a database that is away for a moment after the answer", () =>
+    Effect.gen(function* () {
+      const { admit, filed, pass, settings, start, store, issues } = yield* makeWorld
+      const report = yield* admit()
+      const { update } = store.deliveries
+      let away = 3
+      Object.assign(store.deliveries, {
+        update: (...values: Parameters<typeof update>) =>
+          Effect.suspend(() =>
+            values[2]._tag === "Delivered" && away-- > 0
+              ? Effect.fail(new StoreUnavailable({ reason: "away" }))
+              : update(...values)
+          )
+      })
+      yield* start(settings)
+      yield* pass(5)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(issues().length).toBe(1)
+    })
+  )
+})
+
+describe("Logs of report delivery", () => {
+  it.scoped("never tell the token or what a person wrote", () =>
+    Effect.gen(function* () {
+      const { admit, failLook, failPost, github, lines, pass, settings, start } = yield* makeWorld
+      yield* admit("A very private sentence.")
+      failPost(badGateway)
+      failPost(faults.status(401, { message: "Bad credentials" }))
+      failPost(faults.status(422, { message: "no" }))
+      failLook(badGateway)
+      failLook({ kind: "drop" })
+      yield* start(settings)
+      yield* pass(700)
+      const told = lines.map(({ text }) => text).join("\n")
+      expect(github.seen.length).toBeGreaterThan(4)
+      expect(lines.length).toBeGreaterThan(3)
+      expect(told).not.toContain(token)
+      expect(told).not.toContain("private sentence")
+      expect(told).not.toContain("deadbeef")
+    })
+  )
+})

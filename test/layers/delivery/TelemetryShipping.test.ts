@@ -1,0 +1,319 @@
+import { randomUUID } from "node:crypto"
+import { describe, expect, it, vi } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { faults } from "../../../src/sandbox/upstreams/Simulator.ts"
+import { startTables } from "../../../src/sandbox/upstreams/Tables.ts"
+import type { TableName } from "../../../src/schema/Telemetry.ts"
+import type { SpoolEntry } from "../../../src/services/Store.ts"
+import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
+import { type Harness, makeHarness } from "./Harness.ts"
+
+// A step of the test clock costs real milliseconds, and more on a busy machine.
+vi.setConfig({ testTimeout: 30_000 })
+
+const entry = (
+  harness: Harness,
+  table: TableName = "musicclidaemon",
+  json = JSON.stringify({ type: "playback.track.started" })
+): SpoolEntry => ({
+  table,
+  recordId: randomUUID(),
+  eventAt: harness.now(),
+  json,
+  bytes: Buffer.byteLength(json),
+  acceptedAt: harness.now()
+})
+
+/** A table service with two tables, settings that name it, and a way to put records into the spool. */
+const makeWorld = (overrides: SettingsOverrides = {}) =>
+  Effect.gen(function* () {
+    const harness = yield* makeHarness
+    const service = yield* Effect.acquireRelease(
+      Effect.promise(() => startTables({ now: harness.now })),
+      ({ close }) => Effect.promise(close)
+    )
+    const keys = new Map<TableName, Redacted.Redacted>([
+      ["musicclidaemon", Redacted.make(service.createTable("musicclidaemon"))],
+      ["musicbackend", Redacted.make(service.createTable("musicbackend"))]
+    ])
+    const settings = testSettings({ tables: Option.some({ url: service.url, keys }), ...overrides })
+    const offer = (entries: ReadonlyArray<SpoolEntry>) =>
+      harness.store.spool.offer(entries, { limitBytes: 500_000_000 })
+    const offerSome = (count: number, table?: TableName) =>
+      Effect.gen(function* () {
+        const entries = Array.from({ length: count }, () => entry(harness, table))
+        yield* offer(entries)
+        return entries.map(({ recordId }) => recordId)
+      })
+    const counts = (table: TableName) =>
+      Effect.map(harness.store.spool.counts, (all) => all.find((row) => row.table === table))
+    const stored = (table: TableName) =>
+      service
+        .rows(table)
+        .map(({ record_id }) => record_id)
+        .sort()
+    return { ...harness, harness, service, settings, offer, offerSome, counts, stored }
+  })
+
+describe("Telemetry shipping", () => {
+  it.scoped("brings every record to its own table, once, and remembers it", () =>
+    Effect.gen(function* () {
+      const { counts, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
+      const before = yield* offerSome(3, "musicbackend")
+      const { checks } = yield* start(settings)
+      const after = yield* offerSome(2, "musicclidaemon")
+      yield* pass(3)
+      expect(stored("musicbackend")).toEqual([...before].sort())
+      expect(stored("musicclidaemon")).toEqual([...after].sort())
+      expect(yield* counts("musicbackend")).toMatchObject({ accepted: 3, delivered: 3, waiting: 0 })
+      expect(service.received()).toMatchObject({ records: 5, duplicates: 0 })
+      expect(yield* checks).toEqual({ tables: "ok", tracker: "off" })
+    })
+  )
+
+  it.scoped("sends at most 200 records at a time, and a backlog without pauses", () =>
+    Effect.gen(function* () {
+      const { offerSome, pass, service, settings, start } = yield* makeWorld()
+      yield* offerSome(450)
+      yield* start(settings)
+      yield* pass(0)
+      const sizes = service.seen.map(({ body }) => JSON.parse(body.toString()).records.length)
+      expect(sizes).toEqual([200, 200, 50])
+    })
+  )
+
+  it.scoped("sends about a megabyte at a time", () =>
+    Effect.gen(function* () {
+      const { harness, offer, pass, service, settings, start } = yield* makeWorld()
+      const json = JSON.stringify({ text: "x".repeat(200_000) })
+      yield* offer(Array.from({ length: 12 }, () => entry(harness, "musicclidaemon", json)))
+      yield* start(settings)
+      yield* pass(2)
+      expect(service.received().stored).toBe(12)
+      expect(service.seen.length).toBe(3)
+      for (const { body } of service.seen) expect(body.length).toBeLessThan(1_100_000)
+    })
+  )
+
+  it.scoped("isolates the record that spoils a batch, and delivers the others", () =>
+    Effect.gen(function* () {
+      const { counts, harness, lines, offer, offerSome, pass, service, settings, start, stored } =
+        yield* makeWorld()
+      const first = yield* offerSome(9)
+      const bad = entry(harness, "musicclidaemon", "{broken")
+      yield* offer([bad])
+      const second = yield* offerSome(10)
+      yield* start(settings)
+      yield* pass(3)
+      expect(stored("musicclidaemon")).toEqual([...first, ...second].sort())
+      expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 19, refused: 1, waiting: 0 })
+      const errors = lines.filter(({ level }) => level === "ERROR")
+      expect(errors.length).toBe(1)
+      expect(errors[0]?.text).toContain(bad.recordId)
+      expect(service.received().duplicates).toBe(0)
+    })
+  )
+
+  it.scoped("counts as delivered what the service has already", () =>
+    Effect.gen(function* () {
+      const { counts, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
+      const ids = yield* offerSome(2)
+      service.fail({ path: "/api/ingest", fault: { kind: "drop-after" } })
+      yield* start(settings)
+      yield* pass(5)
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+      expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 0, duplicates: 2, waiting: 0 })
+      const batches = service.seen.map(({ body }) => JSON.parse(body.toString()))
+      expect(batches.length).toBe(2)
+      expect(batches[0].batch_id).not.toBe(batches[1].batch_id)
+      expect(batches[0].records).toEqual(batches[1].records)
+    })
+  )
+
+  it.scoped(
+    "refuses the records of a table whose key is unknown, tells it once, and goes on with the others",
+    () =>
+      Effect.gen(function* () {
+        const { counts, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
+        service.retire("musicclidaemon")
+        const { checks } = yield* start(settings)
+        for (let round = 0; round < 3; round += 1) {
+          yield* offerSome(2, "musicclidaemon")
+          yield* offerSome(1, "musicbackend")
+          yield* pass(3)
+        }
+        expect(yield* counts("musicclidaemon")).toMatchObject({ refused: 6, delivered: 0, waiting: 0 })
+        expect(stored("musicbackend").length).toBe(3)
+        expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+        expect(yield* checks).toEqual({ tables: "degraded", tracker: "off" })
+
+        service.restore("musicclidaemon")
+        yield* offerSome(1, "musicclidaemon")
+        yield* pass(3)
+        expect(stored("musicclidaemon").length).toBe(1)
+        expect(yield* checks).toEqual({ tables: "ok", tracker: "off" })
+      })
+  )
+
+  it.scoped("keeps everything through an outage and retries at growing intervals of at most 30 seconds", () =>
+    Effect.gen(function* () {
+      const { counts, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
+      const ids = yield* offerSome(3)
+      service.failIngest("before", Number.POSITIVE_INFINITY)
+      yield* start(settings)
+      yield* pass(180)
+      const times = service.seen.map(({ at }) => at)
+      const gaps = times.slice(1).map((at, index) => (at - (times[index] ?? 0)) / 1000)
+      expect(gaps.length).toBeGreaterThan(6)
+      expect(Math.max(...gaps)).toBeLessThanOrEqual(37)
+      expect(gaps[0]).toBeLessThanOrEqual(3)
+      expect(gaps.at(-1)).toBeGreaterThan(20)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 3 })
+      expect(lines.filter(({ text }) => text.includes("telemetry waits")).length).toBe(1)
+      service.clearFaults()
+      yield* pass(40)
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+      expect(lines.some(({ text }) => text.includes("available again"))).toBe(true)
+    })
+  )
+
+  it.scoped("waits as long as the service asks", () =>
+    Effect.gen(function* () {
+      const { offerSome, pass, service, settings, start } = yield* makeWorld()
+      yield* offerSome(1)
+      service.fail({ fault: faults.status(429, {}, { "retry-after": "50" }) })
+      yield* start(settings)
+      yield* pass(48)
+      expect(service.seen.length).toBe(1)
+      yield* pass(4)
+      expect(service.received().stored).toBe(1)
+    })
+  )
+
+  it.scoped("has one request in flight, however much comes in", () =>
+    Effect.gen(function* () {
+      const { offerSome, pass, service, settings, start } = yield* makeWorld()
+      let running = 0
+      let most = 0
+      service.fail({ times: Number.POSITIVE_INFINITY, fault: faults.delay(5) })
+      yield* start(settings)
+      const watch = setInterval(() => {
+        running = service.seen.filter(({ status }) => status === undefined).length
+        most = Math.max(most, running)
+      }, 1)
+      for (let round = 0; round < 4; round += 1) {
+        yield* offerSome(250)
+        yield* pass(1)
+      }
+      clearInterval(watch)
+      yield* pass(3)
+      expect(service.received()).toMatchObject({ stored: 1000, duplicates: 0 })
+      expect(most).toBeLessThanOrEqual(1)
+    })
+  )
+
+  it.scoped("gives its records back when it is stopped, so that the next process sends them at once", () =>
+    Effect.gen(function* () {
+      const { expectHanging, offerSome, pass, service, settings, start, stored, until } = yield* makeWorld()
+      const ids = yield* offerSome(3)
+      service.fail({ fault: { kind: "hang" } })
+      yield* expectHanging(1)
+      const process = yield* start(settings)
+      yield* until(() => service.seen.length === 1)
+      yield* process.stop
+      yield* expectHanging(0)
+      yield* start(settings)
+      yield* pass(1)
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+    })
+  )
+
+  it.scoped("sends what a dead process had once its lease has ended", () =>
+    Effect.gen(function* () {
+      const { expectHanging, offerSome, pass, service, settings, start, stored, until } = yield* makeWorld()
+      const ids = yield* offerSome(3)
+      service.fail({ fault: { kind: "hang-after" } })
+      yield* expectHanging(1)
+      const process = yield* start(settings)
+      yield* until(() => service.seen.length === 1)
+      yield* process.kill
+      yield* expectHanging(0)
+      yield* start(settings)
+      yield* pass(30)
+      expect(service.seen.length).toBe(1)
+      yield* pass(70)
+      expect(service.received()).toMatchObject({ stored: 3, duplicates: 3 })
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+    })
+  )
+
+  it.scoped("drops what is older than the spool may hold it, now and later", () =>
+    Effect.gen(function* () {
+      const { counts, harness, offer, pass, service, settings, start } = yield* makeWorld({
+        telemetry: { spoolHours: 2 }
+      })
+      const aged = (minutes: number) => ({ ...entry(harness), acceptedAt: harness.now() - minutes * 60_000 })
+      yield* offer([aged(121), aged(115), aged(0)])
+      service.fail({ fault: faults.status(429, {}, { "retry-after": "3600" }) })
+      yield* start(settings)
+      yield* pass(1)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2, expired: 1 })
+      yield* pass(600)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 1, expired: 2 })
+    })
+  )
+
+  it.scoped("stays silent when telemetry is off", () =>
+    Effect.gen(function* () {
+      const { offerSome, pass, service, settings, start } = yield* makeWorld({
+        telemetry: { enabled: false }
+      })
+      yield* offerSome(1)
+      const { checks } = yield* start(settings)
+      yield* pass(60)
+      expect(service.seen.length).toBe(0)
+      expect(yield* checks).toEqual({ tables: "off", tracker: "off" })
+    })
+  )
+
+  it.scoped("survives a database that is away for a while", () =>
+    Effect.gen(function* () {
+      const { harness, lines, offerSome, pass, settings, start, stored } = yield* makeWorld()
+      let broken = true
+      const lease = harness.store.spool.lease
+      Object.assign(harness.store.spool, {
+        lease: (request: Parameters<typeof lease>[0]) =>
+          broken ? Effect.die("the database is away") : lease(request)
+      })
+      const ids = yield* offerSome(1)
+      yield* start(settings)
+      yield* pass(10)
+      expect(lines.some(({ text }) => text.includes("starts again"))).toBe(true)
+      broken = false
+      yield* pass(40)
+      expect(stored("musicclidaemon")).toEqual(ids)
+    })
+  )
+
+  it.scoped("never tells a key", () =>
+    Effect.gen(function* () {
+      const { harness, lines, offer, offerSome, pass, service, settings, start } = yield* makeWorld()
+      yield* offerSome(2)
+      yield* offer([entry(harness, "musicclidaemon", "{broken")])
+      service.fail({ fault: faults.html(403) })
+      service.fail({ fault: { kind: "drop" } })
+      service.fail({ fault: faults.notJson() })
+      yield* start(settings)
+      yield* pass(30)
+      service.retire("musicclidaemon")
+      yield* offerSome(1)
+      yield* pass(30)
+      const told = lines.map(({ text }) => text).join("\n")
+      expect(lines.length).toBeGreaterThan(3)
+      expect(service.minted.length).toBe(2)
+      for (const key of service.minted) expect(told).not.toContain(key)
+    })
+  )
+})

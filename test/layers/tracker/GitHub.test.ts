@@ -1,0 +1,242 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
+import { faults } from "../../../src/sandbox/upstreams/Simulator.ts"
+import { startTracker } from "../../../src/sandbox/upstreams/Tracker.ts"
+import { Settings } from "../../../src/services/Settings.ts"
+import { Tracker } from "../../../src/services/Tracker.ts"
+import { testSettings } from "../../support/Settings.ts"
+
+const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
+const repository = "harbor/music"
+const list = `/repos/${repository}/issues`
+const marker = "report-ref: rep_1-0011"
+const now = Date.parse("2026-11-21T10:00:00Z")
+const hour = 3_600_000
+
+const start = Effect.gen(function* () {
+  yield* TestClock.setTime(now)
+  const clock = yield* Effect.clock
+  const github = yield* Effect.acquireRelease(
+    Effect.promise(() =>
+      startTracker({
+        now: () => clock.unsafeCurrentTimeMillis(),
+        repositories: [repository],
+        tokens: [{ token, login: "harbor-bot", rights: "write" }]
+      })
+    ),
+    ({ close }) => Effect.promise(close)
+  )
+  const settings = testSettings({
+    tracker: Option.some({
+      token: Redacted.make(token),
+      owner: "harbor",
+      repository: "music",
+      url: github.url,
+      reconcileSeconds: [5]
+    })
+  })
+  const tracker = yield* Tracker.pipe(
+    Effect.provide(Layer.provide(TrackerFromSettings, Layer.succeed(Settings, settings)))
+  )
+  const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
+  const numbers = (since = now - hour) =>
+    Effect.map(tracker.findByMarker(marker, since), (found) => found.map(({ number }) => number))
+  const lists = () => github.seen.filter(({ method, path }) => method === "GET" && path === list)
+  return { add, github, lists, numbers, tracker }
+})
+
+describe("A look for a marker", () => {
+  it.scoped("finds issues that carry it on a line of its own, lowest number first, closed ones too", () =>
+    Effect.gen(function* () {
+      const { add, github, numbers, tracker } = yield* start
+      add(`quoted: ${marker}`)
+      add(`first\r\n\r\n${marker}\r\n`)
+      add(`${marker}9`)
+      add(`${marker}\nan edit below`)
+      const found = yield* tracker.findByMarker(marker, now)
+      expect(found.map(({ number }) => number)).toEqual([2, 4])
+      const issue = github.issues(repository).find(({ number }) => number === 2)
+      if (issue !== undefined) issue.state = "closed"
+      expect(yield* numbers()).toEqual([2, 4])
+      expect(found[0]?.url).toMatch(/^https?:\/\/.+\/harbor\/music\/issues\/2$/)
+    })
+  )
+
+  it.scoped("leaves out pull requests, and issues of other accounts", () =>
+    Effect.gen(function* () {
+      const { add, github, numbers } = yield* start
+      github.addPullRequest(repository, { login: "harbor-bot", body: marker })
+      add(marker, "somebody")
+      add("something else")
+      expect(yield* numbers()).toEqual([])
+    })
+  )
+
+  it.scoped("reads every page back to its beginning, and none further", () =>
+    Effect.gen(function* () {
+      const { add, lists, numbers } = yield* start
+      add(marker)
+      for (let index = 0; index < 130; index += 1) add("older")
+      yield* TestClock.adjust("2 hours")
+      add(marker)
+      for (let index = 0; index < 240; index += 1) add("newer")
+      expect(yield* numbers(now + hour)).toEqual([132])
+      expect(lists().length).toBe(3)
+      expect(yield* numbers(now)).toEqual([1, 132])
+      expect(lists().length).toBe(7)
+    })
+  )
+
+  it.scoped("fails as a whole when a page fails, is cut short or is no list", () =>
+    Effect.gen(function* () {
+      const { add, github, numbers } = yield* start
+      add(marker)
+      for (let index = 0; index < 150; index += 1) add("other")
+      const spoiled = [
+        faults.status(502, "<html>"),
+        faults.notJson(),
+        faults.status(200, { message: "no list" }),
+        faults.status(200, [{ number: 1 }]),
+        faults.status(304, undefined),
+        { kind: "drop" }
+      ] as const
+      expect(yield* numbers()).toEqual([1])
+      for (const fault of spoiled) {
+        // The first page is as it should be.
+        github.fail({ path: list, fault: faults.delay(0) })
+        github.fail({ path: list, fault })
+        expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
+      }
+      github.fail({ path: list, fault: faults.status(401, { message: "Bad credentials" }) })
+      expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", code: "bad_credentials" })
+      expect(yield* numbers()).toEqual([1])
+    })
+  )
+
+  it.scoped("never leaves the host, whatever a page links to", () =>
+    Effect.gen(function* () {
+      const { github, lists, numbers } = yield* start
+      const link = `<https://elsewhere.example/issues?page=2>; rel="next", <${github.url}/x>; rel="last"`
+      const issue = {
+        number: 1,
+        html_url: "https://github.com/harbor/music/issues/1",
+        created_at: new Date(now).toISOString(),
+        body: null
+      }
+      github.fail({ path: list, fault: faults.status(200, [issue], { link }) })
+      expect(yield* numbers()).toEqual([])
+      expect(lists().map(({ query }) => query.get("page"))).toEqual([null, "2"])
+    })
+  )
+
+  it.scoped("asks once whose the token is, and not at all after an issue was filed", () =>
+    Effect.gen(function* () {
+      const { github, numbers } = yield* start
+      const users = () => github.seen.filter(({ path }) => path === "/user").length
+      yield* numbers()
+      yield* numbers()
+      expect(users()).toBe(1)
+
+      const other = yield* start
+      yield* other.tracker.file({ title: "[report] x", body: marker })
+      expect(yield* other.numbers()).toEqual([1])
+      expect(other.github.seen.map(({ path }) => path)).not.toContain("/user")
+      expect(other.lists()[0]?.query.get("creator")).toBe("harbor-bot")
+    })
+  )
+
+  it.scoped("does without the account's name when the token may not tell it", () =>
+    Effect.gen(function* () {
+      const { add, github, lists, numbers } = yield* start
+      add(marker)
+      github.fail({ path: "/user", fault: faults.status(403, { message: "Resource not accessible" }) })
+      expect(yield* numbers()).toEqual([1])
+      expect(lists()[0]?.query.has("creator")).toBe(false)
+      expect(yield* numbers()).toEqual([1])
+      expect(github.seen.filter(({ path }) => path === "/user").length).toBe(1)
+    })
+  )
+
+  it.scoped("fails while the account cannot be asked for", () =>
+    Effect.gen(function* () {
+      const { github, lists, numbers } = yield* start
+      github.fail({ path: "/user", fault: faults.status(503, {}) })
+      github.fail({ path: "/user", fault: faults.status(401, {}) })
+      expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
+      expect((yield* Effect.flip(numbers()))._tag).toBe("Refused")
+      expect(lists().length).toBe(0)
+      expect(yield* numbers()).toEqual([])
+    })
+  )
+})
+
+describe("A moved repository", () => {
+  it.scoped("takes issues through a 307, and is reported when a look meets a 301", () =>
+    Effect.gen(function* () {
+      const { github, numbers, tracker } = yield* start
+      github.move(repository, "harbor/tunes")
+      const issue = yield* tracker.file({ title: "[report] x", body: marker })
+      expect(issue.number).toBe(1)
+      expect(github.issues("harbor/tunes").length).toBe(1)
+      expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", status: 301, code: "moved" })
+      expect(Option.getOrElse(yield* tracker.trouble, () => "")).toContain("moved")
+    })
+  )
+})
+
+describe("Trouble of looking", () => {
+  it.scoped("ends when looking works again, and says nothing about writing", () =>
+    Effect.gen(function* () {
+      const { github, numbers, tracker } = yield* start
+      github.fail({ path: list, fault: faults.status(404, { message: "Not Found" }) })
+      yield* Effect.flip(numbers())
+      expect(Option.isSome(yield* tracker.trouble)).toBe(true)
+      yield* numbers()
+      expect(Option.isNone(yield* tracker.trouble)).toBe(true)
+
+      github.setRights(token, "read")
+      yield* Effect.flip(tracker.file({ title: "x", body: "x" }))
+      yield* numbers()
+      expect(Option.isSome(yield* tracker.trouble)).toBe(true)
+    })
+  )
+})
+
+describe("A duplicate", () => {
+  it.scoped("is closed, and told which issue is the original", () =>
+    Effect.gen(function* () {
+      const { add, github, tracker } = yield* start
+      const [original, duplicate] = [add(marker), add(marker)].map((number) => ({ number, url: "" }))
+      if (original === undefined || duplicate === undefined) return
+      const closing = yield* Effect.fork(tracker.closeDuplicate(duplicate, original))
+      for (let round = 0; round < 50 && github.issues(repository)[1]?.state === "open"; round += 1)
+        yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 5)))
+      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
+      yield* TestClock.adjust("1 second")
+      yield* Fiber.join(closing)
+      expect(github.issues(repository).map(({ state, comments }) => [state, comments.length])).toEqual([
+        ["open", 0],
+        ["closed", 1]
+      ])
+      expect(github.issues(repository)[1]?.comments[0]?.body).toContain("#1")
+      expect(github.issues(repository)[1]?.stateReason).toBe("not_planned")
+    })
+  )
+})
+
+describe("Without a token", () => {
+  it.scoped("the tracker is off, and nothing is wrong", () =>
+    Effect.gen(function* () {
+      const tracker = yield* Tracker
+      expect(tracker.enabled).toBe(false)
+      expect(Option.isNone(yield* tracker.trouble)).toBe(true)
+      expect((yield* Effect.flip(tracker.file({ title: "x", body: "x" })))._tag).toBe("NotExecuted")
+    }).pipe(Effect.provide(Layer.provide(TrackerFromSettings, Layer.succeed(Settings, testSettings()))))
+  )
+})

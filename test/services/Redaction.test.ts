@@ -1,0 +1,154 @@
+import * as FastCheck from "effect/FastCheck"
+import { describe, expect, it } from "vitest"
+import { redact, redactedText, redactJson, redactReport } from "../../src/services/Redaction.ts"
+
+const letters = (alphabet: string, minLength: number, maxLength: number) =>
+  FastCheck.array(FastCheck.constantFrom(...alphabet), { minLength, maxLength }).map((all) => all.join(""))
+const base64url = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+const word = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+const hex = "0123456789abcdef"
+
+const familyToken = FastCheck.tuple(
+  FastCheck.constantFrom("oat_", "ort_", "oac_", "obo_", "ask_", "cat_", "sat_", "rft_"),
+  // A digit, so that the token is never just words.
+  letters(base64url, 14, 21),
+  FastCheck.constantFrom(..."0123456789"),
+  letters(base64url, 14, 21)
+).map((parts) => parts.join(""))
+const siliconKey = letters(hex, 32, 32).map((body) => `stk-${body}`)
+const tableKey = FastCheck.tuple(
+  letters("abcdefghijklmnopqrstuvwxyz0123456789", 1, 50),
+  letters(hex, 32, 32)
+).map(([name, body]) => `table-${name}-${body}`)
+const trackerToken = FastCheck.tuple(
+  FastCheck.constantFrom("github_pat_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_"),
+  letters(word, 30, 82)
+).map((parts) => parts.join(""))
+const bearerHeader = FastCheck.tuple(
+  FastCheck.constantFrom("Bearer ", "bearer ", "BEARER  ", "Bearer%20", "Authorization: Bearer "),
+  letters(`${base64url}.~+/`, 6, 30),
+  FastCheck.constantFrom(..."0123456789"),
+  letters(`${base64url}=`, 6, 30)
+).map((parts) => parts.join(""))
+const credential = FastCheck.oneof(familyToken, siliconKey, tableKey, trackerToken, bearerHeader)
+
+const glue = FastCheck.oneof(
+  FastCheck.fullUnicodeString({ maxLength: 40 }),
+  FastCheck.constantFrom(
+    "",
+    " ",
+    "\n",
+    "\\n",
+    '\\"',
+    '{"token":"',
+    "https://example.test/?access_token=",
+    "%3D",
+    "'",
+    "`",
+    "Bearer ",
+    "stk-",
+    "oat_",
+    "authorization: "
+  )
+)
+
+describe("Redaction", () => {
+  it("leaves no credential in any text", () => {
+    FastCheck.assert(
+      FastCheck.property(
+        FastCheck.array(FastCheck.tuple(glue, credential), { maxLength: 4 }),
+        glue,
+        (parts, end) => {
+          const text = parts.flat().join("") + end
+          const clean = redact(text)
+          for (const [, token] of parts) expect(clean).not.toContain(token)
+        }
+      ),
+      { numRuns: 2000 }
+    )
+  })
+
+  it("changes nothing more when it is done again", () => {
+    FastCheck.assert(
+      FastCheck.property(FastCheck.array(FastCheck.oneof(glue, credential), { maxLength: 8 }), (parts) => {
+        const clean = redact(parts.join(""))
+        expect(redact(clean)).toBe(clean)
+      }),
+      { numRuns: 2000 }
+    )
+  })
+
+  const token = `oat_${"a1B2".repeat(10)}xyz`
+  it.each([
+    [`curl -H "Authorization: Bearer ${token}"`, `curl -H "Authorization: ${redactedText}"`],
+    [`authorization: basic dXNlcjpwYXNz`, `authorization: ${redactedText}`],
+    [`AUTHORIZATION=Bearer short`, `AUTHORIZATION=${redactedText}`],
+    [`{"authorization":"Bearer ${token}"}`, `{"authorization":"${redactedText}"}`],
+    [`"{\\"Authorization\\": \\"Bearer x.y.z\\"}"`, `"{\\"Authorization\\": \\"${redactedText}\\"}"`],
+    [`Authorization: 0123456789abcdef0123`, `Authorization: ${redactedText}`],
+    [`https://api.example.test/?t=${token}&x=1`, `https://api.example.test/?t=${redactedText}&x=1`],
+    [`text\\n${token}`, `text\\n${redactedText}`],
+    [`%22${token}%22`, `%22${redactedText}%22`],
+    [`'${token}', "${token}"`, `'${redactedText}', "${redactedText}"`],
+    [`key table-musicbackend-${"0a".repeat(16)}.`, `key ${redactedText}.`],
+    [`stk-${"0a".repeat(16)}`, redactedText],
+    [`github_pat_${"A1".repeat(20)}_x and ghp_${"a1".repeat(18)}`, `${redactedText} and ${redactedText}`],
+    [`ghs_${"12".repeat(10)}.eyJhbGciOi.abc-_def`, redactedText],
+    [`oat_${"a".repeat(43)}`, redactedText]
+  ])("finds the credential in %s", (text, clean) => {
+    expect(redact(text)).toBe(clean)
+  })
+
+  it.each([
+    "I had an oat_meal and a cat_nap, then ask_me.",
+    "float_conversion_function and concat_all_the_strings are names",
+    "the bearer of bad news",
+    "Bearer authentication.",
+    "Bearer authentication-failed with 403",
+    "authorization: failed, and authorization = denied by policy",
+    "OAT_UPPERCASEISNOTATOKENATALL123456",
+    "a table-top game, table-musicbackend-1234, stk-1234, ghp_short",
+    "github.com/harbor/music#12"
+  ])("leaves ordinary words alone: %s", (text) => {
+    expect(redact(text)).toBe(text)
+  })
+
+  it("stays fast on text made to be slow", () => {
+    const started = performance.now()
+    for (const piece of ["xoat_a_", "oat_", "bearer ", "authorization: ", "table-a-", "Bearer a.", "gh"])
+      redact(piece.repeat(Math.floor(400_000 / piece.length)))
+    expect(performance.now() - started).toBeLessThan(3000)
+  })
+
+  it("covers every string and key of a JSON value, and keeps everything else", () => {
+    expect(
+      redactJson({
+        [token]: 1,
+        [`${token}2`]: [token, { deep: `x ${token}` }],
+        headers: { Authorization: "Digest abc", other: "kept" },
+        none: null,
+        yes: true,
+        n: 1.5
+      })
+    ).toEqual({
+      [redactedText]: 1,
+      [`${redactedText} 2`]: [redactedText, { deep: `x ${redactedText}` }],
+      headers: { Authorization: redactedText, other: "kept" },
+      none: null,
+      yes: true,
+      n: 1.5
+    })
+    expect(redactJson(JSON.parse('{"__proto__":{"a":1}}'))).toEqual(JSON.parse('{"__proto__":{"a":1}}'))
+  })
+
+  it("covers all parts of a report", () => {
+    const clean = redactReport({
+      message: `It says ${token}`,
+      pr: null,
+      attachments: [{ name: `${token}.log`, content: `a ${token} b` }],
+      context: { token, nested: [token] }
+    })
+    expect(JSON.stringify(clean)).not.toContain(token)
+    expect(clean.attachments[0]?.content).toBe(`a ${redactedText} b`)
+  })
+})
