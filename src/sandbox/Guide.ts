@@ -24,7 +24,7 @@ Paste these, top to bottom:
   BASE=${base}; IAM=${world.iam.url}
 
   # what is this?
-  curl -s $BASE/api/v1/iam
+  curl -sw '\\n' $BASE/api/v1/iam
 
   # mint a token, log in, keep the session
   SLT=$(curl -s -X POST $IAM/_sandbox/slt | sed 's/.*"slt":"\\([^"]*\\)".*/\\1/')
@@ -33,31 +33,31 @@ Paste these, top to bottom:
   REFRESH=$(echo $SESSION | sed 's/.*"refresh_token":"\\([^"]*\\)".*/\\1/')
 
   # who am I?
-  curl -s $BASE/api/v1/auth/me -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme'
+  curl -sw '\\n' $BASE/api/v1/auth/me -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme'
 
   # notify myself; the second time it is replayed
-  curl -s $BASE/api/v1/tings -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme' -H 'Content-Type: application/json' -d '{"type":"music.trigger.fired","key":"si:deejay/first","data":{"hello":"world"}}'
-  curl -s '${look.inbox}'
+  curl -sw '\\n' $BASE/api/v1/tings -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme' -H 'Content-Type: application/json' -d '{"type":"music.trigger.fired","key":"si:deejay/first","data":{"hello":"world"}}'
+  curl -sw '\\n' '${look.inbox}'
 
   # report a bug, and see it as an issue
-  curl -s $BASE/api/v1/reports -H 'Content-Type: application/json' -H 'Idempotency-Key: report-0000000001' -d '{"message":"Playback stops after a seek near the end of a track."}'
-  curl -s '${look.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
+  curl -sw '\\n' $BASE/api/v1/reports -H 'Content-Type: application/json' -H 'Idempotency-Key: report-0000000001' -d '{"message":"Playback stops after a seek near the end of a track."}'
+  curl -sw '\\n' '${look.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
 
-  # send telemetry, and see the row
-  curl -si $BASE/api/v1/telemetry -H 'Content-Type: application/json' -d '{"table":"musicclidaemon","events":[{"type":"playback.track.started","data":{}}]}'
-  curl -s '${look.rows("musicclidaemon")}'
+  # send telemetry, and see the row (it is shipped within a second or two)
+  curl -siw '\\n' $BASE/api/v1/telemetry -H 'Content-Type: application/json' -d '{"table":"musicclidaemon","events":[{"type":"playback.track.started","data":{}}]}'; sleep 2
+  curl -sw '\\n' '${look.rows("musicclidaemon")}'
 
   # have IAM deliver a signed webhook
-  curl -s -X POST $IAM/_sandbox/events -d '{"actor":"si:lyra","org":"acme","event_type":"organization.silicon.updated.v1"}'
+  curl -sw '\\n' -X POST $IAM/_sandbox/events -d '{"actor":"si:lyra","org":"acme","event_type":"organization.silicon.updated.v1"}'
 
   # a testing plane: the same calls with its secret; there a public id is token enough
-  curl -s $BASE/api/v1/auth/login -H 'X-Testing-Environment-Key: ${environment.musicSecret}' -H 'Content-Type: application/json' -H 'Idempotency-Key: testing-00000000001' -d '{"slt":"si:deejay"}'
+  curl -sw '\\n' $BASE/api/v1/auth/login -H 'X-Testing-Environment-Key: ${environment.musicSecret}' -H 'Content-Type: application/json' -H 'Idempotency-Key: testing-00000000001' -d '{"slt":"si:deejay"}'
 
   # break something: the next login at IAM answers 503
-  curl -s -X POST $IAM/_sandbox/faults -d '{"path":"/api/v1/app-auth/tokens","times":3,"fault":"serviceUnavailable"}'
+  curl -sw '\\n' -X POST $IAM/_sandbox/faults -d '{"path":"/api/v1/app-auth/tokens","times":3,"fault":"serviceUnavailable"}'
 
   # log out
-  curl -si $BASE/api/v1/auth/logout -H 'Content-Type: application/json' -H 'Idempotency-Key: logout-0000000001' -d "{\\"token\\":\\"$REFRESH\\"}"
+  curl -siw '\\n' $BASE/api/v1/auth/logout -H 'Content-Type: application/json' -H 'Idempotency-Key: logout-0000000001' -d "{\\"token\\":\\"$REFRESH\\"}"
 
 The whole story by itself: npm run sandbox -- --walk
 `

@@ -1,0 +1,32 @@
+import * as HttpApi from "@effect/platform/HttpApi"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { version } from "../schema/Release.ts"
+import { AuthApi } from "./api/Auth.ts"
+import { DescriptorsApi } from "./api/Descriptors.ts"
+import { completed } from "./api/Document.ts"
+import { ReportsApi } from "./api/Reports.ts"
+import { SystemApi } from "./api/System.ts"
+import { TelemetryApi } from "./api/Telemetry.ts"
+import { TingsApi } from "./api/Tings.ts"
+import { WebhooksApi } from "./api/Webhooks.ts"
+
+/** Every call of the service. */
+export class Api extends HttpApi.make("music")
+  .add(SystemApi)
+  .add(DescriptorsApi)
+  .add(AuthApi)
+  .add(TingsApi)
+  .add(ReportsApi)
+  .add(TelemetryApi)
+  .add(WebhooksApi)
+  .annotateContext(
+    OpenApi.annotations({
+      title: "Music backend",
+      version,
+      description:
+        "The backend of a command-line music companion: sessions, notifications, reports, telemetry and webhooks. Every failure has one envelope: `error.code` for programs, `error.message` for what happened, `error.hint` for what to do next, `error.retryable` for whether a retry can succeed.",
+      license: { name: "MIT", url: "https://opensource.org/license/mit" },
+      servers: [{ url: "/", description: "This server" }],
+      transform: completed
+    })
+  ) {}

@@ -1,0 +1,133 @@
+/** What the document says once and refers to from every call: headers, examples of failures. */
+import { type FailureCode, failureClasses, failureTable, toEnvelope } from "../../schema/Failure.ts"
+import { requestIdPattern, testingSecretPattern } from "../../schema/Identity.ts"
+
+export interface Reference {
+  readonly $ref: string
+}
+
+const header = (name: string, required: boolean, description: string, schema: object) => ({
+  name,
+  in: "header",
+  required,
+  description,
+  schema
+})
+
+/** Headers that every call under /api/v1 understands, and the one that selects a plane. */
+export const parameters = {
+  RequestId: header("X-Request-Id", false, "Kept when well-formed; otherwise the service makes one up.", {
+    type: "string",
+    pattern: requestIdPattern.source,
+    examples: ["cli-7f3a1c9e"]
+  }),
+  Traceparent: header("traceparent", false, "Continues the caller's trace (W3C Trace Context).", {
+    type: "string",
+    examples: ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]
+  }),
+  MusicSource: header("X-Music-Source", false, "Which client is calling.", {
+    type: "string",
+    enum: ["cli", "daemon", "web"],
+    examples: ["cli"]
+  }),
+  MusicTelemetry: header(
+    "X-Music-Telemetry",
+    false,
+    "`off` records nothing about this request. `Sec-GPC: 1` and `DNT: 1` mean the same.",
+    { type: "string", enum: ["on", "off"], default: "on", examples: ["off"] }
+  ),
+  TestingEnvironmentKey: header(
+    "X-Testing-Environment-Key",
+    false,
+    "Selects an IAM testing plane by its test application secret. Present in any form it never means production.",
+    {
+      type: "string",
+      pattern: testingSecretPattern.source,
+      examples: ["ask_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
+    }
+  )
+} as const
+
+/** How the identity service signs its deliveries (identity-service.md 11.1). */
+export const signatureParameters = [
+  header("X-Silicon-IAM-Event-ID", true, "Equal to `event_id` in the body.", {
+    type: "string",
+    format: "uuid"
+  }),
+  header("X-Silicon-IAM-Timestamp", true, "Unix seconds of this attempt, at most 300 away from now.", {
+    type: "string",
+    pattern: "^[1-9][0-9]*$",
+    examples: ["1790331330"]
+  }),
+  header("X-Silicon-IAM-Key-Version", true, "Which signing secret.", {
+    type: "string",
+    pattern: "^[1-9][0-9]*$",
+    examples: ["1"]
+  }),
+  header(
+    "X-Silicon-IAM-Signature",
+    true,
+    "HMAC-SHA256 of the timestamp, a full stop and the exact bytes of the body.",
+    {
+      type: "string",
+      pattern: "^v1=[0-9a-f]{64}$",
+      examples: ["v1=47b0505acc2ff786333017811e22d22abb00a482aa7485539f52b59720f860d9"]
+    }
+  )
+]
+
+const answerHeader = (description: string, schema: object) => ({ description, schema })
+
+/** Headers of answers. */
+export const headers = {
+  RequestId: answerHeader("Names this request in the service's log.", {
+    type: "string",
+    examples: ["req_0f8c2a6d4b1e4c7f9a3d5e6b7c8d9e0f"]
+  }),
+  RetryAfter: answerHeader("Seconds to wait before a retry.", {
+    type: "integer",
+    minimum: 1,
+    examples: [3]
+  }),
+  RateLimit: answerHeader("What is left of each quota, and the seconds until it is whole again.", {
+    type: "string",
+    examples: ['"address";r=1199;t=1']
+  }),
+  RateLimitPolicy: answerHeader(
+    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token.",
+    {
+      type: "string",
+      examples: ['"address";q=1200;w=60']
+    }
+  ),
+  WwwAuthenticate: answerHeader("The scheme to authenticate with.", { type: "string", examples: ["Bearer"] }),
+  CacheControl: answerHeader("Credentials and errors are kept by no cache.", {
+    type: "string",
+    examples: ["no-store"]
+  })
+} as const
+
+export const parameter = (name: keyof typeof parameters): Reference => ({
+  $ref: `#/components/parameters/${name}`
+})
+export const answer = (name: keyof typeof headers): Reference => ({ $ref: `#/components/headers/${name}` })
+export const example = (code: FailureCode): Reference => ({ $ref: `#/components/examples/${code}` })
+
+// Iterating over our own constant: its keys are the codes.
+const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
+
+/** One envelope a code. 405 belongs to no call. */
+export const examples = Object.fromEntries(
+  codes
+    .filter((code) => code !== "method_not_allowed")
+    .map((code) => [
+      code,
+      { summary: failureTable[code].message, value: toEnvelope(new failureClasses[code]({})) }
+    ])
+)
+
+const codeByClass = new Map<string, FailureCode>(codes.map((code) => [failureClasses[code].name, code]))
+
+/** The code whose envelope a component schema describes. */
+export const codeOf = ({ $ref }: Reference): FailureCode | undefined =>
+  codeByClass.get($ref.slice($ref.lastIndexOf("/") + 1))

@@ -1,0 +1,55 @@
+/**
+ * Headers that belong to single calls, as clients send them. Their shapes are judged before the body by the tags in
+ * Middleware.ts, so these schemas stay wide and only tell the document what fits.
+ */
+import * as Schema from "effect/Schema"
+import { idempotencyKeyPattern, organisationPattern } from "../../schema/Identity.ts"
+
+/** Text on the way in; to readers of the document, what it must look like. */
+const header = (jsonSchema: {
+  readonly description: string
+  readonly examples: ReadonlyArray<string>
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly pattern?: string
+}) => Schema.String.annotations({ jsonSchema: { type: "string", ...jsonSchema } })
+
+const key = header({
+  description:
+    "16 to 255 visible ASCII characters. A retry with the same key replays the result instead of doing the work twice.",
+  examples: ["b7f1c2d49a5e4c0f8e21d3a4"],
+  minLength: 16,
+  maxLength: 255,
+  pattern: idempotencyKeyPattern.source
+})
+
+const organisation = header({
+  description: "Handle of the organisation that the bearer acts in; sent together with `Authorization`.",
+  examples: ["acme"],
+  minLength: 3,
+  maxLength: 50,
+  pattern: organisationPattern.source
+})
+
+/** For calls that are retried under a key. */
+export const KeyHeaders = Schema.Struct({ "idempotency-key": key })
+
+/** For calls of a signed-in actor. */
+export const OrganisationHeaders = Schema.Struct({ "x-org-id": organisation })
+
+/** For reports: keyed, and signed only when the reporter wishes. */
+export const ReportHeaders = Schema.Struct({
+  "idempotency-key": key,
+  "x-org-id": Schema.optionalWith(organisation, { exact: true })
+})
+
+/** For telemetry: browsers send it by themselves. */
+export const OriginHeaders = Schema.Struct({
+  origin: Schema.optionalWith(
+    header({
+      description: "Sent by browsers; must then be a configured web origin.",
+      examples: ["https://music.example"]
+    }),
+    { exact: true }
+  )
+})

@@ -1,0 +1,44 @@
+/**
+ * Header shapes as contracts: each tag names what it provides and how it refuses; `http/middleware` implements them.
+ * They run before the body is read, and the tag that an endpoint adds last runs first.
+ */
+import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
+import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { CallerKey, CurrentCredential, OptionalCredential, PlaneSelector } from "../../services/Caller.ts"
+import { failures } from "./Failures.ts"
+
+const bearer = HttpApiSecurity.annotateContext(
+  HttpApiSecurity.bearer,
+  OpenApi.annotations({
+    format: "oat_",
+    description:
+      "Access token of a session from login or refresh: `oat_` and 28 to 4092 of `[A-Za-z0-9_-]`. Always sent together with `X-Org-ID`."
+  })
+)
+
+/** `Idempotency-Key`, required. */
+export class IdempotencyKey extends HttpApiMiddleware.Tag<IdempotencyKey>()("music/http/IdempotencyKey", {
+  failure: failures("idempotency_key_required", "idempotency_key_invalid"),
+  provides: CallerKey
+}) {}
+
+/** `Authorization` with `X-Org-ID`, required. */
+export class Bearer extends HttpApiMiddleware.Tag<Bearer>()("music/http/Bearer", {
+  failure: failures("unauthenticated", "invalid_input"),
+  provides: CurrentCredential,
+  security: { bearer }
+}) {}
+
+/** `Authorization` with `X-Org-ID`, or neither. */
+export class OptionalBearer extends HttpApiMiddleware.Tag<OptionalBearer>()("music/http/OptionalBearer", {
+  failure: failures("unauthenticated", "invalid_input"),
+  provides: OptionalCredential,
+  security: { bearer }
+}) {}
+
+/** `X-Testing-Environment-Key`: present in any form it means a testing request. */
+export class PlaneSelection extends HttpApiMiddleware.Tag<PlaneSelection>()("music/http/PlaneSelection", {
+  failure: failures("testing_secret_invalid"),
+  provides: PlaneSelector
+}) {}

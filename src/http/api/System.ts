@@ -1,0 +1,35 @@
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Health, Readiness } from "../../schema/Descriptors.ts"
+import { Probe } from "./Facts.ts"
+import { always, failures } from "./Failures.ts"
+
+export const healthz = HttpApiEndpoint.get("healthz", "/healthz")
+  .addSuccess(Health)
+  .addError(always)
+  .annotate(Probe, true)
+  .annotateContext(
+    OpenApi.annotations({
+      summary: "Is the process alive?",
+      description: "Liveness only: touches no dependency, and is answered while draining too."
+    })
+  )
+
+export const readyz = HttpApiEndpoint.get("readyz", "/readyz")
+  .addSuccess(Readiness)
+  .addError(always)
+  .addError(failures("not_ready"))
+  .annotate(Probe, true)
+  .annotateContext(
+    OpenApi.annotations({
+      summary: "Can it serve?",
+      description:
+        "Ready when the store answers, migrations are applied and the process is not draining. A stopped tracker or table is `degraded`, never a reason to turn callers away."
+    })
+  )
+
+export class SystemApi extends HttpApiGroup.make("system")
+  .add(healthz)
+  .add(readyz)
+  .annotateContext(OpenApi.annotations({ description: "Liveness and readiness of the process" })) {}

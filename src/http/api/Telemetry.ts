@@ -1,0 +1,34 @@
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { TelemetryRequest } from "../../schema/Telemetry.ts"
+import { BodyBound, bodyBounds } from "./Facts.ts"
+import { admission, always, body, failures, identity } from "./Failures.ts"
+import { OriginHeaders } from "./Headers.ts"
+import { PlaneSelection } from "./Middleware.ts"
+
+export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
+  .setHeaders(OriginHeaders)
+  .setPayload(TelemetryRequest)
+  .addSuccess(
+    HttpApiSchema.NoContent.annotations({ description: "Committed, or nothing was to be recorded" })
+  )
+  .addError(always)
+  .addError(admission)
+  .addError(body)
+  .addError(identity)
+  .addError(failures("origin_not_allowed", "spool_full"))
+  .middleware(PlaneSelection)
+  .annotate(BodyBound, bodyBounds.telemetry)
+  .annotateContext(
+    OpenApi.annotations({
+      summary: "Hand in a batch of client events",
+      description:
+        "204 means that the events are committed, or that nothing may be recorded: the caller opted out, telemetry is off, or the plane is a testing one. A full spool is 503: keep the events and send them again with the same ids."
+    })
+  )
+
+export class TelemetryApi extends HttpApiGroup.make("telemetry")
+  .add(accept)
+  .annotateContext(OpenApi.annotations({ description: "Client telemetry" })) {}

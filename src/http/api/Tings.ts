@@ -1,0 +1,55 @@
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { Subscription, SubscriptionRequest, Ting, TingRequest } from "../../schema/Ting.ts"
+import { BodyBound, bodyBounds } from "./Facts.ts"
+import { admission, always, body, identity, session, ting } from "./Failures.ts"
+import { OrganisationHeaders } from "./Headers.ts"
+import { Bearer, PlaneSelection } from "./Middleware.ts"
+
+export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscription")
+  .setHeaders(OrganisationHeaders)
+  .setPayload(SubscriptionRequest)
+  .addSuccess(Subscription)
+  .addError(always)
+  .addError(admission)
+  .addError(body)
+  .addError(identity)
+  .addError(session)
+  .addError(ting)
+  .middleware(PlaneSelection)
+  .middleware(Bearer)
+  .annotate(BodyBound, bodyBounds.small)
+  .annotateContext(
+    OpenApi.annotations({
+      summary: "Register as a notification recipient",
+      description:
+        "Registers the signed-in actor for this application's tings. It re-activates a registration that the recipient revoked. The body is exactly `{}`."
+    })
+  )
+
+export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
+  .setHeaders(OrganisationHeaders)
+  .setPayload(TingRequest)
+  .addSuccess(Ting)
+  .addError(always)
+  .addError(admission)
+  .addError(body)
+  .addError(identity)
+  .addError(session)
+  .addError(ting)
+  .middleware(PlaneSelection)
+  .middleware(Bearer)
+  .annotate(BodyBound, bodyBounds.ting)
+  .annotateContext(
+    OpenApi.annotations({
+      summary: "Send a ting to yourself",
+      description:
+        "The organisation and the recipient come from the verified session. The same `key` with the same content is sent once: a retry answers with `replayed`. The ting as it goes out may have 262,144 bytes."
+    })
+  )
+
+export class TingsApi extends HttpApiGroup.make("tings")
+  .add(subscribe)
+  .add(send)
+  .annotateContext(OpenApi.annotations({ description: "Notifications" })) {}

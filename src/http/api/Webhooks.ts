@@ -1,0 +1,34 @@
+import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
+import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
+import * as OpenApi from "@effect/platform/OpenApi"
+import { WebhookDelivery, WebhookReceipt, webhookBodyLimit } from "../../schema/Webhook.ts"
+import { BodyBound } from "./Facts.ts"
+import { admission, always, body, failures } from "./Failures.ts"
+
+const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
+  HttpApiEndpoint.post(name, path)
+    .setPayload(WebhookDelivery)
+    .addSuccess(WebhookReceipt)
+    .addError(always)
+    .addError(admission)
+    .addError(body)
+    .addError(failures("webhook_signature_invalid", "plane_mismatch", "dependency_unavailable"))
+    .annotate(BodyBound, webhookBodyLimit)
+
+export const receive = delivery("receive", "/webhook").annotateContext(
+  OpenApi.annotations({
+    summary: "Receive a delivery of the identity service",
+    description:
+      "Verified over the exact bytes, committed, then acknowledged. A duplicate event id is acknowledged and does nothing. Served as `/webhook/` too."
+  })
+)
+
+/** The same under the other spelling; the document shows one. */
+export const receiveSlashed = delivery("receiveSlashed", "/webhook/").annotateContext(
+  OpenApi.annotations({ exclude: true })
+)
+
+export class WebhooksApi extends HttpApiGroup.make("webhooks")
+  .add(receive)
+  .add(receiveSlashed)
+  .annotateContext(OpenApi.annotations({ description: "Deliveries of the identity service" })) {}

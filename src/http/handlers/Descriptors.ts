@@ -1,0 +1,16 @@
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import * as Effect from "effect/Effect"
+import { Descriptors } from "../../services/Descriptors.ts"
+import { Api } from "../Api.ts"
+import { iam, version } from "../api/Descriptors.ts"
+import { Gate } from "./Gate.ts"
+
+export const DescriptorsLive = HttpApiBuilder.group(Api, "descriptors", (handlers) =>
+  Effect.gen(function* () {
+    const descriptors = yield* Descriptors
+    const { open, inPlane } = yield* Gate
+    return handlers
+      .handle("iam", () => inPlane(iam, descriptors.iam))
+      .handle("version", () => open(version, descriptors.version))
+  })
+)

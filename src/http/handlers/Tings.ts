@@ -1,0 +1,18 @@
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import * as Effect from "effect/Effect"
+import { Notifications } from "../../services/Notifications.ts"
+import { Api } from "../Api.ts"
+import { send, subscribe } from "../api/Tings.ts"
+import { Gate } from "./Gate.ts"
+
+export const TingsLive = HttpApiBuilder.group(Api, "tings", (handlers) =>
+  Effect.gen(function* () {
+    const notifications = yield* Notifications
+    const { authenticated } = yield* Gate
+    return handlers
+      .handle("subscribe", () => authenticated(subscribe, notifications.subscribe))
+      .handle("send", ({ payload }) =>
+        authenticated(send, (plane, caller) => notifications.send(plane, caller, payload))
+      )
+  })
+)

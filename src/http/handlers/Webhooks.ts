@@ -1,0 +1,46 @@
+import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
+import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import * as Effect from "effect/Effect"
+import { webhookBodyLimit } from "../../schema/Webhook.ts"
+import { Webhooks } from "../../services/Webhooks.ts"
+import { Api } from "../Api.ts"
+import { receive, receiveSlashed } from "../api/Webhooks.ts"
+import { bytesOf } from "../middleware/Body.ts"
+import { noting } from "../middleware/Exchange.ts"
+import { Gate } from "./Gate.ts"
+
+/** How a testing delivery begins (identity-service.md 11.4); good enough for what is only kept out of our own records. */
+const testingForm = /^\s*\{\s*"test"/
+
+const noteTesting = (body: Uint8Array) =>
+  noting((exchange) => {
+    if (!testingForm.test(Buffer.from(body.subarray(0, 64)).toString("latin1"))) return
+    exchange.testing = true
+    exchange.plane = "testing"
+  })
+
+export const WebhooksLive = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
+  Effect.gen(function* () {
+    const webhooks = yield* Webhooks
+    const { open } = yield* Gate
+
+    /** The exact bytes are what is signed, so nothing is decoded here. */
+    const delivery = (
+      endpoint: typeof receive | typeof receiveSlashed,
+      request: HttpServerRequest.HttpServerRequest
+    ) => {
+      const message = NodeHttpServerRequest.toIncomingMessage(request)
+      return Effect.flatMap(bytesOf(message, webhookBodyLimit), (body) =>
+        Effect.zipRight(
+          noteTesting(body),
+          open(endpoint, webhooks.receive({ rawHeaders: message.rawHeaders, body }))
+        )
+      )
+    }
+
+    return handlers
+      .handleRaw("receive", ({ request }) => delivery(receive, request))
+      .handleRaw("receiveSlashed", ({ request }) => delivery(receiveSlashed, request))
+  })
+)

@@ -1,0 +1,68 @@
+import type { IncomingMessage } from "node:http"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import { type Failure, InvalidInput, PayloadTooLarge, UnsupportedMediaType } from "../../schema/Failure.ts"
+import { countOf } from "./RawHeaders.ts"
+import { parse } from "./StrictJson.ts"
+
+const mediaType = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?[ \t]*$/i
+
+const hasBody = ({ headers }: IncomingMessage): boolean =>
+  headers["transfer-encoding"] !== undefined ||
+  (headers["content-length"] !== undefined && headers["content-length"] !== "0")
+
+/** What the headers alone tell of a body: another media type (415), or a declared length over the bound (413). */
+export const declaredProblem = (message: IncomingMessage, bound: number): Failure | undefined => {
+  const { headers } = message
+  const type = headers["content-type"]
+  const encoding = headers["content-encoding"] ?? "identity"
+  const readable =
+    encoding.toLowerCase() === "identity" &&
+    (type === undefined ? !hasBody(message) : mediaType.test(type) && countOf(message, "content-type") === 1)
+  if (!readable) return new UnsupportedMediaType()
+  return Number(headers["content-length"] ?? 0) > bound ? tooLarge(bound) : undefined
+}
+
+const tooLarge = (bound: number): PayloadTooLarge =>
+  new PayloadTooLarge({ hint: `Send a smaller body: this call takes ${bound} bytes.` })
+
+/**
+ * The exact bytes of the body. Over the bound it stops collecting and fails, without destroying the stream: the answer
+ * must still reach the client. A client that goes away interrupts. Fails as a defect, because the router's own signature
+ * has no room for our failures; the envelope knows them again.
+ */
+export const bytesOf = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array> =>
+  Effect.async((resume) => {
+    const chunks: Array<Buffer> = []
+    let size = 0
+    const onData = (chunk: Buffer) => {
+      size += chunk.length
+      if (size <= bound) chunks.push(chunk)
+      else settle(Effect.die(tooLarge(bound)))
+    }
+    const onEnd = () =>
+      settle(Effect.succeed(chunks.length === 1 ? (chunks[0] ?? empty) : Buffer.concat(chunks)))
+    const onGone = () => settle(Effect.interrupt)
+    const release = () => {
+      message.off("data", onData).off("end", onEnd).off("close", onGone).off("error", onGone)
+      message.pause()
+    }
+    const settle = (outcome: Effect.Effect<Uint8Array>) => {
+      release()
+      resume(outcome)
+    }
+    if (message.destroyed && !message.readableEnded) return resume(Effect.interrupt)
+    message.on("data", onData).on("end", onEnd).on("close", onGone).on("error", onGone)
+    return Effect.sync(release)
+  })
+
+const empty = new Uint8Array()
+
+/** The body as strict JSON. */
+export const jsonOf = (message: IncomingMessage, bound: number): Effect.Effect<unknown> =>
+  Effect.flatMap(bytesOf(message, bound), (bytes) =>
+    Either.match(parse(bytes), {
+      onLeft: (problem) => Effect.die(new InvalidInput({ details: { fields: [{ path: "body", problem }] } })),
+      onRight: Effect.succeed
+    })
+  )

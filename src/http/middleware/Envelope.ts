@@ -1,0 +1,47 @@
+import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
+import * as HttpServerError from "@effect/platform/HttpServerError"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import {
+  type Failure,
+  failureStatus,
+  Internal,
+  InvalidInput,
+  isFailure,
+  NotFound,
+  toEnvelope
+} from "../../schema/Failure.ts"
+import type { Exchange } from "./Exchange.ts"
+import { fieldsOf } from "./Problems.ts"
+
+/** What went wrong, as one of the declared failures. A defect is logged with its cause and tells the caller nothing. */
+export const failureOf = (cause: Cause.Cause<unknown>, exchange: Exchange): Effect.Effect<Failure> => {
+  const error = Cause.squash(cause)
+  if (isFailure(error)) return Effect.succeed(error)
+  // The same class says that our own answer did not fit its schema.
+  if (error instanceof HttpApiDecodeError && !exchange.decoded) {
+    return Effect.succeed(new InvalidInput({ details: { fields: fieldsOf(error.issues) } }))
+  }
+  if (error instanceof HttpServerError.RouteNotFound) return Effect.succeed(new NotFound())
+  return Effect.as(Effect.logError("Request failed", cause), new Internal())
+}
+
+const headersOf = (failure: Failure): Record<string, string> => {
+  const status = failureStatus(failure)
+  const retryAfter = failure.retryAfterSeconds ?? (status === 429 ? 1 : undefined)
+  return {
+    "cache-control": "no-store",
+    ...(retryAfter === undefined ? {} : { "retry-after": String(Math.max(1, Math.ceil(retryAfter))) }),
+    ...(failure.allow === undefined ? {} : { allow: failure.allow }),
+    ...(failure.code === "unauthenticated" ? { "www-authenticate": "Bearer" } : {})
+  }
+}
+
+/** The one form of every error response. */
+export const responseOf = (failure: Failure): HttpServerResponse.HttpServerResponse =>
+  HttpServerResponse.text(JSON.stringify(toEnvelope(failure)), {
+    status: failureStatus(failure),
+    contentType: "application/json",
+    headers: headersOf(failure)
+  })

@@ -1,0 +1,40 @@
+import type { IncomingMessage } from "node:http"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import { type PlaneId, productionId } from "../../services/Plane.ts"
+import type { RequestInfo } from "../../services/RequestContext.ts"
+import type { Call, Route } from "./Routes.ts"
+
+/**
+ * One request and its answer, as the way back needs it: what the log line, the headers and the events tell. The few
+ * mutable members are notes that later steps leave for it.
+ */
+export interface Exchange {
+  readonly message: IncomingMessage
+  readonly path: string
+  readonly route: Route | undefined
+  readonly call: Call | undefined
+  readonly info: RequestInfo
+  /** Nanoseconds of Effect's clock. */
+  readonly startedAt: bigint
+  /** A plane was selected, in whatever form: it has no part in production's records. */
+  testing: boolean
+  plane: PlaneId | "testing"
+  /** The request was read and fits: what no longer fits from here on is our own fault. */
+  decoded: boolean
+  /** RateLimit headers, once the limits were asked. */
+  rate: Readonly<Record<string, string>>
+}
+
+/** The exchange of the request in hand; none outside the server. */
+export class CurrentExchange extends Context.Reference<CurrentExchange>()("music/http/Exchange", {
+  defaultValue: (): Exchange | undefined => undefined
+}) {}
+
+/** Leaves a note for the way back. */
+export const noting = (note: (exchange: Exchange) => void): Effect.Effect<void> =>
+  Effect.map(CurrentExchange, (exchange) => {
+    if (exchange !== undefined) note(exchange)
+  })
+
+export const planeNote = (testing: boolean): Exchange["plane"] => (testing ? "testing" : productionId)

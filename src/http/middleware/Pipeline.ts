@@ -1,0 +1,155 @@
+/** What happens to every request, in the order of api.md: path and method, admission, the body's own headers, the router. */
+import type { IncomingMessage } from "node:http"
+import type * as HttpApp from "@effect/platform/HttpApp"
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import * as Cause from "effect/Cause"
+import type * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import { type Failure, InvalidInput, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
+import { Settings } from "../../services/Settings.ts"
+import { accessLog } from "./AccessLog.ts"
+import { Admission } from "./Admission.ts"
+import { declaredProblem, jsonOf } from "./Body.ts"
+import { corsFor } from "./Cors.ts"
+import { failureOf, responseOf } from "./Envelope.ts"
+import { CurrentExchange, type Exchange, planeNote } from "./Exchange.ts"
+import { lingering } from "./Linger.ts"
+import { allowsRecording, sourceOf } from "./Preferences.ts"
+import { countOf } from "./RawHeaders.ts"
+import { requestIdOf } from "./RequestId.ts"
+import { routes } from "./Routes.ts"
+
+/** RFC 9112, 3.2: exactly one Host with HTTP/1.1. */
+const hostProblem = (message: IncomingMessage): Failure | undefined =>
+  message.httpVersion === "1.0" || countOf(message, "host") === 1
+    ? undefined
+    : new InvalidInput({ details: { fields: [{ path: "Host", problem: "must be sent exactly once" }] } })
+
+/** Wraps the router: every request gets its id, its checks, one answer in one form, and one log line. */
+export const pipeline = Effect.gen(function* () {
+  const settings = yield* Settings
+  const admission = yield* Admission
+  const log = yield* accessLog
+  const cors = corsFor(settings.webOrigins)
+
+  const open = (message: IncomingMessage, clock: Clock.Clock): Exchange => {
+    const { headers, method = "" } = message
+    const path = message.url ?? ""
+    const route = routes.get(path)
+    const call = route?.calls.get(method)
+    const testing = call?.planes !== false && headers["x-testing-environment-key"] !== undefined
+    return {
+      message,
+      path,
+      route,
+      call,
+      info: {
+        requestId: requestIdOf(single(headers["x-request-id"])),
+        source: sourceOf(headers),
+        recording: settings.telemetry.enabled && allowsRecording(headers),
+        deadlineAt: clock.unsafeCurrentTimeMillis() + settings.requestDeadlineSeconds * 1_000
+      },
+      startedAt: clock.unsafeCurrentTimeNanos(),
+      testing,
+      plane: planeNote(testing),
+      decoded: false,
+      rate: {}
+    }
+  }
+
+  /** Steps 1 to 3; what follows them is the router's. */
+  const served = (
+    exchange: Exchange,
+    request: HttpServerRequest.HttpServerRequest,
+    app: HttpApp.Default
+  ): HttpApp.Default<Failure> => {
+    const { message, route, call, path } = exchange
+    const unhosted = hostProblem(message)
+    if (unhosted !== undefined) return Effect.fail(unhosted)
+    if (route === undefined) {
+      return message.method === "OPTIONS" && path === "*"
+        ? Effect.succeed(HttpServerResponse.empty({ headers: { allow: everyMethod } }))
+        : Effect.fail(new NotFound())
+    }
+    if (message.method === "OPTIONS") {
+      const asked = message.headers["access-control-request-method"] !== undefined
+      const preflight = cors.preflightFor(route, path, message.headers.origin, asked)
+      return Effect.succeed(HttpServerResponse.empty({ headers: { ...preflight, allow: route.allow } }))
+    }
+    if (call === undefined) return Effect.fail(new MethodNotAllowed({ allow: route.allow }))
+    return Effect.flatMap(admission.refusal(call), (refusal) => {
+      if (refusal !== undefined) return Effect.fail(refusal)
+      if (call.bodyBound === 0) return admission.counted(app)
+      const problem = declaredProblem(message, call.bodyBound)
+      if (problem !== undefined) return Effect.fail(problem)
+      // Shadows the library's reader: that one has no bound, and is lenient.
+      Object.defineProperty(request, "json", { value: jsonOf(message, call.bodyBound) })
+      return admission.counted(app)
+    })
+  }
+
+  const finished = (
+    exchange: Exchange,
+    clock: Clock.Clock,
+    response: HttpServerResponse.HttpServerResponse,
+    code: Failure["code"] | undefined
+  ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
+    Effect.flatMap(admission.draining, (draining) => {
+      const { message, call, info, path, rate } = exchange
+      const oversized = response.status === 413 && !message.complete
+      const closing = draining || oversized
+      const complete = HttpServerResponse.setHeaders(response, {
+        ...cors.headersFor(path, message.headers.origin),
+        ...rate,
+        ...(call?.noStore === true ? noStore : {}),
+        ...(closing ? { connection: "close" } : {}),
+        "x-request-id": info.requestId
+      })
+      return Effect.as(
+        log(exchange, { status: response.status, code, endedAt: clock.unsafeCurrentTimeNanos() }),
+        closing && !message.complete ? lingering(complete, message) : complete
+      )
+    })
+
+  const answered = (
+    exchange: Exchange,
+    clock: Clock.Clock,
+    request: HttpServerRequest.HttpServerRequest,
+    app: HttpApp.Default
+  ): HttpApp.Default =>
+    Effect.matchCauseEffect(served(exchange, request, app), {
+      onSuccess: (response) => finished(exchange, clock, response, undefined),
+      onFailure: (cause) =>
+        Cause.isInterruptedOnly(cause)
+          ? Effect.zipRight(
+              log(exchange, { status: 499, code: undefined, endedAt: clock.unsafeCurrentTimeNanos() }),
+              Effect.interrupt
+            )
+          : Effect.flatMap(failureOf(cause, exchange), (failure) =>
+              finished(exchange, clock, responseOf(failure), failure.code)
+            )
+    })
+
+  return (app: HttpApp.Default): HttpApp.Default =>
+    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
+      Effect.clockWith((clock) => {
+        const exchange = open(NodeHttpServerRequest.toIncomingMessage(request), clock)
+        return answered(exchange, clock, request, app).pipe(
+          Effect.annotateLogs("request_id", exchange.info.requestId),
+          Effect.mapInputContext((context: Context.Context<HttpServerRequest.HttpServerRequest>) =>
+            context.pipe(Context.add(RequestContext, exchange.info), Context.add(CurrentExchange, exchange))
+          )
+        )
+      })
+    )
+})
+
+const everyMethod = "GET, HEAD, POST, OPTIONS"
+const noStore = { "cache-control": "no-store" }
+
+const single = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
+  typeof value === "string" ? value : undefined

@@ -1,0 +1,67 @@
+/** Which paths there are and which methods they take, from the contract itself. */
+import * as HttpApi from "@effect/platform/HttpApi"
+import * as Context from "effect/Context"
+import { Api } from "../Api.ts"
+import { BodyBound, NoStore, Probe } from "../api/Facts.ts"
+import { PlaneSelection } from "../api/Middleware.ts"
+
+/** What the server must know of a call before it runs. */
+export interface Call {
+  /** Bytes; 0 takes no body. */
+  readonly bodyBound: number
+  readonly probe: boolean
+  readonly noStore: boolean
+  /** Reads `X-Testing-Environment-Key`; the other calls ignore it. */
+  readonly planes: boolean
+  /** One of the backend's own events is recorded for it. */
+  readonly recorded: boolean
+}
+
+export interface Route {
+  readonly pattern: string
+  /** The Allow header: every method that the path takes. */
+  readonly allow: string
+  readonly calls: ReadonlyMap<string, Call>
+}
+
+/** Where the OpenAPI document is; not a call of the API itself. */
+export const documentPath = "/openapi.json"
+
+const documentCall: Call = { bodyBound: 0, probe: false, noStore: false, planes: false, recorded: false }
+
+const routeOf = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
+  const get = calls.get("GET")
+  const served = get === undefined ? calls : new Map([...calls, ["HEAD", get] as const])
+  return { pattern, calls: served, allow: [...served.keys(), "OPTIONS"].join(", ") }
+}
+
+/** Every path by its exact text: none has a parameter. */
+export const routes: ReadonlyMap<string, Route> = (() => {
+  const paths = new Map<string, Map<string, Call>>([[documentPath, new Map([["GET", documentCall]])]])
+  HttpApi.reflect(Api, {
+    onGroup: () => {},
+    onEndpoint: ({ endpoint, middleware }) => {
+      const calls = paths.get(endpoint.path) ?? new Map<string, Call>()
+      const probe = Context.get(endpoint.annotations, Probe)
+      calls.set(endpoint.method, {
+        bodyBound: Context.get(endpoint.annotations, BodyBound),
+        probe,
+        noStore: Context.get(endpoint.annotations, NoStore),
+        planes: Array.from(middleware, ({ key }) => key).includes(PlaneSelection.key),
+        recorded: !probe
+      })
+      paths.set(endpoint.path, calls)
+    }
+  })
+  return new Map([...paths].map(([pattern, calls]) => [pattern, routeOf(pattern, calls)]))
+})()
+
+/** Scheme and authority of an absolute-form target, which every server must take (RFC 9112, 3.2.2). */
+const authority = /^https?:\/\/[^/?#]*/i
+
+/** The path as it was sent, undecoded: exact in case and slashes. */
+export const pathOf = (target: string): string => {
+  const local = target.startsWith("/") ? target : target.replace(authority, "")
+  const end = local.search(/[?#]/)
+  return end === -1 ? local : local.slice(0, end)
+}

@@ -1,0 +1,179 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
+import { Unauthenticated } from "../../src/schema/Failure.ts"
+import {
+  accessToken,
+  backend,
+  bearer,
+  call,
+  environmentId,
+  good,
+  idempotencyKey,
+  type Sent,
+  testingSecret
+} from "./support.ts"
+
+const selecting = { "x-testing-environment-key": testingSecret }
+
+describe("The log line of a request", () => {
+  it.scoped("tells route, method, status, duration, id, source and plane, and nothing that was sent", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ during: { login: TestClock.adjust("1500 millis") } })
+      yield* call(server, {
+        ...good.login,
+        path: `${good.login.path}?token=${accessToken}`,
+        headers: {
+          ...good.login.headers,
+          ...bearer,
+          "x-music-source": "cli",
+          "x-request-id": "request-0001",
+          cookie: "a=b"
+        },
+        body: '{"slt":"oac_secret"}'
+      })
+      const lines = server.lines.filter(({ message }) => message === "Request")
+      expect(lines.map(({ level, fields }) => ({ level, ...fields }))).toEqual([
+        {
+          level: "INFO",
+          request_id: "request-0001",
+          method: "POST",
+          route: "/api/v1/auth/login",
+          status: 200,
+          duration_ms: 1500,
+          source: "cli",
+          plane: "production"
+        }
+      ])
+      for (const secret of [accessToken, "oac_secret", idempotencyKey, "a=b", "acme"]) {
+        expect(JSON.stringify(server.lines)).not.toContain(secret)
+      }
+    })
+  )
+
+  it.scoped("there is one for every request, also for those that go wrong", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({
+        during: { me: Effect.fail(new Unauthenticated()), login: Effect.die("x") }
+      })
+      const sent: ReadonlyArray<readonly [Sent, object]> = [
+        [{ path: "/secret/path?q=1" }, { route: "unmatched", status: 404, code: "not_found" }],
+        [
+          { method: "PUT", path: "/webhook" },
+          { route: "/webhook", status: 405, code: "method_not_allowed" }
+        ],
+        [good.healthz, { route: "/healthz", status: 200 }],
+        [
+          { method: "OPTIONS", path: "/healthz" },
+          { route: "/healthz", status: 204, method: "OPTIONS" }
+        ],
+        [
+          { method: "HEAD", path: "/openapi.json" },
+          { route: "/openapi.json", status: 200, method: "HEAD" }
+        ],
+        [good.me, { route: "/api/v1/auth/me", status: 401, code: "unauthenticated" }],
+        [good.login, { route: "/api/v1/auth/login", status: 500, code: "internal" }],
+        [
+          { ...good.iam, headers: selecting },
+          { status: 200, plane: environmentId }
+        ],
+        [
+          { ...good.iam, headers: { "x-testing-environment-key": "x" } },
+          { status: 401, plane: "testing" }
+        ]
+      ]
+      for (const [one, facts] of sent) {
+        server.lines.length = 0
+        yield* call(server, one)
+        const lines = server.lines.filter(({ message }) => message === "Request")
+        expect(lines.length).toBe(1)
+        expect(lines[0]?.fields).toMatchObject(facts)
+        expect(JSON.stringify(server.lines)).not.toContain("secret/path")
+      }
+    })
+  )
+})
+
+describe("The event of a request", () => {
+  it.scoped("tells method, route, status, duration and outcome", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ during: { me: Effect.fail(new Unauthenticated()) } })
+      yield* call(server, good.version)
+      yield* call(server, good.me)
+      yield* call(server, { path: "/nope" })
+      expect(server.events).toEqual([
+        {
+          kind: "request",
+          fields: {
+            method: "GET",
+            route: "/api/v1/version",
+            status: 200,
+            duration_ms: 0,
+            outcome: "ok",
+            error_code: null
+          }
+        },
+        {
+          kind: "request",
+          fields: {
+            method: "GET",
+            route: "/api/v1/auth/me",
+            status: 401,
+            duration_ms: 0,
+            outcome: "error",
+            error_code: "unauthenticated"
+          }
+        },
+        {
+          kind: "request",
+          fields: {
+            method: "GET",
+            route: "unmatched",
+            status: 404,
+            duration_ms: 0,
+            outcome: "error",
+            error_code: "not_found"
+          }
+        }
+      ])
+    })
+  )
+
+  it.scoped("there is none for probes, OPTIONS, the document, and testing requests of any form", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const silent: ReadonlyArray<Sent> = [
+        good.healthz,
+        good.readyz,
+        { path: "/openapi.json" },
+        { method: "OPTIONS", path: "/api/v1/tings" },
+        { ...good.iam, headers: selecting },
+        { ...good.login, headers: { ...good.login.headers, ...selecting } },
+        { ...good.iam, headers: { "x-testing-environment-key": "" } },
+        { path: "/nope", headers: selecting },
+        { ...good.receive, body: '{"test":{}}' },
+        { ...good.receive, body: ' {\n "test" : {}}' }
+      ]
+      for (const sent of silent) yield* call(server, sent)
+      expect(server.events).toEqual([])
+      yield* call(server, good.receive)
+      yield* call(server, { ...good.version, headers: selecting })
+      expect(server.events.map(({ fields }) => fields.route)).toEqual(["/webhook/", "/api/v1/version"])
+    })
+  )
+})
+
+describe("What a use case knows of its request", () => {
+  it.scoped("is the id, the source and the deadline", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings: { requestDeadlineSeconds: 25 } })
+      yield* TestClock.setTime(1_000_000)
+      yield* call(server, { ...good.logout, headers: { ...good.logout.headers, "x-music-source": "daemon" } })
+      expect(server.reached[0]?.info).toMatchObject({
+        source: "daemon",
+        recording: true,
+        deadlineAt: 1_025_000
+      })
+    })
+  )
+})

@@ -1,0 +1,118 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { type Answer, backend, call, errorOf, good, keyed } from "./support.ts"
+
+const origin = "https://music.example"
+const settings = { webOrigins: [origin, "https://other.example"] }
+
+const corsHeaders = (answer: Answer) =>
+  Object.keys(answer.headers).filter((name) => name.startsWith("access-control-"))
+
+const preflight = (path: string, from: string, method = "POST") => ({
+  method: "OPTIONS",
+  path,
+  headers: {
+    origin: from,
+    "access-control-request-method": method,
+    "access-control-request-headers": "authorization"
+  }
+})
+
+describe("CORS", () => {
+  it.scoped("a configured origin may read every answer under /api/v1, errors too", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      for (const [sent, status] of [
+        [good.version, 200],
+        [good.me, 200],
+        [good.login, 200],
+        [good.accept, 204],
+        [{ path: "/api/v1/nope" }, 404],
+        [{ path: "/api/v1/auth/login" }, 405],
+        [{ path: "/api/v1/auth/me" }, 401]
+      ] as const) {
+        const headers = "headers" in sent ? sent.headers : {}
+        const answer = yield* call(server, { ...sent, headers: { ...headers, origin } })
+        expect([sent.path, answer.status, answer.headers["access-control-allow-origin"]]).toEqual([
+          sent.path,
+          status,
+          origin
+        ])
+        expect(answer.headers["access-control-expose-headers"]).toBe(
+          "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"
+        )
+        expect(answer.headers.vary).toBe("Origin")
+        expect(answer.headers["access-control-allow-credentials"]).toBeUndefined()
+      }
+    })
+  )
+
+  it.scoped("a preflight is answered with the path's methods, the headers, and a request id", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      const answer = yield* call(server, preflight("/api/v1/tings", origin))
+      expect(answer.status).toBe(204)
+      expect(answer.headers).toMatchObject({
+        "access-control-allow-origin": origin,
+        "access-control-allow-methods": "POST, OPTIONS",
+        "access-control-allow-headers":
+          "Authorization, Content-Type, Idempotency-Key, X-Org-ID, X-Request-Id, X-Testing-Environment-Key, X-Music-Telemetry, X-Music-Source, traceparent",
+        allow: "POST, OPTIONS",
+        vary: "Origin"
+      })
+      expect(answer.headers["x-request-id"]).toMatch(/^req_/)
+    })
+  )
+
+  it.scoped("other origins are served as ever, without CORS headers", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      for (const other of [
+        "https://evil.example",
+        `${origin}.evil.example`,
+        "https://MUSIC.example",
+        "null",
+        "",
+        "http://music.example"
+      ]) {
+        const answer = yield* call(server, { ...good.login, headers: { ...keyed, origin: other } })
+        expect([other, answer.status, corsHeaders(answer)]).toEqual([other, 200, []])
+        const asked = yield* call(server, preflight("/api/v1/tings", other))
+        expect([other, asked.status, corsHeaders(asked)]).toEqual([other, 204, []])
+      }
+    })
+  )
+
+  it.scoped("caches keep the answers apart", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      expect((yield* call(server, good.version)).headers.vary).toBe("Origin")
+    })
+  )
+
+  it.scoped("nothing outside of /api/v1 takes part", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      for (const path of ["/healthz", "/openapi.json", "/webhook"]) {
+        const asked = yield* call(server, preflight(path, origin))
+        expect([path, asked.status, corsHeaders(asked)]).toEqual([path, 204, []])
+      }
+    })
+  )
+
+  it.scoped("without configured origins there is no CORS at all", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const answer = yield* call(server, { ...good.version, headers: { origin } })
+      expect([answer.status, corsHeaders(answer), answer.headers.vary]).toEqual([200, [], undefined])
+    })
+  )
+
+  it.scoped("an unknown path has no preflight", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      const answer = yield* call(server, preflight("/api/v1/nope", origin))
+      expect([answer.status, errorOf(answer).code]).toEqual([404, "not_found"])
+    })
+  )
+})

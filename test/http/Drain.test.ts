@@ -1,0 +1,304 @@
+import { Agent, request as httpRequest } from "node:http"
+import { connect } from "node:net"
+import { describe, expect, it } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
+import {
+  type Answer,
+  type Backend,
+  backend,
+  call,
+  errorOf,
+  good,
+  type Options,
+  type Sent
+} from "./support.ts"
+
+/** A server in a scope that the test closes itself. */
+const closable = (options: Options) =>
+  Effect.gen(function* () {
+    const scope = yield* Scope.make()
+    const server = yield* Scope.extend(backend(options), scope)
+    yield* Effect.addFinalizer(() => Scope.close(scope, Exit.void))
+    return { server, close: Scope.close(scope, Exit.void) }
+  })
+
+/** A use case that waits inside until it is let go. */
+const gate = Effect.gen(function* () {
+  const entered = yield* Deferred.make<void>()
+  const released = yield* Deferred.make<void>()
+  const inside = { finished: false }
+  const body = Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(released)).pipe(
+    Effect.tap(() =>
+      Effect.sync(() => {
+        inside.finished = true
+      })
+    )
+  )
+  return { entered: Deferred.await(entered), release: Deferred.succeed(released, undefined), body, inside }
+})
+
+/** Requests over one kept-alive connection. */
+const kept = (server: Backend) => {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+  const send = (sent: Sent) =>
+    Effect.promise(
+      () =>
+        new Promise<Answer>((resolve, reject) => {
+          httpRequest(
+            {
+              host: "127.0.0.1",
+              port: server.port,
+              agent,
+              method: sent.method,
+              path: sent.path,
+              headers: sent.headers as Record<string, string>
+            },
+            (response) => {
+              let text = ""
+              response.on("data", (part) => {
+                text += String(part)
+              })
+              response.on("end", () =>
+                resolve({ status: response.statusCode ?? 0, headers: response.headers, text })
+              )
+            }
+          )
+            .on("error", reject)
+            .end(sent.body)
+        })
+    )
+  return { send, end: Effect.sync(() => agent.destroy()) }
+}
+
+const refusesConnections = (server: Backend) =>
+  Effect.promise(
+    () =>
+      new Promise<boolean>((resolve) => {
+        const socket = connect(server.port, "127.0.0.1")
+        socket.on("connect", () => {
+          socket.destroy()
+          resolve(false)
+        })
+        socket.on("error", () => resolve(true))
+      })
+  )
+
+const settle = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
+
+/** Looks again and again for a short while. */
+const eventually = (check: () => boolean) =>
+  Effect.gen(function* () {
+    for (let at = 0; at < 100 && !check(); at += 1) yield* settle
+    expect(check()).toBe(true)
+  })
+
+describe("Draining", () => {
+  it.scoped("finishes what is in hand, refuses what comes late, and closes connections", () =>
+    Effect.gen(function* () {
+      const login = yield* gate
+      const { server, close } = yield* closable({ during: { login: login.body } })
+      const other = kept(server)
+      expect((yield* other.send(good.version)).headers.connection).toBe("keep-alive")
+      const inHand = yield* Effect.fork(call(server, good.login))
+      yield* login.entered
+      // A second connection is in the middle of its request's headers when the drain begins.
+      const late = connect(server.port, "127.0.0.1")
+      const lateText: Array<string> = []
+      late.on("data", (part) => lateText.push(part.toString()))
+      late.on("error", () => {})
+      late.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
+      yield* settle
+      const closing = yield* Effect.fork(close)
+      yield* eventually(() => Effect.runSync(server.drain.draining))
+      expect(yield* refusesConnections(server)).toBe(true)
+      late.write("\r\n")
+      yield* eventually(() => lateText.join("").includes("shutting_down"))
+      expect(lateText.join("")).toMatch(/^HTTP\/1\.1 503 /)
+      expect(lateText.join("").toLowerCase()).toContain("connection: close")
+      yield* login.release
+      const answer = yield* Fiber.join(inHand)
+      expect([answer.status, answer.headers.connection]).toEqual([200, "close"])
+      yield* Fiber.join(closing)
+      yield* other.end
+    })
+  )
+
+  it.scoped("readiness fails at once and liveness does not, on a connection that is still open", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      yield* server.drain.begin
+      const ready = yield* call(server, good.readyz)
+      expect([ready.status, errorOf(ready).code, ready.headers.connection]).toEqual([
+        503,
+        "not_ready",
+        "close"
+      ])
+      expect((yield* call(server, good.healthz)).status).toBe(200)
+      const late = yield* call(server, good.login)
+      expect([late.status, errorOf(late).code, errorOf(late).retryable]).toEqual([503, "shutting_down", true])
+      expect(server.reached.map(({ useCase }) => useCase)).toEqual(["health"])
+    })
+  )
+
+  it.scoped("a refusal with an unread body reaches the client", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      yield* server.drain.begin
+      const answer = yield* call(server, { ...good.submit, body: " ".repeat(500_000) })
+      expect([answer.status, errorOf(answer).code]).toEqual([503, "shutting_down"])
+    })
+  )
+
+  it.scoped("idle and silent connections do not hold it up", () =>
+    Effect.gen(function* () {
+      const { server, close } = yield* closable({})
+      const idle = kept(server)
+      yield* idle.send(good.version)
+      const silent = connect(server.port, "127.0.0.1")
+      silent.on("error", () => {})
+      yield* settle
+      yield* close
+      expect(yield* refusesConnections(server)).toBe(true)
+      silent.destroy()
+      yield* idle.end
+    })
+  )
+
+  it.scopedLive("cuts what is left at the end of the grace period", () =>
+    Effect.gen(function* () {
+      const login = yield* gate
+      const me = yield* gate
+      const { server, close } = yield* closable({
+        settings: { shutdownGraceSeconds: 0.2 },
+        during: { login: login.body, me: me.body }
+      })
+      const hanging = [
+        yield* Effect.fork(Effect.exit(call(server, good.login))),
+        yield* Effect.fork(Effect.exit(call(server, good.me)))
+      ]
+      yield* login.entered
+      yield* me.entered
+      const startedAt = performance.now()
+      yield* close
+      expect(performance.now() - startedAt).toBeLessThan(3_000)
+      for (const fiber of hanging) expect(Exit.isFailure(yield* Fiber.join(fiber))).toBe(true)
+      expect([login.inside.finished, me.inside.finished]).toEqual([false, false])
+    })
+  )
+})
+
+describe("Overload", () => {
+  it.scoped("beyond the bound a request is refused at once, probes are not, and room comes back", () =>
+    Effect.gen(function* () {
+      const me = yield* gate
+      const server = yield* backend({ inFlight: 1, during: { me: me.body } })
+      const first = yield* Effect.fork(call(server, good.me))
+      yield* me.entered
+      const refused = yield* call(server, good.version)
+      expect([refused.status, errorOf(refused).code, refused.headers["retry-after"]]).toEqual([
+        503,
+        "overloaded",
+        "1"
+      ])
+      expect((yield* call(server, good.healthz)).status).toBe(200)
+      expect((yield* call(server, good.readyz)).status).toBe(200)
+      expect((yield* call(server, { method: "OPTIONS", path: "/api/v1/version" })).status).toBe(204)
+      yield* me.release
+      expect((yield* Fiber.join(first)).status).toBe(200)
+      expect((yield* call(server, good.version)).status).toBe(200)
+    })
+  )
+
+  it.scoped("work that outlives its connection still counts", () =>
+    Effect.gen(function* () {
+      const login = yield* gate
+      const server = yield* backend({ inFlight: 1, during: { login: login.body } })
+      yield* abandon(server, good.login, login.entered)
+      const refused = yield* call(server, good.version)
+      expect([refused.status, errorOf(refused).code]).toEqual([503, "overloaded"])
+      yield* login.release
+      yield* eventually(() => login.inside.finished)
+    })
+  )
+})
+
+/** Sends a request and hangs up once the use case has begun. */
+const abandon = (server: Backend, sent: Sent, entered: Effect.Effect<void>) =>
+  Effect.gen(function* () {
+    const request = httpRequest({
+      host: "127.0.0.1",
+      port: server.port,
+      agent: false,
+      method: sent.method,
+      path: sent.path,
+      headers: sent.headers as Record<string, string>
+    })
+    request.on("error", () => {})
+    request.end(sent.body)
+    yield* entered
+    request.destroy()
+    yield* eventually(() => server.lines.some(({ fields }) => fields.status === 499))
+  })
+
+describe("A client that goes away", () => {
+  for (const name of [
+    "login",
+    "refresh",
+    "logout",
+    "subscribe",
+    "send",
+    "submit",
+    "accept",
+    "receive"
+  ] as const) {
+    it.scoped(`${name}: what commits runs to its end`, () =>
+      Effect.gen(function* () {
+        const inside = yield* gate
+        const server = yield* backend({ during: { [name]: inside.body } })
+        yield* abandon(server, good[name], inside.entered)
+        expect(inside.inside.finished).toBe(false)
+        yield* inside.release
+        yield* eventually(() => inside.inside.finished)
+        expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
+      })
+    )
+  }
+
+  it.scoped("a read is given up", () =>
+    Effect.gen(function* () {
+      const given = { up: false }
+      const inside = yield* gate
+      const server = yield* backend({
+        during: {
+          me: Effect.onInterrupt(inside.body, () =>
+            Effect.sync(() => {
+              given.up = true
+            })
+          )
+        }
+      })
+      yield* abandon(server, good.me, inside.entered)
+      yield* eventually(() => given.up)
+    })
+  )
+
+  it.scoped("in the middle of its body leaves nothing behind", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ inFlight: 1 })
+      const socket = connect(server.port, "127.0.0.1")
+      socket.write(
+        "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+      )
+      yield* settle
+      expect((yield* call(server, good.version)).status).toBe(503)
+      socket.resetAndDestroy()
+      yield* eventually(() => server.lines.some(({ fields }) => fields.status === 499))
+      expect((yield* call(server, good.version)).status).toBe(200)
+      expect(server.reached).toEqual([])
+    })
+  )
+})

@@ -1,0 +1,462 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import {
+  accessToken,
+  backend,
+  bearer,
+  call,
+  environmentId,
+  errorOf,
+  good,
+  idempotencyKey,
+  json,
+  jsonHeaders,
+  keyed,
+  type Sent,
+  testingSecret
+} from "./support.ts"
+
+/** The request with some headers changed; undefined takes one away, a list repeats it. */
+const withHeaders = (
+  sent: Sent,
+  changes: Record<string, string | ReadonlyArray<string> | undefined>
+): Sent => {
+  const merged: Record<string, string | ReadonlyArray<string> | undefined> = {
+    ...(sent.headers as Record<string, string>),
+    ...changes
+  }
+  return {
+    ...sent,
+    headers: Object.entries(merged).flatMap(([name, value]) =>
+      value === undefined
+        ? []
+        : typeof value === "string"
+          ? [name, value]
+          : value.flatMap((one) => [name, one])
+    ),
+    ...(sent.body === undefined ? {} : { chunks: [sent.body] })
+  }
+}
+
+const calls = (names: ReadonlyArray<keyof typeof good>): ReadonlyArray<Sent> =>
+  names.map((name) => good[name])
+
+describe("Idempotency-Key", () => {
+  const needing = calls(["login", "refresh", "logout", "submit"])
+
+  it.scoped("is required on login, refresh, logout and reports", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const sent of needing) {
+        const answer = yield* call(server, withHeaders(sent, { "idempotency-key": undefined }))
+        expect([sent.path, answer.status, errorOf(answer).code]).toEqual([
+          sent.path,
+          400,
+          "idempotency_key_required"
+        ])
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("is one of 16 to 255 visible ASCII characters", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const wrong = [
+        "",
+        "x".repeat(15),
+        "x".repeat(256),
+        `${"x".repeat(16)} y`,
+        `x${"\u00e9".repeat(20)}`,
+        [idempotencyKey, idempotencyKey]
+      ]
+      for (const sent of needing) {
+        for (const key of wrong) {
+          const answer = yield* call(server, withHeaders(sent, { "idempotency-key": key }))
+          expect([sent.path, key, answer.status, errorOf(answer).code]).toEqual([
+            sent.path,
+            key,
+            400,
+            "idempotency_key_invalid"
+          ])
+        }
+      }
+      expect(server.reached).toEqual([])
+      for (const key of ["x".repeat(16), "~!".repeat(120) + "x".repeat(15)]) {
+        expect((yield* call(server, withHeaders(good.login, { "idempotency-key": key }))).status).toBe(200)
+      }
+      expect(server.reached.length).toBe(2)
+    })
+  )
+
+  it.scoped("reaches the use case, and is ignored elsewhere", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      yield* call(server, good.login)
+      expect(server.reached[0]?.input).toMatchObject({ key: Redacted.make(idempotencyKey) })
+      expect((yield* call(server, withHeaders(good.send, { "idempotency-key": "short" }))).status).toBe(200)
+    })
+  )
+})
+
+describe("Authorization and X-Org-ID", () => {
+  const token = (length: number) => `oat_${"a".repeat(length)}`
+  const malformed = [
+    "",
+    "Bearer",
+    "Bearer ",
+    accessToken,
+    `bearer ${accessToken}`,
+    `Zearer ${accessToken}`,
+    `Bearer  ${accessToken}`,
+    `Bearer ${accessToken} x`,
+    `Bearer ${accessToken}, x`,
+    `Basic ${accessToken}`,
+    `Bearer ort_${"a".repeat(40)}`,
+    `Bearer ${token(27)}`,
+    `Bearer ${token(4093)}`,
+    `Bearer oat_${"a".repeat(30)}.`,
+    [`Bearer ${accessToken}`, `Bearer ${accessToken}`],
+    [`Bearer ${accessToken}`, ""]
+  ]
+
+  it.scoped("a missing or malformed bearer is 401 with its scheme, and asks nobody", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const sent of calls(["me", "subscribe", "send"])) {
+        for (const authorization of [undefined, ...malformed]) {
+          const answer = yield* call(server, withHeaders(sent, { authorization }))
+          expect([sent.path, authorization, answer.status, errorOf(answer).code]).toEqual([
+            sent.path,
+            authorization,
+            401,
+            "unauthenticated"
+          ])
+          expect(answer.headers["www-authenticate"]).toBe("Bearer")
+        }
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("tokens of 28 and of 4092 characters pass", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const length of [28, 4092]) {
+        const answer = yield* call(server, withHeaders(good.me, { authorization: `Bearer ${token(length)}` }))
+        expect([length, answer.status]).toEqual([length, 200])
+      }
+    })
+  )
+
+  it.scoped("an organisation is required with it: 3 to 50 of a-z, 0-9, _ and -", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const organisation of [
+        undefined,
+        "",
+        "ab",
+        "a".repeat(51),
+        "Acme",
+        "ac me",
+        "acme!",
+        ["acme", "acme"],
+        ["acme", ""]
+      ]) {
+        const answer = yield* call(server, withHeaders(good.me, { "x-org-id": organisation }))
+        expect([organisation, answer.status, errorOf(answer).code]).toEqual([
+          organisation,
+          400,
+          "invalid_input"
+        ])
+        expect(errorOf(answer).details?.fields?.map(({ path }) => path)).toEqual(["X-Org-ID"])
+      }
+      expect(server.reached).toEqual([])
+      for (const organisation of ["abc", "a_-9".repeat(12)]) {
+        expect((yield* call(server, withHeaders(good.me, { "x-org-id": organisation }))).status).toBe(200)
+      }
+      expect(server.reached[0]?.input).toMatchObject({
+        credential: { token: Redacted.make(accessToken), organisation: "abc" }
+      })
+    })
+  )
+
+  it.scoped("signing a report is optional, but then it must be well-formed", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const authorization of malformed) {
+        const answer = yield* call(server, withHeaders(good.submit, { authorization, "x-org-id": "acme" }))
+        expect([authorization, answer.status]).toEqual([authorization, 401])
+      }
+      expect(
+        (yield* call(server, withHeaders(good.submit, { ...bearer, "x-org-id": undefined }))).status
+      ).toBe(400)
+      expect(server.reached).toEqual([])
+      yield* call(server, good.submit)
+      yield* call(server, withHeaders(good.submit, { "x-org-id": "Not An Organisation" }))
+      yield* call(server, withHeaders(good.submit, bearer))
+      expect(server.reached.map(({ input }) => input)).toMatchObject([
+        { credential: Option.none() },
+        { credential: Option.none() },
+        { credential: Option.some({ token: Redacted.make(accessToken), organisation: "acme" }) }
+      ])
+    })
+  )
+})
+
+describe("X-Testing-Environment-Key", () => {
+  const selecting = calls([
+    "iam",
+    "login",
+    "refresh",
+    "logout",
+    "me",
+    "subscribe",
+    "send",
+    "submit",
+    "accept"
+  ])
+  const wrong = [
+    "",
+    "ask_",
+    testingSecret.slice(0, -1),
+    `${testingSecret}a`,
+    testingSecret.toUpperCase(),
+    `Bearer ${testingSecret}`,
+    [testingSecret, testingSecret],
+    [testingSecret, ""],
+    ["", testingSecret]
+  ]
+
+  it.scoped(
+    "in any form means a testing request: malformed, empty or repeated is refused, never production",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* backend()
+        for (const sent of selecting) {
+          for (const secret of wrong) {
+            const answer = yield* call(server, withHeaders(sent, { "x-testing-environment-key": secret }))
+            expect([sent.path, secret, answer.status, errorOf(answer).code]).toEqual([
+              sent.path,
+              secret,
+              401,
+              "testing_secret_invalid"
+            ])
+            expect(answer.headers["www-authenticate"]).toBeUndefined()
+          }
+        }
+        expect(server.reached).toEqual([])
+        expect(server.events).toEqual([])
+      })
+  )
+
+  it.scoped("cannot be hidden behind many other headers", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const many = Array.from({ length: 2_200 }, (_, at) => [`a${at % 10}`, ""]).flat()
+      const answer = yield* call(server, {
+        path: "/api/v1/iam",
+        headers: [...many, "x-testing-environment-key", testingSecret]
+      })
+      expect([answer.status, json(answer)]).toMatchObject([200, { testing_environment_id: environmentId }])
+    })
+  )
+
+  it.scoped("selects the plane of every call that reads it", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const sent of selecting) {
+        yield* call(server, withHeaders(sent, { "x-testing-environment-key": testingSecret }))
+      }
+      const used = server.reached.filter(({ useCase }) => useCase !== "resolve")
+      expect(server.reached.length - used.length).toBe(selecting.length)
+      for (const { input } of used) expect(input).toMatchObject({ plane: { _tag: "Testing", environmentId } })
+      expect(server.events).toEqual([])
+    })
+  )
+
+  it.scoped("is ignored by probes, version, the document and the webhook", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const ignoring: ReadonlyArray<Sent> = [
+        ...calls(["healthz", "readyz", "version", "receive"]),
+        { path: "/openapi.json" }
+      ]
+      for (const sent of ignoring) {
+        for (const secret of [testingSecret, ...wrong]) {
+          const answer = yield* call(server, withHeaders(sent, { "x-testing-environment-key": secret }))
+          expect([sent.path, secret, answer.status]).toEqual([sent.path, secret, 200])
+        }
+      }
+      expect(server.reached.map(({ useCase }) => useCase)).not.toContain("resolve")
+    })
+  )
+})
+
+describe("X-Music-Telemetry, Sec-GPC and DNT", () => {
+  it.scoped.each([
+    [{}, true],
+    [{ "x-music-telemetry": "on" }, true],
+    [{ "sec-gpc": "0", dnt: "0" }, true],
+    [{ "x-music-telemetry": "off" }, false],
+    [{ "x-music-telemetry": "On" }, false],
+    [{ "x-music-telemetry": "" }, false],
+    [{ "x-music-telemetry": "yes" }, false],
+    [{ "x-music-telemetry": ["on", "off"] }, false],
+    [{ "sec-gpc": "1" }, false],
+    [{ dnt: "1" }, false],
+    [{ "x-music-telemetry": "on", "sec-gpc": "1" }, false],
+    [{ "x-music-telemetry": "on", dnt: ["0", "1"] }, false]
+  ] as ReadonlyArray<readonly [Record<string, string | ReadonlyArray<string>>, boolean]>)(
+    "%j: recording is %s",
+    ([headers, recording]) =>
+      Effect.gen(function* () {
+        const server = yield* backend()
+        expect((yield* call(server, withHeaders(good.logout, headers))).status).toBe(204)
+        expect(server.reached[0]?.info.recording).toBe(recording)
+        expect(server.events.length).toBe(recording ? 1 : 0)
+      })
+  )
+
+  it.scoped("nothing is recorded when the operator says so", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings: { telemetry: { enabled: false } } })
+      yield* call(server, withHeaders(good.logout, { "x-music-telemetry": "on" }))
+      expect(server.reached[0]?.info.recording).toBe(false)
+    })
+  )
+})
+
+describe("X-Music-Source", () => {
+  it.scoped.each([
+    ["cli", "cli"],
+    ["daemon", "daemon"],
+    ["web", "web"],
+    ["CLI", "unknown"],
+    ["", "unknown"],
+    ["robot", "unknown"],
+    [["cli", "web"], "unknown"],
+    [undefined, "unknown"]
+  ] as ReadonlyArray<readonly [string | ReadonlyArray<string> | undefined, string]>)(
+    "%s is recorded as %s",
+    ([source, known]) =>
+      Effect.gen(function* () {
+        const server = yield* backend()
+        yield* call(server, withHeaders(good.logout, { "x-music-source": source }))
+        expect(server.reached[0]?.info.source).toBe(known)
+      })
+  )
+})
+
+describe("X-Request-Id", () => {
+  it.scoped("is kept when it is 8 to 128 of A-Z, a-z, 0-9, dot, underscore and hyphen", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const id of ["12345678", "A-b_c.9z", "x".repeat(128)]) {
+        const answer = yield* call(server, withHeaders(good.logout, { "x-request-id": id }))
+        expect(answer.headers["x-request-id"]).toBe(id)
+        expect(server.reached.at(-1)?.info.requestId).toBe(id)
+      }
+      for (const id of [
+        undefined,
+        "",
+        "1234567",
+        "x".repeat(129),
+        "with space",
+        "semi;colon",
+        ["12345678", "12345678"]
+      ]) {
+        const answer = yield* call(server, withHeaders(good.logout, { "x-request-id": id }))
+        expect(answer.headers["x-request-id"]).toMatch(/^req_[0-9a-f]{32}$/)
+        expect(server.reached.at(-1)?.info.requestId).toBe(answer.headers["x-request-id"])
+      }
+    })
+  )
+
+  it.scoped("two requests never share a made-up one", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const ids = yield* Effect.forEach(Array(20).fill(good.healthz), (sent: Sent) => call(server, sent))
+      expect(new Set(ids.map(({ headers }) => headers["x-request-id"])).size).toBe(20)
+    })
+  )
+})
+
+describe("Content-Type", () => {
+  const takingBodies = calls([
+    "login",
+    "refresh",
+    "logout",
+    "subscribe",
+    "send",
+    "submit",
+    "accept",
+    "receive"
+  ])
+
+  it.scoped("a body that is not application/json is 415", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const sent of takingBodies) {
+        for (const changes of [
+          { "content-type": undefined },
+          { "content-type": "" },
+          { "content-type": "text/plain" },
+          { "content-type": "text/json" },
+          { "content-type": "application/x-www-form-urlencoded" },
+          { "content-type": "application/problem+json" },
+          { "content-type": "application/jsonp" },
+          { "content-type": "application/json; charset=latin1" },
+          { "content-type": "multipart/form-data; boundary=application/json" },
+          { "content-type": ["application/json", "text/plain"] },
+          { "content-encoding": "gzip" },
+          { "content-encoding": "identity, gzip" }
+        ]) {
+          const answer = yield* call(server, withHeaders(sent, changes))
+          expect([sent.path, changes, answer.status]).toEqual([sent.path, changes, 415])
+          expect(errorOf(answer).code).toBe("unsupported_media_type")
+        }
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("parameters and case do not matter", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const type of [
+        "application/json",
+        "Application/JSON",
+        "application/json;charset=utf-8",
+        'application/json ; charset="UTF-8"',
+        "application/json;"
+      ]) {
+        expect(
+          (yield* call(
+            server,
+            withHeaders(good.accept, { "content-type": type, "content-encoding": "identity" })
+          )).status
+        ).toBe(204)
+      }
+    })
+  )
+
+  it.scoped("no body at all is a body that does not fit", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const headers of [{}, jsonHeaders, { "content-length": "0" }]) {
+        const answer = yield* call(server, {
+          method: "POST",
+          path: "/api/v1/auth/login",
+          headers: { "idempotency-key": keyed["idempotency-key"], ...headers }
+        })
+        expect([answer.status, errorOf(answer).details?.fields]).toEqual([
+          400,
+          [{ path: "body", problem: "is empty" }]
+        ])
+      }
+    })
+  )
+})

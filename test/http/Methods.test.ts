@@ -1,0 +1,146 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { backend, call, errorOf, good, parseRaw, raw } from "./support.ts"
+
+const paths = {
+  "/healthz": "GET",
+  "/readyz": "GET",
+  "/openapi.json": "GET",
+  "/api/v1/iam": "GET",
+  "/api/v1/version": "GET",
+  "/api/v1/auth/login": "POST",
+  "/api/v1/auth/refresh": "POST",
+  "/api/v1/auth/logout": "POST",
+  "/api/v1/auth/me": "GET",
+  "/api/v1/ting/subscription": "POST",
+  "/api/v1/tings": "POST",
+  "/api/v1/reports": "POST",
+  "/api/v1/telemetry": "POST",
+  "/webhook/": "POST",
+  "/webhook": "POST"
+} as const
+
+const allowOf = (method: string) => (method === "GET" ? "GET, HEAD, OPTIONS" : `${method}, OPTIONS`)
+
+describe("Paths and methods", () => {
+  it.scoped("every other method is 405 with Allow and reaches nothing", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const [path, served] of Object.entries(paths)) {
+        for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"]) {
+          if (method === served || (method === "HEAD" && served === "GET")) continue
+          const answer = yield* call(server, { method, path })
+          expect([path, method, answer.status]).toEqual([path, method, 405])
+          expect(answer.headers.allow).toBe(allowOf(served))
+          if (method !== "HEAD") expect(errorOf(answer).code).toBe("method_not_allowed")
+          expect(answer.headers["x-request-id"]).toMatch(/^req_[0-9a-f]{32}$/)
+        }
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("OPTIONS is 204 with Allow, also for the server as a whole", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const [path, served] of Object.entries(paths)) {
+        const answer = yield* call(server, { method: "OPTIONS", path })
+        expect([path, answer.status, answer.headers.allow]).toEqual([path, 204, allowOf(served)])
+        expect(answer.text).toBe("")
+        expect(answer.headers["x-request-id"]).toBeDefined()
+      }
+      const whole = yield* call(server, { method: "OPTIONS", path: "*" })
+      expect([whole.status, whole.headers.allow]).toEqual([204, "GET, HEAD, POST, OPTIONS"])
+    })
+  )
+
+  it.scoped("HEAD answers as GET does, without a body", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const [path, served] of Object.entries(paths)) {
+        if (served !== "GET") continue
+        const headers = path === "/api/v1/auth/me" ? good.me.headers : {}
+        const get = yield* call(server, { path, headers })
+        const head = yield* call(server, { method: "HEAD", path, headers })
+        expect([path, head.status, head.text]).toEqual([path, 200, ""])
+        for (const name of ["content-length", "content-type"])
+          expect(head.headers[name]).toBe(get.headers[name])
+      }
+      const refused = yield* call(server, { method: "HEAD", path: "/api/v1/auth/me" })
+      expect([refused.status, refused.text, refused.headers["www-authenticate"]]).toEqual([401, "", "Bearer"])
+    })
+  )
+
+  it.scoped("paths are exact in case, slashes and encoding", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const others = [
+        "/",
+        "/API/V1/VERSION",
+        "/api/v1/Version",
+        "/api/v1/version/",
+        "//api/v1/version",
+        "/api//v1/version",
+        "/api/v1/./version",
+        "/api/v1/x/../version",
+        "/api/v1/versio%6e",
+        "/api/v1/version;x=1",
+        "/api/v1",
+        "/api/v2/version",
+        "/Webhook",
+        "//webhook",
+        "/webhook//",
+        "/healthz/",
+        "/favicon.ico",
+        "/api/v1/__proto__",
+        "/constructor"
+      ]
+      for (const path of others) {
+        for (const method of ["GET", "POST", "OPTIONS"]) {
+          const answer = yield* call(server, { method, path })
+          expect([path, method, answer.status]).toEqual([path, method, 404])
+          expect(errorOf(answer).code).toBe("not_found")
+        }
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("a query does not change the path, and absolute targets are taken", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      expect((yield* call(server, { path: "/api/v1/version?x=/y&z" })).status).toBe(200)
+      expect((yield* call(server, { path: "http://music.example/api/v1/version?x" })).status).toBe(200)
+      expect((yield* call(server, { path: "http://music.example/nope" })).status).toBe(404)
+      const strange = yield* call(server, { path: "https://music.example" })
+      expect(strange.status).toBe(404)
+    })
+  )
+
+  it.scoped("both spellings of the webhook reach the same use case", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const path of ["/webhook", "/webhook/"]) {
+        const answer = yield* call(server, { ...good.receive, path })
+        expect([answer.status, answer.text]).toEqual([200, '{"received":true}'])
+      }
+      expect(server.reached.map(({ useCase }) => useCase)).toEqual(["receive", "receive"])
+    })
+  )
+
+  it.scoped("an upgrade is an ordinary request, and CONNECT has no path here", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const upgrade = parseRaw(
+        yield* raw(
+          server,
+          "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n"
+        )
+      )
+      expect(upgrade.status).toBe(200)
+      const tunnel = parseRaw(yield* raw(server, "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"))
+      expect([tunnel.status, errorOf(tunnel).code]).toEqual([404, "not_found"])
+      expect(tunnel.headers["x-request-id"]).toBeDefined()
+    })
+  )
+})

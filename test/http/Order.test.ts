@@ -1,0 +1,221 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { TestingSecretInvalid, Unauthenticated } from "../../src/schema/Failure.ts"
+import { backend, bearer, call, errorOf, good, jsonHeaders, keyed, testingSecret } from "./support.ts"
+
+interface Request {
+  method: string
+  path: string
+  headers: Record<string, string>
+  body: string
+  chunked: boolean
+}
+
+interface Conditions {
+  draining: boolean
+  overloaded: boolean
+  limited: boolean
+  planeRefused: boolean
+  bearerRefused: boolean
+}
+
+interface Fault {
+  readonly name: string
+  readonly code: string
+  readonly spoil?: (request: Request) => void
+  readonly condition?: keyof Conditions
+}
+
+/** In the order of api.md, "Order of checks". */
+const faults: ReadonlyArray<Fault> = [
+  {
+    name: "path",
+    code: "not_found",
+    spoil: (request) => {
+      request.path += "/nope"
+    }
+  },
+  {
+    name: "method",
+    code: "method_not_allowed",
+    spoil: (request) => {
+      request.method = "PUT"
+    }
+  },
+  { name: "draining", code: "shutting_down", condition: "draining" },
+  { name: "overloaded", code: "overloaded", condition: "overloaded" },
+  {
+    name: "media type",
+    code: "unsupported_media_type",
+    spoil: ({ headers }) => {
+      headers["content-type"] = "text/plain"
+    }
+  },
+  {
+    name: "declared length",
+    code: "payload_too_large",
+    spoil: (request) => {
+      request.body = `${request.body}${" ".repeat(600_000)}`
+    }
+  },
+  {
+    name: "idempotency key",
+    code: "idempotency_key_invalid",
+    spoil: ({ headers }) => {
+      headers["idempotency-key"] = "short"
+    }
+  },
+  {
+    name: "bearer shape",
+    code: "unauthenticated",
+    spoil: ({ headers }) => {
+      headers.authorization = "Bearer x"
+    }
+  },
+  {
+    name: "organisation",
+    code: "invalid_input",
+    spoil: ({ headers }) => {
+      headers["x-org-id"] = "A"
+    }
+  },
+  {
+    name: "plane selector",
+    code: "testing_secret_invalid",
+    spoil: ({ headers }) => {
+      headers["x-testing-environment-key"] = ""
+    }
+  },
+  {
+    name: "bound in chunks",
+    code: "payload_too_large",
+    spoil: (request) => {
+      request.body = `${request.body}${" ".repeat(600_000)}`
+      request.chunked = true
+    }
+  },
+  {
+    name: "strict JSON",
+    code: "invalid_input",
+    spoil: (request) => {
+      request.body = `\ufeff${request.body}`
+    }
+  },
+  {
+    name: "schema",
+    code: "invalid_input",
+    spoil: (request) => {
+      request.body = request.body.replace("{", '{"unknown":1,')
+    }
+  },
+  { name: "rate limit", code: "rate_limited", condition: "limited" },
+  { name: "plane", code: "testing_secret_invalid", condition: "planeRefused" },
+  { name: "bearer", code: "unauthenticated", condition: "bearerRefused" }
+]
+
+/** Faults of one thing that cannot both be there. */
+const exclusive = [
+  ["draining", "overloaded"],
+  ["declared length", "bound in chunks"]
+]
+const together = (left: Fault, right: Fault) =>
+  !exclusive.some((pair) => pair.includes(left.name) && pair.includes(right.name))
+
+const requestOf = (fault: Fault, other: Fault): Request => {
+  const conditions = [fault.condition, other.condition]
+  const request: Request = {
+    method: "POST",
+    // A report knows a key as well as a bearer; only a ting asks for the bearer before its use case.
+    path: conditions.includes("bearerRefused") ? good.send.path : good.submit.path,
+    headers: { ...keyed, ...bearer, "x-testing-environment-key": testingSecret },
+    body: conditions.includes("bearerRefused") ? good.send.body : good.submit.body,
+    chunked: false
+  }
+  fault.spoil?.(request)
+  other.spoil?.(request)
+  return request
+}
+
+/** One request a minute; the clock of the test stands still. */
+const policies = {
+  address: { name: "address", quota: 1, windowSeconds: 60 },
+  credential: { name: "credential", quota: 1, windowSeconds: 60 }
+}
+
+const serverFor = (fault: Fault, other: Fault) =>
+  Effect.gen(function* () {
+    const has = (condition: keyof Conditions) =>
+      fault.condition === condition || other.condition === condition
+    const server = yield* backend({
+      settings: { rateLimit: has("limited") },
+      policies,
+      inFlight: has("overloaded") ? 0 : 1_000,
+      during: {
+        ...(has("planeRefused") ? { resolve: Effect.fail(new TestingSecretInvalid()) } : {}),
+        ...(has("bearerRefused") ? { authenticate: Effect.fail(new Unauthenticated()) } : {})
+      }
+    })
+    if (has("limited")) yield* call(server, good.version)
+    if (has("draining")) yield* server.drain.begin
+    return server
+  })
+
+describe("Order of checks", () => {
+  for (const [at, fault] of faults.entries()) {
+    it.scoped(`${fault.name}: wins over every later fault, and reaches no use case`, () =>
+      Effect.gen(function* () {
+        const servers = new Map<string, Effect.Effect.Success<ReturnType<typeof serverFor>>>()
+        for (const other of faults.slice(at).filter((later) => together(fault, later))) {
+          // The key is no part of a ting.
+          if (fault.name === "idempotency key" && other.name === "bearer") continue
+          const request = requestOf(fault, fault === other ? { name: "none", code: "" } : other)
+          const conditions = [fault.condition, other.condition].join()
+          const server = servers.get(conditions) ?? (yield* serverFor(fault, other))
+          servers.set(conditions, server)
+          server.reached.length = 0
+          const { body, chunked, ...sent } = request
+          const answer = yield* call(server, chunked ? { ...sent, chunks: [body] } : { ...sent, body })
+          expect([other.name, errorOf(answer).code]).toEqual([other.name, fault.code])
+          const allowed =
+            fault.name === "plane" ? ["resolve"] : fault.name === "bearer" ? ["resolve", "authenticate"] : []
+          expect(server.reached.map(({ useCase }) => useCase)).toEqual(allowed)
+          if (fault.condition === "draining") expect(answer.headers.connection).toBe("close")
+        }
+      })
+    )
+  }
+
+  it.scoped("which of two faults of one status was meant shows in the details", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const organisation = yield* call(server, {
+        ...good.submit,
+        headers: { ...keyed, ...bearer, "x-org-id": "A" },
+        body: '{"unknown":1}'
+      })
+      expect(errorOf(organisation).details?.fields?.map(({ path }) => path)).toEqual(["X-Org-ID"])
+      const grammar = yield* call(server, { ...good.submit, body: '{"unknown":1' })
+      expect(errorOf(grammar).details?.fields?.map(({ path }) => path)).toEqual(["body"])
+    })
+  )
+
+  it.scoped("a wrong path or method is no matter of headers or bodies", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const wrongPath = yield* call(server, {
+        method: "POST",
+        path: "/nope",
+        headers: { "content-type": "x" },
+        body: "x"
+      })
+      expect(wrongPath.status).toBe(404)
+      const wrongMethod = yield* call(server, {
+        method: "POST",
+        path: "/healthz",
+        headers: jsonHeaders,
+        body: "x"
+      })
+      expect(wrongMethod.status).toBe(405)
+    })
+  )
+})
