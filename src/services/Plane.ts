@@ -1,5 +1,4 @@
 /** A plane is production or one isolated IAM testing environment. It is a value that every port call receives. */
-import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import type * as Redacted from "effect/Redacted"
 
@@ -16,9 +15,6 @@ export type Plane = Data.TaggedEnum<{
 }>
 export const { Production, Testing, $is: isPlane, $match: matchPlane } = Data.taggedEnum<Plane>()
 export type TestingPlane = Data.TaggedEnum.Value<Plane, "Testing">
-
-/** The plane of the request in hand. There is no default to fall back to. */
-export class CurrentPlane extends Context.Tag("music/CurrentPlane")<CurrentPlane, Plane>() {}
 
 /** `production`, or the environment's UUID: the value of every `plane` column and the plane's part of every key. */
 export type PlaneId = string

@@ -3,14 +3,14 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { WebhookDelivery, WebhookReceipt, webhookBodyLimit } from "../../schema/Webhook.ts"
 import { BodyBound } from "./Facts.ts"
-import { admission, always, body, failures } from "./Failures.ts"
+import { always, body, failures } from "./Failures.ts"
 
 const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
   HttpApiEndpoint.post(name, path)
     .setPayload(WebhookDelivery)
     .addSuccess(WebhookReceipt)
     .addError(always)
-    .addError(admission)
+    .addError(failures("overloaded", "shutting_down"))
     .addError(body)
     .addError(failures("webhook_signature_invalid", "plane_mismatch", "dependency_unavailable"))
     .annotate(BodyBound, webhookBodyLimit)

@@ -47,13 +47,12 @@ export class Gate extends Effect.Service<Gate>()("music/http/Gate", {
     const limits = yield* Limits
     const work = yield* Work
 
+    const decoded = noting((exchange) => {
+      exchange.decoded = true
+    })
+
     const counted = (credential: Option.Option<Credential>): Effect.Effect<void, RateLimited> =>
-      Effect.zipRight(
-        noting((exchange) => {
-          exchange.decoded = true
-        }),
-        limits.admit(credential)
-      )
+      Effect.zipRight(decoded, limits.admit(credential))
 
     const selected = Effect.flatMap(PlaneSelector, planes.resolve).pipe(
       Effect.tap((plane) =>
@@ -63,14 +62,24 @@ export class Gate extends Effect.Service<Gate>()("music/http/Gate", {
       )
     )
 
+    const declared = <E, A, R>(
+      endpoint: Endpoint<E>,
+      use: Effect.Effect<A, Failure, R>
+    ): Effect.Effect<A, E, R> =>
+      Effect.catchAll(endpoint.method === "POST" ? work.lasting(use) : use, declaredBy(endpoint))
+
     const run = <E, A, R>(
       endpoint: Endpoint<E>,
       credential: Option.Option<Credential>,
       use: Effect.Effect<A, Failure, R>
     ): Effect.Effect<A, E, R> =>
-      Effect.zipRight(counted(credential), endpoint.method === "POST" ? work.lasting(use) : use).pipe(
-        Effect.catchAll(declaredBy(endpoint))
-      )
+      Effect.zipRight(Effect.catchAll(counted(credential), declaredBy(endpoint)), declared(endpoint, use))
+
+    /** For IAM's deliveries: a few addresses send all of them, and a refused one only comes again. */
+    const unmetered = <E, A, R>(
+      endpoint: Endpoint<E>,
+      use: Effect.Effect<A, Failure, R>
+    ): Effect.Effect<A, E, R> => Effect.zipRight(decoded, declared(endpoint, use))
 
     /** For calls that neither a plane nor a bearer belongs to. */
     const open = <E, A, R>(
@@ -112,6 +121,6 @@ export class Gate extends Effect.Service<Gate>()("music/http/Gate", {
         )
       )
 
-    return { open, inPlane, signed, authenticated } as const
+    return { open, unmetered, inPlane, signed, authenticated } as const
   })
 }) {}

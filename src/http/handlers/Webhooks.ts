@@ -23,7 +23,7 @@ const noteTesting = (body: Uint8Array) =>
 export const WebhooksLive = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
   Effect.gen(function* () {
     const webhooks = yield* Webhooks
-    const { open } = yield* Gate
+    const { unmetered } = yield* Gate
 
     /** The exact bytes are what is signed, so nothing is decoded here. */
     const delivery = (
@@ -34,7 +34,7 @@ export const WebhooksLive = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
       return Effect.flatMap(bytesOf(message, webhookBodyLimit), (body) =>
         Effect.zipRight(
           noteTesting(body),
-          open(endpoint, webhooks.receive({ rawHeaders: message.rawHeaders, body }))
+          unmetered(endpoint, webhooks.receive({ rawHeaders: message.rawHeaders, body }))
         )
       )
     }
