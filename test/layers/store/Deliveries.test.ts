@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { type Delivery, DeliveryUpdate, type StoreService } from "../../../src/services/Store.ts"
@@ -28,7 +29,7 @@ describe("Deliveries", () => {
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
-      assert.deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(1_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(1_000))
       const delivery = yield* leaseOne(store, 1_000)
       const expected: Delivery = {
         id: delivery.id,
@@ -43,18 +44,18 @@ describe("Deliveries", () => {
         fence: 1,
         createdAt: 1_000
       }
-      assert.deepStrictEqual(delivery, expected)
-      assert.deepStrictEqual(yield* found(store, delivery), { ...expected, state: "leased" })
+      deepStrictEqual(delivery, expected)
+      deepStrictEqual(yield* found(store, delivery), { ...expected, state: "leased" })
     })
   )
 
   it.scoped("nothing is found, due or leased where there is nothing", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
-      assert.deepStrictEqual(yield* lease(store, 1_000), [])
-      assert.deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.none())
-      assert.deepStrictEqual(yield* store.deliveries.find("report:rep_1"), Option.none())
-      assert.deepStrictEqual(yield* store.deliveries.counts, [])
+      deepStrictEqual(yield* lease(store, 1_000), [])
+      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.none())
+      deepStrictEqual(yield* store.deliveries.find("report:rep_1"), Option.none())
+      deepStrictEqual(yield* store.deliveries.counts, [])
     })
   )
 
@@ -64,7 +65,7 @@ describe("Deliveries", () => {
       yield* enqueue(store, "rep_3", "rep_1", "rep_2")
       const first = yield* lease(store, 5_000, 2)
       const second = yield* lease(store, 5_000, 2, "other")
-      assert.deepStrictEqual(
+      deepStrictEqual(
         [first, second, yield* lease(store, 5_000)].map((some) => some.map(({ subject }) => subject)),
         [["rep_3", "rep_1"], ["rep_2"], []]
       )
@@ -79,10 +80,10 @@ describe("Deliveries", () => {
       assert.isTrue(
         yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
       )
-      assert.deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(9_000))
-      assert.deepStrictEqual(yield* lease(store, 8_999), [])
+      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(9_000))
+      deepStrictEqual(yield* lease(store, 8_999), [])
       const again = yield* leaseOne(store, 9_000)
-      assert.deepStrictEqual(again.lastFailure, Option.some(failure))
+      deepStrictEqual(again.lastFailure, Option.some(failure))
     })
   )
 
@@ -91,10 +92,10 @@ describe("Deliveries", () => {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
       const { id, fence } = yield* leaseOne(store, 1_000)
-      assert.deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(61_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(61_000))
       assert.isTrue(yield* store.deliveries.extend(id, fence, 90_000))
-      assert.deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(90_000))
-      assert.deepStrictEqual(yield* lease(store, 89_999), [])
+      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(90_000))
+      deepStrictEqual(yield* lease(store, 89_999), [])
       assert.strictEqual((yield* leaseOne(store, 90_000)).fence, 2)
       assert.isFalse(yield* store.deliveries.extend(id, fence, 120_000))
     })
@@ -109,7 +110,7 @@ describe("Deliveries", () => {
         yield* store.deliveries.update(delivery.id, delivery.fence, DeliveryUpdate.Sending({ at: 1_500 }))
       )
       const row = yield* found(store, delivery)
-      assert.deepStrictEqual([row.state, row.attempts, row.sentAt], ["leased", 1, Option.some(1_500)])
+      deepStrictEqual([row.state, row.attempts, row.sentAt], ["leased", 1, Option.some(1_500)])
     })
   )
 
@@ -127,11 +128,11 @@ describe("Deliveries", () => {
           Option.flatMap((stored) => stored.issue)
         )
       )
-      assert.deepStrictEqual(issues, [Option.some(issue), Option.none()])
+      deepStrictEqual(issues, [Option.some(issue), Option.none()])
       const row = yield* found(store, delivery)
-      assert.deepStrictEqual([row.state, row.sentAt], ["delivered", Option.some(2_500)])
+      deepStrictEqual([row.state, row.sentAt], ["delivered", Option.some(2_500)])
       assert.isFalse(yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 4_000, failure })))
-      assert.deepStrictEqual(
+      deepStrictEqual(
         (yield* lease(store, 1_000_000)).map(({ subject }) => subject),
         ["rep_2"]
       )
@@ -151,10 +152,10 @@ describe("Deliveries", () => {
         )
       )
       const row = yield* found(store, delivery)
-      assert.deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some(failure)])
-      assert.deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.none())
-      assert.deepStrictEqual(yield* lease(store, 1_000_000), [])
-      assert.deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
+      deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some(failure)])
+      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.none())
+      deepStrictEqual(yield* lease(store, 1_000_000), [])
+      deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
     })
   )
 
@@ -166,7 +167,7 @@ describe("Deliveries", () => {
       yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 1_500 }))
       yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 2_000, failure }))
       const again = yield* leaseOne(store, 2_000)
-      assert.deepStrictEqual([again.state, again.attempts, again.sentAt], ["waiting", 1, Option.none()])
+      deepStrictEqual([again.state, again.attempts, again.sentAt], ["waiting", 1, Option.none()])
     })
   )
 
@@ -179,7 +180,7 @@ describe("Deliveries", () => {
       const unknown = DeliveryUpdate.Unknown({ availableAt: 2_000, failure: "timeout", looks: 0 })
       assert.isTrue(yield* store.deliveries.update(first.id, first.fence, unknown))
       const second = yield* leaseOne(store, 2_000)
-      assert.deepStrictEqual(
+      deepStrictEqual(
         [second.state, second.looks, second.sentAt, second.lastFailure],
         ["unknown", 0, Option.some(1_500), Option.some("timeout")]
       )
@@ -211,7 +212,7 @@ describe("Deliveries", () => {
         DeliveryUpdate.Waiting({ availableAt: 3_000, failure })
       )
       const third = yield* leaseOne(store, 3_000)
-      assert.deepStrictEqual([third.state, third.attempts, third.sentAt], ["waiting", 2, Option.some(1_500)])
+      deepStrictEqual([third.state, third.attempts, third.sentAt], ["waiting", 2, Option.some(1_500)])
     })
   )
 
@@ -221,9 +222,9 @@ describe("Deliveries", () => {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
         yield* leaseOne(store, 1_000)
-        assert.deepStrictEqual(yield* lease(store, 60_999), [])
+        deepStrictEqual(yield* lease(store, 60_999), [])
         const again = yield* leaseOne(store, 61_000)
-        assert.deepStrictEqual([again.state, again.attempts, again.fence], ["waiting", 0, 2])
+        deepStrictEqual([again.state, again.attempts, again.fence], ["waiting", 0, 2])
       })
     )
 
@@ -234,10 +235,7 @@ describe("Deliveries", () => {
         const first = yield* leaseOne(store, 1_000)
         yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
         const second = yield* leaseOne(store, 61_000)
-        assert.deepStrictEqual(
-          [second.state, second.attempts, second.sentAt],
-          ["unknown", 1, Option.some(1_500)]
-        )
+        deepStrictEqual([second.state, second.attempts, second.sentAt], ["unknown", 1, Option.some(1_500)])
       })
     )
 
@@ -254,7 +252,7 @@ describe("Deliveries", () => {
         const second = yield* leaseOne(store, 1_000)
         yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 1_500 }))
         const third = yield* leaseOne(store, 61_000)
-        assert.deepStrictEqual(
+        deepStrictEqual(
           [third.state, third.looks, third.sentAt, third.fence],
           ["unknown", 0, Option.some(1_500), 3]
         )
@@ -274,7 +272,7 @@ describe("Deliveries", () => {
         )
         yield* leaseOne(store, 2_000)
         const third = yield* leaseOne(store, 62_000)
-        assert.deepStrictEqual([third.state, third.looks, third.sentAt], ["unknown", 1, Option.some(1_500)])
+        deepStrictEqual([third.state, third.looks, third.sentAt], ["unknown", 1, Option.some(1_500)])
       })
     )
   })
@@ -296,9 +294,9 @@ describe("Deliveries", () => {
       for (const update of updates)
         assert.isFalse(yield* store.deliveries.update(stale.id, stale.fence, update), update._tag)
       assert.isFalse(yield* store.deliveries.extend(stale.id, stale.fence, 1))
-      assert.deepStrictEqual(yield* found(store, current), before)
+      deepStrictEqual(yield* found(store, current), before)
       const report = yield* store.reports.find("rep_1")
-      assert.deepStrictEqual(
+      deepStrictEqual(
         Option.flatMap(report, (stored) => stored.issue),
         Option.none()
       )
@@ -324,7 +322,7 @@ describe("Deliveries", () => {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1", "rep_2", "rep_3")
       yield* leaseOne(store, 1_000)
-      assert.deepStrictEqual(yield* store.deliveries.counts, [
+      deepStrictEqual(yield* store.deliveries.counts, [
         { kind: "report", state: "leased", count: 1 },
         { kind: "report", state: "waiting", count: 2 }
       ])

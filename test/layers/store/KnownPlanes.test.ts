@@ -1,4 +1,5 @@
-import { assert, describe, it } from "@effect/vitest"
+import { describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { freshPath, freshStore, rawQuery, withStore } from "./Stores.ts"
@@ -11,9 +12,9 @@ describe("KnownPlanes", () => {
       const { planes } = yield* freshStore
       yield* planes.remember(first)
       yield* planes.remember({ environmentId: "env-2", webhookKeyDigest: "digest-2", now: 1_000 })
-      assert.deepStrictEqual(yield* planes.findByKeyDigest("digest-1"), Option.some("env-1"))
-      assert.deepStrictEqual(yield* planes.findByKeyDigest("digest-2"), Option.some("env-2"))
-      assert.deepStrictEqual(yield* planes.findByKeyDigest("digest-3"), Option.none())
+      deepStrictEqual(yield* planes.findByKeyDigest("digest-1"), Option.some("env-1"))
+      deepStrictEqual(yield* planes.findByKeyDigest("digest-2"), Option.some("env-2"))
+      deepStrictEqual(yield* planes.findByKeyDigest("digest-3"), Option.none())
     })
   )
 
@@ -22,8 +23,8 @@ describe("KnownPlanes", () => {
       const { planes } = yield* freshStore
       yield* planes.remember(first)
       yield* planes.remember({ ...first, webhookKeyDigest: "digest-new", now: 2_000 })
-      assert.deepStrictEqual(yield* planes.findByKeyDigest("digest-1"), Option.none())
-      assert.deepStrictEqual(yield* planes.findByKeyDigest("digest-new"), Option.some("env-1"))
+      deepStrictEqual(yield* planes.findByKeyDigest("digest-1"), Option.none())
+      deepStrictEqual(yield* planes.findByKeyDigest("digest-new"), Option.some("env-1"))
     })
   )
 
@@ -33,7 +34,7 @@ describe("KnownPlanes", () => {
       yield* withStore(path, ({ planes }) =>
         Effect.zipRight(planes.remember(first), planes.remember({ ...first, now: 2_000 }))
       )
-      assert.deepStrictEqual(yield* rawQuery(path, "SELECT remembered_at FROM known_planes"), [
+      deepStrictEqual(yield* rawQuery(path, "SELECT remembered_at FROM known_planes"), [
         { remembered_at: 1_000 }
       ])
     })

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
@@ -16,7 +17,7 @@ describe("LoginOutcomes", () => {
   it.scoped("an unknown key has none", () =>
     Effect.gen(function* () {
       const { loginOutcomes } = yield* freshStore
-      assert.deepStrictEqual(yield* loginOutcomes.find(key("a")), Option.none())
+      deepStrictEqual(yield* loginOutcomes.find(key("a")), Option.none())
     })
   )
 
@@ -27,7 +28,7 @@ describe("LoginOutcomes", () => {
       yield* loginOutcomes.record(key("b"), "env-1", refusal, false)
       yield* loginOutcomes.record(key("c"), productionId, outage, true)
       const found = yield* Effect.forEach([key("a"), key("b"), key("c")], loginOutcomes.find)
-      assert.deepStrictEqual(found, [
+      deepStrictEqual(found, [
         Option.some({ outcome: success, transient: false }),
         Option.some({ outcome: refusal, transient: false }),
         Option.some({ outcome: outage, transient: true })
@@ -40,7 +41,7 @@ describe("LoginOutcomes", () => {
       const { loginOutcomes } = yield* freshStore
       yield* loginOutcomes.record(key("a"), productionId, outage, true)
       yield* loginOutcomes.record(key("a"), productionId, success, false)
-      assert.deepStrictEqual(
+      deepStrictEqual(
         yield* loginOutcomes.find(key("a")),
         Option.some({ outcome: success, transient: false })
       )
@@ -53,7 +54,7 @@ describe("LoginOutcomes", () => {
       yield* loginOutcomes.record(key("a"), productionId, success, false)
       yield* loginOutcomes.record(key("a"), productionId, outage, true)
       yield* loginOutcomes.record(key("a"), productionId, refusal, false)
-      assert.deepStrictEqual(
+      deepStrictEqual(
         yield* loginOutcomes.find(key("a")),
         Option.some({ outcome: success, transient: false })
       )

@@ -1,5 +1,6 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { latestMigration } from "../../../src/layers/store/Migrations.ts"
@@ -92,7 +93,7 @@ const everything = {
 
 describe("Migrations", () => {
   it("every released migration has a database that it left behind", () => {
-    assert.deepStrictEqual(
+    deepStrictEqual(
       readdirSync(fixtures).toSorted(),
       versions.map((version) => `${String(version).padStart(4, "0")}.sql`)
     )
@@ -106,8 +107,8 @@ describe("Migrations", () => {
         yield* open(fresh)
         const path = yield* databaseOf(version)
         yield* open(path)
-        assert.deepStrictEqual(yield* schemaOf(path), yield* schemaOf(fresh))
-        assert.deepStrictEqual(yield* appliedTo(path), versions)
+        deepStrictEqual(yield* schemaOf(path), yield* schemaOf(fresh))
+        deepStrictEqual(yield* appliedTo(path), versions)
       })
     )
     if (version > 0)
@@ -126,7 +127,7 @@ describe("Migrations", () => {
       const snapshot = Effect.all([schemaOf(path), rawQuery(path, "SELECT * FROM migrations")])
       const before = yield* snapshot
       yield* open(path)
-      assert.deepStrictEqual(yield* snapshot, before)
+      deepStrictEqual(yield* snapshot, before)
     })
   )
 
@@ -137,7 +138,7 @@ describe("Migrations", () => {
         concurrency: "unbounded"
       })
       yield* Effect.forEach(stores, ({ check }) => check)
-      assert.deepStrictEqual(yield* appliedTo(path), versions)
+      deepStrictEqual(yield* appliedTo(path), versions)
     })
   )
 
@@ -151,7 +152,7 @@ describe("Migrations", () => {
       assert.include(reason, path)
       assert.include(reason, "newer schema")
       assert.include(reason, `9999, known ${latestMigration}`)
-      assert.deepStrictEqual(yield* schemaOf(path), before)
+      deepStrictEqual(yield* schemaOf(path), before)
     })
   )
 
@@ -184,7 +185,7 @@ describe("Migrations", () => {
       const { reason } = yield* Effect.flip(Effect.scoped(openDatabase(path)))
       assert.include(reason, path)
       assert.include(reason, "could not be brought to the schema")
-      assert.deepStrictEqual(yield* schemaOf(path), before)
+      deepStrictEqual(yield* schemaOf(path), before)
     })
   )
 })

@@ -4,6 +4,7 @@ import { once } from "node:events"
 import { createInterface } from "node:readline"
 import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { freshPath, openStore, rawQuery } from "./Stores.ts"
@@ -43,7 +44,7 @@ describe("Processes that share a store", () => {
         concurrency: "unbounded"
       })).flat()
       const leased = lines.filter((line) => line.startsWith("report:"))
-      assert.deepStrictEqual(
+      deepStrictEqual(
         [
           lines.filter((line) => line === "Stored").length,
           lines.filter((line) => line === "Replayed").length,
@@ -68,7 +69,7 @@ describe("Processes that share a store", () => {
         for (let index = 0; index < acknowledged; index += 1)
           assert.strictEqual((yield* reports.find(`rep_${index}`))._tag, "Some", `report ${index}`)
         const [waiting] = yield* deliveries.counts
-        assert.deepStrictEqual(yield* rawQuery(path, "SELECT COUNT(*) AS count FROM reports"), [
+        deepStrictEqual(yield* rawQuery(path, "SELECT COUNT(*) AS count FROM reports"), [
           { count: waiting?.count }
         ])
 

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { productionId } from "../../../src/services/Plane.ts"
@@ -54,7 +55,7 @@ describe("Recipients", () => {
           assert.isTrue(yield* recipients.isActive(ana))
         })
       )
-      assert.deepStrictEqual(
+      deepStrictEqual(
         yield* rawQuery(path, "SELECT subscription_id, organisation_uuid, active FROM recipients"),
         [{ subscription_id: "sub_1", organisation_uuid: "uuid-renewed", active: 1 }]
       )
@@ -73,14 +74,14 @@ describe("Recipients", () => {
         })
       )
       const changedAt = rawQuery(path, "SELECT changed_at, subscription_id FROM recipients")
-      assert.deepStrictEqual(yield* changedAt, [{ changed_at: 0, subscription_id: null }])
+      deepStrictEqual(yield* changedAt, [{ changed_at: 0, subscription_id: null }])
       yield* withStore(path, ({ recipients }) => recipients.activate(registered))
-      assert.deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
+      deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
       yield* TestClock.adjust("1 seconds")
       yield* withStore(path, ({ recipients }) =>
         Effect.zipRight(recipients.activate(registered), recipients.activate(evidence))
       )
-      assert.deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
+      deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
     })
   )
 })

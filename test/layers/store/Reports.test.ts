@@ -1,8 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import { Anonymous, type Reporter, Unverified, Verified } from "../../../src/services/Store.ts"
+import {
+  Anonymous,
+  ReportAdmission,
+  type Reporter,
+  Unverified,
+  Verified
+} from "../../../src/services/Store.ts"
 import { freshPath, freshStore, openStore, sampleReport, withStore } from "./Stores.ts"
 
 const ana = Verified({ publicId: "c:ana" })
@@ -19,12 +26,12 @@ describe("Reports", () => {
       const { contentDigest: _, keyDigest: __, ...content } = sampleReport()
       const expected = { ...content, issue: Option.none() }
       const admission = yield* withStore(path, ({ reports }) => reports.admit(sampleReport(), false))
-      assert.deepStrictEqual(admission, { _tag: "Stored", report: expected })
+      deepStrictEqual(admission, ReportAdmission.Stored({ report: expected }))
       yield* withStore(path, ({ reports }) =>
         Effect.gen(function* () {
-          assert.deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
-          assert.deepStrictEqual(yield* reports.find("rep_2"), Option.none())
-          assert.deepStrictEqual(yield* reports.admit(sampleReport({ id: "rep_2" }), false), {
+          deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
+          deepStrictEqual(yield* reports.find("rep_2"), Option.none())
+          deepStrictEqual(yield* reports.admit(sampleReport({ id: "rep_2" }), false), {
             _tag: "Replayed",
             report: expected
           })
@@ -39,7 +46,7 @@ describe("Reports", () => {
       const content = { message: "Only a message.", pr: null, attachments: [], context: null }
       yield* reports.admit(sampleReport({ content }), false)
       const found = yield* reports.find("rep_1")
-      assert.deepStrictEqual(
+      deepStrictEqual(
         Option.map(found, (report) => report.content),
         Option.some(content)
       )
@@ -204,10 +211,10 @@ describe("Reports", () => {
         const admission = yield* admit(next, before.length)
         assert.strictEqual(admission._tag, answer)
         if (admission._tag === "Conflict")
-          return assert.deepStrictEqual(yield* reports.find(`rep_${before.length + 1}`), Option.none())
+          return deepStrictEqual(yield* reports.find(`rep_${before.length + 1}`), Option.none())
         assert.strictEqual(admission.report.id, of ?? `rep_${before.length + 1}`)
         assert.strictEqual(nameOf(admission.report.reporter), named ?? nameOf(next[0]))
-        assert.deepStrictEqual(yield* reports.find(admission.report.id), Option.some(admission.report))
+        deepStrictEqual(yield* reports.find(admission.report.id), Option.some(admission.report))
       })
     )
 
@@ -218,7 +225,7 @@ describe("Reports", () => {
       const admissions = yield* Effect.forEach(changes, (change) =>
         reports.admit(sampleReport(change), false)
       )
-      assert.deepStrictEqual(
+      deepStrictEqual(
         admissions.map(({ _tag }) => _tag),
         ["Stored", "Stored", "Stored"]
       )
@@ -239,7 +246,7 @@ describe("Reports", () => {
         leaseUntil: 2_000,
         owner: "worker"
       })
-      assert.deepStrictEqual(
+      deepStrictEqual(
         leased.map(({ subject }) => subject),
         ["rep_1"]
       )

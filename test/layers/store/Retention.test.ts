@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { DeliveryUpdate } from "../../../src/services/Store.ts"
@@ -46,7 +47,7 @@ describe("Retention", () => {
       yield* deliveries.update(leased.id, leased.fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
       assert.strictEqual(yield* retention.deliveries(3_000), 0)
       assert.strictEqual(yield* retention.deliveries(3_001), 1)
-      assert.deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 1 }])
+      deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 1 }])
     })
   )
 })

@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
@@ -39,7 +40,7 @@ const settle = (spool: Spool, change: Partial<Parameters<Spool["settle"]>[0]>) =
 const counted = (spool: Spool, expected: Partial<SpoolCounts>) =>
   Effect.gen(function* () {
     const counts = yield* spool.counts
-    assert.deepStrictEqual(
+    deepStrictEqual(
       counts.find(({ table }) => table === (expected.table ?? none.table)),
       { ...none, ...expected }
     )
@@ -55,10 +56,7 @@ describe("Spool", () => {
       ]
       yield* withStore(path, ({ spool }) => spool.offer(offered, roomy))
       yield* withStore(path, ({ spool }) => spool.offer(entries("c"), roomy))
-      assert.deepStrictEqual(yield* withStore(path, ({ spool }) => lease(spool)), [
-        ...offered,
-        ...entries("c")
-      ])
+      deepStrictEqual(yield* withStore(path, ({ spool }) => lease(spool)), [...offered, ...entries("c")])
     })
   )
 
@@ -66,8 +64,8 @@ describe("Spool", () => {
     Effect.gen(function* () {
       const { spool } = yield* freshStore
       assert.strictEqual(yield* spool.offer([], { limitBytes: 0 }), "accepted")
-      assert.deepStrictEqual(yield* spool.counts, [])
-      assert.deepStrictEqual(yield* lease(spool), [])
+      deepStrictEqual(yield* spool.counts, [])
+      deepStrictEqual(yield* lease(spool), [])
     })
   )
 
@@ -77,7 +75,7 @@ describe("Spool", () => {
       const many = Array.from({ length: 450 }, (_, index) => `id-${index}`)
       yield* spool.offer(entries(...many), roomy)
       yield* spool.offer(entries(...many), roomy)
-      assert.deepStrictEqual(ids(yield* lease(spool, { count: 1_000 })), many)
+      deepStrictEqual(ids(yield* lease(spool, { count: 1_000 })), many)
       yield* settle(spool, { delivered: many })
       yield* counted(spool, { accepted: 900, delivered: 450, duplicates: 450 })
     })
@@ -183,10 +181,10 @@ describe("Spool", () => {
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b", "c", "d"), roomy)
-        assert.deepStrictEqual(ids(yield* lease(spool, { count: 1 })), ["a"])
-        assert.deepStrictEqual(ids(yield* lease(spool, { bytes: 29 })), ["b", "c"])
-        assert.deepStrictEqual(ids(yield* lease(spool)), ["d"])
-        assert.deepStrictEqual(ids(yield* lease(spool)), [])
+        deepStrictEqual(ids(yield* lease(spool, { count: 1 })), ["a"])
+        deepStrictEqual(ids(yield* lease(spool, { bytes: 29 })), ["b", "c"])
+        deepStrictEqual(ids(yield* lease(spool)), ["d"])
+        deepStrictEqual(ids(yield* lease(spool)), [])
       })
     )
 
@@ -194,7 +192,7 @@ describe("Spool", () => {
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer([sampleEntry("large", { bytes: 5_000 }), ...entries("b")], roomy)
-        assert.deepStrictEqual(ids(yield* lease(spool, { bytes: 100 })), ["large"])
+        deepStrictEqual(ids(yield* lease(spool, { bytes: 100 })), ["large"])
       })
     )
 
@@ -202,11 +200,9 @@ describe("Spool", () => {
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer([sampleEntry("closed", { table: "musicfrontendevents" }), ...entries("a")], roomy)
-        assert.deepStrictEqual(ids(yield* lease(spool, { tables: new Set() })), [])
-        assert.deepStrictEqual(ids(yield* lease(spool)), ["a"])
-        assert.deepStrictEqual(ids(yield* lease(spool, { tables: new Set(["musicfrontendevents"]) })), [
-          "closed"
-        ])
+        deepStrictEqual(ids(yield* lease(spool, { tables: new Set() })), [])
+        deepStrictEqual(ids(yield* lease(spool)), ["a"])
+        deepStrictEqual(ids(yield* lease(spool, { tables: new Set(["musicfrontendevents"]) })), ["closed"])
       })
     )
 
@@ -216,10 +212,10 @@ describe("Spool", () => {
         yield* spool.offer(entries("a", "b"), roomy)
         yield* lease(spool)
         yield* spool.release("other", ["a"])
-        assert.deepStrictEqual(ids(yield* lease(spool, { now: 61_999 })), [])
+        deepStrictEqual(ids(yield* lease(spool, { now: 61_999 })), [])
         yield* spool.release("worker", ["b"])
-        assert.deepStrictEqual(ids(yield* lease(spool, { now: 61_999, owner: "other" })), ["b"])
-        assert.deepStrictEqual(ids(yield* lease(spool, { now: 62_000, owner: "other" })), ["a", "b"])
+        deepStrictEqual(ids(yield* lease(spool, { now: 61_999, owner: "other" })), ["b"])
+        deepStrictEqual(ids(yield* lease(spool, { now: 62_000, owner: "other" })), ["a", "b"])
       })
     )
 
@@ -235,7 +231,7 @@ describe("Spool", () => {
           (index) => lease(index % 2 === 0 ? one.spool : other.spool, { count: 5, owner: `worker ${index}` }),
           { concurrency: "unbounded" }
         )
-        assert.deepStrictEqual(leased.flatMap(ids).toSorted(), many.toSorted())
+        deepStrictEqual(leased.flatMap(ids).toSorted(), many.toSorted())
       })
     )
   })
@@ -288,7 +284,7 @@ describe("Spool", () => {
         )
         yield* spool.expire({ acceptedBefore: 1_000, deliveredBefore: 0 })
         yield* counted(spool, { accepted: 2, expired: 1, waiting: 1, waitingBytes: 10 })
-        assert.deepStrictEqual(ids(yield* lease(spool)), ["new"])
+        deepStrictEqual(ids(yield* lease(spool)), ["new"])
       })
     )
 

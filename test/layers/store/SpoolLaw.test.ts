@@ -1,5 +1,6 @@
 /** Whatever happens in whatever order: accepted = delivered + duplicates + expired + refused + waiting, for every table. */
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -195,7 +196,7 @@ const apply = ({ spool }: StoreService, model: Model, operation: Operation, now:
           now,
           leaseUntil: now + leaseMillis
         })
-        return assert.deepStrictEqual(leased, model.lease(owner, count, bytes, operation.tables, now))
+        return deepStrictEqual(leased, model.lease(owner, count, bytes, operation.tables, now))
       }
       case "Settle": {
         const ends = {
@@ -243,7 +244,7 @@ const run = (steps: ReadonlyArray<{ readonly wait: number; readonly operation: O
       }
       yield* apply(opened.store, model, operation, now)
       const counts = yield* opened.store.spool.counts
-      assert.deepStrictEqual(counts, model.counts())
+      deepStrictEqual(counts, model.counts())
       for (const { accepted, delivered, duplicates, expired, refused, waiting } of counts)
         assert.strictEqual(accepted, delivered + duplicates + expired + refused + waiting)
     }
@@ -252,7 +253,7 @@ const run = (steps: ReadonlyArray<{ readonly wait: number; readonly operation: O
       path,
       `SELECT table_name, COUNT(*) AS waiting, SUM(bytes) AS bytes FROM spool GROUP BY table_name ORDER BY table_name`
     )
-    assert.deepStrictEqual(
+    deepStrictEqual(
       rows,
       model
         .counts()

@@ -9,6 +9,7 @@ import {
 } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -83,7 +84,7 @@ describe("SqliteStore", () => {
       chmodSync(dirname(path), 0o750)
       writeFileSync(path, "", { mode: 0o640 })
       yield* withStore(path, ({ check }) => check)
-      assert.deepStrictEqual([modeOf(dirname(path)), modeOf(path)], [0o750, 0o640])
+      deepStrictEqual([modeOf(dirname(path)), modeOf(path)], [0o750, 0o640])
     })
   )
 
@@ -131,7 +132,7 @@ describe("SqliteStore", () => {
         { concurrency: "unbounded" }
       )
       const [counts] = yield* stores[0]?.spool.counts ?? Effect.succeed([])
-      assert.deepStrictEqual([counts?.accepted, counts?.waiting, counts?.waitingBytes], [80, 80, 800])
+      deepStrictEqual([counts?.accepted, counts?.waiting, counts?.waitingBytes], [80, 80, 800])
     })
   )
 
@@ -281,7 +282,7 @@ describe("SqliteStore", () => {
         yield* sql.unsafe("PRAGMA max_page_count = 60")
         const { reason } = yield* Effect.flip(store.reports.admit(large, true))
         assertReason(reason, path, /is full: there is no room left for it \(SQLITE_FULL\)/)
-        assert.deepStrictEqual(yield* store.deliveries.counts, [])
+        deepStrictEqual(yield* store.deliveries.counts, [])
         yield* activate(store)
         yield* sql.unsafe("PRAGMA max_page_count = 1000000")
         assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")

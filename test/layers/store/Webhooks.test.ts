@@ -1,4 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { productionId } from "../../../src/services/Plane.ts"
 import type { StoreService } from "../../../src/services/Store.ts"
@@ -38,10 +39,10 @@ describe("Webhooks", () => {
           const event = sampleEvent({ data: '{"current":{}}' })
           assert.isTrue(yield* store.webhooks.receive(event, []))
           assert.isFalse(yield* store.webhooks.receive({ ...event, data: "{}" }, ["c:ana"]))
-          assert.deepStrictEqual(yield* states(store), everybody)
+          deepStrictEqual(yield* states(store), everybody)
         })
       )
-      assert.deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
+      deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
         {
           plane: productionId,
           event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
@@ -71,9 +72,9 @@ describe("Webhooks", () => {
       const store = yield* freshStore
       yield* register(store)
       assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana", "c:nobody"]))
-      assert.deepStrictEqual(yield* states(store), { ...everybody, ana: false })
+      deepStrictEqual(yield* states(store), { ...everybody, ana: false })
       assert.isTrue(yield* store.webhooks.receive(sampleEvent({ plane: "env-1" }), ["c:ana"]))
-      assert.deepStrictEqual(yield* states(store), { ...everybody, ana: false, inPlane: false })
+      deepStrictEqual(yield* states(store), { ...everybody, ana: false, inPlane: false })
     })
   )
 
@@ -82,7 +83,7 @@ describe("Webhooks", () => {
       const store = yield* freshStore
       yield* register(store)
       assert.isTrue(yield* store.webhooks.receive(sampleEvent({ organisationUuid: null }), ["c:ana"]))
-      assert.deepStrictEqual(yield* states(store), everybody)
+      deepStrictEqual(yield* states(store), everybody)
     })
   )
 
@@ -106,7 +107,7 @@ describe("Webhooks", () => {
         yield* register(store)
         assert.isTrue(yield* store.webhooks.receive(seen, []))
         assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
-        assert.deepStrictEqual(yield* states(store), { ...everybody, ana: !removes })
+        deepStrictEqual(yield* states(store), { ...everybody, ana: !removes })
         assert.isFalse(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
       })
     )
