@@ -31,10 +31,10 @@ describe("Reports", () => {
         Effect.gen(function* () {
           deepStrictEqual(yield* reports.find("rep_1"), Option.some(expected))
           deepStrictEqual(yield* reports.find("rep_2"), Option.none())
-          deepStrictEqual(yield* reports.admit(sampleReport({ id: "rep_2" }), false), {
-            _tag: "Replayed",
-            report: expected
-          })
+          deepStrictEqual(
+            yield* reports.admit(sampleReport({ id: "rep_2" }), false),
+            ReportAdmission.Replayed({ report: expected })
+          )
         })
       )
     })
