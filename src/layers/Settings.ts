@@ -80,10 +80,18 @@ const trackerSettings = Config.all({
   reconcileSeconds: fallback("MUSIC_TRACKER_RECONCILE_SECONDS", rising, [5, 15, 40])
 }).pipe(
   Config.mapOrFail(({ token, target, url, reconcileSeconds }) => {
-    if (Option.isNone(token)) return Either.right(Option.none())
-    return Option.isNone(target)
-      ? problem("MUSIC_GITHUB_REPOSITORY", "is required when MUSIC_GITHUB_TOKEN is set")
-      : Either.right(Option.some({ token: token.value, ...target.value, url, reconcileSeconds }))
+    if (Option.isSome(token) && Option.isNone(target)) {
+      return problem("MUSIC_GITHUB_REPOSITORY", "is required when MUSIC_GITHUB_TOKEN is set")
+    }
+    return Either.right({
+      repository: Option.map(target, ({ owner, repository: name }) => ({ owner, name, url })),
+      tracker: Option.zipWith(token, target, (given, place) => ({
+        token: given,
+        ...place,
+        url,
+        reconcileSeconds
+      }))
+    })
   })
 )
 
@@ -223,7 +231,7 @@ const settings = (terminal: boolean) =>
           spoolBytes: read.spoolMegabytes * 1_000_000,
           spoolHours: read.spoolHours
         },
-        tracker: read.tracker,
+        ...read.tracker,
         webOrigins: read.webOrigins,
         minCli: read.minCli,
         rateLimit: read.rateLimit,

@@ -93,6 +93,7 @@ export const settingsFor = (
     keys: new Map([...world.tableKeys].map(([name, key]) => [name, Redacted.make(key)]))
   }),
   telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
+  repository: Option.some({ owner: repository.owner, name: repository.repository, url: world.tracker.url }),
   tracker: Option.some({
     ...repository,
     token: Redacted.make(world.trackerToken),

@@ -75,7 +75,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
             })
           )
 
-    const send = Effect.fn("Notifications.send")(function* (
+    const deliver = Effect.fnUntraced(function* (
       plane: Plane,
       caller: Caller,
       request: TingRequest
@@ -105,8 +105,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           plane,
           organisation,
           content: `${digestOf(caller.credential.token)}:${sha256(prepared.body)}`
-        }),
-        events.outcome("ting", plane)
+        })
       )
       return {
         id: sent.id,
@@ -116,6 +115,10 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         replayed: sent.replayed
       }
     })
+
+    const send = Effect.fn("Notifications.send")((plane: Plane, caller: Caller, request: TingRequest) =>
+      events.outcome("ting", plane)(deliver(plane, caller, request))
+    )
 
     return { subscribe, send } as const
   })

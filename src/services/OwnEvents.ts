@@ -91,7 +91,8 @@ export class OwnEvents extends Effect.Service<OwnEvents>()("music/OwnEvents", {
       store.spool
         .offer(entries, {
           limitBytes: Math.floor(settings.telemetry.spoolBytes / share),
-          share: backendTable
+          share: backendTable,
+          wholeBytes: settings.telemetry.spoolBytes
         })
         .pipe(
           Effect.tapError(() => lost(entries.length, "database")),

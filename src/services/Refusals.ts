@@ -1,4 +1,5 @@
 /** What an upstream's failure means to our caller: the tables of api.md, "Errors". */
+import * as Effect from "effect/Effect"
 import type { Details, Failure } from "../schema/Failure.ts"
 import * as Failures from "../schema/Failure.ts"
 import type { Plane } from "./Plane.ts"
@@ -110,6 +111,15 @@ export const fromTing = (failure: UpstreamFailure, now: number): Failure => {
 /** Another attempt with a fresh proof can turn these. */
 export const proofRefusals: ReadonlyArray<string> = ["invalid_proof", "proof_expired", "proof_consumed"]
 
-/** The database did not answer; the reason is for the log. */
+/** The database did not answer; see `loggingStore`. */
 export const fromStore = (_: StoreUnavailable): Failure =>
   new Failures.DependencyUnavailable({ details: { dependency: "database" } })
+
+/** The database's own reason goes to the log, under the request id; the caller learns that it did not answer. */
+export const loggingStore = <A, R>(
+  effect: Effect.Effect<A, StoreUnavailable, R>
+): Effect.Effect<A, Failure, R> =>
+  effect.pipe(
+    Effect.tapError(({ reason }) => Effect.logError("Database unavailable", { reason })),
+    Effect.mapError(fromStore)
+  )

@@ -9,7 +9,7 @@ import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
-import { fromStore } from "./Refusals.ts"
+import { loggingStore } from "./Refusals.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
 import { Settings } from "./Settings.ts"
@@ -77,13 +77,13 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       })
 
     const checkPullRequest = ({ pr }: ReportRequest): Effect.Effect<void, InvalidInput> => {
-      if (pr === undefined || pr === null || Option.isNone(settings.tracker)) return Effect.void
-      const { owner, repository, url } = settings.tracker.value
+      if (pr === undefined || pr === null || Option.isNone(settings.repository)) return Effect.void
+      const { owner, name, url } = settings.repository.value
       const target = new URL(pr)
       // Only github.com has its API on another host than its pages.
       const host = url === "https://api.github.com" ? "github.com" : new URL(url).hostname
       const fits =
-        target.pathname.toLowerCase().startsWith(`/${owner}/${repository}/pull/`.toLowerCase()) &&
+        target.pathname.toLowerCase().startsWith(`/${owner}/${name}/pull/`.toLowerCase()) &&
         (target.hostname === host || target.hostname === "github.com")
       return fits
         ? Effect.void
@@ -125,7 +125,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
             },
             plane._tag === "Production" && Option.isSome(settings.tracker)
           )
-          .pipe(Effect.mapError(fromStore))
+          .pipe(loggingStore)
         switch (admission._tag) {
           case "Conflict":
             return yield* new IdempotencyConflict()

@@ -20,7 +20,7 @@ import { Iam, type Introspection, type Membership, type TokenGrant, type Upstrea
 import { Idempotency, upstreamKey } from "./Idempotency.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
-import { fromIam, fromStore } from "./Refusals.ts"
+import { fromIam, fromStore, loggingStore } from "./Refusals.ts"
 import { Registration } from "./Registration.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
@@ -292,7 +292,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       const { membership, introspection, actor } = caller
       const registered = yield* store.recipients
         .isActive({ plane: planeId(plane), organisation: membership.organisation, publicId: actor.public_id })
-        .pipe(Effect.mapError(fromStore))
+        .pipe(loggingStore)
       return {
         authenticated: true,
         actor,

@@ -33,6 +33,8 @@ export interface SettingsValues {
     readonly spoolBytes: number
     readonly spoolHours: number
   }
+  /** Where pull requests that a report names belong; also without a token. */
+  readonly repository: Option.Option<{ readonly owner: string; readonly name: string; readonly url: string }>
   readonly tracker: Option.Option<{
     readonly token: Redacted.Redacted
     readonly owner: string

@@ -133,11 +133,11 @@ export interface Spool {
   /**
    * Commits a batch, or refuses all of it when the bound (bytes) would be passed. Records whose id is waiting already,
    * or was delivered within 24 h, are counted as done. `limitBytes` bounds the whole spool, or with `share` only the
-   * named table's part of it.
+   * named table's part of it, and then `wholeBytes` the whole.
    */
   readonly offer: (
     entries: ReadonlyArray<SpoolEntry>,
-    bound: { readonly limitBytes: number; readonly share?: TableName }
+    bound: { readonly limitBytes: number; readonly share?: TableName; readonly wholeBytes?: number }
   ) => Stored<SpoolAdmission>
   /** Leases the oldest entries for shipping: at most `count` and about `bytes`, of the open tables. */
   readonly lease: (request: {

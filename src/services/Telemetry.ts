@@ -6,7 +6,7 @@ import { type Failure, InvalidInput, OriginNotAllowed, SpoolFull } from "../sche
 import { type ClientTable, clientTables, daemonTable, type TelemetryRequest } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
 import { redactJson } from "./Redaction.ts"
-import { fromStore } from "./Refusals.ts"
+import { loggingStore } from "./Refusals.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { type SpoolEntry, Store } from "./Store.ts"
@@ -94,7 +94,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
           request.events.map((event) => entryOf(table, event, now)),
           { limitBytes: settings.telemetry.spoolBytes }
         )
-        .pipe(Effect.mapError(fromStore))
+        .pipe(loggingStore)
       if (admission === "full") return yield* new SpoolFull({ retryAfterSeconds: 30 })
     })
 

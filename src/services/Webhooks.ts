@@ -9,7 +9,7 @@ import type { WebhookReceipt } from "../schema/Webhook.ts"
 import { Iam, type WebhookEvent } from "./Iam.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
-import { fromStore } from "./Refusals.ts"
+import { loggingStore } from "./Refusals.ts"
 import { Store } from "./Store.ts"
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
@@ -48,7 +48,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>
       Effect.gen(function* () {
         if (plane._tag === "Production") return productionId
-        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(Effect.mapError(fromStore))
+        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(loggingStore)
         if (Option.isNone(known)) return yield* new PlaneMismatch()
         const environmentId = known.value
         if (Option.exists(plane.environmentId, (claimed) => claimed !== environmentId))
@@ -56,13 +56,17 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
         return environmentId
       })
 
+    const refused = ({ code }: Failure): Effect.Effect<void> =>
+      events.record({ kind: "webhook", fields: { outcome: "error", error_code: code } })
+
     const receive = Effect.fn("Webhooks.receive")(function* (delivery: {
       readonly rawHeaders: ReadonlyArray<string>
       readonly body: Uint8Array
     }): Effect.fn.Return<WebhookReceipt, Failure> {
       const event = yield* iam.verifyWebhook(delivery).pipe(
         Effect.tapError(({ reason }) => Effect.logWarning("Webhook delivery rejected", { reason })),
-        Effect.mapError(() => new WebhookSignatureInvalid())
+        Effect.mapError(() => new WebhookSignatureInvalid()),
+        Effect.tapError(refused)
       )
       const plane = yield* planeOf(event)
       const fresh = yield* store.webhooks
@@ -81,7 +85,10 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
           },
           removedPeople(event)
         )
-        .pipe(Effect.mapError(fromStore))
+        .pipe(
+          loggingStore,
+          Effect.tapError((failure) => (plane === productionId ? refused(failure) : Effect.void))
+        )
       if (plane === productionId) {
         yield* events.record({
           kind: "webhook",

@@ -25,6 +25,11 @@ export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues 
   databasePath: ":memory:",
   organisation: "music",
   tables: Option.none(),
+  repository: Option.map(overrides.tracker ?? Option.none(), ({ owner, repository, url }) => ({
+    owner,
+    name: repository,
+    url
+  })),
   tracker: Option.none(),
   webOrigins: [],
   minCli: "0.1.0",

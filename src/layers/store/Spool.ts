@@ -160,7 +160,7 @@ export const makeSpool = ({ sql, read, write, alone }: Database, wake: Effect.Ef
     )
 
   return {
-    offer: (entries, { limitBytes, share }) =>
+    offer: (entries, { limitBytes, share, wholeBytes = Number.POSITIVE_INFINITY }) =>
       entries.length === 0
         ? Effect.succeed("accepted")
         : write(
@@ -176,11 +176,13 @@ export const makeSpool = ({ sql, read, write, alone }: Database, wake: Effect.Ef
 
               const bounded = <A extends { readonly table: TableName }>(some: ReadonlyArray<A>) =>
                 share === undefined ? some : some.filter(({ table }) => table === share)
-              const waiting = bounded(
-                (yield* counts).map((row) => ({ table: row.table_name, bytes: row.waiting_bytes }))
-              )
+              const waiting = (yield* counts).map((row) => ({
+                table: row.table_name,
+                bytes: row.waiting_bytes
+              }))
               const added = bytesOf(bounded(fresh))
-              if (added > 0 && bytesOf(waiting) + added > limitBytes) return "full"
+              if (added > 0 && bytesOf(bounded(waiting)) + added > limitBytes) return "full"
+              if (fresh.length > 0 && bytesOf(waiting) + bytesOf(fresh) > wholeBytes) return "full"
 
               yield* inChunks(
                 fresh,

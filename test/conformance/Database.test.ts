@@ -1,0 +1,26 @@
+import { renameSync } from "node:fs"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { startTestSandbox } from "../support/Sandbox.ts"
+import { calls, codeOf, keyed } from "./Calls.ts"
+
+describe("A database that fails", () => {
+  it.scopedLive("acknowledges nothing, and its reason stands in the log under the request id", () =>
+    Effect.gen(function* () {
+      const sandbox = yield* startTestSandbox
+      const { post } = calls(sandbox)
+      renameSync(sandbox.databasePath, `${sandbox.databasePath}.moved`)
+      for (const [path, body] of [
+        ["/api/v1/reports", { message: "The player stops after a seek." }],
+        ["/api/v1/telemetry", { table: "musicclidaemon", events: [{}] }]
+      ] as const) {
+        const refused = yield* post(path, body, keyed())
+        expect(codeOf(refused)).toBe("dependency_unavailable")
+        const id = refused.headers.get("x-request-id") ?? "none"
+        const told = sandbox.log.filter((line) => line.includes(id) && line.includes("moved or deleted"))
+        expect(told).toHaveLength(1)
+        expect(refused.text).not.toContain("moved or deleted")
+      }
+    })
+  )
+})

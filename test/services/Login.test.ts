@@ -1,0 +1,548 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { requestedScopes } from "../../src/schema/Identity.ts"
+import { upstreamKey } from "../../src/services/Idempotency.ts"
+import { type Plane, Production } from "../../src/services/Plane.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Refused } from "../../src/services/Upstream.ts"
+import { refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import {
+  bearer,
+  callerKey,
+  inRequest,
+  lost,
+  patiently,
+  production,
+  scenario,
+  unreachable
+} from "../support/World.ts"
+
+const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
+
+/** Ana is in two organisations, the deejay in one. */
+const people = Effect.map(SimulatedIam, (iam) => {
+  iam.production.addActor("c:ana", ["harbor", "acme"])
+  iam.production.addActor("si:deejay", ["acme"])
+  return iam
+})
+
+const isLive = (token: string) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    Effect.option(sessions.authenticate(production, bearer(token)).pipe(inRequest()))
+  ).pipe(Effect.map(Option.isSome))
+
+describe("a login", () => {
+  it.effect("returns the session of the SLT's actor", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const session = yield* login(yield* iam.slt({ actor: "si:deejay" }))
+        const { access_token, refresh_token, ting, ...rest } = session
+        assert.match(access_token, /^oat_/)
+        assert.match(refresh_token, /^ort_/)
+        assert.isTrue(ting.subscribed)
+        deepStrictEqual(rest, {
+          token_type: "Bearer",
+          expires_in: 1800,
+          scope: requestedScopes.join(" "),
+          actor: { type: "silicon", public_id: "si:deejay" },
+          org_id: "acme",
+          org_ids: ["acme"],
+          testing_environment_id: null
+        })
+      })
+    )
+  )
+
+  it.effect("costs four upstream round trips, with the catalogue beside them", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* login(yield* iam.slt({ actor: "si:deejay" }))
+        for (const method of ["exchange", "introspect", "prove", "warmCatalogue"] as const) {
+          assert.strictEqual(yield* iam.calls(method), 1, method)
+        }
+        assert.strictEqual(yield* iam.calls("revoke"), 0)
+      })
+    )
+  )
+
+  it.effect("reaches IAM under the digest of operation, plane and caller's key", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* login(yield* iam.slt({ actor: "si:deejay" }), callerKey("mine"))
+        deepStrictEqual(yield* iam.keys("exchange"), [upstreamKey("login", Production(), callerKey("mine"))])
+      })
+    )
+  )
+
+  it.effect("sorts scopes and organisations", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alterGrant((grant) => ({ ...grant, scopes: [...grant.scopes].reverse() }))
+        yield* iam.alter((found) => ({ ...found, memberships: [...found.memberships].reverse() }))
+        const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
+        assert.strictEqual(session.scope, requestedScopes.join(" "))
+        deepStrictEqual(session.org_ids, ["acme", "harbor"])
+      })
+    )
+  )
+})
+
+describe("the session's organisation", () => {
+  it.effect("is the first granted handle in order", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const session = yield* login(yield* iam.slt({ actor: "c:ana", organisations: ["harbor", "acme"] }))
+        assert.strictEqual(session.org_id, "acme")
+      })
+    )
+  )
+
+  it.effect("is IAM's own choice when that was granted", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("harbor") }))
+        const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
+        assert.strictEqual(session.org_id, "harbor")
+        deepStrictEqual(session.org_ids, ["acme", "harbor"])
+      })
+    )
+  )
+
+  it.effect("is not IAM's choice when that was not granted", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("elsewhere") }))
+        assert.strictEqual((yield* login(yield* iam.slt({ actor: "c:ana" }))).org_id, "acme")
+      })
+    )
+  )
+
+  it.effect("must exist: else the new family is revoked first, then 403 no_organization", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        iam.production.addActor("c:ben", [])
+        const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "c:ben" })))
+        assert.strictEqual(failure.code, "forbidden")
+        deepStrictEqual(failure.details, { reason: "no_organization" })
+        const [token] = yield* iam.revoked
+        assert.match(token ?? "", /^ort_/)
+      })
+    )
+  )
+
+  it.effect(
+    "a family that could not be revoked fails as an outage; the retry revokes it, then answers 403",
+    () =>
+      scenario(
+        Effect.gen(function* () {
+          const iam = yield* people
+          iam.production.addActor("c:ben", [])
+          const slt = yield* iam.slt({ actor: "c:ben" })
+          yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
+          assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+          assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
+          assert.strictEqual(yield* iam.calls("revoke"), 4)
+          assert.strictEqual(new Set(yield* iam.revoked).size, 1)
+          deepStrictEqual(
+            [...new Set(yield* iam.keys("revoke"))],
+            [upstreamKey("abandon", production, callerKey("login"))]
+          )
+        })
+      )
+  )
+})
+
+describe("the actor", () => {
+  it.effect("must be disclosed: else the new family is revoked first, then 403 reconsent_required", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay", scopes: ["self.profile.read"] })
+        const failure = yield* Effect.flip(login(slt))
+        assert.strictEqual(failure.code, "reconsent_required")
+        const [token] = yield* iam.revoked
+        assert.match(token ?? "", /^ort_/)
+        const refreshed = yield* Effect.flatMap(Sessions, (sessions) =>
+          sessions.refresh(production, { refreshToken: Redacted.make(token ?? ""), key: callerKey("r") })
+        ).pipe(inRequest(), Effect.flip)
+        assert.strictEqual(refreshed.code, "unauthenticated")
+      })
+    )
+  )
+
+  it.effect("must be the same in grant and introspection", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alterGrant((grant) => ({
+          ...grant,
+          actor: Option.some({ type: "silicon", public_id: "si:other" })
+        }))
+        const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        deepStrictEqual(failure.details, { dependency: "iam", reason: "actor_mismatch" })
+      })
+    )
+  )
+
+  it.effect("need not stand in the grant", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alterGrant((grant) => ({ ...grant, actor: Option.none() }))
+        const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
+        deepStrictEqual(session.actor, { type: "carbon", public_id: "c:ana" })
+      })
+    )
+  )
+})
+
+describe("expires_in", () => {
+  it.effect("is what is left, also on a replay", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const first = yield* login(slt)
+        yield* TestClock.adjust("599 seconds")
+        const replayed = yield* login(slt)
+        assert.strictEqual(replayed.access_token, first.access_token)
+        assert.strictEqual(replayed.expires_in, 1800 - 599)
+      })
+    )
+  )
+
+  it.effect("is IAM's own when that is smaller", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alterGrant((grant) => ({ ...grant, expiresInSeconds: 60 }))
+        assert.strictEqual((yield* login(yield* iam.slt({ actor: "si:deejay" }))).expires_in, 60)
+      })
+    )
+  )
+
+  it.effect("is counted by IAM's clock, not by ours", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alter((found) => ({ ...found, answeredAt: found.answeredAt + 100_000 }))
+        assert.strictEqual((yield* login(yield* iam.slt({ actor: "si:deejay" }))).expires_in, 1700)
+      })
+    )
+  )
+
+  it.effect("is never below 0", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.alter((found) => ({ ...found, expiresAt: Math.floor(found.answeredAt / 1000) - 5 }))
+        assert.strictEqual((yield* login(yield* iam.slt({ actor: "si:deejay" }))).expires_in, 0)
+      })
+    )
+  )
+})
+
+describe("an SLT", () => {
+  it.effect("is single use: under another key it is refused", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* login(slt)
+        assert.strictEqual((yield* Effect.flip(login(slt, callerKey("other")))).code, "slt_rejected")
+      })
+    )
+  )
+
+  it.effect("lives 120 s", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const used = yield* iam.slt({ actor: "si:deejay" })
+        const expired = yield* iam.slt({ actor: "si:deejay" })
+        yield* TestClock.adjust("119999 millis")
+        yield* login(used, callerKey("used"))
+        yield* TestClock.adjust("1 millis")
+        assert.strictEqual((yield* Effect.flip(login(expired, callerKey("expired")))).code, "slt_rejected")
+      })
+    )
+  )
+
+  it.effect("a refused one leaves the key free", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        assert.strictEqual((yield* Effect.flip(login(Redacted.make("oac_unknown")))).code, "slt_rejected")
+        yield* login(yield* iam.slt({ actor: "si:deejay" }))
+      })
+    )
+  )
+})
+
+describe("the same key", () => {
+  it.effect("replays the result for 10 minutes, then never again", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const first = yield* login(slt)
+        yield* TestClock.adjust("10 seconds")
+        const again = yield* login(slt)
+        deepStrictEqual({ ...again, expires_in: 0 }, { ...first, expires_in: 0 })
+        yield* TestClock.adjust("590 seconds")
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "idempotency_response_expired")
+      })
+    )
+  )
+
+  it.effect("with another SLT is a conflict and spends nothing", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* login(yield* iam.slt({ actor: "si:deejay" }))
+        const other = yield* iam.slt({ actor: "si:deejay" })
+        assert.strictEqual((yield* Effect.flip(login(other))).code, "idempotency_conflict")
+        assert.isFalse(iam.production.isSpent(Redacted.value(other)))
+      })
+    )
+  )
+
+  it.effect("in flight with another SLT is a conflict that reaches nobody", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const held = yield* iam.hold("exchange")
+        const first = yield* Effect.fork(login(yield* iam.slt({ actor: "si:deejay" })))
+        yield* held.arrived
+        const other = yield* iam.slt({ actor: "si:deejay" })
+        assert.strictEqual((yield* Effect.flip(login(other))).code, "idempotency_conflict")
+        assert.strictEqual(yield* iam.calls("exchange"), 1)
+        yield* held.release
+        yield* Fiber.join(first)
+      })
+    )
+  )
+
+  it.effect("in flight with the same SLT shares one execution, whoever of the callers leaves", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const held = yield* iam.hold("exchange")
+        const first = yield* Effect.fork(login(slt))
+        yield* held.arrived
+        const second = yield* Effect.fork(login(slt))
+        yield* Effect.repeatN(Effect.yieldNow(), 20)
+        yield* Fiber.interrupt(first)
+        yield* held.release
+        const session = yield* Fiber.join(second)
+        assert.strictEqual(yield* iam.calls("exchange"), 1)
+        assert.isTrue(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("meets a session that has ended: its SLT is spent for good", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const { refresh_token } = yield* login(slt)
+        yield* Effect.flatMap(Sessions, (sessions) =>
+          sessions.logout(production, { token: Redacted.make(refresh_token), key: callerKey("out") })
+        )
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "slt_rejected")
+      })
+    )
+  )
+})
+
+describe("a lost answer", () => {
+  it.effect("is asked for again under the same key; the SLT is spent once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.failNext("exchange", lost("iam"), { times: 2, when: "after" })
+        const session = yield* patiently(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.isTrue(yield* isLive(session.access_token))
+        assert.strictEqual(yield* iam.calls("exchange"), 3)
+        assert.strictEqual(new Set(yield* iam.keys("exchange")).size, 1)
+      })
+    )
+  )
+
+  it.effect("of all attempts is 503; the caller's own retry gets the session", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* iam.failNext("exchange", lost("iam"), { times: 3, when: "after" })
+        const failure = yield* patiently(Effect.flip(login(slt)))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        deepStrictEqual(failure.details, { dependency: "iam" })
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+      })
+    )
+  )
+
+  it.effect("of the introspection loses no session: the retry tells the same one", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* iam.failNext("introspect", unreachable("iam"), { times: 3 })
+        assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+        assert.strictEqual(yield* iam.calls("exchange"), 2)
+      })
+    )
+  )
+})
+
+describe("IAM's refusals", () => {
+  it.effect("of our own credential is 502, never slt_rejected", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.failNext("exchange", refused(401, "invalid_client"))
+        const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.strictEqual(failure.code, "dependency_misconfigured")
+      })
+    )
+  )
+
+  it.effect("while the first request is worked on elsewhere is polled", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.failNext("exchange", refused(409, "idempotency_in_progress"), { times: 8 })
+        const session = yield* patiently(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.isTrue(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("429 goes up at once with its seconds", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 33
+        })
+        yield* iam.failNext("exchange", limited)
+        const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.strictEqual(failure.code, "rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 33)
+        assert.strictEqual(yield* iam.calls("exchange"), 1)
+      })
+    )
+  )
+})
+
+describe("inside a remembered 429 of introspection", () => {
+  it.effect("no SLT is spent", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* iam.pauseIntrospection(production, 40)
+        const failure = yield* Effect.flip(login(slt))
+        assert.strictEqual(failure.code, "rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 40)
+        assert.strictEqual(yield* iam.calls("exchange"), 0)
+        assert.isFalse(iam.production.isSpent(Redacted.value(slt)))
+        yield* TestClock.adjust("40 seconds")
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+      })
+    )
+  )
+
+  it.effect("a login whose introspection met it is told after the pause", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 30
+        })
+        yield* iam.failNext("introspect", limited)
+        assert.strictEqual((yield* Effect.flip(login(slt))).retryAfterSeconds, 30)
+        yield* TestClock.adjust("10 seconds")
+        assert.strictEqual((yield* Effect.flip(login(slt))).retryAfterSeconds, 20)
+        yield* TestClock.adjust("20 seconds")
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+      })
+    )
+  )
+})
+
+describe("in a testing plane", () => {
+  it.effect("an SLT may be a public id, every key makes a session of its own, and the plane is named", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const { plane, state } = yield* iam.environment("e2e")
+        state.addActor("si:tester", ["acme"])
+        const first = yield* login(Redacted.make("si:tester"), callerKey("1"), plane)
+        const second = yield* login(Redacted.make("si:tester"), callerKey("2"), plane)
+        assert.strictEqual(first.testing_environment_id, plane.environmentId)
+        assert.notStrictEqual(first.access_token, second.access_token)
+        deepStrictEqual(yield* iam.keys("exchange"), [
+          upstreamKey("login", plane, callerKey("1")),
+          upstreamKey("login", plane, callerKey("2"))
+        ])
+      })
+    )
+  )
+
+  it.effect("its public ids and sessions are nothing in production", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const { plane, state } = yield* iam.environment("e2e")
+        state.addActor("si:tester", ["acme"])
+        iam.production.addActor("si:tester", ["acme"])
+        assert.strictEqual((yield* Effect.flip(login(Redacted.make("si:tester")))).code, "slt_rejected")
+        const { access_token } = yield* login(Redacted.make("si:tester"), callerKey("1"), plane)
+        assert.isFalse(yield* isLive(access_token))
+      })
+    )
+  )
+
+  it.effect("a secret that died meanwhile is testing_secret_invalid", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const environment = yield* iam.environment("e2e")
+        environment.state.addActor("si:tester", ["acme"])
+        yield* iam.deleteEnvironment(environment)
+        const failure = yield* Effect.flip(
+          login(Redacted.make("si:tester"), callerKey("1"), environment.plane)
+        )
+        assert.strictEqual(failure.code, "testing_secret_invalid")
+      })
+    )
+  )
+})

@@ -1,0 +1,486 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as TestClock from "effect/TestClock"
+import { toEnvelope } from "../../src/schema/Failure.ts"
+import { scopes } from "../../src/schema/Identity.ts"
+import { type TingRequest, tingBodyLimit } from "../../src/schema/Ting.ts"
+import { Notifications } from "../../src/services/Notifications.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Store } from "../../src/services/Store.ts"
+import { refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { inRequest, lost, patiently, scenario, signedIn, unreachable } from "../support/World.ts"
+
+const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
+const fired: TingRequest = {
+  type: "music.trigger.fired",
+  key: "si:deejay/trigger/7/fired",
+  data: { trigger: 7 }
+}
+
+/** A signed-in caller; registered as a recipient unless told. */
+const prepared = (options: Parameters<typeof signedIn>[0] & { readonly registered?: boolean } = {}) =>
+  Effect.gen(function* () {
+    const { registered = true, ...who } = options
+    const notifications = yield* Notifications
+    const iam = yield* SimulatedIam
+    const ting = yield* SimulatedTing
+    const store = yield* Store
+    const signed = yield* signedIn(who)
+    const { plane, caller } = signed
+    if (registered) yield* notifications.subscribe(plane, caller)
+    const send = (request: Partial<TingRequest> = {}) =>
+      notifications.send(plane, caller, { ...fired, ...request }).pipe(inRequest())
+    const subscribe = Effect.suspend(() => notifications.subscribe(plane, caller)).pipe(inRequest())
+    const sends = Effect.map(ting.seen, (calls) => calls.filter(({ method }) => method === "send"))
+    return { ...signed, iam, ting, store, send, sends, subscribe, proofs: yield* iam.calls("prove") }
+  })
+
+const settle = Effect.repeatN(Effect.yieldNow(), 20)
+const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
+
+describe("sending a ting", () => {
+  it.effect("adds organisation and recipient from the verified session", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, sends } = yield* prepared()
+        const sent = yield* send({ metadata: { mood: "calm" } })
+        assert.match(sent.id, /^msg_/)
+        deepStrictEqual(
+          { ...sent, id: "" },
+          { id: "", created_at: "2026-11-21T10:00:00.400Z", key: fired.key, silent: false, replayed: false }
+        )
+        const [call] = yield* sends
+        deepStrictEqual(text(call?.body), {
+          org_id: "acme",
+          type: fired.type,
+          for: "si:deejay",
+          key: fired.key,
+          data: { trigger: 7 },
+          metadata: { mood: "calm" }
+        })
+      })
+    )
+  )
+
+  it.effect("is replayed when Ting knew key and content, with a proof of its own", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, proofs, send } = yield* prepared()
+        const first = yield* send()
+        const again = yield* send()
+        deepStrictEqual(again, { ...first, replayed: true })
+        assert.strictEqual(yield* iam.calls("prove"), proofs + 2)
+      })
+    )
+  )
+
+  it.effect("tells when the recipient muted it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        yield* ting.mute("si:deejay")
+        assert.isTrue((yield* send()).silent)
+      })
+    )
+  )
+})
+
+describe("a ting is refused before a proof is spent", () => {
+  it.effect("when its key does not start with the caller's own public id and a slash", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, proofs, send } = yield* prepared()
+        for (const key of [
+          "trigger/7",
+          "si:deejay",
+          "si:deejay2/x",
+          "si:other/x",
+          " si:deejay/x",
+          "SI:deejay/x"
+        ]) {
+          const failure = yield* Effect.flip(send({ key }))
+          assert.strictEqual(failure.code, "invalid_input", key)
+          deepStrictEqual(
+            failure.details?.fields?.map(({ path }) => path),
+            ["key"]
+          )
+          assert.notInclude(JSON.stringify(toEnvelope(failure)), key)
+        }
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+      })
+    )
+  )
+
+  it.effect("when its type is not one of this application's", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, proofs, send } = yield* prepared()
+        const failure = yield* Effect.flip(send({ type: "music.trigger.other" }))
+        assert.strictEqual(failure.code, "not_found")
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+        assert.match((yield* send({ type: "music.trigger.expired" })).id, /^msg_/)
+      })
+    )
+  )
+
+  it.effect("when the whole outgoing body has more than 262,144 bytes, exactly", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, proofs, send, sends } = yield* prepared()
+        yield* send()
+        const [call] = yield* sends
+        const room = tingBodyLimit - (call?.body.length ?? 0) - ',"note":""'.length
+        const filled = (bytes: number, key: string) => ({
+          key: `si:deejay/trigger/7/${key}`,
+          // Two bytes a character: characters and UTF-16 units count for nothing.
+          data: { trigger: 7, note: "é".repeat(Math.floor(bytes / 2)) + "x".repeat(bytes % 2) }
+        })
+        assert.strictEqual(tingBodyLimit, 262_144)
+        yield* send(filled(room, "large"))
+        assert.strictEqual((yield* sends).at(-1)?.body.length, 262_144)
+        const failure = yield* Effect.flip(send(filled(room + 1, "large")))
+        assert.strictEqual(failure.code, "payload_too_large")
+        assert.strictEqual(yield* iam.calls("prove"), proofs + 2)
+      })
+    )
+  )
+
+  for (const scope of [scopes.send, scopes.identity]) {
+    it.effect(`when the token lacks ${scope}`, () =>
+      scenario(
+        Effect.gen(function* () {
+          const { caller, iam, plane, proofs } = yield* prepared()
+          const held = caller.membership.scopes.filter((name) => name !== scope)
+          const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
+          const notifications = yield* Notifications
+          const failure = yield* Effect.flip(notifications.send(plane, lacking, fired))
+          assert.strictEqual(failure.code, "reconsent_required")
+          assert.strictEqual(yield* iam.calls("prove"), proofs)
+        })
+      )
+    )
+  }
+})
+
+describe("a transient failure is retried inside the deadline", () => {
+  it.effect("with a fresh proof, the same key and the same bytes", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, proofs, send, sends, ting } = yield* prepared()
+        yield* ting.failNext("send", unreachable("ting"))
+        yield* ting.failNext("send", lost("ting"))
+        assert.isFalse((yield* patiently(send())).replayed)
+        // The first two never arrived: what they would have carried shows in what was proved.
+        const requests = (yield* iam.proofRequests).slice(proofs)
+        assert.strictEqual(requests.length, 3)
+        assert.strictEqual(new Set(requests.map(({ key }) => key)).size, 3)
+        assert.strictEqual(new Set(requests.map(({ body }) => body)).size, 1)
+        const [call] = yield* sends
+        assert.strictEqual(call?.body, requests[0]?.body)
+      })
+    )
+  )
+
+  it.effect("whose first attempt was accepted and only its answer lost is replayed", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, sends, ting } = yield* prepared()
+        yield* ting.failNext("send", lost("ting"), { when: "after" })
+        assert.isTrue((yield* patiently(send())).replayed)
+        const calls = yield* sends
+        assert.strictEqual(calls.length, 2)
+        assert.strictEqual(calls[0]?.body, calls[1]?.body)
+        assert.notStrictEqual(calls[0]?.proof, calls[1]?.proof)
+      })
+    )
+  )
+
+  it.effect("and no later: at the deadline the answer is 503", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        const held = yield* ting.hold("send")
+        const fiber = yield* Effect.fork(Effect.flip(send()))
+        yield* held.arrived
+        yield* TestClock.adjust("25 seconds")
+        const failure = yield* Fiber.join(fiber)
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        deepStrictEqual(failure.details, { dependency: "ting" })
+      })
+    )
+  )
+
+  it.effect("but a 429 goes up at once with its seconds", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        yield* ting.failNext("send", tingRefusal(429, "temporarily_rate_limited", 17))
+        const failure = yield* Effect.flip(send())
+        assert.strictEqual(failure.code, "temporarily_rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 17)
+        assert.strictEqual(yield* ting.calls("send"), 1)
+      })
+    )
+  )
+})
+
+describe("Ting's refusals", () => {
+  it.effect("pass through with their own code, at once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        for (const [status, code] of [
+          [403, "permission_denied"],
+          [403, "test_context_mismatch"],
+          [403, "required_delivery_not_enabled"],
+          [400, "invalid_input"],
+          [413, "payload_too_large"]
+        ] as const) {
+          const calls = yield* ting.calls("send")
+          yield* ting.failNext("send", tingRefusal(status, code))
+          assert.strictEqual((yield* Effect.flip(send())).code, code)
+          assert.strictEqual(yield* ting.calls("send"), calls + 1)
+        }
+      })
+    )
+  )
+
+  it.effect("a type that Ting does not know is its not_found", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        yield* ting.removeType(fired.type)
+        const failure = yield* Effect.flip(send())
+        assert.strictEqual(failure.code, "not_found")
+        assert.strictEqual(failure.details?.upstream_code, "not_found")
+      })
+    )
+  )
+
+  it.effect("the same key with other content is Ting's conflict, also in flight", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        const held = yield* ting.hold("send", "after")
+        const first = yield* Effect.fork(send())
+        yield* held.arrived
+        const failure = yield* Effect.flip(send({ data: { trigger: 8 } }))
+        assert.strictEqual(failure.code, "idempotency_conflict")
+        assert.strictEqual(failure.details?.upstream_code, "idempotency_conflict")
+        yield* held.release
+        assert.isFalse((yield* Fiber.join(first)).replayed)
+      })
+    )
+  )
+
+  it.effect("a proof that IAM refuses is mapped as IAM's", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, send } = yield* prepared()
+        yield* iam.failNext("prove", refused(404, "not_found"))
+        assert.strictEqual((yield* Effect.flip(send())).code, "reconsent_required")
+        yield* iam.failNext("prove", refused(400, "invalid_subject_token"))
+        assert.strictEqual((yield* Effect.flip(send())).code, "unauthenticated")
+      })
+    )
+  )
+})
+
+describe("identical tings in flight", () => {
+  it.effect("share one execution, whoever of the callers leaves", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        const held = yield* ting.hold("send")
+        const first = yield* Effect.fork(send())
+        yield* held.arrived
+        const second = yield* Effect.fork(send())
+        yield* settle
+        yield* Fiber.interrupt(first)
+        yield* held.release
+        assert.isFalse((yield* Fiber.join(second)).replayed)
+        assert.strictEqual(yield* ting.calls("send"), 1)
+      })
+    )
+  )
+})
+
+describe("ting_ready", () => {
+  const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
+
+  it.effect("a recipient_not_registered turns it off", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        assert.isTrue(yield* ready)
+        yield* ting.revokeGrant(deejay)
+        assert.strictEqual((yield* Effect.flip(send())).code, "recipient_not_registered")
+        assert.isFalse(yield* ready)
+      })
+    )
+  )
+
+  it.effect("an accepted ting turns it on", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, store } = yield* prepared()
+        yield* store.recipients.deactivate(deejay)
+        yield* send()
+        assert.isTrue(yield* ready)
+      })
+    )
+  )
+
+  it.effect("a replay does not: Ting answers it also after the grant was revoked", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, store, ting } = yield* prepared()
+        yield* send()
+        yield* ting.revokeGrant(deejay)
+        yield* store.recipients.deactivate(deejay)
+        assert.isTrue((yield* send()).replayed)
+        assert.isFalse(yield* ready)
+      })
+    )
+  )
+
+  it.effect("no other failure changes it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        for (const [status, code] of [
+          [403, "permission_denied"],
+          [404, "not_found"],
+          [429, "temporarily_rate_limited"]
+        ] as const) {
+          yield* ting.failNext("send", tingRefusal(status, code))
+          yield* Effect.flip(send())
+        }
+        assert.isTrue(yield* ready)
+      })
+    )
+  )
+
+  it.effect("losing the note fails neither a ting nor its refusal", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        const store = yield* StoreSwitches
+        yield* store.breakDown("recipients.isActive")
+        assert.isFalse((yield* send()).replayed)
+        yield* ting.revokeGrant(deejay)
+        const failure = yield* Effect.flip(send({ key: "si:deejay/another" }))
+        assert.strictEqual(failure.code, "recipient_not_registered")
+      })
+    )
+  )
+
+  it.effect("is written only when it changes: a ting costs no commit", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send } = yield* prepared()
+        const store = yield* StoreSwitches
+        const before = (yield* store.seen("recipients.activate")).length
+        yield* send()
+        assert.strictEqual((yield* store.seen("recipients.activate")).length, before)
+      })
+    )
+  )
+
+  it.effect("belongs to the plane", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* prepared()
+        const there = yield* prepared({ environment: "e2e", registered: false })
+        yield* Effect.flip(there.send())
+        assert.isTrue(yield* ready)
+        yield* there.subscribe
+        assert.isFalse((yield* there.send()).replayed)
+      })
+    )
+  )
+})
+
+describe("the subscription", () => {
+  it.effect("registers the caller as a recipient and tells it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared({ registered: false })
+        const made = yield* subscribe
+        assert.match(made.id, /^sub_/)
+        deepStrictEqual({ ...made, id: "" }, { id: "", app_id: "music", for: "si:deejay", active: true })
+        assert.isTrue(yield* ting.isRegistered(deejay))
+        assert.strictEqual((yield* subscribe).id, made.id, "calling again is the retry")
+      })
+    )
+  )
+
+  it.effect("makes the caller ting_ready", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { caller, plane, subscribe } = yield* prepared({ registered: false })
+        const sessions = yield* Sessions
+        assert.isFalse((yield* sessions.me(plane, caller)).ting_ready)
+        yield* subscribe
+        assert.isTrue((yield* sessions.me(plane, caller)).ting_ready)
+      })
+    )
+  )
+
+  it.effect("gives back a grant that the recipient revoked: it is their explicit wish", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared()
+        yield* ting.revokeGrant(deejay)
+        yield* subscribe
+        assert.isTrue(yield* ting.isRegistered(deejay))
+      })
+    )
+  )
+
+  it.effect("without its scope is reconsent_required, before a proof", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { caller, iam, plane, proofs } = yield* prepared({ registered: false })
+        const held = caller.membership.scopes.filter((name) => name !== scopes.register)
+        const notifications = yield* Notifications
+        const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
+        const failure = yield* Effect.flip(notifications.subscribe(plane, lacking))
+        assert.strictEqual(failure.code, "reconsent_required")
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+      })
+    )
+  )
+
+  it.effect("has three attempts", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared({ registered: false })
+        yield* ting.failNext("register", lost("ting"), { times: 2 })
+        assert.isTrue((yield* patiently(subscribe)).active)
+        assert.strictEqual(yield* ting.calls("register"), 3)
+      })
+    )
+  )
+
+  it.effect("asked for twice at once is done once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared({ registered: false })
+        const held = yield* ting.hold("register")
+        const both = yield* Effect.fork(Effect.all([subscribe, subscribe], { concurrency: "unbounded" }))
+        yield* held.arrived
+        yield* settle
+        yield* held.release
+        const [first, second] = yield* Fiber.join(both)
+        deepStrictEqual(first, second)
+        assert.strictEqual(yield* ting.calls("register"), 1)
+      })
+    )
+  )
+})

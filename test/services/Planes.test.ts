@@ -1,0 +1,128 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { isPlane } from "../../src/services/Plane.ts"
+import { Planes } from "../../src/services/Planes.ts"
+import { Store } from "../../src/services/Store.ts"
+import { Refused } from "../../src/services/Upstream.ts"
+import { refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { inRequest, lost, patiently, scenario, unreachable } from "../support/World.ts"
+
+const resolve = (selector: Option.Option<Redacted.Redacted>) =>
+  Effect.flatMap(Planes, (planes) => planes.resolve(selector)).pipe(inRequest())
+
+const unknownSecret = Option.some(Redacted.make(`ask_${"x".repeat(43)}`))
+
+describe("the plane of a request", () => {
+  it.effect("is production without a selector, and nobody is asked", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        assert.isTrue(isPlane("Production")(yield* resolve(Option.none())))
+        assert.strictEqual(yield* iam.calls("resolvePlane"), 0)
+      })
+    )
+  )
+
+  it.effect("is the testing environment of the secret, with that secret", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const one = yield* iam.environment("one")
+        const other = yield* iam.environment("other")
+        deepStrictEqual(yield* resolve(Option.some(one.secret)), one.plane)
+        deepStrictEqual(yield* resolve(Option.some(other.secret)), other.plane)
+      })
+    )
+  )
+
+  it.effect("is remembered, so that webhooks of the environment are accepted", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const store = yield* Store
+        const { plane, secret } = yield* iam.environment("e2e")
+        const find = store.planes.findByKeyDigest(plane.webhookKeyDigest ?? "")
+        deepStrictEqual(yield* find, Option.none())
+        yield* resolve(Option.some(secret))
+        deepStrictEqual(yield* find, Option.some(plane.environmentId))
+      })
+    )
+  )
+
+  it.effect("resolves also when that note is lost: the request needs no database", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const store = yield* StoreSwitches
+        yield* store.breakDown("planes.remember")
+        const { plane, secret } = yield* iam.environment("e2e")
+        deepStrictEqual(yield* resolve(Option.some(secret)), plane)
+      })
+    )
+  )
+})
+
+describe("a selector that cannot be resolved never means production", () => {
+  it.effect("an unknown secret is testing_secret_invalid, and so is a deleted environment's", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const environment = yield* iam.environment("e2e")
+        yield* resolve(Option.some(environment.secret))
+        yield* iam.deleteEnvironment(environment)
+        for (const selector of [unknownSecret, Option.some(environment.secret)]) {
+          assert.strictEqual((yield* Effect.flip(resolve(selector))).code, "testing_secret_invalid")
+        }
+      })
+    )
+  )
+
+  it.effect("another application's secret is testing_secret_invalid", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        yield* iam.failNext("resolvePlane", refused(401, "invalid_client"))
+        assert.strictEqual((yield* Effect.flip(resolve(unknownSecret))).code, "testing_secret_invalid")
+      })
+    )
+  )
+
+  it.effect("a short outage is waited out: it is a read", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { plane, secret } = yield* iam.environment("e2e")
+        yield* iam.failNext("resolvePlane", lost("iam"))
+        yield* iam.failNext("resolvePlane", unreachable("iam"))
+        deepStrictEqual(yield* patiently(resolve(Option.some(secret))), plane)
+      })
+    )
+  )
+
+  it.effect("an outage is 503 and a 429 goes up at once with its seconds", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { secret } = yield* iam.environment("e2e")
+        yield* iam.failNext("resolvePlane", unreachable("iam"), { times: 3 })
+        const outage = yield* patiently(Effect.flip(resolve(Option.some(secret))))
+        assert.strictEqual(outage.code, "dependency_unavailable")
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 12
+        })
+        yield* iam.failNext("resolvePlane", limited)
+        const failure = yield* Effect.flip(resolve(Option.some(secret)))
+        assert.strictEqual(failure.code, "rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 12)
+      })
+    )
+  )
+})

@@ -1,0 +1,375 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { scopes } from "../../src/schema/Identity.ts"
+import { upstreamKey } from "../../src/services/Idempotency.ts"
+import { type Plane, Production } from "../../src/services/Plane.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Refused } from "../../src/services/Upstream.ts"
+import { type Login, refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import {
+  bearer,
+  callerKey,
+  inRequest,
+  lost,
+  patiently,
+  production,
+  scenario,
+  unreachable
+} from "../support/World.ts"
+
+const refresh = (token: string, key = callerKey("refresh"), plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    sessions.refresh(plane, { refreshToken: Redacted.make(token), key })
+  ).pipe(inRequest())
+
+/** A session of the deejay, with the counts of its login out of the way. */
+const session = (login: Partial<Login> = {}) =>
+  Effect.gen(function* () {
+    const iam = yield* SimulatedIam
+    const sessions = yield* Sessions
+    iam.production.addActor("si:deejay", ["acme"])
+    iam.production.addActor("c:ana", ["harbor", "acme"])
+    const slt = yield* iam.slt({ actor: "si:deejay", ...login })
+    const made = yield* sessions.login(production, { slt, key: callerKey("login") }).pipe(inRequest())
+    return { iam, sessions, made, token: made.refresh_token }
+  })
+
+const authenticate = (token: string) =>
+  Effect.flatMap(Sessions, (sessions) => sessions.authenticate(production, bearer(token)).pipe(inRequest()))
+
+const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)
+
+describe("a refresh", () => {
+  it.effect("rotates the pair and returns the session without ting", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { made } = yield* session()
+        const fresh = yield* refresh(made.refresh_token)
+        assert.notStrictEqual(fresh.access_token, made.access_token)
+        assert.notStrictEqual(fresh.refresh_token, made.refresh_token)
+        const { ting: _, ...shape } = made
+        deepStrictEqual(
+          { ...fresh, access_token: "", refresh_token: "" },
+          { ...shape, access_token: "", refresh_token: "" }
+        )
+        assert.isTrue(yield* isLive(made.access_token), "old access tokens live on")
+      })
+    )
+  )
+
+  it.effect("costs two upstream round trips, under the digest of operation, plane and caller's key", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        const looks = yield* iam.calls("introspect")
+        const proofs = yield* iam.calls("prove")
+        yield* refresh(token, callerKey("mine"))
+        deepStrictEqual(yield* iam.keys("refresh"), [upstreamKey("refresh", Production(), callerKey("mine"))])
+        assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+      })
+    )
+  )
+
+  it.effect("never adds scopes, and does not ask for a new consent by itself", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { made } = yield* session({ scopes: ["self.identity.read", "self.profile.read"] })
+        const fresh = yield* refresh(made.refresh_token)
+        assert.strictEqual(fresh.scope, "self.identity.read self.profile.read")
+      })
+    )
+  )
+
+  it.effect("whose identity scope was withdrawn still names its actor", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        iam.production.approved.delete(scopes.identity)
+        const fresh = yield* refresh(token)
+        deepStrictEqual(fresh.actor, { type: "silicon", public_id: "si:deejay" })
+        assert.notInclude(fresh.scope, scopes.identity)
+      })
+    )
+  )
+
+  it.effect("tells what is left, also on a replay 600 s later less a moment", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* session()
+        const first = yield* refresh(token)
+        yield* TestClock.adjust("599 seconds")
+        const again = yield* refresh(token)
+        deepStrictEqual(again, { ...first, expires_in: 1201 })
+        yield* TestClock.adjust("1 seconds")
+        assert.strictEqual((yield* Effect.flip(refresh(token))).code, "idempotency_response_expired")
+      })
+    )
+  )
+
+  it.effect("without an organisation left is forbidden; the family lives on", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        iam.production.setMember("si:deejay", "acme", false)
+        const failure = yield* Effect.flip(refresh(token))
+        assert.strictEqual(failure.code, "forbidden")
+        deepStrictEqual(failure.details, { reason: "no_organization" })
+        iam.production.setMember("si:deejay", "acme", true)
+        assert.strictEqual((yield* refresh(token)).org_id, "acme")
+      })
+    )
+  )
+
+  it.effect("keeps the choice of the organisation: IAM's, else the first in order", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session({ actor: "c:ana" })
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("harbor") }))
+        assert.strictEqual((yield* refresh(token)).org_id, "harbor")
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("elsewhere") }))
+        assert.strictEqual((yield* refresh(token)).org_id, "acme")
+      })
+    )
+  )
+})
+
+describe("a refused refresh", () => {
+  it.effect("is 401; of a consumed token under a new key the whole family dies", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token, made } = yield* session()
+        const fresh = yield* refresh(token)
+        assert.strictEqual((yield* Effect.flip(refresh(token, callerKey("new")))).code, "unauthenticated")
+        assert.isFalse(yield* isLive(fresh.access_token))
+        assert.isFalse(yield* isLive(made.access_token))
+        assert.strictEqual(
+          (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("next")))).code,
+          "unauthenticated"
+        )
+      })
+    )
+  )
+
+  it.effect("is replayed as such under its key", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* session()
+        yield* refresh(token)
+        for (const _ of [1, 2]) {
+          assert.strictEqual((yield* Effect.flip(refresh(token, callerKey("new")))).code, "unauthenticated")
+        }
+      })
+    )
+  )
+
+  it.effect("a string that is no well-formed ort_ is 401 and nothing is sent", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* session()
+        for (const token of [
+          "",
+          "ort_",
+          `ort_${"x".repeat(27)}`,
+          `ort_${"x".repeat(4093)}`,
+          `ort_${"x".repeat(40)} `,
+          `oat_${"x".repeat(43)}`,
+          "nonsense"
+        ]) {
+          assert.strictEqual((yield* Effect.flip(refresh(token))).code, "unauthenticated", token.slice(0, 40))
+        }
+        assert.strictEqual(yield* iam.calls("refresh"), 0)
+      })
+    )
+  )
+
+  it.effect("the same key with another token is a conflict, running or not", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        const other = `ort_${"x".repeat(43)}`
+        const held = yield* iam.hold("refresh")
+        const first = yield* Effect.fork(refresh(token))
+        yield* held.arrived
+        assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
+        yield* held.release
+        yield* Fiber.join(first)
+        assert.strictEqual((yield* Effect.flip(refresh(other))).code, "idempotency_conflict")
+      })
+    )
+  )
+})
+
+describe("two refreshes in flight", () => {
+  it.effect("with the same key and token share one rotation, whoever leaves", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        const held = yield* iam.hold("refresh")
+        const first = yield* Effect.fork(refresh(token))
+        yield* held.arrived
+        const second = yield* Effect.fork(refresh(token))
+        yield* Effect.repeatN(Effect.yieldNow(), 20)
+        yield* Fiber.interrupt(first)
+        yield* held.release
+        assert.isTrue(yield* isLive((yield* Fiber.join(second)).access_token))
+        assert.strictEqual(yield* iam.calls("refresh"), 1)
+      })
+    )
+  )
+})
+
+describe("an outage never looks like a logout", () => {
+  it.effect("no answer is 503, and the same key finishes it later", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        for (const failure of [unreachable("iam"), lost("iam")]) {
+          yield* iam.failNext("refresh", failure, { times: 3 })
+          assert.strictEqual((yield* patiently(Effect.flip(refresh(token)))).code, "dependency_unavailable")
+        }
+        assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
+      })
+    )
+  )
+
+  it.effect("a lost answer is asked for again under the same key: the pair is rotated once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        yield* iam.failNext("refresh", lost("iam"), { times: 2, when: "after" })
+        const fresh = yield* patiently(refresh(token))
+        assert.isTrue(yield* isLive(fresh.access_token))
+        assert.strictEqual(yield* iam.calls("refresh"), 3)
+        assert.strictEqual(new Set(yield* iam.keys("refresh")).size, 1)
+      })
+    )
+  )
+
+  it.effect("a refusal of our own credential is 502", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        yield* iam.failNext("refresh", refused(401, "invalid_client"))
+        assert.strictEqual((yield* Effect.flip(refresh(token))).code, "dependency_misconfigured")
+      })
+    )
+  )
+
+  it.effect("an introspection that does not answer loses no pair", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        yield* iam.failNext("introspect", lost("iam"), { times: 3 })
+        assert.strictEqual((yield* patiently(Effect.flip(refresh(token)))).code, "dependency_unavailable")
+        assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
+      })
+    )
+  )
+})
+
+describe("inside a remembered 429 of introspection", () => {
+  it.effect("no refresh token is spent", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 25
+        })
+        yield* iam.failNext("introspect", limited)
+        yield* Effect.flip(authenticate(`oat_${"x".repeat(43)}`))
+        const failure = yield* Effect.flip(refresh(token))
+        assert.strictEqual(failure.code, "rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 25)
+        assert.strictEqual(yield* iam.calls("refresh"), 0)
+        yield* TestClock.adjust("25 seconds")
+        // Under another key: had the first one spent the token, this would kill the family.
+        assert.isTrue(yield* isLive((yield* refresh(token, callerKey("later"))).access_token))
+      })
+    )
+  )
+
+  it.effect("of another plane nothing is held back", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        const { plane } = yield* iam.environment("e2e")
+        yield* iam.pauseIntrospection(plane, 25)
+        yield* refresh(token)
+      })
+    )
+  )
+})
+
+describe("a refused refresh detaches running introspections", () => {
+  it.effect("who arrives later is told of the death at once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        const fresh = yield* refresh(token)
+        const held = yield* iam.hold("introspect", "after")
+        const before = yield* Effect.fork(authenticate(fresh.access_token))
+        yield* held.arrived
+        yield* Effect.flip(refresh(token, callerKey("new")))
+        const later = yield* Effect.fork(Effect.flip(authenticate(fresh.access_token)))
+        yield* Effect.repeatN(Effect.yieldNow(), 20)
+        yield* held.release
+        assert.strictEqual((yield* Fiber.join(later)).code, "unauthenticated")
+        assert.strictEqual((yield* Fiber.join(before)).actor.public_id, "si:deejay")
+      })
+    )
+  )
+
+  it.effect("a refresh that succeeds does not", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token, made } = yield* session()
+        const held = yield* iam.hold("introspect", "after")
+        const before = yield* Effect.fork(authenticate(made.access_token))
+        yield* held.arrived
+        yield* refresh(token)
+        const looks = yield* iam.calls("introspect")
+        const joined = yield* Effect.fork(authenticate(made.access_token))
+        yield* Effect.repeatN(Effect.yieldNow(), 20)
+        yield* held.release
+        yield* Fiber.join(joined)
+        yield* Fiber.join(before)
+        assert.strictEqual(yield* iam.calls("introspect"), looks)
+      })
+    )
+  )
+})
+
+describe("in a testing plane", () => {
+  it.effect("the session is rotated there and named so; production does not know its token", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const sessions = yield* Sessions
+        const environment = yield* iam.environment("e2e")
+        const { plane, state } = environment
+        state.addActor("si:tester", ["acme"])
+        const made = yield* sessions
+          .login(plane, { slt: Redacted.make("si:tester"), key: callerKey("login") })
+          .pipe(inRequest())
+        assert.strictEqual((yield* Effect.flip(refresh(made.refresh_token))).code, "unauthenticated")
+        const fresh = yield* refresh(made.refresh_token, callerKey("refresh"), plane)
+        assert.strictEqual(fresh.testing_environment_id, plane.environmentId)
+        yield* iam.deleteEnvironment(environment)
+        assert.strictEqual(
+          (yield* Effect.flip(refresh(fresh.refresh_token, callerKey("2"), plane))).code,
+          "testing_secret_invalid"
+        )
+      })
+    )
+  )
+})

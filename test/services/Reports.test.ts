@@ -1,0 +1,508 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import type { ReportRequest } from "../../src/schema/Report.ts"
+import { digestOf } from "../../src/services/Digest.ts"
+import type { Plane } from "../../src/services/Plane.ts"
+import { Reports } from "../../src/services/Reports.ts"
+import { DeliveryUpdate, Store, Verified } from "../../src/services/Store.ts"
+import { Refused } from "../../src/services/Upstream.ts"
+import { refused } from "../support/IamPlane.ts"
+import type { SettingsOverrides } from "../support/Settings.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import {
+  bearer,
+  callerKey,
+  inRequest,
+  lost,
+  production,
+  scenario,
+  signedIn,
+  unreachable
+} from "../support/World.ts"
+
+const message = "Playback stops after a seek near the end."
+const request: ReportRequest = { message }
+
+interface Submission {
+  readonly request?: ReportRequest
+  readonly key?: Redacted.Redacted
+  readonly token?: Redacted.Redacted
+  readonly organisation?: string
+  readonly plane?: Plane
+}
+
+const submit = (submission: Submission = {}) =>
+  Effect.flatMap(Reports, (reports) =>
+    reports.submit(submission.plane ?? production, {
+      request: submission.request ?? request,
+      key: submission.key ?? callerKey("report"),
+      credential: Option.map(Option.fromNullable(submission.token), (token) => ({
+        token,
+        organisation: submission.organisation ?? "acme"
+      }))
+    })
+  ).pipe(inRequest({ source: "daemon", requestId: "request-of-report" }))
+
+/** What reached the store, newest last. */
+const admitted = Effect.flatMap(StoreSwitches, (store) => store.seen("reports.admit"))
+
+const settings: SettingsOverrides = {
+  tracker: Option.some({
+    token: Redacted.make("tracker-token"),
+    owner: "harbor",
+    repository: "music",
+    url: "https://api.github.com",
+    reconcileSeconds: [5, 15, 40]
+  })
+}
+
+describe("a report", () => {
+  it.effect("without a name is stored and acknowledged", () =>
+    scenario(
+      Effect.gen(function* () {
+        const store = yield* Store
+        const report = yield* submit()
+        assert.match(report.id, /^rep_[0-9a-f]{32}$/)
+        deepStrictEqual(
+          { ...report, id: "" },
+          {
+            id: "",
+            status: "stored",
+            issue_url: null,
+            reporter: null,
+            created_at: "2026-11-21T10:00:00.400Z",
+            replayed: false
+          }
+        )
+        const stored = Option.getOrThrow(yield* store.reports.find(report.id))
+        assert.strictEqual(stored.reporter._tag, "Anonymous")
+        assert.strictEqual(stored.plane, "production")
+        assert.strictEqual(stored.source, "daemon")
+        assert.strictEqual(stored.requestId, "request-of-report")
+        deepStrictEqual(stored.content, { message, pr: null, attachments: [], context: null })
+        assert.match(stored.marker, /^[0-9a-f]{32}$/)
+      })
+    )
+  )
+
+  it.effect("of a signed-in caller carries their verified name", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const report = yield* submit({ token })
+        assert.strictEqual(report.reporter, "si:deejay")
+      })
+    )
+  )
+
+  it.effect("keeps everything that was sent", () =>
+    scenario(
+      Effect.gen(function* () {
+        const store = yield* Store
+        const full: ReportRequest = {
+          message: `  ${message}\n`,
+          pr: "https://github.com/harbor/music/pull/12",
+          attachments: [{ name: "player.log", content: "line 1\nline 2" }],
+          context: { version: "1.2.3", deep: [{ nothing: null }] }
+        }
+        const { id } = yield* submit({ request: full })
+        deepStrictEqual(Option.getOrThrow(yield* store.reports.find(id)).content, full)
+      })
+    )
+  )
+
+  it.effect("that the database did not take is 503, never acknowledged", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* (yield* StoreSwitches).breakDown("reports.admit")
+        const failure = yield* Effect.flip(submit())
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        deepStrictEqual(failure.details, { dependency: "database" })
+      })
+    )
+  )
+
+  it.effect("stands as filed with its address once it is an issue", () =>
+    scenario(
+      Effect.gen(function* () {
+        const store = yield* Store
+        const first = yield* submit()
+        const now = yield* TestClock.currentTimeMillis
+        const [delivery] = yield* store.deliveries.lease({
+          kind: "report",
+          count: 1,
+          now,
+          leaseUntil: now + 60_000,
+          owner: "worker"
+        })
+        const issue = { number: 7, url: "https://github.com/harbor/music/issues/7" }
+        yield* store.deliveries.update(
+          delivery?.id ?? "",
+          delivery?.fence ?? 0,
+          DeliveryUpdate.Delivered({ at: now, issue })
+        )
+        deepStrictEqual(yield* submit(), {
+          ...first,
+          status: "filed",
+          issue_url: issue.url,
+          replayed: true
+        })
+      }),
+      { settings }
+    )
+  )
+})
+
+describe("a report is enqueued for the tracker", () => {
+  const waiting = Effect.gen(function* () {
+    const store = yield* Store
+    return (yield* store.deliveries.counts).reduce((sum, { count }) => sum + count, 0)
+  })
+
+  it.effect("in the same commit, once", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* submit()
+        yield* submit()
+        assert.strictEqual(yield* waiting, 1)
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("not without a tracker", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* submit()
+        assert.strictEqual(yield* waiting, 0)
+      })
+    )
+  )
+
+  it.effect("never out of a testing plane: there it is stored with its plane", () =>
+    scenario(
+      Effect.gen(function* () {
+        const store = yield* Store
+        const { plane, token } = yield* signedIn({ environment: "e2e" })
+        const report = yield* submit({ plane, token })
+        assert.strictEqual(report.reporter, "si:deejay")
+        const stored = Option.getOrThrow(yield* store.reports.find(report.id))
+        assert.strictEqual(stored.plane, plane._tag === "Testing" ? plane.environmentId : "")
+        assert.strictEqual(yield* waiting, 0)
+      }),
+      { settings }
+    )
+  )
+})
+
+describe("a reporter's token", () => {
+  it.effect("that IAM refuses is 401, and nothing is stored", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = bearer(`oat_${"x".repeat(43)}`)
+        assert.strictEqual((yield* Effect.flip(submit({ token }))).code, "unauthenticated")
+        assert.isEmpty(yield* admitted)
+      })
+    )
+  )
+
+  it.effect("that does not reach the organisation is 403, and nothing is stored", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const failure = yield* Effect.flip(submit({ token, organisation: "elsewhere" }))
+        assert.strictEqual(failure.code, "forbidden")
+        assert.isEmpty(yield* admitted)
+      })
+    )
+  )
+
+  it.effect("in a testing environment that is gone is testing_secret_invalid", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const environment = yield* iam.environment("e2e")
+        yield* iam.deleteEnvironment(environment)
+        const { token } = bearer(`oat_${"x".repeat(43)}`)
+        const failure = yield* Effect.flip(submit({ token, plane: environment.plane }))
+        assert.strictEqual(failure.code, "testing_secret_invalid")
+      })
+    )
+  )
+
+  it.effect("that IAM does not judge within 3 s stores the report as unverified", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const store = yield* Store
+        const { token } = yield* signedIn()
+        const held = yield* iam.hold("introspect")
+        const fiber = yield* Effect.fork(submit({ token }))
+        yield* held.arrived
+        yield* TestClock.adjust("2999 millis")
+        assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
+        yield* TestClock.adjust("1 millis")
+        const report = yield* Fiber.join(fiber)
+        assert.isNull(report.reporter)
+        assert.strictEqual(
+          Option.getOrThrow(yield* store.reports.find(report.id)).reporter._tag,
+          "Unverified"
+        )
+      })
+    )
+  )
+
+  it.effect("has one attempt: an outage or a 429 costs no waiting", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const store = yield* Store
+        const { token } = yield* signedIn()
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 60
+        })
+        for (const [index, failure] of [
+          unreachable("iam"),
+          lost("iam"),
+          limited,
+          refused(401, "invalid_client")
+        ].entries()) {
+          const looks = yield* iam.calls("introspect")
+          yield* iam.failNext("introspect", failure)
+          const report = yield* submit({ token, key: callerKey(`outage ${index}`) })
+          assert.isNull(report.reporter)
+          assert.strictEqual(
+            Option.getOrThrow(yield* store.reports.find(report.id)).reporter._tag,
+            "Unverified"
+          )
+          assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+        }
+      })
+    )
+  )
+})
+
+describe("the same key", () => {
+  it.effect("with the same content replays the report", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const first = yield* submit({ token })
+        yield* TestClock.adjust("1 hours")
+        const later = yield* signedIn()
+        deepStrictEqual(yield* submit({ token: later.token }), { ...first, replayed: true })
+      })
+    )
+  )
+
+  it.effect("compares decoded content: key order and null members do not count", () =>
+    scenario(
+      Effect.gen(function* () {
+        const first = yield* submit({ request: { message, context: { a: 1, b: { c: null, d: 2 } } } })
+        const again = yield* submit({
+          request: { context: { b: { d: 2 }, a: 1 }, attachments: null, pr: null, message }
+        })
+        deepStrictEqual(again, { ...first, replayed: true })
+      })
+    )
+  )
+
+  it.effect("with other content of the same reporter is a conflict", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        for (const who of [{}, { token }]) {
+          yield* submit(who)
+          for (const other of [
+            { message: `${message}!` },
+            { message, pr: "https://github.com/harbor/music/pull/1" },
+            { message, attachments: [] },
+            { message, context: {} }
+          ]) {
+            const failure = yield* Effect.flip(submit({ ...who, request: other }))
+            assert.strictEqual(failure.code, "idempotency_conflict")
+          }
+        }
+      })
+    )
+  )
+
+  it.effect("of two people makes two reports", () =>
+    scenario(
+      Effect.gen(function* () {
+        const one = yield* signedIn()
+        const other = yield* signedIn({ actor: "si:singer" })
+        const first = yield* submit({ token: one.token })
+        const second = yield* submit({ token: other.token })
+        const third = yield* submit()
+        assert.strictEqual(new Set([first.id, second.id, third.id]).size, 3)
+        deepStrictEqual([first.reporter, second.reporter, third.reporter], ["si:deejay", "si:singer", null])
+        assert.isFalse(second.replayed || third.replayed)
+      })
+    )
+  )
+
+  it.effect("of somebody unverified replays for whom IAM names later, and the report takes the name", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const store = yield* Store
+        const { token } = yield* signedIn()
+        yield* iam.failNext("introspect", unreachable("iam"))
+        const first = yield* submit({ token })
+        const named = yield* submit({ token })
+        deepStrictEqual(named, { ...first, reporter: "si:deejay", replayed: true })
+        const { reporter } = Option.getOrThrow(yield* store.reports.find(first.id))
+        deepStrictEqual(reporter, Verified({ publicId: "si:deejay" }))
+      })
+    )
+  )
+
+  it.effect("of somebody named replays while IAM cannot be asked, without telling the name", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { token } = yield* signedIn()
+        const first = yield* submit({ token })
+        yield* iam.failNext("introspect", unreachable("iam"))
+        deepStrictEqual(yield* submit({ token }), { ...first, reporter: null, replayed: true })
+      })
+    )
+  )
+
+  it.effect("in another plane is another report", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { plane } = yield* iam.environment("e2e")
+        const here = yield* submit()
+        const there = yield* submit({ plane, request: { message: `${message}!` } })
+        assert.notStrictEqual(there.id, here.id)
+        assert.isFalse(there.replayed)
+      })
+    )
+  )
+})
+
+describe("before anything is stored", () => {
+  const secret = `ort_${"s3cret".repeat(8)}`
+
+  it.effect("what has the form of a credential becomes [redacted], everywhere", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* submit({
+          request: {
+            message: `${message} ${secret}`,
+            attachments: [{ name: `log of ${secret}`, content: `token=${secret}` }],
+            context: { [secret]: 1, deep: [{ value: secret }] }
+          }
+        })
+        const stored = JSON.stringify(yield* admitted)
+        assert.notInclude(stored, secret)
+        assert.include(stored, `${message} [redacted]`)
+        assert.include(stored, "token=[redacted]")
+      })
+    )
+  )
+
+  it.effect("two credentials in one place are still two contents", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* submit({ request: { message: `${message} ${secret}` } })
+        const failure = yield* Effect.flip(submit({ request: { message: `${message} ${secret}x` } }))
+        assert.strictEqual(failure.code, "idempotency_conflict")
+      })
+    )
+  )
+
+  it.effect("the caller's key becomes a digest and the token nothing at all", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const key = callerKey("secret key")
+        yield* submit({ token, key })
+        const stored = JSON.stringify(yield* admitted)
+        assert.include(stored, digestOf(key))
+        assert.notInclude(stored, Redacted.value(key))
+        assert.notInclude(stored, Redacted.value(token))
+        assert.notInclude(stored, digestOf(token))
+      })
+    )
+  )
+})
+
+describe("pr, when a repository is configured", () => {
+  const withPr = (pr: string, key = callerKey(pr.slice(-20))) => submit({ request: { message, pr }, key })
+  const enterprise: SettingsOverrides = {
+    tracker: Option.map(settings.tracker ?? Option.none(), (tracker) => ({
+      ...tracker,
+      url: "https://git.harbor.example/api/v3"
+    }))
+  }
+
+  it.effect("must be one of its pull requests", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* withPr("https://github.com/harbor/music/pull/12")
+        yield* withPr("https://github.com/Harbor/Music/pull/13")
+        for (const pr of [
+          "https://github.com/harbor/other/pull/12",
+          "https://github.com/other/music/pull/12",
+          "https://github.com/harbor/music2/pull/12",
+          "https://gitlab.com/harbor/music/pull/12",
+          "https://github.com.example/harbor/music/pull/12"
+        ]) {
+          const failure = yield* Effect.flip(withPr(pr))
+          assert.strictEqual(failure.code, "invalid_input", pr)
+          deepStrictEqual(
+            failure.details?.fields?.map(({ path }) => path),
+            ["pr"]
+          )
+        }
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("may stand on the tracker's own host", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* withPr("https://git.harbor.example/harbor/music/pull/12")
+        const failure = yield* Effect.flip(withPr("https://git.other.example/harbor/music/pull/12"))
+        assert.strictEqual(failure.code, "invalid_input")
+      }),
+      { settings: enterprise }
+    )
+  )
+
+  it.effect("is judged before IAM is asked", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { token } = yield* signedIn()
+        const looks = yield* iam.calls("introspect")
+        const pr = "https://github.com/other/music/pull/12"
+        yield* Effect.flip(submit({ token, request: { message, pr } }))
+        assert.strictEqual(yield* iam.calls("introspect"), looks)
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("is free without one", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* withPr("https://gitlab.com/any/thing/pull/12")
+      })
+    )
+  )
+})

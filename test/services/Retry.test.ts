@@ -1,0 +1,268 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Fiber from "effect/Fiber"
+import * as Random from "effect/Random"
+import * as TestClock from "effect/TestClock"
+import { RequestContext } from "../../src/services/RequestContext.ts"
+import * as Retry from "../../src/services/Retry.ts"
+import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../src/services/Upstream.ts"
+
+const notExecuted = new NotExecuted({ dependency: "iam", reason: "connection refused" })
+const unknown = new Unknown({ dependency: "iam", reason: "connection lost" })
+const refused = (status: number, code: string, retryAfterSeconds?: number) =>
+  new Refused({
+    dependency: "iam",
+    status,
+    code,
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+  })
+const inProgress = refused(409, "idempotency_in_progress")
+
+const once: Retry.RetryPolicy = { dependency: "iam", repeatable: false }
+const repeatable: Retry.RetryPolicy = { dependency: "iam", repeatable: true }
+
+/** Answers with the failures in turn, then with `done`; tells at which times it was tried. */
+const run = (policy: Retry.RetryPolicy, failures: ReadonlyArray<UpstreamFailure>, deadlineMillis?: number) =>
+  Effect.gen(function* () {
+    const start = yield* Clock.currentTimeMillis
+    const times: Array<number> = []
+    const attempt = Effect.gen(function* () {
+      const failure = failures[times.length]
+      times.push((yield* Clock.currentTimeMillis) - start)
+      return failure === undefined ? "done" : yield* failure
+    })
+    const info = yield* RequestContext
+    const fiber = yield* attempt.pipe(
+      Retry.transient(policy),
+      Effect.provideService(RequestContext, {
+        ...info,
+        deadlineAt: deadlineMillis === undefined ? Number.POSITIVE_INFINITY : start + deadlineMillis
+      }),
+      Effect.either,
+      Effect.zip(Effect.map(Clock.currentTimeMillis, (end) => end - start)),
+      Effect.fork
+    )
+    yield* TestClock.adjust("1 minute")
+    const [result, endedAt] = yield* Fiber.join(fiber)
+    return { result, times, endedAt }
+  })
+
+const within = (value: number | undefined, low: number, high: number) =>
+  assert.isTrue(value !== undefined && value >= low && value <= high, `${value} is not in ${low} to ${high}`)
+
+describe("what is repeated", () => {
+  it.effect("a success is not", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(repeatable, [])
+      deepStrictEqual(result, Either.right("done"))
+      deepStrictEqual(times, [0])
+    })
+  )
+
+  it.effect("what surely did nothing is repeated always: 3 attempts, after 250 ms and 750 ms", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(once, [notExecuted, notExecuted, notExecuted])
+      deepStrictEqual(result, Either.left(notExecuted))
+      assert.strictEqual(times.length, 3)
+      within(times[1], 200, 300)
+      within((times[2] ?? 0) - (times[1] ?? 0), 600, 900)
+    })
+  )
+
+  it.effect("the third attempt can succeed", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(once, [notExecuted, notExecuted])
+      deepStrictEqual(result, Either.right("done"))
+      assert.strictEqual(times.length, 3)
+    })
+  )
+
+  it.effect("what may have happened is not, unless the call is a read or runs under a key", () =>
+    Effect.gen(function* () {
+      const single = yield* run(once, [unknown])
+      deepStrictEqual(single.result, Either.left(unknown))
+      assert.strictEqual(single.times.length, 1)
+      const keyed = yield* run(repeatable, [unknown, unknown, unknown])
+      deepStrictEqual(keyed.result, Either.left(unknown))
+      assert.strictEqual(keyed.times.length, 3)
+    })
+  )
+
+  it.effect("after a NotExecuted an Unknown still is not", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(once, [notExecuted, unknown])
+      deepStrictEqual(result, Either.left(unknown))
+      assert.strictEqual(times.length, 2)
+    })
+  )
+
+  it.effect("a refusal is not", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(repeatable, [refused(400, "invalid_grant")])
+      deepStrictEqual(result, Either.left(refused(400, "invalid_grant")))
+      assert.strictEqual(times.length, 1)
+    })
+  )
+
+  it.effect("a refusal that the policy names is, at most 3 times", () =>
+    Effect.gen(function* () {
+      const expired = refused(401, "proof_expired")
+      const policy = { ...once, again: ({ code }: Refused) => code === "proof_expired" }
+      const { result, times } = yield* run(policy, [expired, expired, expired])
+      deepStrictEqual(result, Either.left(expired))
+      assert.strictEqual(times.length, 3)
+      const other = yield* run(policy, [refused(401, "session_expired")])
+      assert.strictEqual(other.times.length, 1)
+    })
+  )
+
+  it.effect("a 429 goes up at once with its seconds", () =>
+    Effect.gen(function* () {
+      const limited = refused(429, "rate_limited", 3)
+      const { result, times, endedAt } = yield* run(repeatable, [limited])
+      deepStrictEqual(result, Either.left(limited))
+      deepStrictEqual(times, [0])
+      assert.strictEqual(endedAt, 0)
+    })
+  )
+
+  it.effect("the policy's own number of attempts counts", () =>
+    Effect.gen(function* () {
+      const { times } = yield* run({ ...once, attempts: 2 }, [notExecuted, notExecuted])
+      assert.strictEqual(times.length, 2)
+      const one = yield* run({ ...once, attempts: 1 }, [notExecuted])
+      deepStrictEqual(one.times, [0])
+    })
+  )
+
+  it.effect("pauses are jittered by a fifth", () =>
+    Effect.gen(function* () {
+      const seconds = yield* Effect.forEach(
+        Array.from({ length: 40 }, (_, seed) => seed),
+        (seed) =>
+          run(once, [notExecuted]).pipe(
+            Effect.withRandom(Random.make(seed)),
+            Effect.map(({ times }) => times[1])
+          )
+      )
+      for (const second of seconds) within(second, 200, 300)
+      assert.isAbove(new Set(seconds).size, 10)
+    })
+  )
+})
+
+describe("idempotency_in_progress", () => {
+  it.effect("is polled up to 8 times", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(
+        once,
+        Array.from({ length: 20 }, () => inProgress)
+      )
+      deepStrictEqual(result, Either.left(inProgress))
+      assert.strictEqual(times.length, 9)
+      within(times[8], 14_750 * 0.8, 14_750 * 1.2)
+    })
+  )
+
+  it.effect("the eighth poll can succeed", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(
+        once,
+        Array.from({ length: 8 }, () => inProgress)
+      )
+      deepStrictEqual(result, Either.right("done"))
+      assert.strictEqual(times.length, 9)
+    })
+  )
+
+  it.effect("polls are no attempts: the three attempts remain", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(once, [
+        inProgress,
+        inProgress,
+        notExecuted,
+        inProgress,
+        notExecuted
+      ])
+      deepStrictEqual(result, Either.right("done"))
+      assert.strictEqual(times.length, 6)
+    })
+  )
+})
+
+describe("the deadline", () => {
+  it.effect("a pause that would end behind it is not begun", () =>
+    Effect.gen(function* () {
+      const { result, times, endedAt } = yield* run(once, [notExecuted], 199)
+      deepStrictEqual(result, Either.left(notExecuted))
+      deepStrictEqual(times, [0])
+      assert.strictEqual(endedAt, 0)
+    })
+  )
+
+  it.effect("also bounds the polling", () =>
+    Effect.gen(function* () {
+      const { result, endedAt } = yield* run(
+        once,
+        Array.from({ length: 20 }, () => inProgress),
+        2_000
+      )
+      deepStrictEqual(result, Either.left(inProgress))
+      assert.isAtMost(endedAt, 2_000)
+    })
+  )
+
+  it.effect("an attempt in flight ends there, as something that may have happened", () =>
+    Effect.gen(function* () {
+      const start = yield* Clock.currentTimeMillis
+      const info = yield* RequestContext
+      let attempts = 0
+      const fiber = yield* Effect.suspend(() => {
+        attempts += 1
+        return Effect.never
+      }).pipe(
+        Retry.transient({ ...repeatable, dependency: "ting" }),
+        Effect.provideService(RequestContext, { ...info, deadlineAt: start + 5_000 }),
+        Effect.flip,
+        Effect.fork
+      )
+      yield* TestClock.adjust("4999 millis")
+      assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
+      yield* TestClock.adjust("1 millis")
+      const failure = yield* Fiber.join(fiber)
+      deepStrictEqual(failure, new Unknown({ dependency: "ting", reason: "deadline passed" }))
+      assert.strictEqual(attempts, 1)
+    })
+  )
+
+  it.effect("no attempt is made once it has passed", () =>
+    Effect.gen(function* () {
+      const { result, times } = yield* run(repeatable, [], 0)
+      assert.isTrue(Either.isLeft(result))
+      deepStrictEqual(times, [])
+    })
+  )
+
+  it.effect("a policy's own time is kept inside it, whichever is shorter", () =>
+    Effect.gen(function* () {
+      const policy = { ...once, withinMillis: 250 * 0.8 }
+      assert.strictEqual((yield* run(policy, [notExecuted], 60_000)).times.length, 1)
+      assert.strictEqual((yield* run({ ...once, withinMillis: 60_000 }, [notExecuted], 200)).times.length, 1)
+      assert.strictEqual(
+        (yield* run({ ...once, withinMillis: 60_000 }, [notExecuted], 60_000)).times.length,
+        2
+      )
+    })
+  )
+
+  it.effect("work without a request has none", () =>
+    Effect.gen(function* () {
+      const fiber = yield* Effect.fork(Retry.transient(once)(Effect.as(Effect.sleep("1 day"), "done")))
+      yield* TestClock.adjust("1 day")
+      assert.strictEqual(yield* Fiber.join(fiber), "done")
+    })
+  )
+})

@@ -1,0 +1,571 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
+import { upstreamKey } from "../../src/services/Idempotency.ts"
+import { type Plane, Production, planeId } from "../../src/services/Plane.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Store } from "../../src/services/Store.ts"
+import { Refused } from "../../src/services/Upstream.ts"
+import { type Login, refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import type { Held } from "../support/Switches.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import {
+  bearer,
+  callerKey,
+  inRequest,
+  lost,
+  patiently,
+  production,
+  scenario,
+  unreachable
+} from "../support/World.ts"
+
+const unknownToken = `oat_${"x".repeat(43)}`
+
+const login = (login: Partial<Login> = {}, key = callerKey("login")) =>
+  Effect.gen(function* () {
+    const iam = yield* SimulatedIam
+    const sessions = yield* Sessions
+    const slt = yield* iam.slt({ actor: "si:deejay", ...login })
+    return yield* sessions.login(production, { slt, key }).pipe(inRequest())
+  })
+
+/** The deejay is in one organisation, Ana in two; the deejay is logged in. */
+const prepared = Effect.gen(function* () {
+  const iam = yield* SimulatedIam
+  iam.production.addActor("si:deejay", ["acme"])
+  iam.production.addActor("c:ana", ["harbor", "acme"])
+  return { iam, store: yield* StoreSwitches, session: yield* login() }
+})
+
+const authenticate = (token: string, organisation = "acme", plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    sessions.authenticate(plane, bearer(token, organisation)).pipe(inRequest())
+  )
+
+const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)
+
+const logout = (token: string, key = callerKey("logout"), plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) => sessions.logout(plane, { token: Redacted.make(token), key })).pipe(
+    inRequest()
+  )
+
+const refresh = (token: string) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    sessions.refresh(production, { refreshToken: Redacted.make(token), key: callerKey("refresh") })
+  ).pipe(inRequest())
+
+const settle = Effect.repeatN(Effect.yieldNow(), 20)
+
+describe("authenticating a bearer", () => {
+  it.effect("asks IAM live, every time, without naming an organisation", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const before = yield* iam.calls("introspect")
+        const caller = yield* authenticate(session.access_token)
+        yield* authenticate(session.access_token)
+        assert.strictEqual(yield* iam.calls("introspect"), before + 2)
+        deepStrictEqual(caller.actor, { type: "silicon", public_id: "si:deejay" })
+        assert.strictEqual(caller.membership.membershipId, "si:deejay[acme]")
+      })
+    )
+  )
+
+  it.effect("identical requests in flight share one look", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const before = yield* iam.calls("introspect")
+        const held = yield* iam.hold("introspect")
+        const first = yield* Effect.fork(authenticate(session.access_token))
+        yield* held.arrived
+        const second = yield* Effect.fork(authenticate(session.access_token))
+        yield* settle
+        yield* Fiber.interrupt(first)
+        yield* held.release
+        assert.strictEqual((yield* Fiber.join(second)).actor.public_id, "si:deejay")
+        assert.strictEqual(yield* iam.calls("introspect"), before + 1)
+      })
+    )
+  )
+
+  it.effect("a dead token is 401: unknown, expired, revoked, of another plane", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const { plane } = yield* iam.environment("e2e")
+        const dead = (token: string, where: Plane = production) =>
+          Effect.map(Effect.flip(authenticate(token, "acme", where)), ({ code }) => code)
+        assert.strictEqual(yield* dead(unknownToken), "unauthenticated")
+        assert.strictEqual(yield* dead(session.access_token, plane), "unauthenticated")
+        yield* TestClock.adjust("1800 seconds")
+        assert.strictEqual(yield* dead(session.access_token), "unauthenticated")
+      })
+    )
+  )
+
+  it.effect("a live token that does not reach the organisation is 403, and the hint says what to do", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const failure = yield* Effect.flip(authenticate(session.access_token, "harbor"))
+        assert.strictEqual(failure.code, "forbidden")
+        deepStrictEqual(failure.details, { reason: "organization_not_granted" })
+        assert.match(failure.hint, /choose one of your organisations/i)
+      })
+    )
+  )
+
+  it.effect("a removal and a withdrawn scope show at once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        iam.production.approved.delete(scopes.send)
+        const caller = yield* authenticate(session.access_token)
+        assert.notInclude(caller.membership.scopes, scopes.send)
+        iam.production.setMember("si:deejay", "acme", false)
+        assert.strictEqual((yield* Effect.flip(authenticate(session.access_token))).code, "forbidden")
+      })
+    )
+  )
+
+  it.effect("picks the asked organisation from all of the token's", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* prepared
+        const { access_token } = yield* login({ actor: "c:ana" }, callerKey("ana"))
+        assert.strictEqual(
+          (yield* authenticate(access_token, "harbor")).membership.membershipId,
+          "c:ana[harbor]"
+        )
+        assert.strictEqual((yield* authenticate(access_token, "acme")).membership.membershipId, "c:ana[acme]")
+      })
+    )
+  )
+
+  it.effect("without the identity scope the token's own public id names the caller", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        iam.production.approved.delete(scopes.identity)
+        const caller = yield* authenticate(session.access_token)
+        deepStrictEqual(caller.actor, { type: "silicon", public_id: "si:deejay" })
+      })
+    )
+  )
+
+  it.effect("a caller whom nothing names must log in again", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        iam.production.approved.delete(scopes.identity)
+        iam.production.disclosesSubject = false
+        assert.strictEqual(
+          (yield* Effect.flip(authenticate(session.access_token))).code,
+          "reconsent_required"
+        )
+      })
+    )
+  )
+
+  it.effect("is a read: an answer that was lost is asked for again", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("introspect", lost("iam"), { times: 2 })
+        assert.strictEqual(
+          (yield* patiently(authenticate(session.access_token))).actor.public_id,
+          "si:deejay"
+        )
+      })
+    )
+  )
+
+  it.effect("an outage is 503, a 429 goes up at once: neither is a logout", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("introspect", unreachable("iam"), { times: 3 })
+        const outage = yield* patiently(Effect.flip(authenticate(session.access_token)))
+        assert.strictEqual(outage.code, "dependency_unavailable")
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 9
+        })
+        yield* iam.failNext("introspect", limited)
+        const failure = yield* Effect.flip(authenticate(session.access_token))
+        assert.strictEqual(failure.code, "rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 9)
+      })
+    )
+  )
+
+  it.effect("in a testing plane whose secret died is testing_secret_invalid", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* prepared
+        const environment = yield* iam.environment("e2e")
+        yield* iam.deleteEnvironment(environment)
+        const failure = yield* Effect.flip(authenticate(unknownToken, "acme", environment.plane))
+        assert.strictEqual(failure.code, "testing_secret_invalid")
+      })
+    )
+  )
+})
+
+describe("logout", () => {
+  it.effect("of a refresh token revokes its family, and no other login", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const other = yield* login({}, callerKey("other"))
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* isLive(session.access_token))
+        assert.isTrue(yield* isLive(other.access_token))
+      })
+    )
+  )
+
+  it.effect("of a refresh token that was rotated already revokes the family too", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const fresh = yield* refresh(session.refresh_token)
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* isLive(fresh.access_token))
+      })
+    )
+  )
+
+  it.effect("of an access token revokes itself only", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        yield* logout(session.access_token)
+        assert.isFalse(yield* isLive(session.access_token))
+        assert.isTrue(yield* isLive((yield* refresh(session.refresh_token)).access_token))
+      })
+    )
+  )
+
+  it.effect("of a token that IAM does not know succeeds", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* prepared
+        yield* logout(unknownToken)
+        deepStrictEqual(yield* iam.revoked, [unknownToken])
+      })
+    )
+  )
+
+  it.effect("of a token that no one ever issued succeeds without a call", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* prepared
+        for (const token of [
+          "ort_",
+          "oat_",
+          `oat_${"x".repeat(27)}`,
+          `ort_${"x".repeat(4093)}`,
+          `oat_${"é".repeat(43)}`
+        ]) {
+          yield* logout(token)
+        }
+        assert.strictEqual(yield* iam.calls("revoke"), 0)
+        yield* logout(`ort_${"x".repeat(28)}`)
+        assert.strictEqual(yield* iam.calls("revoke"), 1)
+      })
+    )
+  )
+
+  it.effect("reaches IAM under the digest of operation, plane and caller's key, and replays under it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* logout(session.refresh_token, callerKey("mine"))
+        yield* TestClock.adjust("1 hour")
+        yield* logout(session.refresh_token, callerKey("mine"))
+        const key = upstreamKey("logout", Production(), callerKey("mine"))
+        deepStrictEqual(yield* iam.keys("revoke"), [key, key])
+      })
+    )
+  )
+
+  it.effect("whose replay window has passed is done all the same", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("revoke", refused(409, "idempotency_response_expired"))
+        yield* logout(session.refresh_token)
+      })
+    )
+  )
+
+  it.effect("with the same key and another token is a conflict, running or not", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const held = yield* iam.hold("revoke")
+        const first = yield* Effect.fork(logout(session.refresh_token))
+        yield* held.arrived
+        assert.strictEqual((yield* Effect.flip(logout(session.access_token))).code, "idempotency_conflict")
+        yield* held.release
+        yield* Fiber.join(first)
+        assert.strictEqual((yield* Effect.flip(logout(session.access_token))).code, "idempotency_conflict")
+      })
+    )
+  )
+
+  it.effect("whose answer was lost is asked for again under the same key", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("revoke", lost("iam"), { times: 2, when: "after" })
+        yield* patiently(logout(session.refresh_token))
+        assert.strictEqual(new Set(yield* iam.keys("revoke")).size, 1)
+        assert.isFalse(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("that IAM does not answer is 503: the session may live on", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
+        const failure = yield* patiently(Effect.flip(logout(session.refresh_token)))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("in one plane leaves the other alone", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const { plane } = yield* iam.environment("e2e")
+        yield* logout(session.refresh_token, callerKey("logout"), plane)
+        assert.isTrue(yield* isLive(session.access_token))
+        deepStrictEqual(yield* iam.keys("revoke"), [upstreamKey("logout", plane, callerKey("logout"))])
+      })
+    )
+  )
+})
+
+describe("a logout detaches running introspections", () => {
+  /** A look that has its answer, "live", but has not come back yet. */
+  const lookingAt = (token: string) =>
+    Effect.gen(function* () {
+      const iam = yield* SimulatedIam
+      const held = yield* iam.hold("introspect", "after")
+      const fiber = yield* Effect.fork(authenticate(token))
+      yield* held.arrived
+      return { held, fiber }
+    })
+
+  /** What who arrives now is told, when the older look comes back only afterwards. */
+  const liveLater = (token: string, older: Held) =>
+    Effect.gen(function* () {
+      const later = yield* Effect.fork(isLive(token))
+      yield* settle
+      yield* older.release
+      return yield* Fiber.join(later)
+    })
+
+  it.effect("of the access token itself", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* logout(session.access_token)
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        assert.strictEqual((yield* Fiber.join(fiber)).actor.public_id, "si:deejay")
+      })
+    )
+  )
+
+  it.effect("of every token of the plane when a family died", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        yield* Fiber.join(fiber)
+      })
+    )
+  )
+
+  it.effect("not of other tokens when one access token died", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const other = yield* login({}, callerKey("other"))
+        const { fiber, held } = yield* lookingAt(other.access_token)
+        yield* logout(session.access_token)
+        const looks = yield* iam.calls("introspect")
+        const joined = yield* Effect.fork(authenticate(other.access_token))
+        yield* settle
+        yield* held.release
+        yield* Fiber.join(fiber)
+        yield* Fiber.join(joined)
+        assert.strictEqual(yield* iam.calls("introspect"), looks)
+      })
+    )
+  )
+
+  it.effect("also when the answer was an error: the revocation may have happened", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* iam.failNext("revoke", lost("iam"), { times: 3, when: "after" })
+        yield* patiently(Effect.flip(logout(session.refresh_token)), "5 seconds")
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        yield* Fiber.join(fiber)
+      })
+    )
+  )
+
+  it.effect("also when the caller disconnected before the revocation happened", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const revocation = yield* iam.hold("revoke")
+        const caller = yield* Effect.fork(logout(session.refresh_token))
+        yield* revocation.arrived
+        yield* Fiber.interrupt(caller)
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* revocation.release
+        yield* settle
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        yield* Fiber.join(fiber)
+      })
+    )
+  )
+})
+
+describe("me", () => {
+  const me = (token: string, organisation = "acme", plane: Plane = production) =>
+    Effect.gen(function* () {
+      const sessions = yield* Sessions
+      return yield* sessions.me(plane, yield* authenticate(token, organisation, plane))
+    })
+
+  it.effect("reports the live session with one look", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const looks = yield* iam.calls("introspect")
+        const { session_id, ...rest } = yield* me(session.access_token)
+        assert.match(session_id, /^[0-9a-f-]{36}$/)
+        deepStrictEqual(rest, {
+          authenticated: true,
+          actor: { type: "silicon", public_id: "si:deejay" },
+          org_id: "acme",
+          membership_id: "si:deejay[acme]",
+          scopes: [...requestedScopes],
+          ting_ready: true,
+          testing_environment_id: null
+        })
+        assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+      })
+    )
+  )
+
+  it.effect("keeps its session id across a refresh", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const fresh = yield* refresh(session.refresh_token)
+        assert.strictEqual(
+          (yield* me(fresh.access_token)).session_id,
+          (yield* me(session.access_token)).session_id
+        )
+      })
+    )
+  )
+
+  it.effect("sorts the scopes", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.alter((found) => ({
+          ...found,
+          memberships: found.memberships.map((membership) => ({
+            ...membership,
+            scopes: [...membership.scopes].reverse()
+          }))
+        }))
+        deepStrictEqual((yield* me(session.access_token)).scopes, [...requestedScopes])
+      })
+    )
+  )
+
+  it.effect("is ting_ready with an active registration and the send scope, both", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        assert.isTrue((yield* me(session.access_token)).ting_ready)
+        iam.production.approved.delete(scopes.send)
+        assert.isFalse((yield* me(session.access_token)).ting_ready)
+        iam.production.approved.add(scopes.send)
+        const store = yield* Store
+        const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
+        yield* store.recipients.deactivate(deejay)
+        assert.isFalse((yield* me(session.access_token)).ting_ready)
+      })
+    )
+  )
+
+  it.effect("is ting_ready by organisation", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* prepared
+        const { access_token } = yield* login({ actor: "c:ana" }, callerKey("ana"))
+        assert.isTrue((yield* me(access_token, "acme")).ting_ready, "where the login registered")
+        assert.isFalse((yield* me(access_token, "harbor")).ting_ready)
+      })
+    )
+  )
+
+  it.effect("is ting_ready by plane, and names its plane", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* prepared
+        const sessions = yield* Sessions
+        const { plane, state } = yield* iam.environment("e2e")
+        state.addActor("si:deejay", ["acme"])
+        const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
+        state.approved.delete(scopes.register)
+        const there = yield* sessions.login(plane, request).pipe(inRequest())
+        const found = yield* me(there.access_token, "acme", plane)
+        assert.isFalse(found.ting_ready)
+        assert.strictEqual(found.testing_environment_id, plane.environmentId)
+      })
+    )
+  )
+
+  it.effect("is 503 when the database does not answer", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session, store } = yield* prepared
+        yield* store.breakDown("recipients.isActive")
+        const failure = yield* Effect.flip(me(session.access_token))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        deepStrictEqual(failure.details, { dependency: "database" })
+      })
+    )
+  )
+})

@@ -1,0 +1,338 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as FastCheck from "effect/FastCheck"
+import * as Option from "effect/Option"
+import { toEnvelope } from "../../src/schema/Failure.ts"
+import { clientTables, type TelemetryRequest } from "../../src/schema/Telemetry.ts"
+import type { Plane } from "../../src/services/Plane.ts"
+import { Store } from "../../src/services/Store.ts"
+import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
+import type { SettingsOverrides } from "../support/Settings.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { inRequest, production, scenario, start } from "../support/World.ts"
+
+const origin = "https://music.example"
+const settings: SettingsOverrides = { webOrigins: [origin] }
+const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
+
+interface Batch {
+  readonly table?: string
+  readonly events?: TelemetryRequest["events"]
+  readonly origin?: string
+  readonly plane?: Plane
+  readonly recording?: boolean
+}
+
+const accept = ({
+  table = "musicclidaemon",
+  events = [{ id }],
+  plane = production,
+  recording = true,
+  ...from
+}: Batch = {}) =>
+  Effect.flatMap(Telemetry, (telemetry) =>
+    telemetry.accept(plane, { request: { table, events }, origin: Option.fromNullable(from.origin) })
+  ).pipe(inRequest({ recording }))
+
+const spooled = Effect.flatMap(Store, (store) =>
+  store.spool.lease({
+    tables: new Set(clientTables),
+    count: 100,
+    bytes: 1_000_000,
+    now: start,
+    leaseUntil: start,
+    owner: "test"
+  })
+)
+
+const day = 86_400_000
+
+describe("a batch of telemetry", () => {
+  it.effect("is committed to the spool before it is acknowledged", () =>
+    scenario(
+      Effect.gen(function* () {
+        const event = { id, type: "playback.track.started", data: { title: "Flut ünd Ebbe" }, metadata: {} }
+        yield* accept({ events: [event] })
+        const json = JSON.stringify(event)
+        deepStrictEqual(yield* spooled, [
+          {
+            table: "musicclidaemon",
+            recordId: id,
+            eventAt: start,
+            json,
+            bytes: new TextEncoder().encode(json).length,
+            acceptedAt: start
+          }
+        ])
+      })
+    )
+  )
+
+  it.effect("goes to the table it names, whole", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* accept({ table: "musicfrontendevents", events: [{ n: 1 }, { n: 2 }, { n: 3 }] })
+        const entries = yield* spooled
+        deepStrictEqual(
+          entries.map(({ table }) => table),
+          ["musicfrontendevents", "musicfrontendevents", "musicfrontendevents"]
+        )
+      })
+    )
+  )
+
+  it.effect("lower-cases the id of an event, in the record too; a retry is stored once", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* accept({ events: [{ id: id.toUpperCase(), n: 1 }] })
+        yield* accept({ events: [{ id, n: 1 }] })
+        const [entry, ...more] = yield* spooled
+        assert.isEmpty(more)
+        assert.strictEqual(entry?.recordId, id)
+        deepStrictEqual(JSON.parse(entry?.json ?? ""), { id, n: 1 })
+      })
+    )
+  )
+
+  it.effect("gives an event without an id one of its own", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* accept({ events: [{ n: 1 }, { n: 1 }] })
+        const entries = yield* spooled
+        assert.strictEqual(new Set(entries.map(({ recordId }) => recordId)).size, 2)
+        for (const { json, recordId } of entries) {
+          assert.match(recordId, /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/)
+          deepStrictEqual(JSON.parse(json), { n: 1, id: recordId })
+        }
+      })
+    )
+  )
+
+  it.effect("keeps no credential", () =>
+    scenario(
+      Effect.gen(function* () {
+        const secret = `oat_${"s3cret".repeat(8)}`
+        yield* accept({ events: [{ id, data: { note: `it said ${secret}` } }] })
+        deepStrictEqual(JSON.parse((yield* spooled)[0]?.json ?? ""), {
+          id,
+          data: { note: "it said [redacted]" }
+        })
+      })
+    )
+  )
+
+  it.effect("that does not fit into the spool any more is 503, and nothing of it is kept", () => {
+    const event = { id, text: "x".repeat(100) }
+    const bytes = JSON.stringify(event).length
+    return scenario(
+      Effect.gen(function* () {
+        yield* accept({ events: [event] })
+        const failure = yield* Effect.flip(accept({ events: [{ n: 1 }] }))
+        assert.strictEqual(failure.code, "spool_full")
+        assert.isNumber(failure.retryAfterSeconds)
+        assert.strictEqual((yield* spooled).length, 1)
+        // What is waiting already is a retry: it takes no room.
+        yield* accept({ events: [event] })
+      }),
+      { settings: { telemetry: { spoolBytes: bytes } } }
+    )
+  })
+
+  it.effect("that the database did not take is 503, never acknowledged", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* (yield* StoreSwitches).breakDown("spool.offer")
+        const failure = yield* Effect.flip(accept())
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        deepStrictEqual(failure.details, { dependency: "database" })
+      })
+    )
+  )
+})
+
+describe("the table", () => {
+  const refused = (table: string) =>
+    Effect.gen(function* () {
+      const failure = yield* Effect.flip(accept({ table }))
+      assert.strictEqual(failure.code, "invalid_input", table)
+      deepStrictEqual(
+        failure.details?.fields?.map(({ path }) => path),
+        ["table"]
+      )
+      assert.notInclude(JSON.stringify(toEnvelope(failure)), `"${table}"`)
+    })
+
+  it.effect("is one of the clients': never the backend's own or an unknown one", () =>
+    scenario(
+      Effect.gen(function* () {
+        for (const table of ["musicbackend", "unknown", "", "MUSICCLIDAEMON", "toString"])
+          yield* refused(table)
+        assert.isEmpty(yield* spooled)
+      }),
+      { tables: [...clientTables, "musicbackend"] }
+    )
+  )
+
+  it.effect("needs a key", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* accept({ table: "musicclidaemon" })
+        yield* refused("musicfrontendevents")
+      }),
+      { tables: ["musicclidaemon"] }
+    )
+  )
+})
+
+describe("an origin", () => {
+  it.effect("that is configured may write to the web tables", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* accept({ origin, table: "musicfrontendanalytics" })
+        yield* accept({ origin, table: "musicfrontendevents", events: [{ n: 1 }] })
+        assert.strictEqual((yield* spooled).length, 2)
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("may never write to the daemon's table", () =>
+    scenario(
+      Effect.gen(function* () {
+        const failure = yield* Effect.flip(accept({ origin, table: "musicclidaemon" }))
+        assert.strictEqual(failure.code, "origin_not_allowed")
+        assert.isEmpty(yield* spooled)
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("that is not configured is refused", () =>
+    scenario(
+      Effect.gen(function* () {
+        for (const other of [
+          "https://music.example.evil",
+          "http://music.example",
+          "https://music.example:8443",
+          "https://MUSIC.example",
+          "null",
+          ""
+        ]) {
+          const failure = yield* Effect.flip(accept({ origin: other, table: "musicfrontendevents" }))
+          assert.strictEqual(failure.code, "origin_not_allowed", other)
+        }
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("need not be there: clients that are no browsers have none", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* accept({ table: "musicfrontendevents" })
+        assert.strictEqual((yield* spooled).length, 1)
+      }),
+      { settings }
+    )
+  )
+})
+
+describe("nothing is recorded", () => {
+  const stillValidated = (batch: Batch) =>
+    Effect.gen(function* () {
+      yield* accept(batch)
+      assert.isEmpty(yield* spooled)
+      assert.strictEqual((yield* Effect.flip(accept({ ...batch, table: "unknown" }))).code, "invalid_input")
+      const failure = yield* Effect.flip(accept({ ...batch, origin: "https://evil.example" }))
+      assert.strictEqual(failure.code, "origin_not_allowed")
+      assert.isEmpty(yield* (yield* StoreSwitches).seen("spool.offer"))
+    })
+
+  it.effect("of a caller who opted out, but the request is validated", () =>
+    scenario(stillValidated({ recording: false }))
+  )
+
+  it.effect("when the operator turned telemetry off, but the request is validated", () =>
+    scenario(stillValidated({}), { settings: { telemetry: { enabled: false } } })
+  )
+
+  it.effect("out of a testing plane, but the request is validated", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane } = yield* (yield* SimulatedIam).environment("e2e")
+        yield* stillValidated({ plane })
+      })
+    )
+  )
+})
+
+describe("the time of an event", () => {
+  const at = (occurred_at: unknown) => eventTime({ metadata: { occurred_at } }, start)
+
+  it("is the client's own, in RFC 3339 or epoch milliseconds", () => {
+    assert.strictEqual(at(start - 5_000), start - 5_000)
+    assert.strictEqual(at("2026-11-21T09:00:00Z"), Date.parse("2026-11-21T09:00:00Z"))
+    assert.strictEqual(at("2026-11-21T10:00:00.123456+02:00"), Date.parse("2026-11-21T08:00:00.123Z"))
+    assert.strictEqual(at("2026-11-21t09:00:00z"), Date.parse("2026-11-21T09:00:00Z"))
+  })
+
+  it("is believed within 30 days back and 1 day ahead, exactly", () => {
+    assert.strictEqual(at(start - 30 * day), start - 30 * day)
+    assert.strictEqual(at(start - 30 * day - 1), start)
+    assert.strictEqual(at(start + day), start + day)
+    assert.strictEqual(at(start + day + 1), start)
+  })
+
+  it("is the time of receipt when there is none to believe", () => {
+    assert.strictEqual(eventTime({}, start), start)
+    assert.strictEqual(eventTime({ occurred_at: start - 1 }, start), start)
+    for (const metadata of [null, "text", [], 7]) assert.strictEqual(eventTime({ metadata }, start), start)
+    for (const odd of [
+      null,
+      "",
+      "yesterday",
+      "2026-11-21",
+      "2026-11-21T09:00:00",
+      "2026-11-21 09:00:00Z",
+      "Sat, 21 Nov 2026 09:00:00 GMT",
+      "2026-13-21T09:00:00Z",
+      "2026-11-21T25:00:00Z",
+      String(start - 5_000),
+      Number.NaN,
+      Number.POSITIVE_INFINITY,
+      {},
+      [start]
+    ]) {
+      assert.strictEqual(at(odd), start, JSON.stringify(odd))
+    }
+  })
+
+  it("is always a whole number within the bounds, whatever a client claims", () => {
+    const claim = FastCheck.oneof(
+      FastCheck.anything(),
+      FastCheck.double(),
+      FastCheck.double({ min: start - 40 * day, max: start + 10 * day, noNaN: true }),
+      FastCheck.date({ noInvalidDate: true }).map((date) => date.toISOString()),
+      FastCheck.string()
+    )
+    FastCheck.assert(
+      FastCheck.property(claim, (claimed) => {
+        const time = at(claimed)
+        assert.isTrue(Number.isInteger(time))
+        assert.isTrue(time >= start - 30 * day && time <= start + day)
+      })
+    )
+  })
+
+  it("is the claimed instant, whichever way it is written", () => {
+    const instant = FastCheck.integer({ min: start - 30 * day, max: start + day })
+    FastCheck.assert(
+      FastCheck.property(instant, (time) => {
+        assert.strictEqual(at(time), time)
+        assert.strictEqual(at(new Date(time).toISOString()), time)
+      })
+    )
+  })
+})

@@ -1,0 +1,310 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { WebhookEvent } from "../../src/services/Iam.ts"
+import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
+import { Planes } from "../../src/services/Planes.ts"
+import { Store } from "../../src/services/Store.ts"
+import { removedPeople, Webhooks } from "../../src/services/Webhooks.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { inRequest, scenario, start } from "../support/World.ts"
+
+const organisationUuid = "0199a0aa-0000-7000-8000-000000000001"
+const removed = "organization.membership.removed.v1"
+
+const row = (publicId: string, status = "removed") => ({
+  resource: {
+    type: "organization_membership",
+    id: "0199a0bb-0000-7000-8000-000000000002",
+    status,
+    version: 4
+  },
+  principal: { type: "carbon", public_id: publicId, version: 2 }
+})
+const tombstone = { resource: row("c:ana").resource, authorization: "removed" }
+const members = (...rows: ReadonlyArray<unknown>) => ({ changed_fields: [], current: { members: rows } })
+
+const eventOf = (change: Partial<WebhookEvent> = {}): WebhookEvent => ({
+  plane: { _tag: "Production" },
+  eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+  eventType: removed,
+  occurredAt: "2026-11-21T09:59:59.123456Z",
+  organisationUuid: Option.some(organisationUuid),
+  aggregate: { type: "organization_membership", id: "0199a0bb-0000-7000-8000-000000000002", version: 4 },
+  data: members(row("c:ana")),
+  ...change
+})
+
+const deliver = (event: WebhookEvent) =>
+  Effect.gen(function* () {
+    const iam = yield* SimulatedIam
+    const webhooks = yield* Webhooks
+    return yield* webhooks.receive(yield* iam.delivery(event))
+  }).pipe(inRequest())
+
+const recipient = (publicId: string, plane = "production", organisation = "acme") => ({
+  plane,
+  organisation,
+  publicId
+})
+
+const register = (publicId: string, plane = "production", organisation = "acme", uuid = organisationUuid) =>
+  Effect.flatMap(Store, (store) =>
+    store.recipients.activate({ ...recipient(publicId, plane, organisation), organisationUuid: uuid })
+  )
+
+const isActive = (publicId: string, plane = "production", organisation = "acme") =>
+  Effect.flatMap(Store, (store) => store.recipients.isActive(recipient(publicId, plane, organisation)))
+
+const inbox = Effect.flatMap(StoreSwitches, (store) => store.seen("webhooks.receive"))
+
+describe("a delivery", () => {
+  it.effect("is verified, committed, then acknowledged", () =>
+    scenario(
+      Effect.gen(function* () {
+        deepStrictEqual(yield* deliver(eventOf()), { received: true })
+        deepStrictEqual(yield* inbox, [
+          [
+            {
+              plane: "production",
+              eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+              eventType: removed,
+              occurredAt: "2026-11-21T09:59:59.123456Z",
+              organisationUuid,
+              aggregateType: "organization_membership",
+              aggregateId: "0199a0bb-0000-7000-8000-000000000002",
+              aggregateVersion: 4,
+              data: JSON.stringify(members(row("c:ana"))),
+              receivedAt: start
+            },
+            ["c:ana"]
+          ]
+        ])
+      })
+    )
+  )
+
+  it.effect("that is not IAM's is 401, and nothing is kept of it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const webhooks = yield* Webhooks
+        const iam = yield* SimulatedIam
+        const { rawHeaders, body } = yield* iam.delivery(eventOf())
+        const spaced = new Uint8Array([...body, 0x20])
+        const failure = yield* Effect.flip(webhooks.receive({ rawHeaders, body: spaced }))
+        assert.strictEqual(failure.code, "webhook_signature_invalid")
+        assert.isEmpty(yield* inbox)
+      })
+    )
+  )
+
+  it.effect("that the database did not take is 503: IAM delivers it again", () =>
+    scenario(
+      Effect.gen(function* () {
+        const store = yield* StoreSwitches
+        yield* store.breakDown("webhooks.receive")
+        const failure = yield* Effect.flip(deliver(eventOf()))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        yield* store.repair("webhooks.receive")
+        deepStrictEqual(yield* deliver(eventOf()), { received: true })
+      })
+    )
+  )
+
+  it.effect("without an organisation is kept as such", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* deliver(eventOf({ eventType: "carbon.updated.v1", organisationUuid: Option.none(), data: {} }))
+        const [[event] = []] = yield* inbox
+        assert.propertyVal(event, "organisationUuid", null)
+      })
+    )
+  )
+
+  it.effect("a duplicate is acknowledged and does nothing", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* register("c:ana")
+        yield* deliver(eventOf())
+        assert.isFalse(yield* isActive("c:ana"))
+        yield* register("c:ana")
+        deepStrictEqual(yield* deliver(eventOf()), { received: true })
+        assert.isTrue(yield* isActive("c:ana"))
+      })
+    )
+  )
+
+  it.effect("of an unknown type is kept and acknowledged", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* register("c:ana")
+        const eventType = "organization.something.new.v9"
+        deepStrictEqual(yield* deliver(eventOf({ eventType })), { received: true })
+        assert.isTrue(yield* isActive("c:ana"))
+        assert.strictEqual((yield* inbox).length, 1)
+      })
+    )
+  )
+})
+
+describe("a removal", () => {
+  it.effect("turns the registrations of the named people inactive, in that organisation only", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* register("c:ana")
+        yield* register("c:ben")
+        yield* register("si:deejay")
+        yield* register("c:ana", "production", "harbor", "0199a0aa-0000-7000-8000-000000000009")
+        yield* deliver(eventOf({ data: members(row("c:ana"), row("si:deejay")) }))
+        assert.isFalse(yield* isActive("c:ana"))
+        assert.isFalse(yield* isActive("si:deejay"))
+        assert.isTrue(yield* isActive("c:ben"))
+        assert.isTrue(yield* isActive("c:ana", "production", "harbor"))
+      })
+    )
+  )
+
+  it.effect("that is older than what was seen of the member does nothing: they are back", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { aggregate } = eventOf()
+        yield* deliver(
+          eventOf({
+            eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6b",
+            eventType: "organization.membership.reactivated.v1",
+            aggregate: { ...aggregate, version: 5 }
+          })
+        )
+        yield* register("c:ana")
+        yield* deliver(eventOf())
+        assert.isTrue(yield* isActive("c:ana"))
+      })
+    )
+  )
+})
+
+describe("whom a removal names", () => {
+  it("people of a member or a silicon removal, in order", () => {
+    deepStrictEqual(removedPeople(eventOf({ data: members(row("c:ana"), row("si:deejay")) })), [
+      "c:ana",
+      "si:deejay"
+    ])
+    const eventType = "organization.silicon.removed.v1"
+    deepStrictEqual(removedPeople(eventOf({ eventType, data: members(row("si:deejay")) })), ["si:deejay"])
+  })
+
+  it("nobody in any other event", () => {
+    for (const eventType of [
+      "organization.membership.created.v1",
+      "organization.membership.updated.v1",
+      "organization.membership.reactivated.v1",
+      "organization.membership.removed.v2",
+      "session.logout.v1"
+    ]) {
+      deepStrictEqual(removedPeople(eventOf({ eventType })), [])
+    }
+  })
+
+  it("nobody by a tombstone", () => {
+    deepStrictEqual(removedPeople(eventOf({ data: members(tombstone) })), [])
+    deepStrictEqual(removedPeople(eventOf({ data: members(tombstone, row("c:ana")) })), ["c:ana"])
+  })
+
+  it("nobody who is still a member: the rows of others may stand beside", () => {
+    deepStrictEqual(removedPeople(eventOf({ data: members(row("c:ben", "active"), row("c:ana")) })), [
+      "c:ana"
+    ])
+  })
+
+  it("whoever a readable row names, whatever stands in the others", () => {
+    const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
+    deepStrictEqual(removedPeople(eventOf({ data: members(...odd, row("c:ana")) })), ["c:ana"])
+  })
+
+  it("nobody in data of another shape", () => {
+    for (const data of [{}, { current: null }, { current: { members: {} } }, { current: {} }]) {
+      deepStrictEqual(removedPeople(eventOf({ data })), [])
+    }
+  })
+})
+
+describe("a testing delivery", () => {
+  const testing = (plane: TestingPlane, environmentId = Option.some(plane.environmentId)): WebhookEvent =>
+    eventOf({ plane: { _tag: "Testing", environmentId, keyDigest: plane.webhookKeyDigest ?? "" } })
+
+  const environment = Effect.gen(function* () {
+    const { plane, secret } = yield* (yield* SimulatedIam).environment("e2e")
+    const planes = yield* Planes
+    return { plane, resolve: planes.resolve(Option.some(secret)) }
+  })
+
+  it.effect("belongs to a plane that was resolved before, else 403", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane, resolve } = yield* environment
+        const failure = yield* Effect.flip(deliver(testing(plane)))
+        assert.strictEqual(failure.code, "plane_mismatch")
+        assert.isEmpty(yield* inbox)
+        yield* resolve
+        deepStrictEqual(yield* deliver(testing(plane)), { received: true })
+        const [[event] = []] = yield* inbox
+        assert.propertyVal(event, "plane", plane.environmentId)
+      })
+    )
+  )
+
+  it.effect("is found by its key's digest; an environment id beside it must agree", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane, resolve } = yield* environment
+        yield* resolve
+        const elsewhere = Option.some("0199b000-0000-7000-8000-00000000000f")
+        assert.strictEqual((yield* Effect.flip(deliver(testing(plane, elsewhere)))).code, "plane_mismatch")
+        deepStrictEqual(yield* deliver(testing(plane, Option.none())), { received: true })
+      })
+    )
+  )
+
+  it.effect("with a key of another environment is 403, although its id is known", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane, resolve } = yield* environment
+        yield* resolve
+        const forged = { ...plane, webhookKeyDigest: "0".repeat(64) }
+        assert.strictEqual((yield* Effect.flip(deliver(testing(forged)))).code, "plane_mismatch")
+      })
+    )
+  )
+
+  it.effect("never touches production, nor production it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane, resolve } = yield* environment
+        yield* resolve
+        yield* register("c:ana")
+        yield* register("c:ana", planeId(plane))
+        yield* deliver(testing(plane))
+        assert.isTrue(yield* isActive("c:ana"))
+        assert.isFalse(yield* isActive("c:ana", planeId(plane)))
+        // The same event id in another plane is another event.
+        yield* register("c:ana", planeId(plane))
+        yield* deliver(eventOf())
+        assert.isFalse(yield* isActive("c:ana"))
+        assert.isTrue(yield* isActive("c:ana", planeId(plane)))
+      })
+    )
+  )
+
+  it.effect("is not acknowledged while the database cannot tell its plane", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane, resolve } = yield* environment
+        yield* resolve
+        yield* (yield* StoreSwitches).breakDown("planes.findByKeyDigest")
+        assert.strictEqual((yield* Effect.flip(deliver(testing(plane)))).code, "dependency_unavailable")
+      })
+    )
+  )
+})

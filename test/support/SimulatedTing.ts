@@ -1,0 +1,194 @@
+/** The notification service as a layer: grants, types and keys in memory (notification-service.md 3 and 7), proofs verified with the simulated IAM. */
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type { Proof } from "../../src/services/Iam.ts"
+import {
+  type AcceptedTing,
+  type PreparedCall,
+  type Registration,
+  Ting,
+  type TingService
+} from "../../src/services/Ting.ts"
+import { Refused, type UpstreamFailure } from "../../src/services/Upstream.ts"
+import { digest } from "./IamPlane.ts"
+import { SimulatedIam } from "./SimulatedIam.ts"
+import { makeSwitches, type Switches } from "./Switches.ts"
+
+export type TingMethod = "register" | "send"
+
+/** For how long Ting knows a key, seconds: 14 days from the first acceptance. */
+export const keyLifetime = 1_209_600
+
+/** A call as it arrived. */
+export interface SeenCall {
+  readonly method: TingMethod
+  readonly body: Uint8Array
+  /** Digest of the bearer, so that two proofs can be told apart. */
+  readonly proof: string
+}
+
+interface Grant {
+  readonly registration: Registration
+  active: boolean
+}
+
+interface TingPlane {
+  readonly types: Set<string>
+  readonly grants: Map<string, Grant>
+  readonly keys: Map<string, { readonly digest: string; readonly at: number; readonly reply: AcceptedTing }>
+}
+
+export interface Recipient {
+  /** `production` unless told. */
+  readonly plane?: string
+  readonly organisation: string
+  readonly publicId: string
+}
+
+export interface SimulatedTingService extends Switches<TingMethod> {
+  readonly seen: Effect.Effect<ReadonlyArray<SeenCall>>
+  /** The recipient withdraws the grant; registering again gives it back. */
+  readonly revokeGrant: (recipient: Recipient) => Effect.Effect<void>
+  readonly isRegistered: (recipient: Recipient) => Effect.Effect<boolean>
+  /** The recipient muted every type. */
+  readonly mute: (publicId: string) => Effect.Effect<void>
+  readonly removeType: (type: string) => Effect.Effect<void>
+}
+
+export class SimulatedTing extends Context.Tag("test/SimulatedTing")<SimulatedTing, SimulatedTingService>() {}
+
+export const tingRefusal = (status: number, code: string, retryAfterSeconds?: number): Refused =>
+  new Refused({
+    dependency: "ting",
+    status,
+    code,
+    requestId: "req_ting",
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+  })
+
+const utf8 = new TextEncoder()
+const fields = (body: Uint8Array): Readonly<Record<string, string>> =>
+  JSON.parse(new TextDecoder().decode(body))
+
+const make = Effect.gen(function* () {
+  const iam = yield* SimulatedIam
+  const { gate, ...switches } = makeSwitches<TingMethod>()
+  const planes = new Map<string, TingPlane>()
+  const seen: Array<SeenCall> = []
+  const muted = new Set<string>()
+  let issued = 0
+
+  const planeOf = (name: string): TingPlane => {
+    const found = planes.get(name)
+    if (found !== undefined) return found
+    const fresh: TingPlane = {
+      types: new Set(["music.trigger.fired", "music.trigger.expired"]),
+      grants: new Map(),
+      keys: new Map()
+    }
+    planes.set(name, fresh)
+    return fresh
+  }
+
+  const id = (prefix: string) => {
+    issued += 1
+    return `${prefix}_${digest(`${prefix} ${issued}`).slice(0, 32)}`
+  }
+
+  /** Consumes the proof before any check of the operation (notification-service.md 2). */
+  const verified = (method: TingMethod, call: PreparedCall, proof: Proof) =>
+    Effect.gen(function* () {
+      const bearer = Redacted.value(proof.bearer)
+      seen.push({ method, body: call.body, proof: digest(bearer) })
+      const verdict = yield* iam.consumeProof(bearer, call)
+      if (Either.isLeft(verdict)) return yield* tingRefusal(401, verdict.left)
+      const testing = verdict.right.plane !== "production"
+      if (testing !== Option.isSome(proof.testing)) return yield* tingRefusal(401, "invalid_proof")
+      const body = fields(call.body)
+      return { ...verdict.right, body, state: planeOf(verdict.right.plane) }
+    })
+
+  const grantKey = (organisation: string, publicId: string) => `${organisation} ${publicId}`
+
+  const register = (call: PreparedCall, proof: Proof): Effect.Effect<Registration, UpstreamFailure> =>
+    Effect.gen(function* () {
+      const { body, publicId, organisation, state } = yield* verified("register", call, proof)
+      if (body.for !== publicId || body.app_id !== "music")
+        return yield* tingRefusal(403, "permission_denied")
+      const key = grantKey(organisation, publicId)
+      const grant = state.grants.get(key) ?? {
+        registration: { id: id("sub"), applicationId: "music", recipient: publicId },
+        active: true
+      }
+      grant.active = true
+      state.grants.set(key, grant)
+      return grant.registration
+    }).pipe(gate.through("register"))
+
+  const send = (call: PreparedCall, proof: Proof): Effect.Effect<AcceptedTing, UpstreamFailure> =>
+    Effect.gen(function* () {
+      const { body, organisation, state } = yield* verified("send", call, proof)
+      const now = yield* Clock.currentTimeMillis
+      const slot = `${organisation} ${body.key}`
+      const known = state.keys.get(slot)
+      if (known !== undefined && now - known.at < keyLifetime * 1000) {
+        return known.digest === digest(call.body)
+          ? { ...known.reply, replayed: true }
+          : yield* tingRefusal(409, "idempotency_conflict")
+      }
+      if (!state.types.has(body.type ?? "")) return yield* tingRefusal(404, "not_found")
+      if (state.grants.get(grantKey(organisation, body.for ?? ""))?.active !== true) {
+        return yield* tingRefusal(403, "recipient_not_registered")
+      }
+      const reply: AcceptedTing = {
+        id: id("msg"),
+        createdAt: new Date(now).toISOString(),
+        key: body.key ?? "",
+        silent: muted.has(body.for ?? ""),
+        replayed: false
+      }
+      state.keys.set(slot, { digest: digest(call.body), at: now, reply })
+      return reply
+    }).pipe(gate.through("send"))
+
+  const ting: TingService = {
+    prepareRegistration: ({ organisation, publicId }) => ({
+      endpoint: "subscriptions.register",
+      body: utf8.encode(JSON.stringify({ org_id: organisation, app_id: "music", for: publicId })),
+      expected: publicId
+    }),
+    prepareTing: ({ organisation, recipient, type, key, data, metadata }) => ({
+      endpoint: "tings.send",
+      body: utf8.encode(
+        JSON.stringify({ org_id: organisation, type, for: recipient, key, data, metadata: metadata ?? {} })
+      ),
+      expected: key
+    }),
+    register,
+    send
+  }
+
+  const grantOf = ({ plane = "production", organisation, publicId }: Recipient) =>
+    planeOf(plane).grants.get(grantKey(organisation, publicId))
+
+  const simulated: SimulatedTingService = {
+    ...switches,
+    seen: Effect.sync(() => [...seen]),
+    revokeGrant: (recipient) =>
+      Effect.sync(() => {
+        const grant = grantOf(recipient)
+        if (grant !== undefined) grant.active = false
+      }),
+    isRegistered: (recipient) => Effect.sync(() => grantOf(recipient)?.active === true),
+    mute: (publicId) => Effect.sync(() => muted.add(publicId)),
+    removeType: (type) => Effect.sync(() => planeOf("production").types.delete(type))
+  }
+  return Context.make(Ting, ting).pipe(Context.add(SimulatedTing, simulated))
+})
+
+export const layer: Layer.Layer<Ting | SimulatedTing, never, SimulatedIam> = Layer.effectContext(make)

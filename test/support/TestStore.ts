@@ -1,0 +1,108 @@
+/** The store of a test: SQLite on a file that goes away; every call is noted, and named methods can be made to fail. */
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { storeAt } from "../../src/layers/store/SqliteStore.ts"
+import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
+import type { Held } from "./Switches.ts"
+
+type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
+/** Like `recipients.activate`. */
+export type StoreMethod =
+  | { [Name in Repository]: `${Name}.${keyof StoreService[Name] & string}` }[Repository]
+  | "check"
+
+export interface StoreSwitchesService {
+  /** The method fails from now on. */
+  readonly breakDown: (method: StoreMethod) => Effect.Effect<void>
+  readonly repair: (method: StoreMethod) => Effect.Effect<void>
+  /** The next call of the method stands still until it is released. */
+  readonly hold: (method: StoreMethod) => Effect.Effect<Held>
+  /** The check does not answer from now on. */
+  readonly hang: Effect.Effect<void>
+  /** Arguments of every call of a method, oldest first. */
+  readonly seen: (method: StoreMethod) => Effect.Effect<ReadonlyArray<ReadonlyArray<unknown>>>
+}
+
+export class StoreSwitches extends Context.Tag("test/StoreSwitches")<StoreSwitches, StoreSwitchesService>() {}
+
+const unavailable = new StoreUnavailable({ reason: "broken by the test" })
+
+const wrapped = Layer.effectContext(
+  Effect.gen(function* () {
+    const store = yield* Store
+    const broken = new Set<string>()
+    const seen = new Map<string, Array<ReadonlyArray<unknown>>>()
+    const holds = new Map<string, Effect.Effect<void>>()
+    let hanging = false
+
+    const takeHold = (method: string): Effect.Effect<void> => {
+      const found = holds.get(method) ?? Effect.void
+      holds.delete(method)
+      return found
+    }
+
+    const watched = <A extends object>(name: Repository, repository: A): A =>
+      new Proxy(repository, {
+        get: (target, property, receiver) => {
+          const member: unknown = Reflect.get(target, property, receiver)
+          const method = `${name}.${String(property)}`
+          if (typeof member !== "function") return member
+          return (...args: ReadonlyArray<unknown>) =>
+            Effect.suspend(() => {
+              seen.set(method, [...(seen.get(method) ?? []), args])
+              if (broken.has(method)) return Effect.fail(unavailable)
+              const call: Effect.Effect<unknown, StoreUnavailable> = Reflect.apply(member, target, args)
+              return Effect.zipRight(takeHold(method), call)
+            })
+        }
+      })
+
+    return Context.make(Store, {
+      ...store,
+      recipients: watched("recipients", store.recipients),
+      loginOutcomes: watched("loginOutcomes", store.loginOutcomes),
+      reports: watched("reports", store.reports),
+      webhooks: watched("webhooks", store.webhooks),
+      spool: watched("spool", store.spool),
+      planes: watched("planes", store.planes),
+      deliveries: watched("deliveries", store.deliveries),
+      check: Effect.suspend(() =>
+        hanging ? Effect.never : broken.has("check") ? Effect.fail(unavailable) : store.check
+      )
+    }).pipe(
+      Context.add(StoreSwitches, {
+        breakDown: (method) => Effect.sync(() => broken.add(method)),
+        repair: (method) => Effect.sync(() => broken.delete(method)),
+        hold: (method) =>
+          Effect.gen(function* () {
+            const arrived = yield* Deferred.make<void>()
+            const released = yield* Deferred.make<void>()
+            holds.set(method, Effect.zipRight(Deferred.succeed(arrived, undefined), Deferred.await(released)))
+            return {
+              arrived: Deferred.await(arrived),
+              release: Effect.asVoid(Deferred.succeed(released, undefined))
+            }
+          }),
+        hang: Effect.sync(() => {
+          hanging = true
+        }),
+        seen: (method) => Effect.sync(() => seen.get(method) ?? [])
+      })
+    )
+  })
+)
+
+const folder = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-test-"))),
+  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
+)
+
+export const layer: Layer.Layer<Store | StoreSwitches> = Layer.provide(
+  wrapped,
+  Layer.orDie(Layer.unwrapScoped(Effect.map(folder, (path) => storeAt(join(path, "music.sqlite")))))
+)

@@ -1,0 +1,124 @@
+/** The use cases over simulated ports and a real store: one fresh world a test, with a clock that the test moves. */
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
+import type { Credential } from "../../src/services/Caller.ts"
+import { Iam } from "../../src/services/Iam.ts"
+import { attemptKey, Idempotency } from "../../src/services/Idempotency.ts"
+import { Notifications } from "../../src/services/Notifications.ts"
+import { OwnEvents } from "../../src/services/OwnEvents.ts"
+import { type Plane, Production } from "../../src/services/Plane.ts"
+import { Planes } from "../../src/services/Planes.ts"
+import { Registration } from "../../src/services/Registration.ts"
+import { Reports } from "../../src/services/Reports.ts"
+import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { Telemetry } from "../../src/services/Telemetry.ts"
+import { NotExecuted, Unknown } from "../../src/services/Upstream.ts"
+import { Webhooks } from "../../src/services/Webhooks.ts"
+import { type SettingsOverrides, testSettings } from "./Settings.ts"
+import * as SimulatedIam from "./SimulatedIam.ts"
+import * as SimulatedTables from "./SimulatedTables.ts"
+import * as SimulatedTing from "./SimulatedTing.ts"
+import * as TestStore from "./TestStore.ts"
+
+/** Where every world's clock starts; not on a full second, so that rounding shows. */
+export const start = Date.parse("2026-11-21T10:00:00.400Z")
+
+export interface WorldOptions {
+  readonly settings?: SettingsOverrides
+  /** Tables that have a key; those of the clients unless told. */
+  readonly tables?: ReadonlyArray<TableName>
+}
+
+const ports = ({ settings, tables }: WorldOptions) =>
+  Layer.mergeAll(
+    Layer.provideMerge(SimulatedTing.layer, SimulatedIam.layer),
+    SimulatedTables.layer(tables ?? clientTables),
+    TestStore.layer,
+    Layer.succeed(Settings, testSettings(settings))
+  )
+
+const useCases = Layer.mergeAll(
+  Planes.Default,
+  Notifications.Default,
+  Telemetry.Default,
+  Webhooks.Default,
+  Reports.Default
+).pipe(
+  Layer.provideMerge(Sessions.Default),
+  Layer.provideMerge(Layer.mergeAll(Registration.Default, Idempotency.Default, OwnEvents.Default))
+)
+
+export const world = (options: WorldOptions = {}) => Layer.provideMerge(useCases, ports(options))
+
+export type World = Layer.Layer.Success<ReturnType<typeof world>>
+
+/** Runs in a request that may be recorded and has 25 s. */
+export const inRequest =
+  (info: Partial<RequestInfo> = {}) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.flatMap(TestClock.currentTimeMillis, (now) =>
+      Effect.provideService(effect, RequestContext, {
+        requestId: "request-1",
+        source: "cli",
+        recording: true,
+        deadlineAt: now + 25_000,
+        ...info
+      })
+    )
+
+/** A test in a fresh world. */
+export const scenario = <A, E, R>(effect: Effect.Effect<A, E, R>, options: WorldOptions = {}) =>
+  // The clock first: behind a built world, its workers would live through every second since 1970.
+  Effect.zipRight(TestClock.setTime(start), Effect.provide(effect, world(options)))
+
+/** Runs the effect while the clock moves, so that its pauses pass. */
+export const patiently = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+  duration: Duration.DurationInput = "30 seconds"
+): Effect.Effect<A, E, R> =>
+  Effect.gen(function* () {
+    const fiber = yield* Effect.fork(effect)
+    yield* TestClock.adjust(duration)
+    return yield* Fiber.join(fiber)
+  })
+
+export const callerKey = (text: string) => Redacted.make(`caller-key-${text}`.padEnd(24, "."))
+
+export const production: Plane = Production()
+
+export const bearer = (token: string, organisation = "acme"): Credential => ({
+  token: Redacted.make(token),
+  organisation
+})
+
+export const lost = (dependency: "iam" | "ting") => new Unknown({ dependency, reason: "connection lost" })
+export const unreachable = (dependency: "iam" | "ting") =>
+  new NotExecuted({ dependency, reason: "connection refused" })
+
+/**
+ * The deejay, a Silicon of acme and harbor, with a live token and no registration yet; in production, or in a testing
+ * environment of that name.
+ */
+export const signedIn = (options: { readonly environment?: string; readonly actor?: string } = {}) =>
+  Effect.gen(function* () {
+    const simulated = yield* SimulatedIam.SimulatedIam
+    const iam = yield* Iam
+    const sessions = yield* Sessions
+    const actor = options.actor ?? "si:deejay"
+    const environment =
+      options.environment === undefined ? undefined : yield* simulated.environment(options.environment)
+    const plane: Plane = environment?.plane ?? production
+    const state = environment?.state ?? simulated.production
+    state.addActor(actor, ["acme", "harbor"])
+    const slt = yield* simulated.slt({ actor }, state)
+    const { accessToken: token, refreshToken } = yield* iam.exchange(plane, slt, yield* attemptKey)
+    const caller = yield* sessions.authenticate(plane, { token, organisation: "acme" })
+    return { plane, state, caller, token, refreshToken }
+  })
