@@ -4,6 +4,7 @@
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as FiberId from "effect/FiberId"
 import * as Redacted from "effect/Redacted"
 import { IdempotencyConflict } from "../schema/Failure.ts"
 import { randomHex, sha256 } from "./Digest.ts"
@@ -94,7 +95,8 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
             if (found !== undefined)
               return yield* restore(Deferred.await(found.answer as Deferred.Deferred<A, E>))
             if (conflicts(sharing)) return yield* new IdempotencyConflict()
-            const answer = yield* Deferred.make<A, E>()
+            // Not an effect: between the look-up above and the entry below nobody else may run.
+            const answer = Deferred.unsafeMake<A, E>(FiberId.none)
             const entry: Running = { sharing, answer: answer as Deferred.Deferred<unknown, unknown> }
             running.set(key, entry)
             yield* Effect.forkIn(

@@ -143,6 +143,27 @@ const partsOf = (report: StoredReport, size: DraftSize): ReadonlyArray<Part> => 
   }))
 ]
 
+/** An issue never names its reporter, not even where they did so themselves. */
+const withoutReporter = (report: StoredReport): StoredReport => {
+  if (report.reporter._tag !== "Verified") return report
+  // Public ids hold nothing that a pattern or JSON would read as its own.
+  const name = new RegExp(`(?<![a-z0-9_:-])${report.reporter.publicId}(?![a-z0-9_-])`, "g")
+  const clean = (text: string): string => text.replace(name, "[reporter]")
+  const { message, pr, attachments, context } = report.content
+  return {
+    ...report,
+    content: {
+      message: clean(message),
+      pr,
+      attachments: attachments.map((attachment) => ({
+        name: clean(attachment.name),
+        content: clean(attachment.content)
+      })),
+      context: context === null ? null : JSON.parse(clean(JSON.stringify(context)))
+    }
+  }
+}
+
 interface Composed {
   readonly pieces: string
   readonly room: Room
@@ -159,7 +180,8 @@ const leftOut = "\n\n[left out: the stored report holds more]"
  * `size.bytes` bytes of body, metadata, fences and marker included. What does not fit is cut visibly; the marker
  * always stands, whole, on the last line.
  */
-export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): IssueDraft => {
+export const composeIssue = (signed: StoredReport, size: DraftSize = fullSize): IssueDraft => {
+  const report = withoutReporter(signed)
   const head = [
     `- Report: ${codeSpan(report.id)}`,
     `- Backend: ${codeSpan(`music-backend/${version}`)}`,

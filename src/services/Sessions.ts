@@ -244,8 +244,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         const grant = yield* iam.refresh(plane, refreshToken, upstreamKey("refresh", plane, key)).pipe(
           retry,
           failing("refresh", plane),
-          // A reuse has just killed the family: no introspection that began before may still vouch for its tokens.
-          Effect.tapErrorTag("Unauthenticated", () => detach(plane))
+          // A reuse kills the family, also when the answer is lost: no introspection that began before may still vouch.
+          Effect.tapError(() => detach(plane))
         )
         const found = yield* introspect(plane, grant.accessToken)
         if (Option.isNone(found)) return yield* new Unauthenticated()

@@ -322,3 +322,24 @@ describe("Caches", () => {
     })
   )
 })
+
+describe("A body with many problems", () => {
+  const problemsOf = (attachments: number) =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const answer = yield* call(server, {
+        ...good.submit,
+        body: JSON.stringify({ message: "short", surplus: 1, attachments: Array(attachments).fill(0) })
+      })
+      expectEnvelope(answer, 400, "invalid_input")
+      return (answer.text.match(/"problem"/g) ?? []).length
+    })
+
+  it.scoped("hears of all of them while it is small", () =>
+    Effect.map(problemsOf(3), (problems) => expect(problems).toBeGreaterThan(3))
+  )
+
+  it.scoped("is refused for the first alone when it is large, so that nobody buys work with bytes", () =>
+    Effect.map(problemsOf(100_000), (problems) => expect(problems).toBe(1))
+  )
+})

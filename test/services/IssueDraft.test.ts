@@ -215,3 +215,18 @@ describe("IssueDraft", () => {
     )
   })
 })
+
+describe("The reporter", () => {
+  it("is not named, not even where they named themselves; who only looks alike stays", () => {
+    const { body, title } = composeIssue(
+      report({
+        message: "si:deejay cannot play. si:deejay2 and si:lyra can.",
+        attachments: [{ name: "log", content: "user=si:deejay;" }],
+        context: { "si:deejay": { actor: "si:deejay" } }
+      })
+    )
+    expect(`${title}${body}`).not.toMatch(/si:deejay(?!2)/)
+    expect(body).toContain("[reporter] cannot play. si:deejay2 and si:lyra can.")
+    expect(body).toContain("user=[reporter];")
+  })
+})

@@ -229,6 +229,18 @@ describe("a replayed login", () => {
     )
   )
 
+  it.effect("is what IAM calls one: another answer registers, whatever was recorded under the key", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, ting, slt } = yield* prepared
+        yield* login(slt)
+        yield* iam.alterGrant((grant) => ({ ...grant, replayed: false }))
+        yield* login(slt)
+        assert.strictEqual(yield* ting.calls("register"), 2)
+      })
+    )
+  )
+
   it.effect("whose record cannot be read is still a login, and registers nobody", () =>
     scenario(
       Effect.gen(function* () {

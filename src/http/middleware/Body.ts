@@ -1,8 +1,12 @@
 import type { IncomingMessage } from "node:http"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import * as ParseResult from "effect/ParseResult"
 import { type Failure, InvalidInput, PayloadTooLarge, UnsupportedMediaType } from "../../schema/Failure.ts"
+import { type Field, fieldsOf } from "./Problems.ts"
 import { countOf } from "./RawHeaders.ts"
+import type { Call } from "./Routes.ts"
 import { parse } from "./StrictJson.ts"
 
 const mediaType = /^application\/json[ \t]*(?:;[ \t]*charset[ \t]*=[ \t]*"?utf-8"?[ \t]*)?;?[ \t]*$/i
@@ -58,11 +62,25 @@ export const bytesOf = (message: IncomingMessage, bound: number): Effect.Effect<
 
 const empty = new Uint8Array()
 
-/** The body as strict JSON. */
-export const jsonOf = (message: IncomingMessage, bound: number): Effect.Effect<unknown> =>
-  Effect.flatMap(bytesOf(message, bound), (bytes) =>
+const refused = (fields: ReadonlyArray<Field>): Effect.Effect<never> =>
+  Effect.die(new InvalidInput({ details: { fields } }))
+
+/** Bytes; in a larger body, collecting every problem of it would take a hostile sender's work off their hands. */
+const allProblemsBelow = 16_384
+
+/** The body as strict JSON. A large one that does not fit is refused for its first problem alone. */
+export const jsonOf = (
+  message: IncomingMessage,
+  { bodyBound, firstProblem }: Pick<Call, "bodyBound" | "firstProblem">
+): Effect.Effect<unknown> =>
+  Effect.flatMap(bytesOf(message, bodyBound), (bytes) =>
     Either.match(parse(bytes), {
-      onLeft: (problem) => Effect.die(new InvalidInput({ details: { fields: [{ path: "body", problem }] } })),
-      onRight: Effect.succeed
+      onLeft: (problem) => refused([{ path: "body", problem }]),
+      onRight: (body) => {
+        const found = bytes.length < allProblemsBelow ? undefined : firstProblem?.(body)
+        return found === undefined || Option.isNone(found)
+          ? Effect.succeed(body)
+          : refused(fieldsOf(ParseResult.ArrayFormatter.formatErrorSync(found.value)))
+      }
     })
   )

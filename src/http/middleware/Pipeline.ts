@@ -87,7 +87,7 @@ export const pipeline = Effect.gen(function* () {
       const problem = declaredProblem(message, call.bodyBound)
       if (problem !== undefined) return Effect.fail(problem)
       // Shadows the library's reader: that one has no bound, and is lenient.
-      Object.defineProperty(request, "json", { value: jsonOf(message, call.bodyBound) })
+      Object.defineProperty(request, "json", { value: jsonOf(message, call) })
       return admission.counted(app)
     })
   }

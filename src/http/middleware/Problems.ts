@@ -3,7 +3,7 @@ import type { HttpApiDecodeError } from "@effect/platform/HttpApiError"
 
 type Issue = HttpApiDecodeError["issues"][number]
 
-interface Field {
+export interface Field {
   readonly path: string
   readonly problem: string
 }

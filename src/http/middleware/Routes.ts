@@ -1,6 +1,10 @@
 /** Which paths there are and which methods they take, from the contract itself. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as Context from "effect/Context"
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import type * as ParseResult from "effect/ParseResult"
+import * as Schema from "effect/Schema"
 import { Api } from "../Api.ts"
 import { BodyBound, NoStore, Probe } from "../api/Facts.ts"
 import { PlaneSelection } from "../api/Middleware.ts"
@@ -9,6 +13,8 @@ import { PlaneSelection } from "../api/Middleware.ts"
 export interface Call {
   /** Bytes; 0 takes no body. */
   readonly bodyBound: number
+  /** Reads a decoded body only as far as its first problem. */
+  readonly firstProblem: ((body: unknown) => Option.Option<ParseResult.ParseError>) | undefined
   readonly probe: boolean
   readonly noStore: boolean
   /** Reads `X-Testing-Environment-Key`; the other calls ignore it. */
@@ -27,12 +33,30 @@ export interface Route {
 /** Where the OpenAPI document is; not a call of the API itself. */
 export const documentPath = "/openapi.json"
 
-const documentCall: Call = { bodyBound: 0, probe: false, noStore: false, planes: false, recorded: false }
+const documentCall: Call = {
+  bodyBound: 0,
+  firstProblem: undefined,
+  probe: false,
+  noStore: false,
+  planes: false,
+  recorded: false
+}
 
 const routeOf = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
   const get = calls.get("GET")
   const served = get === undefined ? calls : new Map([...calls, ["HEAD", get] as const])
   return { pattern, calls: served, allow: [...served.keys(), "OPTIONS"].join(", ") }
+}
+
+/** The contract's own schemas collect every problem; this one stops. */
+const firstProblemOf = (payload: Schema.Schema.All) => {
+  const decode = Schema.decodeUnknownEither(
+    // A payload needs no service to be read.
+    payload.annotations({
+      parseOptions: { onExcessProperty: "error", errors: "first" }
+    }) as Schema.Schema<unknown>
+  )
+  return (body: unknown) => Either.getLeft(decode(body))
 }
 
 /** Every path by its exact text: none has a parameter. */
@@ -45,6 +69,7 @@ export const routes: ReadonlyMap<string, Route> = (() => {
       const probe = Context.get(endpoint.annotations, Probe)
       calls.set(endpoint.method, {
         bodyBound: Context.get(endpoint.annotations, BodyBound),
+        firstProblem: Option.getOrUndefined(Option.map(endpoint.payloadSchema, firstProblemOf)),
         probe,
         noStore: Context.get(endpoint.annotations, NoStore),
         planes: Array.from(middleware, ({ key }) => key).includes(PlaneSelection.key),

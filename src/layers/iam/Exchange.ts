@@ -114,7 +114,10 @@ export const makeExchange = (
       return yield* Effect.catchIf(exchange(path, request.key), mayHaveMoved, (refused) =>
         Effect.gen(function* () {
           yield* catalogue.forget(plane)
-          const moved = yield* Effect.mapError(catalogue.pathOf(plane, request.endpoint), () => refused)
+          const moved = yield* Effect.mapError(catalogue.pathOf(plane, request.endpoint), (failure) =>
+            // An outage of the catalogue must not look like a missing scope.
+            failure._tag === "Refused" ? refused : failure
+          )
           return yield* moved === path ? refused : exchange(moved, keyFor(request.key, moved))
         })
       )

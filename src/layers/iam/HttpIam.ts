@@ -45,9 +45,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
 
     return {
       exchange: tokens.exchange,
-      // A refused refresh may have ended its family (identity-service.md 5).
+      // A refresh that failed, or whose answer was lost, may have ended its family (identity-service.md 5).
       refresh: (plane, token, key) =>
-        Effect.tapErrorTag(tokens.refresh(plane, token, key), "Refused", () => introspection.forget),
+        Effect.tapError(tokens.refresh(plane, token, key), () => introspection.forget),
       // After the call, whatever its outcome: what was looked at before it may be dead.
       revoke: (plane, token, key) => Effect.ensuring(revoke(plane, token, key), introspection.forget),
       introspect: introspection.introspect,

@@ -3,6 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import * as FiberId from "effect/FiberId"
 import type * as Scope from "effect/Scope"
 import { RequestContext } from "../../services/RequestContext.ts"
 
@@ -45,22 +46,18 @@ export const makeRemembered = <A, E>(options: {
         return Deferred.done(entry.answer, exit)
       })
 
-    const begin = (key: string, lookUp: Effect.Effect<A, E>, now: number, recording: boolean) =>
-      Effect.gen(function* () {
-        const answer = yield* Deferred.make<A, E>()
-        const entry: Entry<A, E> = { answer, expiresAt: now + options.millis, recording, settled: false }
-        entries.delete(key)
-        entries.set(key, entry)
-        for (const oldest of entries.keys()) {
-          if (entries.size <= options.capacity) break
-          entries.delete(oldest)
-        }
-        yield* Effect.interruptible(lookUp).pipe(
-          Effect.onExit((exit) => settle(key, entry, exit)),
-          Effect.forkIn(scope)
-        )
-        return entry
-      })
+    /** Not an effect: between the look-up and the entry nobody else may run. */
+    const open = (key: string, now: number, recording: boolean): Entry<A, E> => {
+      const answer = Deferred.unsafeMake<A, E>(FiberId.none)
+      const entry: Entry<A, E> = { answer, expiresAt: now + options.millis, recording, settled: false }
+      entries.delete(key)
+      entries.set(key, entry)
+      for (const oldest of entries.keys()) {
+        if (entries.size <= options.capacity) break
+        entries.delete(oldest)
+      }
+      return entry
+    }
 
     const get = (key: string, lookUp: Effect.Effect<A, E>) =>
       Effect.uninterruptibleMask((restore) =>
@@ -68,10 +65,18 @@ export const makeRemembered = <A, E>(options: {
           const now = yield* Clock.currentTimeMillis
           const { recording } = yield* RequestContext
           const found = entries.get(key)
-          const entry =
-            found !== undefined && now < found.expiresAt && (found.settled || found.recording === recording)
-              ? found
-              : yield* begin(key, lookUp, now, recording)
+          if (
+            found !== undefined &&
+            now < found.expiresAt &&
+            (found.settled || found.recording === recording)
+          ) {
+            return yield* restore(Deferred.await(found.answer))
+          }
+          const entry = open(key, now, recording)
+          yield* Effect.interruptible(lookUp).pipe(
+            Effect.onExit((exit) => settle(key, entry, exit)),
+            Effect.forkIn(scope)
+          )
           return yield* restore(Deferred.await(entry.answer))
         })
       )

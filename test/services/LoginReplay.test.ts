@@ -1,0 +1,320 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import type { Plane } from "../../src/services/Plane.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Refused } from "../../src/services/Upstream.ts"
+import { refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import {
+  bearer,
+  callerKey,
+  inRequest,
+  lost,
+  patiently,
+  production,
+  scenario,
+  unreachable
+} from "../support/World.ts"
+
+const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
+
+/** Ana is in two organisations, the deejay in one. */
+const people = Effect.map(SimulatedIam, (iam) => {
+  iam.production.addActor("c:ana", ["harbor", "acme"])
+  iam.production.addActor("si:deejay", ["acme"])
+  return iam
+})
+
+const isLive = (token: string) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    Effect.option(sessions.authenticate(production, bearer(token)).pipe(inRequest()))
+  ).pipe(Effect.map(Option.isSome))
+
+describe("an SLT", () => {
+  it.effect("is single use: under another key it is refused", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* login(slt)
+        assert.strictEqual((yield* Effect.flip(login(slt, callerKey("other")))).code, "slt_rejected")
+      })
+    )
+  )
+
+  it.effect("lives 120 s", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const used = yield* iam.slt({ actor: "si:deejay" })
+        const expired = yield* iam.slt({ actor: "si:deejay" })
+        yield* TestClock.adjust("119999 millis")
+        yield* login(used, callerKey("used"))
+        yield* TestClock.adjust("1 millis")
+        assert.strictEqual((yield* Effect.flip(login(expired, callerKey("expired")))).code, "slt_rejected")
+      })
+    )
+  )
+
+  it.effect("a refused one leaves the key free", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        assert.strictEqual((yield* Effect.flip(login(Redacted.make("oac_unknown")))).code, "slt_rejected")
+        yield* login(yield* iam.slt({ actor: "si:deejay" }))
+      })
+    )
+  )
+})
+
+describe("the same key", () => {
+  it.effect("replays the result for 10 minutes, then never again", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const first = yield* login(slt)
+        yield* TestClock.adjust("10 seconds")
+        const again = yield* login(slt)
+        deepStrictEqual({ ...again, expires_in: 0 }, { ...first, expires_in: 0 })
+        yield* TestClock.adjust("590 seconds")
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "idempotency_response_expired")
+      })
+    )
+  )
+
+  it.effect("with another SLT is a conflict and spends nothing", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* login(yield* iam.slt({ actor: "si:deejay" }))
+        const other = yield* iam.slt({ actor: "si:deejay" })
+        assert.strictEqual((yield* Effect.flip(login(other))).code, "idempotency_conflict")
+        assert.isFalse(iam.production.isSpent(Redacted.value(other)))
+      })
+    )
+  )
+
+  it.effect("in flight with another SLT is a conflict that reaches nobody", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const held = yield* iam.hold("exchange")
+        const first = yield* Effect.fork(login(yield* iam.slt({ actor: "si:deejay" })))
+        yield* held.arrived
+        const other = yield* iam.slt({ actor: "si:deejay" })
+        assert.strictEqual((yield* Effect.flip(login(other))).code, "idempotency_conflict")
+        assert.strictEqual(yield* iam.calls("exchange"), 1)
+        yield* held.release
+        yield* Fiber.join(first)
+      })
+    )
+  )
+
+  it.effect("in flight with the same SLT shares one execution, whoever of the callers leaves", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const held = yield* iam.hold("exchange")
+        const first = yield* Effect.fork(login(slt))
+        yield* held.arrived
+        const second = yield* Effect.fork(login(slt))
+        yield* Effect.repeatN(Effect.yieldNow(), 20)
+        yield* Fiber.interrupt(first)
+        yield* held.release
+        const session = yield* Fiber.join(second)
+        assert.strictEqual(yield* iam.calls("exchange"), 1)
+        assert.isTrue(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("in flight is free for a refresh and a logout", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const sessions = yield* Sessions
+        const { refresh_token } = yield* login(yield* iam.slt({ actor: "si:deejay" }), callerKey("first"))
+        const held = yield* iam.hold("exchange")
+        const running = yield* Effect.fork(login(yield* iam.slt({ actor: "si:deejay" })))
+        yield* held.arrived
+        const key = callerKey("login")
+        const refreshToken = Redacted.make(refresh_token)
+        const fresh = yield* sessions.refresh(production, { refreshToken, key }).pipe(inRequest())
+        yield* sessions
+          .logout(production, { token: Redacted.make(fresh.refresh_token), key })
+          .pipe(inRequest())
+        yield* held.release
+        assert.isTrue(yield* isLive((yield* Fiber.join(running)).access_token))
+      })
+    )
+  )
+
+  it.effect("in flight with another telemetry preference waits for the first one's result", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const held = yield* iam.hold("exchange")
+        const first = yield* Effect.fork(login(slt))
+        yield* held.arrived
+        const silent = yield* Effect.fork(
+          Effect.flatMap(Sessions, (sessions) =>
+            sessions.login(production, { slt, key: callerKey("login") })
+          ).pipe(inRequest({ recording: false }))
+        )
+        yield* TestClock.adjust("600 millis")
+        yield* held.release
+        const session = yield* Fiber.join(first)
+        yield* TestClock.adjust("5 seconds")
+        assert.strictEqual((yield* Fiber.join(silent)).access_token, session.access_token)
+      })
+    )
+  )
+
+  it.effect("meets a session that has ended: its SLT is spent for good", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const { refresh_token } = yield* login(slt)
+        yield* Effect.flatMap(Sessions, (sessions) =>
+          sessions.logout(production, { token: Redacted.make(refresh_token), key: callerKey("out") })
+        )
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "slt_rejected")
+      })
+    )
+  )
+})
+
+describe("a lost answer", () => {
+  it.effect("is asked for again under the same key; the SLT is spent once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.failNext("exchange", lost("iam"), { times: 2, when: "after" })
+        const session = yield* patiently(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.isTrue(yield* isLive(session.access_token))
+        assert.strictEqual(yield* iam.calls("exchange"), 3)
+        assert.strictEqual(new Set(yield* iam.keys("exchange")).size, 1)
+      })
+    )
+  )
+
+  it.effect("of all attempts is 503; the caller's own retry gets the session", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* iam.failNext("exchange", lost("iam"), { times: 3, when: "after" })
+        const failure = yield* patiently(Effect.flip(login(slt)))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        deepStrictEqual(failure.details, { dependency: "iam" })
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+      })
+    )
+  )
+
+  it.effect("of the introspection loses no session: the retry tells the same one", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* iam.failNext("introspect", unreachable("iam"), { times: 3 })
+        assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+        assert.strictEqual(yield* iam.calls("exchange"), 2)
+      })
+    )
+  )
+})
+
+describe("IAM's refusals", () => {
+  it.effect("of our own credential is 502, never slt_rejected", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.failNext("exchange", refused(401, "invalid_client"))
+        const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.strictEqual(failure.code, "dependency_misconfigured")
+      })
+    )
+  )
+
+  it.effect("while the first request is worked on elsewhere is polled", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        yield* iam.failNext("exchange", refused(409, "idempotency_in_progress"), { times: 8 })
+        const session = yield* patiently(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.isTrue(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("429 goes up at once with its seconds", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 33
+        })
+        yield* iam.failNext("exchange", limited)
+        const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "si:deejay" })))
+        assert.strictEqual(failure.code, "rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 33)
+        assert.strictEqual(yield* iam.calls("exchange"), 1)
+      })
+    )
+  )
+})
+
+describe("inside a remembered 429 of introspection", () => {
+  it.effect("no SLT is spent", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        yield* iam.pauseIntrospection(production, 40)
+        const failure = yield* Effect.flip(login(slt))
+        assert.strictEqual(failure.code, "rate_limited")
+        assert.strictEqual(failure.retryAfterSeconds, 40)
+        assert.strictEqual(yield* iam.calls("exchange"), 0)
+        assert.isFalse(iam.production.isSpent(Redacted.value(slt)))
+        yield* TestClock.adjust("40 seconds")
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+      })
+    )
+  )
+
+  it.effect("a login whose introspection met it is told after the pause", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const limited = new Refused({
+          dependency: "iam",
+          status: 429,
+          code: "rate_limited",
+          retryAfterSeconds: 30
+        })
+        yield* iam.failNext("introspect", limited)
+        assert.strictEqual((yield* Effect.flip(login(slt))).retryAfterSeconds, 30)
+        yield* TestClock.adjust("10 seconds")
+        assert.strictEqual((yield* Effect.flip(login(slt))).retryAfterSeconds, 20)
+        yield* TestClock.adjust("20 seconds")
+        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
+      })
+    )
+  )
+})

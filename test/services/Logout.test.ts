@@ -1,0 +1,295 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { upstreamKey } from "../../src/services/Idempotency.ts"
+import { type Plane, Production } from "../../src/services/Plane.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { type Login, refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import type { Held } from "../support/Switches.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import {
+  bearer,
+  callerKey,
+  inRequest,
+  lost,
+  patiently,
+  production,
+  scenario,
+  unreachable
+} from "../support/World.ts"
+
+const unknownToken = `oat_${"x".repeat(43)}`
+
+const login = (login: Partial<Login> = {}, key = callerKey("login")) =>
+  Effect.gen(function* () {
+    const iam = yield* SimulatedIam
+    const sessions = yield* Sessions
+    const slt = yield* iam.slt({ actor: "si:deejay", ...login })
+    return yield* sessions.login(production, { slt, key }).pipe(inRequest())
+  })
+
+/** The deejay is in one organisation, Ana in two; the deejay is logged in. */
+const prepared = Effect.gen(function* () {
+  const iam = yield* SimulatedIam
+  iam.production.addActor("si:deejay", ["acme"])
+  iam.production.addActor("c:ana", ["harbor", "acme"])
+  return { iam, store: yield* StoreSwitches, session: yield* login() }
+})
+
+const authenticate = (token: string, organisation = "acme", plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    sessions.authenticate(plane, bearer(token, organisation)).pipe(inRequest())
+  )
+
+const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)
+
+const logout = (token: string, key = callerKey("logout"), plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) => sessions.logout(plane, { token: Redacted.make(token), key })).pipe(
+    inRequest()
+  )
+
+const refresh = (token: string) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    sessions.refresh(production, { refreshToken: Redacted.make(token), key: callerKey("refresh") })
+  ).pipe(inRequest())
+
+const settle = Effect.repeatN(Effect.yieldNow(), 20)
+
+describe("logout", () => {
+  it.effect("of a refresh token revokes its family, and no other login", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const other = yield* login({}, callerKey("other"))
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* isLive(session.access_token))
+        assert.isTrue(yield* isLive(other.access_token))
+      })
+    )
+  )
+
+  it.effect("of a refresh token that was rotated already revokes the family too", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const fresh = yield* refresh(session.refresh_token)
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* isLive(fresh.access_token))
+      })
+    )
+  )
+
+  it.effect("of an access token revokes itself only", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        yield* logout(session.access_token)
+        assert.isFalse(yield* isLive(session.access_token))
+        assert.isTrue(yield* isLive((yield* refresh(session.refresh_token)).access_token))
+      })
+    )
+  )
+
+  it.effect("of a token that IAM does not know succeeds", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* prepared
+        yield* logout(unknownToken)
+        deepStrictEqual(yield* iam.revoked, [unknownToken])
+      })
+    )
+  )
+
+  it.effect("of a token that no one ever issued succeeds without a call", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* prepared
+        for (const token of [
+          "ort_",
+          "oat_",
+          `oat_${"x".repeat(27)}`,
+          `ort_${"x".repeat(4093)}`,
+          `oat_${"é".repeat(43)}`
+        ]) {
+          yield* logout(token)
+        }
+        assert.strictEqual(yield* iam.calls("revoke"), 0)
+        yield* logout(`ort_${"x".repeat(28)}`)
+        assert.strictEqual(yield* iam.calls("revoke"), 1)
+      })
+    )
+  )
+
+  it.effect("reaches IAM under the digest of operation, plane and caller's key, and replays under it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* logout(session.refresh_token, callerKey("mine"))
+        yield* TestClock.adjust("1 hour")
+        yield* logout(session.refresh_token, callerKey("mine"))
+        const key = upstreamKey("logout", Production(), callerKey("mine"))
+        deepStrictEqual(yield* iam.keys("revoke"), [key, key])
+      })
+    )
+  )
+
+  it.effect("whose replay window has passed is done all the same", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("revoke", refused(409, "idempotency_response_expired"))
+        yield* logout(session.refresh_token)
+      })
+    )
+  )
+
+  it.effect("with the same key and another token is a conflict, running or not", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const held = yield* iam.hold("revoke")
+        const first = yield* Effect.fork(logout(session.refresh_token))
+        yield* held.arrived
+        assert.strictEqual((yield* Effect.flip(logout(session.access_token))).code, "idempotency_conflict")
+        yield* held.release
+        yield* Fiber.join(first)
+        assert.strictEqual((yield* Effect.flip(logout(session.access_token))).code, "idempotency_conflict")
+      })
+    )
+  )
+
+  it.effect("whose answer was lost is asked for again under the same key", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("revoke", lost("iam"), { times: 2, when: "after" })
+        yield* patiently(logout(session.refresh_token))
+        assert.strictEqual(new Set(yield* iam.keys("revoke")).size, 1)
+        assert.isFalse(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("that IAM does not answer is 503: the session may live on", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
+        const failure = yield* patiently(Effect.flip(logout(session.refresh_token)))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* isLive(session.access_token))
+      })
+    )
+  )
+
+  it.effect("in one plane leaves the other alone", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const { plane } = yield* iam.environment("e2e")
+        yield* logout(session.refresh_token, callerKey("logout"), plane)
+        assert.isTrue(yield* isLive(session.access_token))
+        deepStrictEqual(yield* iam.keys("revoke"), [upstreamKey("logout", plane, callerKey("logout"))])
+      })
+    )
+  )
+})
+
+describe("a logout detaches running introspections", () => {
+  /** A look that has its answer, "live", but has not come back yet. */
+  const lookingAt = (token: string) =>
+    Effect.gen(function* () {
+      const iam = yield* SimulatedIam
+      const held = yield* iam.hold("introspect", "after")
+      const fiber = yield* Effect.fork(authenticate(token))
+      yield* held.arrived
+      return { held, fiber }
+    })
+
+  /** What who arrives now is told, when the older look comes back only afterwards. */
+  const liveLater = (token: string, older: Held) =>
+    Effect.gen(function* () {
+      const later = yield* Effect.fork(isLive(token))
+      yield* settle
+      yield* older.release
+      return yield* Fiber.join(later)
+    })
+
+  it.effect("of the access token itself", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* logout(session.access_token)
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        assert.strictEqual((yield* Fiber.join(fiber)).actor.public_id, "si:deejay")
+      })
+    )
+  )
+
+  it.effect("of every token of the plane when a family died", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { session } = yield* prepared
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* logout(session.refresh_token)
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        yield* Fiber.join(fiber)
+      })
+    )
+  )
+
+  it.effect("not of other tokens when one access token died", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const other = yield* login({}, callerKey("other"))
+        const { fiber, held } = yield* lookingAt(other.access_token)
+        yield* logout(session.access_token)
+        const looks = yield* iam.calls("introspect")
+        const joined = yield* Effect.fork(authenticate(other.access_token))
+        yield* settle
+        yield* held.release
+        yield* Fiber.join(fiber)
+        yield* Fiber.join(joined)
+        assert.strictEqual(yield* iam.calls("introspect"), looks)
+      })
+    )
+  )
+
+  it.effect("also when the answer was an error: the revocation may have happened", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* iam.failNext("revoke", lost("iam"), { times: 3, when: "after" })
+        yield* patiently(Effect.flip(logout(session.refresh_token)), "5 seconds")
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        yield* Fiber.join(fiber)
+      })
+    )
+  )
+
+  it.effect("also when the caller disconnected before the revocation happened", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* prepared
+        const revocation = yield* iam.hold("revoke")
+        const caller = yield* Effect.fork(logout(session.refresh_token))
+        yield* revocation.arrived
+        yield* Fiber.interrupt(caller)
+        const { fiber, held } = yield* lookingAt(session.access_token)
+        yield* revocation.release
+        yield* settle
+        assert.isFalse(yield* liveLater(session.access_token, held))
+        yield* Fiber.join(fiber)
+      })
+    )
+  )
+})

@@ -1,0 +1,189 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import type { ReportRequest } from "../../src/schema/Report.ts"
+import { digestOf } from "../../src/services/Digest.ts"
+import type { Plane } from "../../src/services/Plane.ts"
+import { Reports } from "../../src/services/Reports.ts"
+import { Store, Verified } from "../../src/services/Store.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { callerKey, inRequest, production, scenario, signedIn, unreachable } from "../support/World.ts"
+
+const message = "Playback stops after a seek near the end."
+const request: ReportRequest = { message }
+
+interface Submission {
+  readonly request?: ReportRequest
+  readonly key?: Redacted.Redacted
+  readonly token?: Redacted.Redacted
+  readonly organisation?: string
+  readonly plane?: Plane
+}
+
+const submit = (submission: Submission = {}) =>
+  Effect.flatMap(Reports, (reports) =>
+    reports.submit(submission.plane ?? production, {
+      request: submission.request ?? request,
+      key: submission.key ?? callerKey("report"),
+      credential: Option.map(Option.fromNullable(submission.token), (token) => ({
+        token,
+        organisation: submission.organisation ?? "acme"
+      }))
+    })
+  ).pipe(inRequest({ source: "daemon", requestId: "request-of-report" }))
+
+/** What reached the store, newest last. */
+const admitted = Effect.flatMap(StoreSwitches, (store) => store.seen("reports.admit"))
+
+describe("the same key", () => {
+  it.effect("with the same content replays the report", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const first = yield* submit({ token })
+        yield* TestClock.adjust("1 hours")
+        const later = yield* signedIn()
+        deepStrictEqual(yield* submit({ token: later.token }), { ...first, replayed: true })
+      })
+    )
+  )
+
+  it.effect("compares decoded content: key order and null members do not count", () =>
+    scenario(
+      Effect.gen(function* () {
+        const first = yield* submit({ request: { message, context: { a: 1, b: { c: null, d: 2 } } } })
+        const again = yield* submit({
+          request: { context: { b: { d: 2 }, a: 1 }, attachments: null, pr: null, message }
+        })
+        deepStrictEqual(again, { ...first, replayed: true })
+      })
+    )
+  )
+
+  it.effect("with other content of the same reporter is a conflict", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        for (const who of [{}, { token }]) {
+          yield* submit(who)
+          for (const other of [
+            { message: `${message}!` },
+            { message, pr: "https://github.com/harbor/music/pull/1" },
+            { message, attachments: [] },
+            { message, context: {} }
+          ]) {
+            const failure = yield* Effect.flip(submit({ ...who, request: other }))
+            assert.strictEqual(failure.code, "idempotency_conflict")
+          }
+        }
+      })
+    )
+  )
+
+  it.effect("of two people makes two reports", () =>
+    scenario(
+      Effect.gen(function* () {
+        const one = yield* signedIn()
+        const other = yield* signedIn({ actor: "si:singer" })
+        const first = yield* submit({ token: one.token })
+        const second = yield* submit({ token: other.token })
+        const third = yield* submit()
+        assert.strictEqual(new Set([first.id, second.id, third.id]).size, 3)
+        deepStrictEqual([first.reporter, second.reporter, third.reporter], ["si:deejay", "si:singer", null])
+        assert.isFalse(second.replayed || third.replayed)
+      })
+    )
+  )
+
+  it.effect("of somebody unverified replays for whom IAM names later, and the report takes the name", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const store = yield* Store
+        const { token } = yield* signedIn()
+        yield* iam.failNext("introspect", unreachable("iam"))
+        const first = yield* submit({ token })
+        const named = yield* submit({ token })
+        deepStrictEqual(named, { ...first, reporter: "si:deejay", replayed: true })
+        const { reporter } = Option.getOrThrow(yield* store.reports.find(first.id))
+        deepStrictEqual(reporter, Verified({ publicId: "si:deejay" }))
+      })
+    )
+  )
+
+  it.effect("of somebody named replays while IAM cannot be asked, without telling the name", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { token } = yield* signedIn()
+        const first = yield* submit({ token })
+        yield* iam.failNext("introspect", unreachable("iam"))
+        deepStrictEqual(yield* submit({ token }), { ...first, reporter: null, replayed: true })
+      })
+    )
+  )
+
+  it.effect("in another plane is another report", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { plane } = yield* iam.environment("e2e")
+        const here = yield* submit()
+        const there = yield* submit({ plane, request: { message: `${message}!` } })
+        assert.notStrictEqual(there.id, here.id)
+        assert.isFalse(there.replayed)
+      })
+    )
+  )
+})
+
+describe("before anything is stored", () => {
+  const secret = `ort_${"s3cret".repeat(8)}`
+
+  it.effect("what has the form of a credential becomes [redacted], everywhere", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* submit({
+          request: {
+            message: `${message} ${secret}`,
+            attachments: [{ name: `log of ${secret}`, content: `token=${secret}` }],
+            context: { [secret]: 1, deep: [{ value: secret }] }
+          }
+        })
+        const stored = JSON.stringify(yield* admitted)
+        assert.notInclude(stored, secret)
+        assert.include(stored, `${message} [redacted]`)
+        assert.include(stored, "token=[redacted]")
+      })
+    )
+  )
+
+  it.effect("two credentials in one place are still two contents", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* submit({ request: { message: `${message} ${secret}` } })
+        const failure = yield* Effect.flip(submit({ request: { message: `${message} ${secret}x` } }))
+        assert.strictEqual(failure.code, "idempotency_conflict")
+      })
+    )
+  )
+
+  it.effect("the caller's key becomes a digest and the token nothing at all", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const key = callerKey("secret key")
+        yield* submit({ token, key })
+        const stored = JSON.stringify(yield* admitted)
+        assert.include(stored, digestOf(key))
+        assert.notInclude(stored, Redacted.value(key))
+        assert.notInclude(stored, Redacted.value(token))
+        assert.notInclude(stored, digestOf(token))
+      })
+    )
+  )
+})

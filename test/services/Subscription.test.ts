@@ -1,0 +1,215 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import { scopes } from "../../src/schema/Identity.ts"
+import type { TingRequest } from "../../src/schema/Ting.ts"
+import { Notifications } from "../../src/services/Notifications.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { Store } from "../../src/services/Store.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { inRequest, lost, patiently, scenario, signedIn } from "../support/World.ts"
+
+const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
+const fired: TingRequest = {
+  type: "music.trigger.fired",
+  key: "si:deejay/trigger/7/fired",
+  data: { trigger: 7 }
+}
+
+/** A signed-in caller; registered as a recipient unless told. */
+const prepared = (options: Parameters<typeof signedIn>[0] & { readonly registered?: boolean } = {}) =>
+  Effect.gen(function* () {
+    const { registered = true, ...who } = options
+    const notifications = yield* Notifications
+    const iam = yield* SimulatedIam
+    const ting = yield* SimulatedTing
+    const store = yield* Store
+    const signed = yield* signedIn(who)
+    const { plane, caller } = signed
+    if (registered) yield* notifications.subscribe(plane, caller)
+    const send = (request: Partial<TingRequest> = {}) =>
+      notifications.send(plane, caller, { ...fired, ...request }).pipe(inRequest())
+    const subscribe = Effect.suspend(() => notifications.subscribe(plane, caller)).pipe(inRequest())
+    const sends = Effect.map(ting.seen, (calls) => calls.filter(({ method }) => method === "send"))
+    return { ...signed, iam, ting, store, send, sends, subscribe, proofs: yield* iam.calls("prove") }
+  })
+
+const settle = Effect.repeatN(Effect.yieldNow(), 20)
+
+describe("ting_ready", () => {
+  const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
+
+  it.effect("a recipient_not_registered turns it off", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        assert.isTrue(yield* ready)
+        yield* ting.revokeGrant(deejay)
+        assert.strictEqual((yield* Effect.flip(send())).code, "recipient_not_registered")
+        assert.isFalse(yield* ready)
+      })
+    )
+  )
+
+  it.effect("an accepted ting turns it on", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, store } = yield* prepared()
+        yield* store.recipients.deactivate(deejay)
+        yield* send()
+        assert.isTrue(yield* ready)
+      })
+    )
+  )
+
+  it.effect("a replay does not: Ting answers it also after the grant was revoked", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, store, ting } = yield* prepared()
+        yield* send()
+        yield* ting.revokeGrant(deejay)
+        yield* store.recipients.deactivate(deejay)
+        assert.isTrue((yield* send()).replayed)
+        assert.isFalse(yield* ready)
+      })
+    )
+  )
+
+  it.effect("no other failure changes it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        for (const [status, code] of [
+          [403, "permission_denied"],
+          [404, "not_found"],
+          [429, "temporarily_rate_limited"]
+        ] as const) {
+          yield* ting.failNext("send", tingRefusal(status, code))
+          yield* Effect.flip(send())
+        }
+        assert.isTrue(yield* ready)
+      })
+    )
+  )
+
+  it.effect("losing the note fails neither a ting nor its refusal", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        const store = yield* StoreSwitches
+        yield* store.breakDown("recipients.isActive")
+        assert.isFalse((yield* send()).replayed)
+        yield* ting.revokeGrant(deejay)
+        const failure = yield* Effect.flip(send({ key: "si:deejay/another" }))
+        assert.strictEqual(failure.code, "recipient_not_registered")
+      })
+    )
+  )
+
+  it.effect("is written only when it changes: a ting costs no commit", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send } = yield* prepared()
+        const store = yield* StoreSwitches
+        const before = (yield* store.seen("recipients.activate")).length
+        yield* send()
+        assert.strictEqual((yield* store.seen("recipients.activate")).length, before)
+      })
+    )
+  )
+
+  it.effect("belongs to the plane", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* prepared()
+        const there = yield* prepared({ environment: "e2e", registered: false })
+        yield* Effect.flip(there.send())
+        assert.isTrue(yield* ready)
+        yield* there.subscribe
+        assert.isFalse((yield* there.send()).replayed)
+      })
+    )
+  )
+})
+
+describe("the subscription", () => {
+  it.effect("registers the caller as a recipient and tells it", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared({ registered: false })
+        const made = yield* subscribe
+        assert.match(made.id, /^sub_/)
+        deepStrictEqual({ ...made, id: "" }, { id: "", app_id: "music", for: "si:deejay", active: true })
+        assert.isTrue(yield* ting.isRegistered(deejay))
+        assert.strictEqual((yield* subscribe).id, made.id, "calling again is the retry")
+      })
+    )
+  )
+
+  it.effect("makes the caller ting_ready", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { caller, plane, subscribe } = yield* prepared({ registered: false })
+        const sessions = yield* Sessions
+        assert.isFalse((yield* sessions.me(plane, caller)).ting_ready)
+        yield* subscribe
+        assert.isTrue((yield* sessions.me(plane, caller)).ting_ready)
+      })
+    )
+  )
+
+  it.effect("gives back a grant that the recipient revoked: it is their explicit wish", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared()
+        yield* ting.revokeGrant(deejay)
+        yield* subscribe
+        assert.isTrue(yield* ting.isRegistered(deejay))
+      })
+    )
+  )
+
+  it.effect("without its scope is reconsent_required, before a proof", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { caller, iam, plane, proofs } = yield* prepared({ registered: false })
+        const held = caller.membership.scopes.filter((name) => name !== scopes.register)
+        const notifications = yield* Notifications
+        const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
+        const failure = yield* Effect.flip(notifications.subscribe(plane, lacking))
+        assert.strictEqual(failure.code, "reconsent_required")
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+      })
+    )
+  )
+
+  it.effect("has three attempts", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared({ registered: false })
+        yield* ting.failNext("register", lost("ting"), { times: 2 })
+        assert.isTrue((yield* patiently(subscribe)).active)
+        assert.strictEqual(yield* ting.calls("register"), 3)
+      })
+    )
+  )
+
+  it.effect("asked for twice at once is done once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { subscribe, ting } = yield* prepared({ registered: false })
+        const held = yield* ting.hold("register")
+        const both = yield* Effect.fork(Effect.all([subscribe, subscribe], { concurrency: "unbounded" }))
+        yield* held.arrived
+        yield* settle
+        yield* held.release
+        const [first, second] = yield* Fiber.join(both)
+        deepStrictEqual(first, second)
+        assert.strictEqual(yield* ting.calls("register"), 1)
+      })
+    )
+  )
+})
