@@ -7,7 +7,9 @@ const esbuild = await import("esbuild").catch(() => undefined)
 
 if (esbuild === undefined) {
   if (process.argv.includes("--if-possible") && existsSync(outfile)) process.exit(0)
-  process.stderr.write(`esbuild is not installed and ${outfile} is missing: run npm ci && npm run build first\n`)
+  process.stderr.write(
+    `esbuild is not installed and ${outfile} is missing: run npm ci && npm run build first\n`
+  )
   process.exit(1)
 }
 
