@@ -9,7 +9,7 @@ import { makeWorld, mintSlt } from "../../src/sandbox/World.ts"
 import { environmentFor, freePort, type Running, root, start } from "../support/Process.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))
-const server = ["--enable-source-maps", "dist/main.js"]
+const server = ["dist/main.js"]
 
 beforeAll(() => {
   execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: root })
