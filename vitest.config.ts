@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os"
 import { defineConfig } from "vitest/config"
 
 export default defineConfig({
@@ -7,6 +8,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 60_000,
     pool: "forks",
-    sequence: { concurrent: false }
+    // Two at least: half of the time is spent waiting for disks and sockets.
+    poolOptions: { forks: { minForks: 1, maxForks: Math.max(2, availableParallelism() - 1) } }
   }
 })
