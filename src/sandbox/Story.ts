@@ -234,7 +234,7 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
         )
       },
       {
-        name: "deliver it again: acknowledged, nothing done twice",
+        name: "deliver it again: acknowledged as before",
         play: Effect.tap(deliver, (seen) => expectJson(seen, 200))
       },
       {

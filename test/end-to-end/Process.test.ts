@@ -79,6 +79,28 @@ describe("The process", () => {
     })
   )
 
+  it.scopedLive(
+    "takes a repeated signal for the same one, and ends at once at a second one a second later",
+    () =>
+      Effect.gen(function* () {
+        const { world, base, server: process_ } = yield* running("second.sqlite")
+        world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang" } })
+        yield* Effect.fork(Effect.either(login(base, mintSlt(world))))
+        yield* Effect.repeat(Effect.sleep(5), {
+          until: () => world.iam.seen.some(({ path }) => path.endsWith("/tokens")),
+          times: 400
+        })
+        process_.child.kill("SIGTERM")
+        yield* Effect.sleep(300)
+        process_.child.kill("SIGTERM")
+        // The rule's own second, by the wall clock that the process goes by.
+        yield* Effect.sleep(900)
+        expect(process_.child.exitCode).toBeNull()
+        process_.child.kill("SIGTERM")
+        expect(yield* Effect.promise(() => process_.ended)).toEqual({ code: 143, signal: null })
+      })
+  )
+
   it.scopedLive("keeps what it was told: a report survives a kill", () =>
     Effect.gen(function* () {
       const report = { message: "Playback stops after a seek near the end of a track." }

@@ -4,7 +4,10 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { StepFailed } from "../../src/sandbox/Exchange.ts"
 import { makeStory } from "../../src/sandbox/Story.ts"
-import { startTestSandbox } from "../support/Sandbox.ts"
+import { faults } from "../../src/sandbox/upstreams/Simulator.ts"
+import { walk } from "../../src/sandbox/Walk.ts"
+import { rawQuery } from "../layers/store/Stores.ts"
+import { keptConsole, startTestSandbox } from "../support/Sandbox.ts"
 
 describe("The whole story, against the real server over real HTTP", () => {
   it.scopedLive("every step passes, and no credential and no text of a user reaches log or database", () =>
@@ -33,6 +36,28 @@ describe("The whole story, against the real server over real HTTP", () => {
       // The searches above can fail: both hold what they must.
       expect(log).toContain("/api/v1/auth/login")
       expect(database).toContain("Playback stops after a seek")
+      // Delivered twice by the story, kept once.
+      expect(yield* rawQuery(sandbox.databasePath, "SELECT COUNT(*) AS kept FROM webhook_inbox")).toEqual([
+        { kept: 1 }
+      ])
+    })
+  )
+
+  it.scopedLive("a step that fails ends the walk, and shows its request and response", () =>
+    Effect.gen(function* () {
+      const { world, base } = yield* startTestSandbox
+      world.iam.fail({
+        path: "/api/v1/app-auth/tokens",
+        times: Number.POSITIVE_INFINITY,
+        fault: faults.status(400, { error: { code: "invalid_grant", message: "refused" } })
+      })
+      const { console, lines } = keptConsole()
+      expect(yield* Effect.withConsole(walk(world, base), console)).toBe(false)
+      const printed = lines.join("\n")
+      expect(printed).toContain(`> POST ${base}/api/v1/auth/login`)
+      expect(printed).toContain("< 401")
+      expect(printed).toContain("slt_rejected")
+      expect(printed).not.toContain("ask who I am")
     })
   )
 })

@@ -310,7 +310,7 @@ describe("inside a remembered 429 of introspection", () => {
   )
 })
 
-describe("a refused refresh detaches running introspections", () => {
+describe("a refresh that fails detaches running introspections", () => {
   it.effect("who arrives later is told of the death at once", () =>
     scenario(
       Effect.gen(function* () {
@@ -325,6 +325,26 @@ describe("a refused refresh detaches running introspections", () => {
         yield* held.release
         assert.strictEqual((yield* Fiber.join(later)).code, "unauthenticated")
         assert.strictEqual((yield* Fiber.join(before)).actor.public_id, "si:deejay")
+      })
+    )
+  )
+
+  it.effect("also when the refusal was lost on its way: the family may be dead all the same", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token, made } = yield* session()
+        const held = yield* iam.hold("introspect", "after")
+        const before = yield* Effect.fork(authenticate(made.access_token))
+        yield* held.arrived
+        yield* iam.failNext("refresh", lost("iam"), { times: 3, when: "after" })
+        yield* patiently(Effect.flip(refresh(token)), "2 seconds")
+        const looks = yield* iam.calls("introspect")
+        const later = yield* Effect.fork(authenticate(made.access_token))
+        yield* Effect.repeatN(Effect.yieldNow(), 20)
+        yield* held.release
+        yield* Fiber.join(before)
+        yield* Fiber.join(later)
+        assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
       })
     )
   )

@@ -6,7 +6,7 @@ import * as LogLevel from "effect/LogLevel"
 import { startSandbox } from "../../src/sandbox/Run.ts"
 
 /** A console that keeps what is printed. */
-const keptConsole = () => {
+export const keptConsole = () => {
   const lines: Array<string> = []
   const keep = (...parts: ReadonlyArray<unknown>) => {
     lines.push(parts.map(String).join(" "))

@@ -319,25 +319,34 @@ describe("the introspection cache", () => {
     })
   )
 
-  it.scoped("is forgotten by a revocation, also of the refresh token, and by a refused refresh", () =>
-    Effect.gen(function* () {
-      const { iam, login } = yield* cached
-      const first = yield* login()
-      yield* iam.introspect(production, first.accessToken)
-      yield* iam.revoke(production, first.accessToken, key("logout-1"))
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, first.accessToken)))
+  it.scoped(
+    "is forgotten by a revocation, also of the refresh token, and by a refresh that was refused, heard or not",
+    () =>
+      Effect.gen(function* () {
+        const { iam, login, simulator } = yield* cached
+        const first = yield* login()
+        yield* iam.introspect(production, first.accessToken)
+        yield* iam.revoke(production, first.accessToken, key("logout-1"))
+        assert.isTrue(Option.isNone(yield* iam.introspect(production, first.accessToken)))
 
-      const second = yield* login()
-      yield* iam.introspect(production, second.accessToken)
-      yield* iam.revoke(production, second.refreshToken, key("logout-2"))
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, second.accessToken)))
+        const second = yield* login()
+        yield* iam.introspect(production, second.accessToken)
+        yield* iam.revoke(production, second.refreshToken, key("logout-2"))
+        assert.isTrue(Option.isNone(yield* iam.introspect(production, second.accessToken)))
 
-      const third = yield* login()
-      yield* iam.refresh(production, third.refreshToken, key("refresh-1"))
-      yield* iam.introspect(production, third.accessToken)
-      yield* Effect.flip(iam.refresh(production, third.refreshToken, key("refresh-2")))
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, third.accessToken)))
-    })
+        const third = yield* login()
+        yield* iam.refresh(production, third.refreshToken, key("refresh-1"))
+        yield* iam.introspect(production, third.accessToken)
+        yield* Effect.flip(iam.refresh(production, third.refreshToken, key("refresh-2")))
+        assert.isTrue(Option.isNone(yield* iam.introspect(production, third.accessToken)))
+
+        const fourth = yield* login()
+        yield* iam.refresh(production, fourth.refreshToken, key("refresh-3"))
+        yield* iam.introspect(production, fourth.accessToken)
+        simulator.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } })
+        yield* Effect.flip(iam.refresh(production, fourth.refreshToken, key("refresh-4")))
+        assert.isTrue(Option.isNone(yield* iam.introspect(production, fourth.accessToken)))
+      })
   )
 
   it.scoped("does not keep what was looked at before a revocation ended", () =>
