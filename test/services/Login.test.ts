@@ -6,33 +6,10 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
-import { type Plane, Production } from "../../src/services/Plane.ts"
+import { Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import {
-  bearer,
-  callerKey,
-  inRequest,
-  patiently,
-  production,
-  scenario,
-  unreachable
-} from "../support/World.ts"
-
-const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: Plane = production) =>
-  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
-
-/** Ana is in two organisations, the deejay in one. */
-const people = Effect.map(SimulatedIam, (iam) => {
-  iam.production.addActor("c:ana", ["harbor", "acme"])
-  iam.production.addActor("si:deejay", ["acme"])
-  return iam
-})
-
-const isLive = (token: string) =>
-  Effect.flatMap(Sessions, (sessions) =>
-    Effect.option(sessions.authenticate(production, bearer(token)).pipe(inRequest()))
-  ).pipe(Effect.map(Option.isSome))
+import { isLive, login, people } from "../support/LoggingIn.ts"
+import { callerKey, inRequest, patiently, production, scenario, unreachable } from "../support/World.ts"
 
 describe("a login", () => {
   it.effect("returns the session of the SLT's actor", () =>

@@ -2,39 +2,13 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Refused } from "../../src/services/Upstream.ts"
 import { refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import {
-  bearer,
-  callerKey,
-  inRequest,
-  lost,
-  patiently,
-  production,
-  scenario,
-  unreachable
-} from "../support/World.ts"
-
-const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: Plane = production) =>
-  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
-
-/** Ana is in two organisations, the deejay in one. */
-const people = Effect.map(SimulatedIam, (iam) => {
-  iam.production.addActor("c:ana", ["harbor", "acme"])
-  iam.production.addActor("si:deejay", ["acme"])
-  return iam
-})
-
-const isLive = (token: string) =>
-  Effect.flatMap(Sessions, (sessions) =>
-    Effect.option(sessions.authenticate(production, bearer(token)).pipe(inRequest()))
-  ).pipe(Effect.map(Option.isSome))
+import { isLive, login, people } from "../support/LoggingIn.ts"
+import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
 
 describe("an SLT", () => {
   it.effect("is single use: under another key it is refused", () =>

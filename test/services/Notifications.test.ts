@@ -5,39 +5,13 @@ import * as Fiber from "effect/Fiber"
 import * as TestClock from "effect/TestClock"
 import { toEnvelope } from "../../src/schema/Failure.ts"
 import { scopes } from "../../src/schema/Identity.ts"
-import { type TingRequest, tingBodyLimit } from "../../src/schema/Ting.ts"
+import { tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
-import { Store } from "../../src/services/Store.ts"
 import { refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
-import { inRequest, lost, patiently, scenario, signedIn, unreachable } from "../support/World.ts"
+import { fired, prepared, settle } from "../support/Sending.ts"
+import { tingRefusal } from "../support/SimulatedTing.ts"
+import { lost, patiently, scenario, unreachable } from "../support/World.ts"
 
-const fired: TingRequest = {
-  type: "music.trigger.fired",
-  key: "si:deejay/trigger/7/fired",
-  data: { trigger: 7 }
-}
-
-/** A signed-in caller; registered as a recipient unless told. */
-const prepared = (options: Parameters<typeof signedIn>[0] & { readonly registered?: boolean } = {}) =>
-  Effect.gen(function* () {
-    const { registered = true, ...who } = options
-    const notifications = yield* Notifications
-    const iam = yield* SimulatedIam
-    const ting = yield* SimulatedTing
-    const store = yield* Store
-    const signed = yield* signedIn(who)
-    const { plane, caller } = signed
-    if (registered) yield* notifications.subscribe(plane, caller)
-    const send = (request: Partial<TingRequest> = {}) =>
-      notifications.send(plane, caller, { ...fired, ...request }).pipe(inRequest())
-    const subscribe = Effect.suspend(() => notifications.subscribe(plane, caller)).pipe(inRequest())
-    const sends = Effect.map(ting.seen, (calls) => calls.filter(({ method }) => method === "send"))
-    return { ...signed, iam, ting, store, send, sends, subscribe, proofs: yield* iam.calls("prove") }
-  })
-
-const settle = Effect.repeatN(Effect.yieldNow(), 20)
 const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
 
 describe("sending a ting", () => {

@@ -4,40 +4,11 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import type { ReportRequest } from "../../src/schema/Report.ts"
 import { digestOf } from "../../src/services/Digest.ts"
-import type { Plane } from "../../src/services/Plane.ts"
-import { Reports } from "../../src/services/Reports.ts"
 import { Store, Verified } from "../../src/services/Store.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, inRequest, production, scenario, signedIn, unreachable } from "../support/World.ts"
-
-const message = "Playback stops after a seek near the end."
-const request: ReportRequest = { message }
-
-interface Submission {
-  readonly request?: ReportRequest
-  readonly key?: Redacted.Redacted
-  readonly token?: Redacted.Redacted
-  readonly organisation?: string
-  readonly plane?: Plane
-}
-
-const submit = (submission: Submission = {}) =>
-  Effect.flatMap(Reports, (reports) =>
-    reports.submit(submission.plane ?? production, {
-      request: submission.request ?? request,
-      key: submission.key ?? callerKey("report"),
-      credential: Option.map(Option.fromNullable(submission.token), (token) => ({
-        token,
-        organisation: submission.organisation ?? "acme"
-      }))
-    })
-  ).pipe(inRequest({ source: "daemon", requestId: "request-of-report" }))
-
-/** What reached the store, newest last. */
-const admitted = Effect.flatMap(StoreSwitches, (store) => store.seen("reports.admit"))
+import { admitted, message, submit } from "../support/Submitting.ts"
+import { callerKey, scenario, signedIn, unreachable } from "../support/World.ts"
 
 describe("the same key", () => {
   it.effect("with the same content replays the report", () =>

@@ -6,50 +6,14 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import type { ReportRequest } from "../../src/schema/Report.ts"
-import type { Plane } from "../../src/services/Plane.ts"
-import { Reports } from "../../src/services/Reports.ts"
 import { DeliveryUpdate, Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/Upstream.ts"
 import { refused } from "../support/IamPlane.ts"
 import type { SettingsOverrides } from "../support/Settings.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { admitted, message, submit } from "../support/Submitting.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import {
-  bearer,
-  callerKey,
-  inRequest,
-  lost,
-  production,
-  scenario,
-  signedIn,
-  unreachable
-} from "../support/World.ts"
-
-const message = "Playback stops after a seek near the end."
-const request: ReportRequest = { message }
-
-interface Submission {
-  readonly request?: ReportRequest
-  readonly key?: Redacted.Redacted
-  readonly token?: Redacted.Redacted
-  readonly organisation?: string
-  readonly plane?: Plane
-}
-
-const submit = (submission: Submission = {}) =>
-  Effect.flatMap(Reports, (reports) =>
-    reports.submit(submission.plane ?? production, {
-      request: submission.request ?? request,
-      key: submission.key ?? callerKey("report"),
-      credential: Option.map(Option.fromNullable(submission.token), (token) => ({
-        token,
-        organisation: submission.organisation ?? "acme"
-      }))
-    })
-  ).pipe(inRequest({ source: "daemon", requestId: "request-of-report" }))
-
-/** What reached the store, newest last. */
-const admitted = Effect.flatMap(StoreSwitches, (store) => store.seen("reports.admit"))
+import { bearer, callerKey, lost, scenario, signedIn, unreachable } from "../support/World.ts"
 
 const settings: SettingsOverrides = {
   tracker: Option.some({

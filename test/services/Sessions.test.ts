@@ -9,42 +9,8 @@ import { type Plane, planeId } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/Upstream.ts"
-import type { Login } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { StoreSwitches } from "../support/TestStore.ts"
-import {
-  bearer,
-  callerKey,
-  inRequest,
-  lost,
-  patiently,
-  production,
-  scenario,
-  unreachable
-} from "../support/World.ts"
-
-const unknownToken = `oat_${"x".repeat(43)}`
-
-const login = (login: Partial<Login> = {}, key = callerKey("login")) =>
-  Effect.gen(function* () {
-    const iam = yield* SimulatedIam
-    const sessions = yield* Sessions
-    const slt = yield* iam.slt({ actor: "si:deejay", ...login })
-    return yield* sessions.login(production, { slt, key }).pipe(inRequest())
-  })
-
-/** The deejay is in one organisation, Ana in two; the deejay is logged in. */
-const prepared = Effect.gen(function* () {
-  const iam = yield* SimulatedIam
-  iam.production.addActor("si:deejay", ["acme"])
-  iam.production.addActor("c:ana", ["harbor", "acme"])
-  return { iam, store: yield* StoreSwitches, session: yield* login() }
-})
-
-const authenticate = (token: string, organisation = "acme", plane: Plane = production) =>
-  Effect.flatMap(Sessions, (sessions) =>
-    sessions.authenticate(plane, bearer(token, organisation)).pipe(inRequest())
-  )
+import { authenticate, login, prepared, unknownToken } from "../support/LoggedIn.ts"
+import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
 
 const refresh = (token: string) =>
   Effect.flatMap(Sessions, (sessions) =>

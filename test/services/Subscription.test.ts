@@ -3,42 +3,15 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { scopes } from "../../src/schema/Identity.ts"
-import type { TingRequest } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
+import { prepared, settle } from "../support/Sending.ts"
+import { tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, lost, patiently, scenario, signedIn } from "../support/World.ts"
+import { lost, patiently, scenario } from "../support/World.ts"
 
 const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
-const fired: TingRequest = {
-  type: "music.trigger.fired",
-  key: "si:deejay/trigger/7/fired",
-  data: { trigger: 7 }
-}
-
-/** A signed-in caller; registered as a recipient unless told. */
-const prepared = (options: Parameters<typeof signedIn>[0] & { readonly registered?: boolean } = {}) =>
-  Effect.gen(function* () {
-    const { registered = true, ...who } = options
-    const notifications = yield* Notifications
-    const iam = yield* SimulatedIam
-    const ting = yield* SimulatedTing
-    const store = yield* Store
-    const signed = yield* signedIn(who)
-    const { plane, caller } = signed
-    if (registered) yield* notifications.subscribe(plane, caller)
-    const send = (request: Partial<TingRequest> = {}) =>
-      notifications.send(plane, caller, { ...fired, ...request }).pipe(inRequest())
-    const subscribe = Effect.suspend(() => notifications.subscribe(plane, caller)).pipe(inRequest())
-    const sends = Effect.map(ting.seen, (calls) => calls.filter(({ method }) => method === "send"))
-    return { ...signed, iam, ting, store, send, sends, subscribe, proofs: yield* iam.calls("prove") }
-  })
-
-const settle = Effect.repeatN(Effect.yieldNow(), 20)
-
 describe("ting_ready", () => {
   const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
 

@@ -1,0 +1,35 @@
+/** Submitting a report, for the tests of reports. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import type { ReportRequest } from "../../src/schema/Report.ts"
+import type { Plane } from "../../src/services/Plane.ts"
+import { Reports } from "../../src/services/Reports.ts"
+import { StoreSwitches } from "./TestStore.ts"
+import { callerKey, inRequest, production } from "./World.ts"
+
+export const message = "Playback stops after a seek near the end."
+export const request: ReportRequest = { message }
+
+interface Submission {
+  readonly request?: ReportRequest
+  readonly key?: Redacted.Redacted
+  readonly token?: Redacted.Redacted
+  readonly organisation?: string
+  readonly plane?: Plane
+}
+
+export const submit = (submission: Submission = {}) =>
+  Effect.flatMap(Reports, (reports) =>
+    reports.submit(submission.plane ?? production, {
+      request: submission.request ?? request,
+      key: submission.key ?? callerKey("report"),
+      credential: Option.map(Option.fromNullable(submission.token), (token) => ({
+        token,
+        organisation: submission.organisation ?? "acme"
+      }))
+    })
+  ).pipe(inRequest({ source: "daemon", requestId: "request-of-report" }))
+
+/** What reached the store, newest last. */
+export const admitted = Effect.flatMap(StoreSwitches, (store) => store.seen("reports.admit"))
