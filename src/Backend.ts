@@ -26,28 +26,33 @@ import { Webhooks } from "./services/Webhooks.ts"
 
 export { Listening } from "./http/Server.ts"
 
-const Ports = Layer.mergeAll(
-  HttpIam,
-  HttpTing,
-  SqliteStore,
-  TablesFromSettings,
-  TrackerFromSettings,
-  Drain.Default
-).pipe(Layer.provide(UpstreamClient))
+/** What tests of crashes and of several processes replace or wrap. */
+export const parts = {
+  store: SqliteStore,
+  tables: TablesFromSettings,
+  tracker: TrackerFromSettings,
+  delivery: DeliveryLive
+}
 
-const UseCases = Layer.mergeAll(
-  Planes.Default,
-  Notifications.Default,
-  Reports.Default,
-  Telemetry.Default,
-  Webhooks.Default,
-  Descriptors.Default
-).pipe(
-  Layer.provideMerge(Sessions.Default),
-  Layer.provideMerge(Registration.Default),
-  Layer.provideMerge(Layer.merge(Idempotency.Default, OwnEvents.Default)),
-  Layer.provideMerge(DeliveryLive)
-)
+const portsOf = (given: typeof parts) =>
+  Layer.mergeAll(HttpIam, HttpTing, given.store, given.tables, given.tracker, Drain.Default).pipe(
+    Layer.provide(UpstreamClient)
+  )
+
+const useCasesOver = (delivery: typeof DeliveryLive) =>
+  Layer.mergeAll(
+    Planes.Default,
+    Notifications.Default,
+    Reports.Default,
+    Telemetry.Default,
+    Webhooks.Default,
+    Descriptors.Default
+  ).pipe(
+    Layer.provideMerge(Sessions.Default),
+    Layer.provideMerge(Registration.Default),
+    Layer.provideMerge(Layer.merge(Idempotency.Default, OwnEvents.Default)),
+    Layer.provideMerge(delivery)
+  )
 
 /** A setting that does nothing yet must not look as if it did. */
 const Notices = Layer.effectDiscard(
@@ -58,10 +63,14 @@ const Notices = Layer.effectDiscard(
   )
 )
 
-/** Everything that serves and delivers; launching it runs the backend until it is interrupted. */
-export const Backend = HttpServerLive.pipe(
-  Layer.provideMerge(Notices),
-  Layer.provide(UseCases),
-  Layer.provide(Ports),
-  Layer.provide(LoggingLive)
-)
+/** Everything that serves and delivers, of the given parts. */
+export const backendOf = (given: typeof parts) =>
+  HttpServerLive.pipe(
+    Layer.provideMerge(Notices),
+    Layer.provide(useCasesOver(given.delivery)),
+    Layer.provide(portsOf(given)),
+    Layer.provide(LoggingLive)
+  )
+
+/** The backend; launching it runs it until it is interrupted. */
+export const Backend = backendOf(parts)

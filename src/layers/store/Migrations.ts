@@ -9,9 +9,10 @@ import type { StoreUnavailable } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { missingSchema, newerSchema } from "./Failures.ts"
 import initial from "./migrations/0001_initial.ts"
+import durableDelivery from "./migrations/0002_durable_delivery.ts"
 import { first, OptionalWhole } from "./Rows.ts"
 
-const migrations = { "0001_initial": initial }
+const migrations = { "0001_initial": initial, "0002_durable_delivery": durableDelivery }
 
 export const migrationsTable = "migrations"
 
