@@ -4,6 +4,9 @@ import { defineConfig } from "vitest/config"
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
+    // They need a browser: npm run test:browser.
+    exclude: ["test/browser/**"],
+    globalSetup: ["test/support/PostgresServer.ts"],
     // Generous for a busy machine; no test waits this long on purpose.
     testTimeout: 30_000,
     hookTimeout: 60_000,

@@ -106,8 +106,15 @@ export const settingsFor = (
   trustedProxies: [],
   requestDeadlineSeconds: 25,
   shutdownGraceSeconds: 30,
+  databaseUrl: Option.none(),
   adminBind: Option.none(),
-  retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30 }
+  openTelemetry: {
+    serviceName: "music-backend",
+    resource: new Map(),
+    traces: Option.none(),
+    metrics: Option.none()
+  },
+  retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 }
 })
 
 /** Where a person, or the walk, looks at what arrived. */

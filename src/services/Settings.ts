@@ -5,9 +5,28 @@ import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { TableName } from "../schema/Telemetry.ts"
 
+/** Where one kind of signal goes over OTLP. */
+export interface OtlpTarget {
+  /** The whole address, its path included. */
+  readonly url: string
+  readonly protocol: "http/protobuf" | "http/json"
+  readonly headers: ReadonlyMap<string, Redacted.Redacted>
+  readonly timeoutMillis: number
+  readonly compression: "gzip" | "none"
+}
+
+/** Which traces are kept; `parentBased` asks the caller's own decision first. */
+export interface TraceSampler {
+  readonly parentBased: boolean
+  /** 0 none to 1 all. */
+  readonly ratio: number
+}
+
 export interface SettingsValues {
   readonly bind: { readonly host: string; readonly port: number }
   readonly databasePath: string
+  /** Present: Postgres instead of the file. */
+  readonly databaseUrl: Option.Option<Redacted.Redacted>
   readonly iam: {
     readonly url: string
     readonly applicationId: string
@@ -51,11 +70,20 @@ export interface SettingsValues {
   readonly requestDeadlineSeconds: number
   readonly shutdownGraceSeconds: number
   readonly adminBind: Option.Option<{ readonly host: string; readonly port: number }>
+  /** From OpenTelemetry's own variables; both none without an endpoint. */
+  readonly openTelemetry: {
+    readonly serviceName: string
+    readonly resource: ReadonlyMap<string, string>
+    readonly traces: Option.Option<OtlpTarget & { readonly sampler: TraceSampler }>
+    readonly metrics: Option.Option<OtlpTarget & { readonly intervalMillis: number }>
+  }
   /** Days; 0 keeps for ever. */
   readonly retention: {
     readonly reportsDays: number
     readonly webhooksDays: number
     readonly deliveriesDays: number
+    /** Registrations that are inactive. */
+    readonly recipientsDays: number
   }
   readonly logLevel: LogLevel.LogLevel
   readonly logFormat: "json" | "pretty"

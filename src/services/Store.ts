@@ -148,13 +148,13 @@ export interface Spool {
     readonly leaseUntil: number
     readonly owner: string
   }) => Stored<ReadonlyArray<SpoolEntry>>
-  /** Delivered ones are remembered (24 h) and leave the spool; refused ones leave it and are counted. */
+  /** Delivered ones are remembered (24 h) and leave the spool; refused ones leave it, are counted, and are listed with the service's code. */
   readonly settle: (result: {
     readonly owner: string
     readonly now: number
     readonly delivered: ReadonlyArray<string>
     readonly duplicates: ReadonlyArray<string>
-    readonly refused: ReadonlyArray<string>
+    readonly refused: ReadonlyArray<{ readonly recordId: string; readonly code: string }>
   }) => Stored<void>
   /** Gives leased entries back. */
   readonly release: (owner: string, recordIds: ReadonlyArray<string>) => Stored<void>
@@ -189,8 +189,8 @@ export interface KnownPlanes {
 }
 
 export type DeliveryState = "waiting" | "leased" | "unknown" | "delivered" | "failed"
-/** What a delivery carries; one kind of work each. */
-export type DeliveryKind = "report"
+/** `report`: file it as an issue. `sweep`: look, much later, whether an issue that was sent twice stands there twice. */
+export type DeliveryKind = "report" | "sweep"
 
 export interface Delivery {
   readonly id: string
@@ -215,7 +215,12 @@ export interface Delivery {
 export type DeliveryUpdate = Data.TaggedEnum<{
   /** Committed before the call that cannot be repeated; a crash from here on is an unknown outcome. */
   Sending: { readonly at: number }
-  Delivered: { readonly at: number; readonly issue: { readonly number: number; readonly url: string } }
+  /** `issue` is written to the report; with `sweepAt` a late look is enqueued in the same transaction. */
+  Delivered: {
+    readonly at: number
+    readonly issue: Option.Option<{ readonly number: number; readonly url: string }>
+    readonly sweepAt: Option.Option<number>
+  }
   /** Surely nothing happened: try again then. */
   Waiting: { readonly availableAt: number; readonly failure: string }
   /** It may have happened: look first. */
@@ -225,22 +230,73 @@ export type DeliveryUpdate = Data.TaggedEnum<{
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
 export interface Deliveries {
-  /** Leases due work, oldest first; what a dead holder had under a lease comes back once it has ended: `unknown` when it was being sent. */
+  /**
+   * Leases due work of these kinds, oldest first, so that all processes together hold at most `concurrency` of them;
+   * what a dead holder had comes back once its lease has ended: `unknown` when it was being sent.
+   */
   readonly lease: (request: {
-    readonly kind: DeliveryKind
+    readonly kinds: ReadonlyArray<DeliveryKind>
     readonly count: number
+    readonly concurrency: number
     readonly now: number
     readonly leaseUntil: number
     readonly owner: string
   }) => Stored<ReadonlyArray<Delivery>>
   readonly extend: (id: string, fence: number, leaseUntil: number) => Stored<boolean>
   readonly update: (id: string, fence: number, update: DeliveryUpdate) => Stored<boolean>
-  /** Milliseconds since the epoch at which the next work falls due; none when there is none. */
-  readonly nextDueAt: (kind: DeliveryKind) => Stored<Option.Option<number>>
+  /**
+   * Milliseconds since the epoch at which the next work falls due, or a lease ends; none when there is none. While
+   * `concurrency` of them are held nothing else can be leased, and it is the end of the first lease.
+   */
+  readonly nextDueAt: (
+    kinds: ReadonlyArray<DeliveryKind>,
+    concurrency?: number
+  ) => Stored<Option.Option<number>>
   readonly find: (id: string) => Stored<Option.Option<Delivery>>
+  /** By an operator: due now. A failed one waits again, or is looked for first when it may have happened; false for one that is leased, delivered or missing. */
+  readonly retry: (id: string, now: number) => Stored<boolean>
+  /** By an operator: `failed` for good with this reason; false for one that is leased, delivered or missing. */
+  readonly discard: (id: string, now: number, reason: string) => Stored<boolean>
   readonly counts: Stored<
     ReadonlyArray<{ readonly kind: DeliveryKind; readonly state: DeliveryState; readonly count: number }>
   >
+  /** When the oldest report whose delivery is not over was stored; none when all are. A sweep waits on purpose, and does not count. */
+  readonly oldestOpen: Stored<Option.Option<number>>
+}
+
+/** How a destination fares as a whole, for all processes and across restarts. */
+export interface DestinationState {
+  /** Failures in a row. */
+  readonly failures: number
+  /** It refused our settings, and an operator must act. */
+  readonly stopped: boolean
+  readonly pausedUntil: number
+  readonly lastFailure: Option.Option<string>
+}
+
+export interface Destinations {
+  /** A destination that nobody spoke of yet has never failed. */
+  readonly find: (name: string) => Stored<DestinationState>
+  /** One more failure in a row; a pause is never shortened, and what is stopped stays so. Tells the state before. */
+  readonly failed: (
+    name: string,
+    trouble: {
+      readonly now: number
+      readonly pausedUntil: number
+      readonly stopped: boolean
+      readonly failure: string
+    }
+  ) => Stored<DestinationState>
+  /** It answered. Only an accepted write ends a stop: a look tells nothing about the right to write. Tells the state before. */
+  readonly answered: (
+    name: string,
+    answer: { readonly now: number; readonly wrote: boolean }
+  ) => Stored<DestinationState>
+  /** Books the next time at which a write may go out: `spacing` milliseconds after the last, and at most `hourly` in any hour, for all processes together. */
+  readonly reserveWrite: (
+    name: string,
+    pace: { readonly now: number; readonly spacing: number; readonly hourly: number }
+  ) => Stored<number>
 }
 
 /** Removes what was kept long enough, a few hundred rows a call, and tells how many; bounds are milliseconds since the epoch. */
@@ -250,6 +306,11 @@ export interface Retention {
   readonly webhooks: (receivedBefore: number) => Stored<number>
   /** Only deliveries that are over. */
   readonly deliveries: (finishedBefore: number) => Stored<number>
+  /** Only registrations that are inactive: their absence says the same. */
+  readonly recipients: (changedBefore: number) => Stored<number>
+  readonly loginOutcomes: (recordedBefore: number) => Stored<number>
+  /** The list of refused telemetry records. */
+  readonly refusals: (refusedBefore: number) => Stored<number>
 }
 
 export interface StoreService {
@@ -260,10 +321,11 @@ export interface StoreService {
   readonly spool: Spool
   readonly planes: KnownPlanes
   readonly deliveries: Deliveries
+  readonly destinations: Destinations
   readonly retention: Retention
   /** Answers when the database does and its migrations are applied. */
   readonly check: Stored<void>
-  /** Each completes once something was committed since it last completed, so that a worker need not wait for its next look. Each has one consumer. */
+  /** Each completes once something was committed, by any process on this database, since it last completed, so that a worker need not wait for its next look. Each has one consumer. */
   readonly wakeups: { readonly deliveries: Effect.Effect<void>; readonly spool: Effect.Effect<void> }
 }
 

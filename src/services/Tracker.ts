@@ -9,6 +9,10 @@ export interface Issue {
   readonly url: string
 }
 
+export interface FoundIssue extends Issue {
+  readonly open: boolean
+}
+
 export interface IssueDraft {
   /** At most 256 code points, already made harmless. */
   readonly title: string
@@ -24,8 +28,8 @@ export interface TrackerService {
   readonly findByMarker: (
     marker: string,
     since: number
-  ) => Effect.Effect<ReadonlyArray<Issue>, UpstreamFailure>
-  /** Closes a duplicate with a comment that names the original. */
+  ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure>
+  /** Comments on a duplicate, naming the original, and closes it: two writes, a second apart. The closing comes last, so that a closed one needs nothing more. */
   readonly closeDuplicate: (duplicate: Issue, original: Issue) => Effect.Effect<void, UpstreamFailure>
   /** What the last calls showed of token and repository; none while nothing was wrong. */
   readonly trouble: Effect.Effect<Option.Option<string>>

@@ -564,3 +564,28 @@ describe("switches over HTTP", () => {
     expect((await control("unknown", {})).status).toBe(400)
   })
 })
+
+describe("the repository itself", () => {
+  it("says whether it takes issues, and what the owner of the token may do", async () => {
+    const found = await call("GET", "/repos/harbor/music")
+    expect(found.status).toBe(200)
+    expect(found.json).toMatchObject({
+      full_name: "harbor/music",
+      archived: false,
+      has_issues: true,
+      permissions: { push: true, pull: true }
+    })
+    tracker.disableIssues("harbor/music")
+    tracker.archive("harbor/music")
+    const closed = await call("GET", "/repos/harbor/music", { token: "github_pat_puller" })
+    expect(closed.json).toMatchObject({ archived: true, has_issues: false, permissions: { push: false } })
+  })
+
+  it("is not there for a stranger, and redirects when it was moved", async () => {
+    expect((await call("GET", "/repos/harbor/music", { token: "github_pat_stranger" })).status).toBe(404)
+    tracker.move("harbor/music", "harbor/tunes")
+    const moved = await call("GET", "/repos/harbor/music")
+    expect(moved.status).toBe(301)
+    expect(moved.headers.get("location")).toBe(`${tracker.url}/repos/harbor/tunes`)
+  })
+})

@@ -98,8 +98,9 @@ describe("a report", () => {
         const first = yield* submit()
         const now = yield* TestClock.currentTimeMillis
         const [delivery] = yield* store.deliveries.lease({
-          kind: "report",
+          kinds: ["report"],
           count: 1,
+          concurrency: 1,
           now,
           leaseUntil: now + 60_000,
           owner: "worker"
@@ -108,7 +109,7 @@ describe("a report", () => {
         yield* store.deliveries.update(
           delivery?.id ?? "",
           delivery?.fence ?? 0,
-          DeliveryUpdate.Delivered({ at: now, issue })
+          DeliveryUpdate.Delivered({ at: now, issue: Option.some(issue), sweepAt: Option.none() })
         )
         deepStrictEqual(yield* submit(), {
           ...first,

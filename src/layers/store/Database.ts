@@ -1,11 +1,15 @@
 /** How every repository reads and writes: one transaction a write, one translation of what goes wrong. */
-import * as SqlClient from "@effect/sql/SqlClient"
+import type * as SqlClient from "@effect/sql/SqlClient"
 import type { SqlError } from "@effect/sql/SqlError"
+import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
 import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { type DatabaseFailure, isLocked, unavailable } from "./Failures.ts"
+
+/** What workers wait for. */
+export type Work = "deliveries" | "spool"
 
 export interface Database {
   /** Like `SQLite database /var/lib/music.sqlite`. */
@@ -16,79 +20,76 @@ export interface Database {
     operation: string,
     statement: Effect.Effect<A, DatabaseFailure>
   ) => Effect.Effect<A, StoreUnavailable>
-  /** Commits all of `body` or nothing. `committed` runs after the commit, even when the caller no longer waits. */
+  /**
+   * Commits all of `body` or nothing. `committed` runs after the commit, even when the caller no longer waits. A failure may
+   * also mean that the answer to the commit was lost, so every write must be harmless when it is repeated: it names its rows by
+   * keys that stay, changes only what it still holds, or leaves something that ends by itself, like a lease.
+   */
   readonly write: <A>(
     operation: string,
     body: Effect.Effect<A, DatabaseFailure>,
     committed?: (result: A) => Effect.Effect<void>
   ) => Effect.Effect<A, StoreUnavailable>
-  /** Inside a write: one at a time for everybody who names the same thing. */
+  /** Inside a write, before anything else: one at a time for everybody who names the same thing. */
   readonly alone: (thing: string) => Effect.Effect<void, SqlError>
+  /** Ends a SELECT inside a write: locks its rows, and passes over those that another transaction has locked. */
+  readonly skipLocked: Fragment
+  /** Inside a write: once it is committed, the workers of other processes hear of it. */
+  readonly announce: (work: Work) => Effect.Effect<void, SqlError>
+  /** Tells what other processes announced, until the scope closes; rather once too often than once too seldom. */
+  readonly announced: (heard: (work: Work) => void) => Effect.Effect<void, never, Scope.Scope>
+}
+
+/** What the two kinds of database do differently. */
+export interface Dialect extends Pick<Database, "alone" | "skipLocked" | "announce" | "announced"> {
+  readonly read: <A>(statement: Effect.Effect<A, DatabaseFailure>) => Effect.Effect<A, DatabaseFailure>
+  readonly transaction: <A>(
+    body: Effect.Effect<A, DatabaseFailure>,
+    committed: (result: A) => Effect.Effect<void>
+  ) => Effect.Effect<A, DatabaseFailure>
+  /** Around every access: what becomes of it when its caller goes away. */
+  readonly access: <A, E>(effect: Effect.Effect<A, E>) => Effect.Effect<A, E>
 }
 
 export interface DatabaseOptions {
   readonly name: string
-  /** Milliseconds that a lock of another process is waited for. */
+  /** Milliseconds for which an access that found a lock in its way is tried again. */
   readonly lockWait: number
-  /** Looked at before every access; fails when what was opened is no longer the database. */
-  readonly present: Effect.Effect<void, StoreUnavailable>
+  readonly dialect: Dialect
 }
 
 const lockPause = "10 millis"
 
-export const makeDatabase = (sql: SqlClient.SqlClient, options: DatabaseOptions): Database => {
-  // Taking the write lock at the start: a transaction that reads first could not be sure to get it any more.
-  const begin = sql.onDialectOrElse({ sqlite: () => "BEGIN IMMEDIATE", orElse: () => "BEGIN" })
+export const makeDatabase = (
+  sql: SqlClient.SqlClient,
+  { dialect, lockWait, name }: DatabaseOptions
+): Database => {
+  const { alone, announce, announced, skipLocked } = dialect
 
-  // Waiting outside of SQLite leaves the thread to other requests.
+  // Waiting here leaves the thread to other requests.
   const patiently = <A>(effect: Effect.Effect<A, DatabaseFailure>) =>
     Effect.retry(effect, {
       while: isLocked,
-      schedule: Schedule.spaced(lockPause).pipe(Schedule.jittered, Schedule.upTo(options.lockWait))
+      schedule: Schedule.spaced(lockPause).pipe(Schedule.jittered, Schedule.upTo(lockWait))
     })
-
-  /**
-   * `sql.withTransaction` makes a defect of a commit or rollback that fails, and SQLite rolls back by itself when the disk is full.
-   * A SQLite transaction never leaves the thread, so that its lock is held as briefly as can be.
-   */
-  const transaction = <A>(
-    body: Effect.Effect<A, DatabaseFailure>,
-    committed: (result: A) => Effect.Effect<void>
-  ): Effect.Effect<A, DatabaseFailure> =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.gen(function* () {
-        const connection = yield* restore(sql.reserve)
-        const run = (statement: string) => connection.execute(statement, [], undefined)
-        yield* run(begin)
-        const exit = yield* restore(body).pipe(
-          Effect.provideService(SqlClient.TransactionConnection, [connection, 0]),
-          Effect.zipLeft(run("COMMIT")),
-          Effect.exit
-        )
-        yield* Exit.isSuccess(exit) ? committed(exit.value) : Effect.ignore(run("ROLLBACK"))
-        return yield* exit
-      }).pipe(Effect.scoped)
-    ).pipe(Effect.withMaxOpsBeforeYield(Number.MAX_SAFE_INTEGER))
 
   /** Told by name when it fails, and seen by name in a trace. */
   const access = <A>(operation: string, effect: Effect.Effect<A, DatabaseFailure>) =>
-    options.present.pipe(
-      Effect.zipRight(patiently(effect)),
-      Effect.mapError(unavailable(options.name, operation)),
-      Effect.withSpan(operation, { captureStackTrace: false })
+    patiently(effect).pipe(
+      Effect.mapError(unavailable(name, operation)),
+      Effect.withSpan(operation, { captureStackTrace: false }),
+      dialect.access
     )
 
   return {
-    name: options.name,
+    name,
     sql,
-    read: access,
+    alone,
+    announce,
+    announced,
+    skipLocked,
+    read: (operation, statement) => access(operation, dialect.read(statement)),
     write: (operation, body, committed = () => Effect.void) =>
-      access(operation, transaction(body, committed)),
-    // SQLite has one writer anyway.
-    alone: (thing) =>
-      sql.onDialectOrElse({
-        pg: () => Effect.asVoid(sql`SELECT pg_advisory_xact_lock(hashtextextended(${thing}, 0))`),
-        orElse: () => Effect.void
-      })
+      access(operation, dialect.transaction(body, committed))
   }
 }

@@ -6,9 +6,9 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { all, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { all, any, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
-const Kind = Schema.Literal("report")
+const Kind = Schema.Literal("report", "sweep")
 const State = Schema.Literal("waiting", "leased", "unknown", "delivered", "failed")
 
 const Row = Schema.Struct({
@@ -43,25 +43,41 @@ const toDelivery = (row: Row): Delivery => ({
   createdAt: row.created_at
 })
 
-/** For the transaction that stores the subject. One delivery a subject: a second one changes nothing. */
+/** For the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing. */
 export const enqueue = (
   sql: SqlClient,
-  { kind, subject, createdAt }: Pick<Delivery, "kind" | "subject" | "createdAt">
+  {
+    kind,
+    subject,
+    createdAt,
+    availableAt = createdAt
+  }: Pick<Delivery, "kind" | "subject" | "createdAt"> & { readonly availableAt?: number }
 ): Effect.Effect<void, SqlError> =>
   Effect.asVoid(sql`
     INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
-    VALUES (${`${kind}:${subject}`}, ${kind}, ${subject}, 'waiting', 0, ${createdAt}, 0, 0, ${createdAt})
+    VALUES (${`${kind}:${subject}`}, ${kind}, ${subject}, 'waiting', 0, ${availableAt}, 0, 0, ${createdAt})
     ON CONFLICT (id) DO NOTHING`)
 
-export const makeDeliveries = ({ sql, read, write, alone }: Database): Deliveries => {
+/** `wake` is run after a commit that may let another worker go on. */
+export const makeDeliveries = (
+  { sql, read, write, alone, skipLocked }: Database,
+  wake: Effect.Effect<void> = Effect.void
+): Deliveries => {
   /** A holder that died while sending leaves an unknown outcome, to be looked into from the start. */
-  const recover = (kind: DeliveryKind, now: number) => sql`
+  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
     UPDATE deliveries SET
       state = CASE WHEN sending_at IS NULL THEN leased_from ELSE 'unknown' END,
       looks = CASE WHEN sending_at IS NULL THEN looks ELSE 0 END,
       sent_at = COALESCE(sending_at, sent_at),
-      sending_at = NULL, leased_from = NULL, lease_owner = NULL, lease_until = NULL
-    WHERE kind = ${kind} AND state = 'leased' AND lease_until <= ${now}`
+      sending_at = NULL, ${released}
+    WHERE ${sql.in("kind", kinds)} AND state = 'leased' AND lease_until <= ${now}`
+
+  const held = (kinds: ReadonlyArray<DeliveryKind>) =>
+    all(Schema.Struct({ count: Whole, ends_at: OptionalWhole }))(sql`
+      SELECT COUNT(*) AS count, MIN(lease_until) AS ends_at
+      FROM deliveries WHERE ${sql.in("kind", kinds)} AND state = 'leased'`).pipe(
+      Effect.map(([row]) => row ?? { count: 0, ends_at: Option.none() })
+    )
 
   /** Changes what the holder of the newest lease holds, and nothing for anybody else. */
   const whileHeld = (id: string, fence: number, changes: Fragment) =>
@@ -94,27 +110,49 @@ export const makeDeliveries = ({ sql, read, write, alone }: Database): Deliverie
     }
   }
 
+  const noteDelivery = ({ subject }: Row, { at, issue, sweepAt }: Delivered) =>
+    Effect.gen(function* () {
+      if (Option.isSome(issue))
+        yield* sql`
+          UPDATE reports SET issue_number = ${issue.value.number}, issue_url = ${issue.value.url}
+          WHERE id = ${subject}`
+      if (Option.isSome(sweepAt))
+        yield* enqueue(sql, { kind: "sweep", subject, createdAt: at, availableAt: sweepAt.value })
+    })
+
+  /** What is leased is its holder's, and what was delivered is over. */
+  const byOperator = (operation: string, id: string, changes: Fragment) =>
+    write(
+      operation,
+      any(sql`
+        UPDATE deliveries SET ${changes}
+        WHERE id = ${id} AND state IN ('waiting', 'unknown', 'failed')
+        RETURNING id`),
+      (changed) => (changed ? wake : Effect.void)
+    )
+
   return {
-    lease: ({ kind, count, now, leaseUntil, owner }) =>
+    lease: ({ kinds, count, concurrency, now, leaseUntil, owner }) =>
       write(
         "Deliveries.lease",
         Effect.gen(function* () {
-          yield* alone(`deliveries ${kind}`)
-          yield* recover(kind, now)
-          const due = yield* all(Row)(sql`
-            SELECT * FROM deliveries
-            WHERE kind = ${kind} AND state IN ('waiting', 'unknown') AND available_at <= ${now}
-            ORDER BY created_at, id LIMIT ${count}`)
-          yield* Effect.forEach(
-            due,
-            ({ id }) => sql`
-              UPDATE deliveries SET
-                state = 'leased', leased_from = state, fence = fence + 1,
-                lease_owner = ${owner}, lease_until = ${leaseUntil}
-              WHERE id = ${id}`,
-            { discard: true }
-          )
-          return due.map((row) => toDelivery({ ...row, fence: row.fence + 1 }))
+          // One claim at a time, so that no two of them count the same free places.
+          yield* alone(`deliveries ${[...kinds].sort().join(" ")}`)
+          yield* recover(kinds, now)
+          const free = Math.min(count, concurrency - (yield* held(kinds)).count)
+          if (free <= 0) return []
+          const leased = yield* all(Row)(sql`
+            UPDATE deliveries SET
+              state = 'leased', leased_from = state, fence = fence + 1,
+              lease_owner = ${owner}, lease_until = ${leaseUntil}
+            WHERE id IN (
+              SELECT id FROM deliveries
+              WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') AND available_at <= ${now}
+              ORDER BY created_at, id LIMIT ${free} ${skipLocked})
+            RETURNING *`)
+          return leased
+            .map((row) => toDelivery({ ...row, state: row.leased_from ?? row.state }))
+            .sort(oldestFirst)
         })
       ),
     extend: (id, fence, leaseUntil) =>
@@ -128,28 +166,63 @@ export const makeDeliveries = ({ sql, read, write, alone }: Database): Deliverie
         Effect.gen(function* () {
           const [row] = yield* whileHeld(id, fence, changesOf(update))
           if (row === undefined) return false
-          if (update._tag === "Delivered")
-            yield* sql`
-              UPDATE reports SET issue_number = ${update.issue.number}, issue_url = ${update.issue.url}
-              WHERE id = ${row.subject}`
+          if (update._tag === "Delivered") yield* noteDelivery(row, update)
           return true
-        })
+        }),
+        // A place is free again, for whichever process.
+        (changed) => (changed && update._tag !== "Sending" ? wake : Effect.void)
       ),
-    nextDueAt: (kind) =>
-      read(
-        "Deliveries.nextDueAt",
-        first(Schema.Struct({ due_at: OptionalWhole }))(sql`
-          SELECT MIN(CASE WHEN state = 'leased' THEN lease_until ELSE available_at END) AS due_at
-          FROM deliveries WHERE kind = ${kind} AND state IN ('waiting', 'unknown', 'leased')`)
-      ).pipe(Effect.map(Option.flatMap((row) => row.due_at))),
+    nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY) =>
+      Effect.gen(function* () {
+        const { count, ends_at } = yield* read("Deliveries.held", held(kinds))
+        if (count >= concurrency) return ends_at
+        const due = yield* read(
+          "Deliveries.nextDueAt",
+          all(Schema.Struct({ due_at: OptionalWhole }))(sql`
+            SELECT MIN(available_at) AS due_at FROM deliveries
+            WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') GROUP BY kind, state`)
+        )
+        const times = [ends_at, ...due.map((row) => row.due_at)].flatMap(Option.toArray)
+        return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
+      }),
     find: (id) =>
       read("Deliveries.find", first(Row)(sql`SELECT * FROM deliveries WHERE id = ${id}`)).pipe(
         Effect.map(Option.map(toDelivery))
+      ),
+    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew.
+    retry: (id, now) =>
+      byOperator(
+        "Deliveries.retry",
+        id,
+        sql`
+          state = CASE WHEN attempts > 0 OR sent_at IS NOT NULL THEN 'unknown' ELSE 'waiting' END,
+          available_at = ${now}, looks = 0, finished_at = NULL`
+      ),
+    discard: (id, now, reason) =>
+      byOperator(
+        "Deliveries.discard",
+        id,
+        sql`state = 'failed', finished_at = ${now}, last_failure = ${reason}`
       ),
     counts: read(
       "Deliveries.counts",
       all(Schema.Struct({ kind: Kind, state: State, count: Whole }))(sql`
         SELECT kind, state, COUNT(*) AS count FROM deliveries GROUP BY kind, state ORDER BY kind, state`)
-    )
+    ),
+    // A sweep waits on purpose, and would hide for how long a report waits.
+    oldestOpen: read(
+      "Deliveries.oldestOpen",
+      first(Schema.Struct({ created_at: OptionalWhole }))(sql`
+        SELECT MIN(created_at) AS created_at FROM deliveries
+        WHERE kind = 'report' AND state IN ('waiting', 'unknown', 'leased')`)
+    ).pipe(Effect.map(Option.flatMap((row) => row.created_at)))
   }
 }
+
+type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
+
+const oldestFirst = (one: Delivery, other: Delivery): number =>
+  one.createdAt - other.createdAt || (one.id < other.id ? -1 : 1)
+
+/** For whoever lists deliveries. */
+export { Row as DeliveryRow, toDelivery }

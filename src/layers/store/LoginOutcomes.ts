@@ -7,11 +7,6 @@ import type { LoginOutcomes } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { Flag, first, OptionalText, toFlag } from "./Rows.ts"
 
-/** Milliseconds; IAM replays a login for 600 s (identity-service.md 5), nobody asks for an older one. */
-const kept = 24 * 60 * 60 * 1000
-/** So that no login pays for many others. */
-const forgottenAtOnce = 20
-
 const Row = Schema.Struct({
   subscribed: Flag,
   subscription_id: OptionalText,
@@ -44,10 +39,6 @@ export const makeLoginOutcomes = ({ sql, read, write }: Database): LoginOutcomes
             transient = excluded.transient,
             recorded_at = excluded.recorded_at
           WHERE login_outcomes.transient = 1`
-        yield* sql`
-          DELETE FROM login_outcomes WHERE upstream_key IN (
-            SELECT upstream_key FROM login_outcomes WHERE recorded_at < ${now - kept}
-            ORDER BY recorded_at LIMIT ${forgottenAtOnce})`
       })
     ),
   find: (key) =>

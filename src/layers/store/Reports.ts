@@ -89,7 +89,10 @@ const repeatedBy = (
   )
 }
 
-export const makeReports = ({ sql, read, write, alone }: Database, wake: Effect.Effect<void>): Reports => {
+export const makeReports = (
+  { sql, read, write, alone, announce }: Database,
+  wake: Effect.Effect<void>
+): Reports => {
   const underKey = (plane: string, keyDigest: string) =>
     all(Row)(sql`
       SELECT * FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
@@ -121,8 +124,10 @@ export const makeReports = ({ sql, read, write, alone }: Database, wake: Effect.
               (${report.id}, ${report.plane}, ${report.keyDigest}, ${report.contentDigest}, ${reporter},
                ${JSON.stringify(report.content)}, ${report.source}, ${report.requestId}, ${report.createdAt},
                ${report.marker})`
-          if (deliver)
+          if (deliver) {
             yield* enqueue(sql, { kind: "report", subject: report.id, createdAt: report.createdAt })
+            yield* announce("deliveries")
+          }
           const { contentDigest: _, keyDigest: __, ...stored } = report
           return ReportAdmission.Stored({ report: { ...stored, issue: Option.none() } })
         }),
@@ -134,3 +139,6 @@ export const makeReports = ({ sql, read, write, alone }: Database, wake: Effect.
       )
   }
 }
+
+/** For whoever lists reports. */
+export { Row as ReportRow, toReport }

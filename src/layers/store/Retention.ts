@@ -41,6 +41,33 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
             WHERE state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
             ORDER BY finished_at LIMIT ${atOnce})
           RETURNING id`
+      ),
+    recipients: (changedBefore) =>
+      remove(
+        "Retention.recipients",
+        sql`
+          DELETE FROM recipients WHERE (plane, organisation, public_id) IN (
+            SELECT plane, organisation, public_id FROM recipients
+            WHERE active = 0 AND changed_at < ${changedBefore} ORDER BY changed_at LIMIT ${atOnce})
+          RETURNING public_id`
+      ),
+    loginOutcomes: (recordedBefore) =>
+      remove(
+        "Retention.loginOutcomes",
+        sql`
+          DELETE FROM login_outcomes WHERE upstream_key IN (
+            SELECT upstream_key FROM login_outcomes
+            WHERE recorded_at < ${recordedBefore} ORDER BY recorded_at LIMIT ${atOnce})
+          RETURNING upstream_key`
+      ),
+    refusals: (refusedBefore) =>
+      remove(
+        "Retention.refusals",
+        sql`
+          DELETE FROM spool_refused WHERE record_id IN (
+            SELECT record_id FROM spool_refused
+            WHERE refused_at < ${refusedBefore} ORDER BY refused_at LIMIT ${atOnce})
+          RETURNING record_id`
       )
   }
 }

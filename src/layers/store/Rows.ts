@@ -1,5 +1,6 @@
 /** Forms of columns as both databases hand them out: Postgres gives 64-bit integers as text. */
 import type { SqlError } from "@effect/sql/SqlError"
+import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type { ParseError } from "effect/ParseResult"
@@ -39,3 +40,13 @@ export const first = <A, I>(schema: Schema.Schema<A, I>) => {
 /** Whether a statement gave a row; with `RETURNING`, whether it changed one. */
 export const any = (rows: Rows): Effect.Effect<boolean, SqlError> =>
   Effect.map(rows, ({ length }) => length > 0)
+
+/** Rows named in one statement; bounds its parameters and the number of statements that stay prepared. */
+const chunk = 100
+
+/** Runs a statement for some of the items after the other, and gives the rows of all. */
+export const inChunks = <A, B, E>(
+  items: ReadonlyArray<A>,
+  run: (some: Arr.NonEmptyReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>
+): Effect.Effect<ReadonlyArray<B>, E> =>
+  Effect.map(Effect.forEach(Arr.chunksOf(items, chunk), run), Arr.flatten)

@@ -6,17 +6,22 @@ import * as SqlClient from "@effect/sql/SqlClient"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Ref from "effect/Ref"
 import type * as Scope from "effect/Scope"
-import { Settings } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { type Database, makeDatabase } from "./Database.ts"
-import { goneDatabase, notMigrated, notOpened } from "./Failures.ts"
-import { checkSchema, migrate, refuseNewerSchema } from "./Migrations.ts"
+import { absentDatabase, closedDatabase, goneDatabase, notMigrated, notOpened } from "./Failures.ts"
+import { writeMark } from "./Mark.ts"
+import { migrate, prepareSchema } from "./Migrations.ts"
 import { makeStore } from "./Repositories.ts"
+import { sqliteDialect } from "./SqliteDialect.ts"
 
 export interface SqliteOptions {
   /** Milliseconds that a lock of another process is waited for; 5 s when not given. */
   readonly lockWait?: number
+  /** Without it, an absent file and an older schema are refused; it is done when not told. */
+  readonly migrate?: boolean
 }
 
 const defaultLockWait = 5_000
@@ -31,15 +36,32 @@ const createFile = (path: string): void => {
   closeSync(openSync(path, "a", 0o600))
 }
 
-/** SQLite goes on writing to a file that was moved or deleted, and what it commits is lost. */
-const sameFile = (path: string, name: string): Effect.Effect<Effect.Effect<void, StoreUnavailable>> =>
-  Effect.sync(() => {
-    const identity = () => {
-      const found = statSync(path, { throwIfNoEntry: false })
+/** SQLite goes on writing to a file that was moved or deleted, or whose log was, and what it commits is lost. */
+const sameFile = (
+  path: string,
+  name: string
+): Effect.Effect<Effect.Effect<void, StoreUnavailable>, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const identity = (file: string) => {
+      const found = statSync(file, { throwIfNoEntry: false })
       return found === undefined ? undefined : `${found.dev}:${found.ino}`
     }
-    const opened = identity()
-    return Effect.suspend(() => (identity() === opened ? Effect.void : Effect.fail(goneDatabase(name))))
+    const opened = identity(path)
+    // The first access makes it, and the last process that closes the database removes it.
+    let log: string | undefined
+    let open = true
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        open = false
+      })
+    )
+    return Effect.suspend(() => {
+      const seen = identity(`${path}-wal`)
+      log ??= seen
+      return identity(path) === opened && (seen === log || !open)
+        ? Effect.void
+        : Effect.fail(goneDatabase(name))
+    })
   })
 
 const pragmas = [
@@ -51,20 +73,18 @@ const pragmas = [
   "foreign_keys = ON"
 ]
 
-/** "musb": marks the file as ours. It is written at every start, because only a write shows that the file can be written. */
-const applicationId = 0x6d757362
-
-/** Opens or creates a database and brings it to this version's schema. */
+/** Opens or creates a database of this version's schema. */
 export const openDatabase = (
   path: string,
-  { lockWait = defaultLockWait }: SqliteOptions = {}
+  { lockWait = defaultLockWait, migrate: migrating = true }: SqliteOptions = {}
 ): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const file = resolve(path)
     const name = `SQLite database ${file}`
     const opening = (error: unknown) => notOpened(name, error)
 
-    yield* Effect.try({ try: () => createFile(file), catch: opening })
+    if (migrating) yield* Effect.try({ try: () => createFile(file), catch: opening })
+    else if (!existsSync(file)) return yield* absentDatabase(name)
     const sql = yield* SqliteClient.make({
       filename: file,
       // Set below, where a failure has a type.
@@ -76,29 +96,28 @@ export const openDatabase = (
       Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
       Effect.catchAllDefect((defect) => Effect.fail(opening(defect)))
     )
-    const present = yield* sameFile(file, name)
-    const database = makeDatabase(sql, { name, lockWait, present })
+    const closed = yield* Ref.make(false)
+    yield* Effect.addFinalizer(() => Ref.set(closed, true))
+    const same = yield* sameFile(file, name)
+    // The last to close a database takes its log away.
+    const present = Effect.if(Ref.get(closed), { onTrue: () => closedDatabase(name), onFalse: () => same })
+    const database = makeDatabase(sql, { name, lockWait, dialect: sqliteDialect(sql, present) })
 
     for (const pragma of pragmas) yield* database.read("Store.open", sql.unsafe(`PRAGMA ${pragma}`))
-    yield* database.write(
+    const migration = database.write(
       "Store.migrate",
       migrate.pipe(
         Effect.provideService(SqlClient.SqlClient, sql),
         Effect.catchTag("MigrationError", (error) => Effect.fail(notMigrated(name, error))),
-        Effect.catchAllDefect((defect) => Effect.fail(notMigrated(name, defect))),
-        Effect.zipRight(sql.unsafe(`PRAGMA application_id = ${applicationId}`))
+        Effect.catchAllDefect((defect) => Effect.fail(notMigrated(name, defect)))
       )
     )
-    yield* refuseNewerSchema(database)
-    yield* checkSchema(database)
+    yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
+    // At every start: only a write shows that the file can be written.
+    if (migrating) yield* database.write("Store.open", sql.unsafe(writeMark))
     return database
   })
 
 /** A store on one SQLite file. Several processes may share it. */
 export const storeAt = (path: string, options?: SqliteOptions): Layer.Layer<Store, StoreUnavailable> =>
   Layer.scoped(Store, Effect.flatMap(openDatabase(path, options), makeStore))
-
-/** The store at `MUSIC_DATABASE_PATH`; its failure says which file could not be used, and why. */
-export const SqliteStore: Layer.Layer<Store, StoreUnavailable, Settings> = Layer.unwrapEffect(
-  Effect.map(Settings, ({ databasePath }) => storeAt(databasePath))
-)

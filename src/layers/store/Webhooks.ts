@@ -30,7 +30,8 @@ export const makeWebhooks = ({ sql, write, alone }: Database): Webhooks => ({
           LIMIT 1`)
         if (outdated) return true
         yield* Effect.forEach(
-          removed,
+          // In one order for everybody: two events may name the same people.
+          [...removed].sort(),
           (publicId) => sql`
             UPDATE recipients SET active = 0, changed_at = ${event.receivedAt}
             WHERE plane = ${event.plane} AND organisation_uuid = ${event.organisationUuid}

@@ -4,8 +4,9 @@ import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
-import type { Issue, TrackerService } from "../../services/Tracker.ts"
+import type { FoundIssue, TrackerService } from "../../services/Tracker.ts"
 import type { UpstreamFailure } from "../../services/Upstream.ts"
+import { observed, peerOf } from "../upstream/Observed.ts"
 import { configurationTroubles, judge, misshapen } from "./GitHubAnswers.ts"
 import { type Answer, type Ask, makeRequests } from "./GitHubRequests.ts"
 
@@ -17,6 +18,7 @@ const IssueAnswer = Schema.Struct({
 const ListedIssue = Schema.Struct({
   ...IssueAnswer.fields,
   body: Schema.optional(Schema.NullOr(Schema.String)),
+  state: Schema.optional(Schema.String),
   created_at: Schema.String.pipe(Schema.filter((text) => !Number.isNaN(Date.parse(text)))),
   pull_request: Schema.optional(Schema.Unknown)
 })
@@ -40,6 +42,7 @@ export const makeGitHub = (settings: {
 }): Effect.Effect<TrackerService> =>
   Effect.gen(function* () {
     const { send } = makeRequests(settings)
+    const peer = peerOf("tracker", settings.url)
     const login = yield* Ref.make<Login>({ asked: false, name: Option.none() })
     const trouble = yield* Ref.make(Option.none<Trouble>())
     const limits = yield* Ref.make(0)
@@ -48,7 +51,7 @@ export const makeGitHub = (settings: {
 
     /** The decoded body of the one status that means success; anything else is judged. */
     const ask = <A, I>(
-      request: Ask,
+      request: Ask & { readonly operation: string },
       success: number,
       schema: Schema.Schema<A, I>
     ): Effect.Effect<{ readonly value: A; readonly answer: Answer }, UpstreamFailure> =>
@@ -62,7 +65,9 @@ export const makeGitHub = (settings: {
         yield* Ref.set(limits, 0)
         const value = yield* Schema.decodeUnknown(schema)(answer.data).pipe(Effect.mapError(misshapen))
         return { value, answer }
-      })
+      }).pipe(
+        observed({ peer, operation: request.operation, method: request.method, template: request.route })
+      )
 
     /** A success of listing says nothing about the right to write. */
     const watched =
@@ -85,7 +90,7 @@ export const makeGitHub = (settings: {
     const file: TrackerService["file"] = ({ body, title }) =>
       Effect.gen(function* () {
         const { value } = yield* ask(
-          { method: "POST", route: issues, path: repository, body: { title, body } },
+          { operation: "file", method: "POST", route: issues, path: repository, body: { title, body } },
           201,
           IssueAnswer
         )
@@ -98,7 +103,7 @@ export const makeGitHub = (settings: {
     const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.gen(function* () {
       const known = yield* Ref.get(login)
       if (known.asked) return known.name
-      const name = yield* ask({ method: "GET", route: "/user" }, 200, UserAnswer).pipe(
+      const name = yield* ask({ operation: "user", method: "GET", route: "/user" }, 200, UserAnswer).pipe(
         Effect.map(({ value }) => Option.some(value.login)),
         Effect.catchTag("Refused", (refusal) =>
           refusal.status === 401 ? Effect.fail(refusal) : Effect.succeed(Option.none())
@@ -124,7 +129,7 @@ export const makeGitHub = (settings: {
           if (page > mostPages) return yield* misshapen()
           const { answer, value }: { readonly answer: Answer; readonly value: ReadonlyArray<ListedIssue> } =
             yield* ask(
-              { method: "GET", route: issues, path: repository, query },
+              { operation: "list", method: "GET", route: issues, path: repository, query },
               200,
               Schema.Array(ListedIssue)
             )
@@ -146,7 +151,10 @@ export const makeGitHub = (settings: {
           )
           // A page can repeat what moved there meanwhile.
           const byNumber = new Map(
-            hits.map(({ html_url, number }): [number, Issue] => [number, { number, url: html_url }])
+            hits.map(({ html_url, number, state }): [number, FoundIssue] => [
+              number,
+              { number, url: html_url, open: state !== "closed" }
+            ])
           )
           return [...byNumber.values()].sort((left, right) => left.number - right.number)
         }),
@@ -159,18 +167,7 @@ export const makeGitHub = (settings: {
         const path = { ...repository, issue_number: duplicate.number }
         yield* ask(
           {
-            method: "PATCH",
-            route: `${issues}/{issue_number}`,
-            path,
-            body: { state: "closed", state_reason: "not_planned" }
-          },
-          200,
-          IssueAnswer
-        )
-        // One second between writes (issue-tracker.md 3).
-        yield* Effect.sleep("1 second")
-        yield* ask(
-          {
+            operation: "comment",
             method: "POST",
             route: `${issues}/{issue_number}/comments`,
             path,
@@ -180,6 +177,19 @@ export const makeGitHub = (settings: {
           },
           201,
           Schema.Unknown
+        )
+        // One second between writes (issue-tracker.md 3).
+        yield* Effect.sleep("1 second")
+        yield* ask(
+          {
+            operation: "close",
+            method: "PATCH",
+            route: `${issues}/{issue_number}`,
+            path,
+            body: { state: "closed", state_reason: "not_planned" }
+          },
+          200,
+          IssueAnswer
         )
       }).pipe(Effect.withSpan("Tracker.closeDuplicate"))
 

@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { version } from "../../schema/Release.ts"
 import { NotExecuted, Unknown } from "../../services/Upstream.ts"
+import { noteStatus, traceContext } from "../upstream/Observed.ts"
 
 const timeout = Duration.seconds(15)
 
@@ -47,7 +48,12 @@ export const makeRequests = (target: {
     "x-github-api-version": "2022-11-28"
   })
 
-  const exchange = (method: string, url: string, ask: Ask): Effect.Effect<Answer, NotExecuted | Unknown> =>
+  const exchange = (
+    method: string,
+    url: string,
+    ask: Ask,
+    trace: Readonly<Record<string, string>>
+  ): Effect.Effect<Answer, NotExecuted | Unknown> =>
     Effect.tryPromise({
       try: (signal) =>
         octokit.request({
@@ -55,7 +61,7 @@ export const makeRequests = (target: {
           url,
           ...ask.path,
           ...(method === "GET" ? ask.query : ask.body === undefined ? {} : { data: ask.body }),
-          headers: headers(),
+          headers: { ...trace, ...headers() },
           request: { signal }
         }),
       catch: (error) => error
@@ -73,11 +79,14 @@ export const makeRequests = (target: {
 
   const send = (ask: Ask) =>
     Effect.gen(function* () {
-      const first = yield* exchange(ask.method, ask.route, ask)
+      const trace = yield* traceContext
+      const first = yield* exchange(ask.method, ask.route, ask, trace)
       const elsewhere = redirection(first, target.url)
       // Once, and never to another host: the request carries the token.
-      return elsewhere === undefined ? first : yield* exchange(ask.method, elsewhere, { ...ask, path: {} })
-    }).pipe(Effect.withSpan("GitHub.send", { attributes: { method: ask.method, route: ask.route } }))
+      return elsewhere === undefined
+        ? first
+        : yield* exchange(ask.method, elsewhere, { ...ask, path: {} }, trace)
+    }).pipe(Effect.tap(({ status }) => noteStatus(status)))
 
   return { send }
 }

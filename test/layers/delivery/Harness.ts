@@ -12,7 +12,8 @@ import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
-import { DeliveryLive } from "../../../src/layers/delivery/Delivery.ts"
+import type { Bounds } from "../../../src/layers/delivery/Bounds.ts"
+import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import { storeAt } from "../../../src/layers/store/SqliteStore.ts"
 import { TablesFromSettings } from "../../../src/layers/tables/Tables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
@@ -105,7 +106,8 @@ export const makeHarness = Effect.gen(function* () {
 
   const start = (
     settings: SettingsValues,
-    instead: Partial<typeof Tracker.Service> = {}
+    instead: Partial<typeof Tracker.Service> = {},
+    bounds: Partial<Bounds> = {}
   ): Effect.Effect<Process> =>
     Effect.gen(function* () {
       let dead = false
@@ -123,6 +125,7 @@ export const makeHarness = Effect.gen(function* () {
         ...store,
         reports: mortal(store.reports),
         deliveries: mortal(store.deliveries),
+        destinations: mortal(store.destinations),
         spool: mortal(store.spool)
       }
       const ports = Layer.mergeAll(
@@ -136,7 +139,7 @@ export const makeHarness = Effect.gen(function* () {
         Layer.succeed(Store, own)
       )
       const scope = yield* Scope.make()
-      const context = yield* DeliveryLive.pipe(
+      const context = yield* deliveryWith(bounds).pipe(
         Layer.provide(ports),
         Layer.provide(Layer.succeed(Settings, settings)),
         Layer.buildWithScope(scope),

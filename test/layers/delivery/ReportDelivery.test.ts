@@ -261,17 +261,24 @@ describe("An uncertain answer", () => {
 
   it.scoped("that hid an issue for longer than all looks ends in one open issue all the same", () =>
     Effect.gen(function* () {
-      const { admit, failPost, filed, github, pass, settings, start, issues } = yield* makeWorld
+      const { admit, failPost, filed, github, pass, settings, start, store, issues } = yield* makeWorld
       const report = yield* admit()
       github.setListLag(120)
       failPost(badGatewayAfter)
-      yield* start(settings)
+      const process = yield* start(settings, {}, { sweepDelay: 150_000 })
       yield* pass(45)
       expect(issues().length).toBe(2)
       expect(yield* filed(report)).toEqual(Option.some(2))
-      yield* pass(3700)
+      // The late look outlives the process.
+      yield* process.stop
+      expect(Option.isSome(yield* store.deliveries.find(`sweep:${report.id}`))).toBe(true)
+      yield* start(settings, {}, { sweepDelay: 150_000 })
+      yield* pass(140)
+      expect(issues().map(({ state }) => state)).toEqual(["open", "open"])
+      yield* pass(15)
       expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
       expect(issues()[1]?.comments.map(({ body }) => body)).toEqual([expect.stringContaining("#1")])
+      expect(yield* filed(report)).toEqual(Option.some(1))
     })
   )
 
@@ -533,6 +540,7 @@ describe("The end of a process", () => {
           looks,
           pass,
           posts,
+          seconds,
           settings,
           start,
           stateOf,
@@ -548,9 +556,12 @@ describe("The end of a process", () => {
         yield* expectHanging(0)
         expect(yield* stateOf(report)).toBe("leased")
         yield* start(settings)
-        yield* pass(50)
+        yield* pass(9)
+        expect(yield* stateOf(report)).toBe("unknown")
         expect(looks().length).toBe(0)
         yield* pass(60)
+        // Five, fifteen and forty seconds after the lease had ended: the dead process may have sent as late as that.
+        expect(seconds(looks(), report.createdAt)).toEqual(kind === "hang" ? [15, 25, 50] : [15])
         expect(yield* filed(report)).toEqual(Option.some(1))
         expect(issues().length).toBe(1)
         expect(posts().length).toBe(kind === "hang" ? 2 : 1)
@@ -562,8 +573,9 @@ describe("The end of a process", () => {
       const { admit, filed, now, pass, posts, settings, start, store, issues } = yield* makeWorld
       const report = yield* admit()
       const [leased] = yield* store.deliveries.lease({
-        kind: "report",
+        kinds: ["report"],
         count: 1,
+        concurrency: 1,
         now: now(),
         leaseUntil: now() + 60_000,
         owner: "dead"
@@ -610,6 +622,139 @@ describe("The end of a process", () => {
   )
 })
 
+describe("Two processes on one database", () => {
+  it.scoped("keep the pace, and the order to pause, together", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, github, now, pass, posts, seconds, settings, start } = yield* makeWorld
+      const reports = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () => admit())
+      const from = now()
+      const one = yield* start(settings)
+      yield* start(settings)
+      yield* pass(1.5)
+      const sent = posts().length
+      failPost(faults.status(403, { message: "no" }, { "retry-after": "60" }))
+      yield* pass(2)
+      expect(posts().length).toBe(sent + 1)
+      const before = github.seen.length
+      // The pause outlives the process that was told of it.
+      yield* one.stop
+      yield* start(settings)
+      yield* pass(54)
+      expect(github.seen.length).toBe(before)
+      yield* pass(20)
+      for (const report of reports) expect(Option.isSome(yield* filed(report))).toBe(true)
+      const times = seconds(posts(), from)
+      for (const [index, at] of times.slice(1).entries())
+        expect(at - (times[index] ?? 0)).toBeGreaterThanOrEqual(1)
+    })
+  )
+
+  it.scoped("tell a bad token once, and both of them until it is repaired", () =>
+    Effect.gen(function* () {
+      const { admit, filed, github, lines, pass, settings, start } = yield* makeWorld
+      const report = yield* admit()
+      github.fail({
+        times: Number.POSITIVE_INFINITY,
+        fault: faults.status(401, { message: "Bad credentials" })
+      })
+      const processes = [yield* start(settings), yield* start(settings)]
+      yield* pass(320)
+      for (const { checks } of processes)
+        expect(yield* checks).toEqual({ tables: "off", tracker: "degraded" })
+      const errors = lines.filter(({ level }) => level === "ERROR")
+      expect(errors.length).toBe(1)
+      expect(errors[0]?.text).toContain("MUSIC_GITHUB_TOKEN")
+      github.clearFaults()
+      yield* pass(310)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      for (const { checks } of processes) expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+      expect(lines.filter(({ text }) => text.includes("available again")).length).toBe(1)
+    })
+  )
+})
+
+describe("A report that an operator tries again", () => {
+  it.scoped("is looked for before it is sent once more", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, looks, now, pass, posts, settings, start, stateOf, store } =
+        yield* makeWorld
+      const report = yield* admit()
+      failPost(faults.status(422, { message: "no" }))
+      yield* start(settings)
+      yield* pass(2)
+      expect(yield* stateOf(report)).toBe("failed")
+      expect(looks().length).toBe(0)
+      expect(yield* store.deliveries.retry(`report:${report.id}`, now())).toBe(true)
+      yield* pass(3)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(looks().length).toBe(1)
+      expect(posts().length).toBe(2)
+    })
+  )
+})
+
+describe("The late look", () => {
+  const twice = Effect.gen(function* () {
+    const world = yield* makeWorld
+    const report = yield* world.admit()
+    world.failPost(badGateway)
+    yield* world.start(world.settings, {}, { sweepDelay: 100_000 })
+    yield* world.pass(45)
+    expect(yield* world.filed(report)).toEqual(Option.some(1))
+    const sweep = Effect.map(world.store.deliveries.find(`sweep:${report.id}`), Option.getOrThrow)
+    return { ...world, report, sweep }
+  })
+
+  it.scoped("that fails is tried again", () =>
+    Effect.gen(function* () {
+      const { failLook, looks, pass, sweep } = yield* twice
+      const before = looks().length
+      failLook(badGateway, 2)
+      yield* pass(120)
+      expect(looks().length).toBe(before + 3)
+      expect((yield* sweep).state).toBe("delivered")
+    })
+  )
+
+  it.scoped("closes what it could not close the first time, and comments once", () =>
+    Effect.gen(function* () {
+      const { github, issues, pass, report, sweep } = yield* twice
+      for (const number of [2, 3])
+        github.addIssue(repository, { login: "harbor-bot", title: `copy ${number}`, body: markerOf(report) })
+      github.fail({ method: "PATCH", path: `${issuesPath}/3`, times: 1, fault: badGateway })
+      yield* pass(120)
+      expect(issues().map(({ state }) => state)).toEqual(["open", "closed", "closed"])
+      expect(issues()[1]?.comments.length).toBe(1)
+      expect((yield* sweep).state).toBe("delivered")
+    })
+  )
+
+  it.scoped("that finds no issue at all says so, and is over", () =>
+    Effect.gen(function* () {
+      const { github, issues, lines, pass, sweep } = yield* twice
+      github.setListLag(100_000)
+      const [issue] = issues()
+      if (issue !== undefined) issue.body = "edited"
+      yield* pass(120)
+      expect((yield* sweep).state).toBe("delivered")
+      expect(
+        lines.filter(({ level, text }) => level === "WARN" && text.includes("not in the list")).length
+      ).toBe(1)
+    })
+  )
+
+  it.scoped("is not taken at a report that was sent once", () =>
+    Effect.gen(function* () {
+      const { admit, filed, pass, settings, start, store } = yield* makeWorld
+      const report = yield* admit()
+      yield* start(settings)
+      yield* pass(2)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(yield* store.deliveries.find(`sweep:${report.id}`)).toEqual(Option.none())
+    })
+  )
+})
+
 describe("A report delivery's lease", () => {
   it.scoped("is kept alive for as long as the work takes", () =>
     Effect.gen(function* () {
@@ -619,9 +764,10 @@ describe("A report delivery's lease", () => {
       yield* start(settings, { file: () => Effect.delay(Effect.succeed(issue), "150 seconds") })
       yield* pass(140)
       const stolen = yield* store.deliveries.lease({
-        kind: "report",
+        kinds: ["report"],
         count: 1,
-        now: now() + 30_000,
+        concurrency: 10,
+        now: now() + 6_000,
         leaseUntil: now() + 99_000,
         owner: "thief"
       })
@@ -654,8 +800,9 @@ describe("A report delivery's lease", () => {
       yield* start(settings)
       yield* until(() => posts().length === 1)
       const [taken] = yield* store.deliveries.lease({
-        kind: "report",
+        kinds: ["report"],
         count: 1,
+        concurrency: 10,
         now: now() + 61_000,
         leaseUntil: now() + 600_000,
         owner: "thief"
@@ -665,6 +812,38 @@ describe("A report delivery's lease", () => {
       expect(Option.isNone(yield* filed(report))).toBe(true)
       expect(issues().length).toBe(1)
       expect(lines.filter(({ level }) => level === "ERROR")).toEqual([])
+    })
+  )
+
+  it.scoped("that has ended by the time that the send is committed sends nothing", () =>
+    Effect.gen(function* () {
+      const { admit, delivery, filed, looks, now, pass, posts, settings, start, store } = yield* makeWorld
+      const report = yield* admit()
+      const from = now()
+      const { extend, update } = store.deliveries
+      let slow = true
+      Object.assign(store.deliveries, {
+        extend: (...values: Parameters<typeof extend>) =>
+          Effect.suspend(() =>
+            slow ? Effect.fail(new StoreUnavailable({ reason: "away" })) : extend(...values)
+          ),
+        update: (...values: Parameters<typeof update>) =>
+          Effect.suspend(() => {
+            if (values[2]._tag !== "Sending" || !slow) return update(...values)
+            return Effect.zipRight(Effect.sleep("11 seconds"), update(...values))
+          })
+      })
+      yield* start(settings)
+      yield* pass(10.9)
+      expect(posts().length).toBe(0)
+      slow = false
+      yield* pass(5)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(posts().length).toBe(1)
+      expect(posts()[0]?.at).toBeGreaterThanOrEqual(from + 11_000)
+      // What was sent belongs to another lease, which looked first.
+      expect(yield* delivery(report)).toMatchObject({ attempts: 2, fence: 2 })
+      expect(looks().length).toBe(1)
     })
   )
 

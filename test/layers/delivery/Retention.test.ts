@@ -1,32 +1,108 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
 import * as TestClock from "effect/TestClock"
 import { makeRetention } from "../../../src/layers/delivery/Retention.ts"
-import { Store } from "../../../src/services/Store.ts"
+import { type Retention, Store, type StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
 import { freshStore, sampleEvent } from "../store/Stores.ts"
 
 const day = 86_400_000
+const hour = 3_600_000
+const forEver = { reportsDays: 0, webhooksDays: 0, deliveriesDays: 0, recipientsDays: 0 }
+
+const start = (store: StoreService, settings: typeof forEver) =>
+  makeRetention(settings).pipe(
+    Effect.flatten,
+    Effect.provide(Layer.succeed(Store, store)),
+    Effect.provide(Logger.remove(Logger.defaultLogger)),
+    Effect.forkScoped
+  )
+
+/** Notes which bounds the cleanings were given, newest last. */
+const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
+  const seen: Array<readonly [string, number]> = []
+  const noting = (name: keyof Retention) => (before: number) =>
+    Effect.suspend(() => {
+      seen.push([name, before])
+      return (instead[name] ?? store.retention[name])(before)
+    })
+  const retention: Retention = {
+    reports: noting("reports"),
+    webhooks: noting("webhooks"),
+    deliveries: noting("deliveries"),
+    recipients: noting("recipients"),
+    loginOutcomes: noting("loginOutcomes"),
+    refusals: noting("refusals")
+  }
+  return { seen, store: { ...store, retention } }
+}
 
 describe("The cleaning of what was kept long enough", () => {
-  it.scoped("follows the settings in days, hour by hour, and keeps for ever at 0", () =>
+  it.scoped("follows the settings in days, hour by hour", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* store.webhooks.receive(sampleEvent({ receivedAt: 0 }), [])
-      const worker = yield* makeRetention({ reportsDays: 0, webhooksDays: 1, deliveriesDays: 0 }).pipe(
-        Effect.flatten,
-        Effect.provide(Layer.succeed(Store, store)),
-        Effect.fork
-      )
+      yield* start(store, { ...forEver, webhooksDays: 1 })
       yield* TestClock.adjust(day)
       assert.isFalse(
         yield* store.webhooks.receive(sampleEvent({ receivedAt: 0 }), []),
         "a day is not more than a day"
       )
-      yield* TestClock.adjust(3_600_000)
+      yield* TestClock.adjust(hour)
       assert.isTrue(yield* store.webhooks.receive(sampleEvent({ receivedAt: 2 * day }), []))
-      yield* Fiber.interrupt(worker)
+    })
+  )
+
+  it.scoped("keeps for ever at 0, login outcomes for a day, and the list of refusals for 30", () =>
+    Effect.gen(function* () {
+      const { seen, store } = watch(yield* freshStore)
+      yield* TestClock.setTime(100 * day)
+      yield* start(store, { ...forEver, recipientsDays: 90 })
+      yield* TestClock.adjust(hour / 2)
+      const days = seen.map(([name, before]) => [name, Math.floor((100 * day + hour / 2 - before) / day)])
+      assert.deepStrictEqual(days, [
+        ["recipients", 90],
+        ["loginOutcomes", 1],
+        ["refusals", 30]
+      ])
+    })
+  )
+
+  it.scoped("of one thing that fails or breaks leaves the others alone, and is tried again", () =>
+    Effect.gen(function* () {
+      const { seen, store } = watch(yield* freshStore, {
+        deliveries: () => Effect.fail(new StoreUnavailable({ reason: "away" })),
+        webhooks: () => Effect.die("a mistake")
+      })
+      yield* start(store, { ...forEver, deliveriesDays: 1, webhooksDays: 1, reportsDays: 1 })
+      yield* TestClock.adjust(hour / 2)
+      const once = ["deliveries", "webhooks", "reports", "loginOutcomes", "refusals"]
+      assert.deepStrictEqual(
+        seen.map(([name]) => name),
+        once
+      )
+      yield* TestClock.adjust(hour)
+      assert.deepStrictEqual(
+        seen.map(([name]) => name),
+        [...once, ...once]
+      )
+    })
+  )
+
+  it.scoped("goes on in small batches until nothing is left", () =>
+    Effect.gen(function* () {
+      let left = 3
+      const { seen, store } = watch(yield* freshStore, {
+        refusals: () =>
+          Effect.sync(() => {
+            left = Math.max(0, left - 1)
+            return left
+          })
+      })
+      yield* start(store, forEver)
+      yield* TestClock.adjust(hour / 2)
+      assert.strictEqual(seen.filter(([name]) => name === "refusals").length, 3)
     })
   )
 })

@@ -13,6 +13,9 @@ import { type Harness, makeHarness } from "./Harness.ts"
 // A step of the test clock costs real milliseconds, and more on a busy machine.
 vi.setConfig({ testTimeout: 30_000 })
 
+/** For stories of many minutes. */
+const seldom = { telemetryLook: 30_000 }
+
 const entry = (
   harness: Harness,
   table: TableName = "musicclidaemon",
@@ -132,29 +135,97 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped(
-    "refuses the records of a table whose key is unknown, tells it once, and goes on with the others",
-    () =>
-      Effect.gen(function* () {
-        const { counts, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
-        service.retire("musicclidaemon")
-        const { checks } = yield* start(settings)
-        for (let round = 0; round < 3; round += 1) {
-          yield* offerSome(2, "musicclidaemon")
-          yield* offerSome(1, "musicbackend")
-          yield* pass(3)
-        }
-        expect(yield* counts("musicclidaemon")).toMatchObject({ refused: 6, delivered: 0, waiting: 0 })
-        expect(stored("musicbackend").length).toBe(3)
-        expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
-        expect(yield* checks).toEqual({ tables: "degraded", tracker: "off" })
-
-        service.restore("musicclidaemon")
-        yield* offerSome(1, "musicclidaemon")
+  it.scoped("keeps the records of a table whose key is unknown, and goes on with the others", () =>
+    Effect.gen(function* () {
+      const { counts, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
+      service.retire("musicclidaemon")
+      const { checks } = yield* start(settings, {}, seldom)
+      const kept: Array<string> = []
+      for (let round = 0; round < 3; round += 1) {
+        kept.push(...(yield* offerSome(2, "musicclidaemon")))
+        yield* offerSome(1, "musicbackend")
         yield* pass(3)
-        expect(stored("musicclidaemon").length).toBe(1)
-        expect(yield* checks).toEqual({ tables: "ok", tracker: "off" })
+      }
+      expect(yield* counts("musicclidaemon")).toMatchObject({ refused: 0, delivered: 0, waiting: 6 })
+      expect(stored("musicbackend").length).toBe(3)
+      expect(yield* checks).toEqual({ tables: "degraded", tracker: "off" })
+
+      // One record a try, every five minutes.
+      const before = service.seen.length
+      yield* pass(610)
+      const tries = service.seen.slice(before).map(({ body }) => JSON.parse(body.toString()).records.length)
+      expect(tries).toEqual([1, 1])
+      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+
+      service.restore("musicclidaemon")
+      yield* pass(300)
+      expect(stored("musicclidaemon")).toEqual(kept.sort())
+      expect(yield* checks).toEqual({ tables: "ok", tracker: "off" })
+      expect(lines.filter(({ text }) => text.includes("takes records again")).length).toBe(1)
+      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+    })
+  )
+
+  it.scoped("lets records of a closed table wait for as long as the spool may hold them, and no longer", () =>
+    Effect.gen(function* () {
+      const { counts, offerSome, pass, service, settings, start } = yield* makeWorld({
+        telemetry: { spoolHours: 1 }
       })
+      service.retire("musicclidaemon")
+      yield* offerSome(2)
+      yield* start(settings, {}, { telemetryLook: 200_000 })
+      yield* pass(3500)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2 })
+      yield* pass(800)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 0, expired: 2, refused: 0 })
+    })
+  )
+
+  it.scoped("settles a mixed answer record by record", () =>
+    Effect.gen(function* () {
+      const { counts, harness, lines, offer, offerSome, pass, service, settings, start, store } =
+        yield* makeWorld()
+      service.retire("musicclidaemon")
+      const huge = JSON.stringify({ text: "x".repeat(300_000) })
+      const tooBig = entry(harness, "musicbackend", huge)
+      yield* offerSome(1, "musicclidaemon")
+      yield* offer([tooBig])
+      yield* offerSome(2, "musicbackend")
+      yield* start(settings)
+      yield* pass(3)
+      expect(yield* counts("musicbackend")).toMatchObject({ delivered: 2, refused: 1, waiting: 0 })
+      expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 0, refused: 0, waiting: 1 })
+      const told = lines.filter(({ level }) => level === "ERROR").map(({ text }) => text)
+      expect(told.length).toBe(2)
+      expect(told.join()).toContain("size_exceeded")
+      // It left the spool: an equal one comes in anew.
+      expect((yield* store.spool.counts).length).toBe(2)
+    })
+  )
+
+  it.scoped("tells two processes that a table is closed, and one of them tries it", () =>
+    Effect.gen(function* () {
+      const { lines, offerSome, pass, service, settings, start } = yield* makeWorld()
+      service.retire("musicclidaemon")
+      const one = yield* start(settings, {}, seldom)
+      const other = yield* start(settings, {}, seldom)
+      yield* offerSome(4)
+      yield* pass(10)
+      expect(yield* one.checks).toMatchObject({ tables: "degraded" })
+      expect(yield* other.checks).toMatchObject({ tables: "degraded" })
+      const before = service.seen.length
+      yield* pass(600)
+      expect(service.seen.length - before).toBe(2)
+      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+      yield* one.stop
+      yield* other.stop
+      service.restore("musicclidaemon")
+      const { checks } = yield* start(settings, {}, seldom)
+      expect(yield* checks).toMatchObject({ tables: "degraded" })
+      yield* pass(310)
+      expect(yield* checks).toMatchObject({ tables: "ok" })
+      expect(service.received().stored).toBe(4)
+    })
   )
 
   it.scoped("keeps everything through an outage and retries at growing intervals of at most 30 seconds", () =>
@@ -241,9 +312,10 @@ describe("Telemetry shipping", () => {
       yield* process.kill
       yield* expectHanging(0)
       yield* start(settings)
-      yield* pass(30)
+      yield* pass(8)
       expect(service.seen.length).toBe(1)
-      yield* pass(70)
+      // Within fifteen seconds of its death, which was more than two ago.
+      yield* pass(5)
       expect(service.received()).toMatchObject({ stored: 3, duplicates: 3 })
       expect(stored("musicclidaemon")).toEqual([...ids].sort())
     })

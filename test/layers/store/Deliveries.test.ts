@@ -3,18 +3,22 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { type Delivery, DeliveryUpdate, type StoreService } from "../../../src/services/Store.ts"
-import { freshPath, freshStore, openStore, sampleReport } from "./Stores.ts"
+import { onBoth, sampleReport } from "./Stores.ts"
 
 const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
 const failure = "rate limited"
+const filed = (at: number, sweepAt?: number) =>
+  DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt: Option.fromNullable(sweepAt) })
 
 const enqueue = ({ reports }: StoreService, ...ids: ReadonlyArray<string>) =>
   Effect.forEach(ids, (id, index) =>
     reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 + index }), true)
   )
 
-const lease = ({ deliveries }: StoreService, now: number, count = 10, owner = "worker") =>
-  deliveries.lease({ kind: "report", count, now, leaseUntil: now + 60_000, owner })
+const kinds = ["report", "sweep"] as const
+
+const lease = ({ deliveries }: StoreService, now: number, count = 10, owner = "worker", concurrency = 100) =>
+  deliveries.lease({ kinds, count, concurrency, now, leaseUntil: now + 60_000, owner })
 
 const leaseOne = (store: StoreService, now: number) =>
   Effect.flatMap(lease(store, now, 1), ([delivery]) =>
@@ -24,12 +28,12 @@ const leaseOne = (store: StoreService, now: number) =>
 const found = ({ deliveries }: StoreService, { id }: Delivery) =>
   Effect.map(deliveries.find(id), Option.getOrThrow)
 
-describe("Deliveries", () => {
+onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
   it.scoped("a new delivery waits for its first attempt and is due at once", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
-      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(1_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(1_000))
       const delivery = yield* leaseOne(store, 1_000)
       const expected: Delivery = {
         id: delivery.id,
@@ -53,7 +57,7 @@ describe("Deliveries", () => {
     Effect.gen(function* () {
       const store = yield* freshStore
       deepStrictEqual(yield* lease(store, 1_000), [])
-      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.none())
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.none())
       deepStrictEqual(yield* store.deliveries.find("report:rep_1"), Option.none())
       deepStrictEqual(yield* store.deliveries.counts, [])
     })
@@ -80,7 +84,7 @@ describe("Deliveries", () => {
       assert.isTrue(
         yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
       )
-      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(9_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(9_000))
       deepStrictEqual(yield* lease(store, 8_999), [])
       const again = yield* leaseOne(store, 9_000)
       deepStrictEqual(again.lastFailure, Option.some(failure))
@@ -92,9 +96,9 @@ describe("Deliveries", () => {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
       const { id, fence } = yield* leaseOne(store, 1_000)
-      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(61_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(61_000))
       assert.isTrue(yield* store.deliveries.extend(id, fence, 90_000))
-      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.some(90_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(90_000))
       deepStrictEqual(yield* lease(store, 89_999), [])
       assert.strictEqual((yield* leaseOne(store, 90_000)).fence, 2)
       assert.isFalse(yield* store.deliveries.extend(id, fence, 120_000))
@@ -121,7 +125,7 @@ describe("Deliveries", () => {
       const delivery = yield* leaseOne(store, 2_000)
       const { id, fence } = delivery
       yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 2_500 }))
-      assert.isTrue(yield* store.deliveries.update(id, fence, DeliveryUpdate.Delivered({ at: 3_000, issue })))
+      assert.isTrue(yield* store.deliveries.update(id, fence, filed(3_000)))
       const issues = yield* Effect.forEach(["rep_1", "rep_2"], (report) =>
         Effect.map(
           store.reports.find(report),
@@ -153,7 +157,7 @@ describe("Deliveries", () => {
       )
       const row = yield* found(store, delivery)
       deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some(failure)])
-      deepStrictEqual(yield* store.deliveries.nextDueAt("report"), Option.none())
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.none())
       deepStrictEqual(yield* lease(store, 1_000_000), [])
       deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
     })
@@ -286,7 +290,7 @@ describe("Deliveries", () => {
       const before = yield* found(store, current)
       const updates = [
         DeliveryUpdate.Sending({ at: 1 }),
-        DeliveryUpdate.Delivered({ at: 1, issue }),
+        filed(1),
         DeliveryUpdate.Waiting({ availableAt: 1, failure }),
         DeliveryUpdate.Unknown({ availableAt: 1, failure, looks: 1 }),
         DeliveryUpdate.Failed({ at: 1, failure })
@@ -300,9 +304,7 @@ describe("Deliveries", () => {
         Option.flatMap(report, (stored) => stored.issue),
         Option.none()
       )
-      assert.isTrue(
-        yield* store.deliveries.update(current.id, current.fence, DeliveryUpdate.Delivered({ at: 1, issue }))
-      )
+      assert.isTrue(yield* store.deliveries.update(current.id, current.fence, filed(1)))
     })
   )
 
@@ -329,7 +331,174 @@ describe("Deliveries", () => {
     })
   )
 
-  it.scoped("two stores on one file never lease the same work", () =>
+  it.scoped("all processes together hold no more than the concurrency allows", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const one = yield* openStore(path)
+      const other = yield* openStore(path)
+      yield* enqueue(one, "rep_1", "rep_2", "rep_3", "rep_4")
+      assert.strictEqual((yield* lease(one, 5_000, 2, "one", 3)).length, 2)
+      const [third, ...more] = yield* lease(other, 5_000, 2, "other", 3)
+      deepStrictEqual(more, [])
+      deepStrictEqual(yield* lease(one, 5_000, 2, "one", 3), [])
+      if (third === undefined) return assert.fail("one place was free")
+      yield* other.deliveries.update(third.id, third.fence, filed(6_000))
+      assert.strictEqual((yield* lease(one, 6_000, 2, "one", 3)).length, 1)
+      deepStrictEqual(yield* lease(one, 6_000, 2, "one", 3), [])
+      assert.strictEqual((yield* lease(one, 64_999, 2, "one", 3)).length, 0)
+      assert.strictEqual((yield* lease(other, 65_000, 9, "other", 3)).length, 2, "two leases have ended")
+    })
+  )
+
+  it.scoped("while every place is taken, nothing falls due before the first lease ends", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1", "rep_2")
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 1), Option.some(1_000))
+      yield* leaseOne(store, 2_000)
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 1), Option.some(62_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 2), Option.some(1_001))
+    })
+  )
+
+  it.scoped("a late look is enqueued with what was delivered, or not at all", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const stale = yield* leaseOne(store, 1_000)
+      const { id, fence } = yield* leaseOne(store, 61_000)
+      assert.isFalse(yield* store.deliveries.update(stale.id, stale.fence, filed(62_000, 70_000)))
+      deepStrictEqual(yield* store.deliveries.find("sweep:rep_1"), Option.none())
+      assert.isTrue(yield* store.deliveries.update(id, fence, filed(62_000, 70_000)))
+      deepStrictEqual(yield* lease(store, 69_999), [])
+      const sweep = yield* leaseOne(store, 70_000)
+      deepStrictEqual(
+        [sweep.id, sweep.kind, sweep.subject, sweep.state, sweep.createdAt],
+        ["sweep:rep_1", "sweep", "rep_1", "waiting", 62_000]
+      )
+      const original = { number: 3, url: "https://github.com/harbor/music/issues/3" }
+      const found = DeliveryUpdate.Delivered({
+        at: 71_000,
+        issue: Option.some(original),
+        sweepAt: Option.none()
+      })
+      assert.isTrue(yield* store.deliveries.update(sweep.id, sweep.fence, found))
+      deepStrictEqual(Option.getOrThrow(yield* store.reports.find("rep_1")).issue, Option.some(original))
+    })
+  )
+
+  it.scoped("one without an issue leaves the report as it is", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const { id, fence } = yield* leaseOne(store, 1_000)
+      yield* store.deliveries.update(id, fence, filed(2_000, 3_000))
+      const sweep = yield* leaseOne(store, 3_000)
+      const nothing = DeliveryUpdate.Delivered({ at: 4_000, issue: Option.none(), sweepAt: Option.none() })
+      assert.isTrue(yield* store.deliveries.update(sweep.id, sweep.fence, nothing))
+      deepStrictEqual(Option.getOrThrow(yield* store.reports.find("rep_1")).issue, Option.some(issue))
+    })
+  )
+
+  describe("an operator", () => {
+    const failWith = (store: StoreService, sent: boolean) =>
+      Effect.gen(function* () {
+        yield* enqueue(store, "rep_1")
+        const { id, fence } = yield* leaseOne(store, 1_000)
+        if (sent) yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 1_500 }))
+        yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 2_000, failure }))
+        return id
+      })
+
+    it.scoped("lets one that failed unsent wait again", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        assert.isTrue(yield* store.deliveries.retry(yield* failWith(store, false), 9_000))
+        const again = yield* leaseOne(store, 9_000)
+        deepStrictEqual([again.state, again.availableAt], ["waiting", 9_000])
+      })
+    )
+
+    it.scoped("has one that was ever sent looked for first", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        assert.isTrue(yield* store.deliveries.retry(yield* failWith(store, true), 9_000))
+        const again = yield* leaseOne(store, 9_000)
+        deepStrictEqual([again.state, again.looks, again.attempts], ["unknown", 0, 1])
+      })
+    )
+
+    it.scoped("makes due now what waits, and has an uncertain one looked for from the start", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1", "rep_2")
+        const [first, second] = yield* lease(store, 5_000)
+        if (first === undefined || second === undefined) return assert.fail("two were due")
+        const later = { availableAt: 90_000, failure }
+        yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Waiting(later))
+        yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 5_000 }))
+        const unknown = DeliveryUpdate.Unknown({ ...later, looks: 2 })
+        yield* store.deliveries.update(second.id, second.fence, unknown)
+        for (const { id } of [first, second]) assert.isTrue(yield* store.deliveries.retry(id, 6_000))
+        deepStrictEqual(
+          (yield* lease(store, 6_000)).map(({ looks, sentAt, state }) => [state, looks, sentAt]),
+          [
+            ["waiting", 0, Option.none()],
+            ["unknown", 0, Option.some(5_000)]
+          ]
+        )
+      })
+    )
+
+    it.scoped("gives one up for good, and may change that", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        assert.isTrue(yield* store.deliveries.discard("report:rep_1", 4_000, "spam"))
+        const row = Option.getOrThrow(yield* store.deliveries.find("report:rep_1"))
+        deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some("spam")])
+        deepStrictEqual(yield* lease(store, 9_000), [])
+        assert.strictEqual(yield* store.retention.deliveries(4_001), 1, "it is over since then")
+        yield* enqueue(store, "rep_2")
+        yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
+        assert.isTrue(yield* store.deliveries.retry("report:rep_2", 5_000))
+        assert.strictEqual(yield* store.retention.deliveries(9_000), 0, "it is not over any more")
+      })
+    )
+
+    it.scoped("touches neither what is leased, nor what was delivered, nor what is not there", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        const refused = (id: string) =>
+          Effect.gen(function* () {
+            assert.isFalse(yield* store.deliveries.retry(id, 9_000))
+            assert.isFalse(yield* store.deliveries.discard(id, 9_000, "no"))
+          })
+        yield* enqueue(store, "rep_1")
+        const { id, fence } = yield* leaseOne(store, 1_000)
+        yield* refused(id)
+        assert.isTrue(yield* store.deliveries.update(id, fence, filed(2_000)))
+        yield* refused(id)
+        yield* refused("report:rep_9")
+      })
+    )
+  })
+
+  it.scoped("the oldest open one is a report; a late look waits on purpose", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.none())
+      yield* enqueue(store, "rep_1", "rep_2")
+      const { id, fence } = yield* leaseOne(store, 2_000)
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.some(1_000))
+      yield* store.deliveries.update(id, fence, filed(3_000, 9_000))
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.some(1_001))
+      yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.none())
+    })
+  )
+
+  it.scoped("two stores on one database never lease the same work", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const one = yield* openStore(path)

@@ -2,7 +2,7 @@ import { SqlError } from "@effect/sql/SqlError"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 import { describe, expect, it } from "vitest"
-import { isLocked, unavailable } from "../../../src/layers/store/Failures.ts"
+import { isLocked, isLost, unavailable } from "../../../src/layers/store/Failures.ts"
 import { StoreUnavailable } from "../../../src/services/Store.ts"
 
 const withCode = (code: string) =>
@@ -36,6 +36,19 @@ describe("What a database says becomes StoreUnavailable", () => {
     ["57P01", "does not answer"],
     ["ECONNREFUSED", "does not answer"],
     ["28P01", "refuses the login"],
+    ["57P03", "does not answer"],
+    ["ENOTFOUND", "does not answer"],
+    ["EPIPE", "does not answer"],
+    ["3D000", "does not exist"],
+    ["42501", "does not allow this to its user"],
+    ["53300", "takes no more connections"],
+    ["57014", "took too long"],
+    ["25P03", "took too long"],
+    ["SELF_SIGNED_CERT_IN_CHAIN", "cannot be trusted: TLS failed"],
+    ["DEPTH_ZERO_SELF_SIGNED_CERT", "cannot be trusted: TLS failed"],
+    ["ERR_TLS_CERT_ALTNAME_INVALID", "cannot be trusted: TLS failed"],
+    ["CERT_HAS_EXPIRED", "cannot be trusted: TLS failed"],
+    ["EPROTO", "cannot be trusted: TLS failed"],
     ["SQLITE_CONSTRAINT_UNIQUE", "failed"],
     ["23505", "failed"]
   ])("%s: it %s", (code, trouble) => {
@@ -51,6 +64,32 @@ describe("What a database says becomes StoreUnavailable", () => {
     expect(reasonOf(new SqlError({ cause: new Error("private words") }))).toBe(
       "Database x failed, in Reports.find"
     )
+  })
+
+  it.each([
+    ["timeout exceeded when trying to connect", "does not answer in time"],
+    ["Connection terminated due to connection timeout", "does not answer"],
+    ["Connection terminated unexpectedly", "does not answer"],
+    ["Query read timeout", "does not answer in time"],
+    ["Client has encountered a connection error and is not queryable", "does not answer"],
+    ["Cannot use a pool after calling end on the pool", "is closed"],
+    ["The server does not support SSL connections", "does not speak TLS"],
+    ["SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string", "refuses the login"]
+  ])("%s: it %s", (words, trouble) => {
+    expect(reasonOf(new SqlError({ cause: new Error(words) }))).toBe(`Database x ${trouble}, in Reports.find`)
+  })
+
+  it("a socket that is a file and is not there does not answer", () => {
+    const cause = Object.assign(new Error("connect"), { code: "ENOENT", syscall: "connect" })
+    expect(reasonOf(new SqlError({ cause }))).toBe("Database x does not answer (ENOENT), in Reports.find")
+  })
+
+  it("a connection that broke, hung, or ends at a server that only reads is lost; one that said no is not", () => {
+    const lost = ["08006", "57P01", "25006", "25P03", "ECONNRESET", "EPIPE"]
+    expect(lost.map((code) => isLost(withCode(code)))).toEqual(lost.map(() => true))
+    expect(isLost(new SqlError({ cause: new Error("Query read timeout") }))).toBe(true)
+    const answered = ["23505", "40001", "40P01", "57014", "22P02", "53100", "42P01"]
+    expect(answered.map((code) => isLost(withCode(code)))).toEqual(answered.map(() => false))
   })
 
   it("a row of another form is told without its content", () => {

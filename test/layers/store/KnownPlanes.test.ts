@@ -1,12 +1,12 @@
-import { describe, it } from "@effect/vitest"
+import { it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { freshPath, freshStore, rawQuery, withStore } from "./Stores.ts"
+import { onBoth } from "./Stores.ts"
 
 const first = { environmentId: "env-1", webhookKeyDigest: "digest-1", now: 1_000 }
 
-describe("KnownPlanes", () => {
+onBoth("KnownPlanes", ({ freshPath, freshStore, rawQuery, withStore }) => {
   it.scoped("finds the environment by the digest of its root key, and nothing by another", () =>
     Effect.gen(function* () {
       const { planes } = yield* freshStore

@@ -1,11 +1,10 @@
-import { assert, describe, it } from "@effect/vitest"
+import { it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as TestClock from "effect/TestClock"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
 import { productionId } from "../../../src/services/Plane.ts"
-import { freshStore } from "./Stores.ts"
+import { onBoth } from "./Stores.ts"
 
 // Keys are made by hashing; any text of their form will do.
 const key = (digit: string) => digit.repeat(64) as UpstreamKey
@@ -13,7 +12,7 @@ const success = { subscribed: true, subscription_id: "sub_1" }
 const refusal = { subscribed: false, error: "forbidden" }
 const outage = { subscribed: false, error: "dependency_unavailable" }
 
-describe("LoginOutcomes", () => {
+onBoth("LoginOutcomes", ({ freshStore }) => {
   it.scoped("an unknown key has none", () =>
     Effect.gen(function* () {
       const { loginOutcomes } = yield* freshStore
@@ -58,20 +57,6 @@ describe("LoginOutcomes", () => {
         yield* loginOutcomes.find(key("a")),
         Option.some({ outcome: success, transient: false })
       )
-    })
-  )
-
-  it.scoped("outlives the window in which a login is replayed, and not by more than a day", () =>
-    Effect.gen(function* () {
-      const { loginOutcomes } = yield* freshStore
-      yield* loginOutcomes.record(key("a"), productionId, success, false)
-      yield* TestClock.adjust("23 hours")
-      yield* loginOutcomes.record(key("b"), productionId, success, false)
-      assert.isTrue(Option.isSome(yield* loginOutcomes.find(key("a"))))
-      yield* TestClock.adjust("2 hours")
-      yield* loginOutcomes.record(key("c"), productionId, success, false)
-      assert.isTrue(Option.isNone(yield* loginOutcomes.find(key("a"))))
-      assert.isTrue(Option.isSome(yield* loginOutcomes.find(key("b"))))
     })
   )
 })

@@ -3,45 +3,79 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { latestMigration } from "../../../src/layers/store/Migrations.ts"
-import { openDatabase } from "../../../src/layers/store/SqliteStore.ts"
+import { databaseFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
 import { productionId } from "../../../src/services/Plane.ts"
 import type { StoreService } from "../../../src/services/Store.ts"
-import { freshPath, openStore, rawClient, rawQuery, sampleEvent, sampleReport, withStore } from "./Stores.ts"
+import { type Kind, onBoth, sampleEvent, sampleReport } from "./Stores.ts"
 
 /** One SQL file a migration, named by its number: a database as that version left it, with a row of everything. */
 const fixtures = new URL("./fixtures/", import.meta.url)
 const fixtureOf = (version: number) => new URL(`${String(version).padStart(4, "0")}.sql`, fixtures)
 const versions = Array.from({ length: latestMigration }, (_, index) => index + 1)
 
-/** A database as it was made by an earlier version; version 0 is an empty file. */
-const databaseOf = (version: number) =>
+/** Where the same database says it in other words. */
+const inPostgres = (script: string) =>
+  `${script
+    .replace("created_at datetime", "created_at TIMESTAMP WITH TIME ZONE")
+    .replace("sequence INTEGER PRIMARY KEY", "sequence BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+    .replace(/(INSERT INTO spool \([^)]*\))/, "$1 OVERRIDING SYSTEM VALUE")};
+  SELECT setval(pg_get_serial_sequence('spool', 'sequence'), (SELECT MAX(sequence) FROM spool));`
+
+/** A database as it was made by an earlier version; version 0 is an empty one. */
+const databaseOf = ({ emptyPath, name, rawQuery }: Kind, version: number) =>
   Effect.gen(function* () {
-    const path = yield* freshPath
+    const path = yield* emptyPath
     if (version === 0) return path
     const script = readFileSync(fixtureOf(version), "utf8").replaceAll(/^--.*$/gm, "")
-    yield* Effect.scoped(
-      Effect.gen(function* () {
-        const sql = yield* rawClient(path)
-        for (const statement of script.split(/;$/m)) if (statement.trim() !== "") yield* sql.unsafe(statement)
-      })
-    )
+    yield* rawQuery(path, name === "SQLite" ? script : inPostgres(script))
     return path
   })
 
-const schemaOf = (path: string) =>
-  Effect.map(
-    rawQuery(path, "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"),
-    (rows) => rows.map(({ sql, ...row }) => ({ ...row, sql: String(sql).replaceAll(/\s+/g, " ") }))
-  )
+const schemaOf = ({ name, rawQuery }: Kind, path: string) =>
+  name === "SQLite"
+    ? Effect.map(
+        rawQuery(path, "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"),
+        (rows) => rows.map(({ sql, ...row }) => ({ ...row, sql: String(sql).replaceAll(/\s+/g, " ") }))
+      )
+    : Effect.all([
+        rawQuery(
+          path,
+          `SELECT table_name, column_name, data_type, is_nullable, is_identity FROM information_schema.columns
+          WHERE table_schema = 'public' AND table_name <> 'migrations' ORDER BY table_name, ordinal_position`
+        ),
+        rawQuery(
+          path,
+          "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname"
+        )
+      ])
 
-const appliedTo = (path: string) =>
+const appliedTo = ({ rawQuery }: Kind, path: string) =>
   Effect.map(rawQuery(path, "SELECT migration_id FROM migrations ORDER BY migration_id"), (rows) =>
     rows.map(({ migration_id }) => migration_id)
   )
 
-const open = (path: string) => withStore(path, ({ check }) => check)
+const check = ({ check }: StoreService) => check
+
+/** As a program opens it that only looks at what is there. */
+const openUnmigrated = ({ name }: Kind, path: string) =>
+  Effect.scoped(
+    databaseFromSettings(
+      name === "SQLite"
+        ? { databasePath: path, databaseUrl: Option.none() }
+        : { databasePath: "", databaseUrl: Option.some(Redacted.make(path)) },
+      { migrate: false }
+    )
+  )
+
+/** How a message names the database: the file, or host, port and database, and never who logs in. */
+const assertNames = (reason: string, path: string) => {
+  const { host, pathname } = path.startsWith("/") ? { host: "", pathname: path } : new URL(path)
+  assert.include(reason, `${host}${pathname}`)
+  assert.notInclude(reason, "postgres:")
+}
 
 /** What every version's database says through today's repositories. */
 const readEverything = (store: StoreService) =>
@@ -63,12 +97,14 @@ const readEverything = (store: StoreService) =>
         state,
         subject
       })),
+      destination: yield* store.destinations.find("tracker"),
+      refusals: yield* store.retention.refusals(1_501),
       replayed: (yield* store.reports.admit(sampleReport(), true))._tag,
       receivedAgain: yield* store.webhooks.receive(sampleEvent(), [])
     }
   })
 
-const everything = {
+const everything = (version: number) => ({
   active: true,
   outcome: Option.some({ outcome: { subscribed: true, subscription_id: "sub_1" }, transient: false }),
   content: Option.some(sampleReport().content),
@@ -77,19 +113,24 @@ const everything = {
   counts: [
     {
       table: "musicclidaemon",
-      accepted: 3,
+      accepted: version === 1 ? 3 : 4,
       delivered: 1,
       duplicates: 1,
       expired: 0,
-      refused: 0,
+      refused: version === 1 ? 0 : 1,
       waiting: 1,
       waitingBytes: 10
     }
   ],
   delivery: Option.some({ state: "waiting", subject: "rep_1" }),
+  destination:
+    version === 1
+      ? { failures: 0, stopped: false, pausedUntil: 0, lastFailure: Option.none() }
+      : { failures: 2, stopped: false, pausedUntil: 61_000, lastFailure: Option.some("rate limited") },
+  refusals: version === 1 ? 0 : 1,
   replayed: "Replayed",
   receivedAgain: false
-}
+})
 
 describe("Migrations", () => {
   it("every released migration has a database that it left behind", () => {
@@ -99,66 +140,97 @@ describe("Migrations", () => {
     )
     for (const version of versions) assert.isTrue(existsSync(fixtureOf(version)))
   })
+})
+
+onBoth("Migrations", (kind) => {
+  const { emptyPath, openStore, rawQuery, withStore } = kind
+  const open = (path: string) => withStore(path, check)
 
   for (const version of [0, ...versions]) {
     it.scoped(`from version ${version}, a database comes to today's schema`, () =>
       Effect.gen(function* () {
-        const fresh = yield* freshPath
+        const fresh = yield* emptyPath
         yield* open(fresh)
-        const path = yield* databaseOf(version)
+        const path = yield* databaseOf(kind, version)
         yield* open(path)
-        deepStrictEqual(yield* schemaOf(path), yield* schemaOf(fresh))
-        deepStrictEqual(yield* appliedTo(path), versions)
+        assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), yield* schemaOf(kind, fresh))
+        deepStrictEqual(yield* appliedTo(kind, path), versions)
       })
     )
     if (version > 0)
       it.scoped(`what version ${version} stored is all there`, () =>
         Effect.gen(function* () {
-          const path = yield* databaseOf(version)
-          assert.deepStrictEqual<unknown>(yield* withStore(path, readEverything), everything)
+          const path = yield* databaseOf(kind, version)
+          assert.deepStrictEqual<unknown>(yield* withStore(path, readEverything), everything(version))
         })
       )
   }
 
   it.scoped("running them again changes nothing", () =>
     Effect.gen(function* () {
-      const path = yield* freshPath
+      const path = yield* emptyPath
       yield* open(path)
-      const snapshot = Effect.all([schemaOf(path), rawQuery(path, "SELECT * FROM migrations")])
+      const snapshot = Effect.all([schemaOf(kind, path), rawQuery(path, "SELECT * FROM migrations")])
       const before = yield* snapshot
       yield* open(path)
-      deepStrictEqual(yield* snapshot, before)
+      assert.deepStrictEqual<unknown>(yield* snapshot, before)
     })
   )
 
-  it.scoped("stores that open a new file at once leave one schema", () =>
+  it.scoped("stores that open a new database at once leave one schema, and none of them fails", () =>
     Effect.gen(function* () {
-      const path = yield* freshPath
+      const path = yield* emptyPath
       const stores = yield* Effect.all([openStore(path), openStore(path), openStore(path)], {
         concurrency: "unbounded"
       })
-      yield* Effect.forEach(stores, ({ check }) => check)
-      deepStrictEqual(yield* appliedTo(path), versions)
+      yield* Effect.forEach(stores, check)
+      deepStrictEqual(yield* appliedTo(kind, path), versions)
     })
   )
 
   it.scoped("a database of a newer version is refused, by name and with what to do, and left alone", () =>
     Effect.gen(function* () {
-      const path = yield* freshPath
+      const path = yield* emptyPath
       yield* open(path)
       yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
-      const before = yield* schemaOf(path)
-      const { reason } = yield* Effect.flip(open(path))
-      assert.include(reason, path)
-      assert.include(reason, "newer schema")
-      assert.include(reason, `9999, known ${latestMigration}`)
-      deepStrictEqual(yield* schemaOf(path), before)
+      const before = yield* schemaOf(kind, path)
+      for (const attempt of [open(path), openUnmigrated(kind, path)]) {
+        const { reason } = yield* Effect.flip(attempt)
+        assertNames(reason, path)
+        assert.include(reason, "newer schema")
+        assert.include(reason, `9999, known ${latestMigration}`)
+      }
+      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
+    })
+  )
+
+  it.scoped("who may not migrate is told what to run, and changes nothing", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 1)
+      const before = yield* schemaOf(kind, path)
+      const { reason } = yield* Effect.flip(openUnmigrated(kind, path))
+      assertNames(reason, path)
+      assert.include(reason, `(1, needed ${latestMigration}): run music-backend migrate`)
+      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
+      yield* open(path)
+      yield* openUnmigrated(kind, path)
+    })
+  )
+
+  it.scoped("a place where nothing was ever stored is not made one by looking", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { reason } = yield* Effect.flip(openUnmigrated(kind, path))
+      assertNames(reason, path)
+      assert.include(reason, "run music-backend migrate")
+      if (kind.name === "SQLite") assert.isFalse(existsSync(path))
+      else deepStrictEqual(yield* rawQuery(path, "SELECT * FROM pg_tables WHERE schemaname = 'public'"), [])
     })
   )
 
   it.scoped("a newer version that migrates beside us does not make us unready", () =>
     Effect.gen(function* () {
-      const path = yield* freshPath
+      const path = yield* emptyPath
       const { check } = yield* openStore(path)
       yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
       yield* check
@@ -167,25 +239,25 @@ describe("Migrations", () => {
 
   it.scoped("the check fails when migrations are missing", () =>
     Effect.gen(function* () {
-      const path = yield* freshPath
+      const path = yield* emptyPath
       const { check } = yield* openStore(path)
       yield* check
       yield* rawQuery(path, "DELETE FROM migrations")
       const { reason } = yield* Effect.flip(check)
-      assert.include(reason, path)
+      assertNames(reason, path)
       assert.include(reason, "lacks migrations")
     })
   )
 
   it.scoped("a migration that fails leaves nothing behind, and the reason names the database", () =>
     Effect.gen(function* () {
-      const path = yield* freshPath
+      const path = yield* emptyPath
       yield* rawQuery(path, "CREATE TABLE deliveries (something TEXT)")
-      const before = yield* schemaOf(path)
-      const { reason } = yield* Effect.flip(Effect.scoped(openDatabase(path)))
-      assert.include(reason, path)
+      const before = yield* schemaOf(kind, path)
+      const { reason } = yield* Effect.flip(open(path))
+      assertNames(reason, path)
       assert.include(reason, "could not be brought to the schema")
-      deepStrictEqual(yield* schemaOf(path), before)
+      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
     })
   )
 })

@@ -1,13 +1,13 @@
-/** Several processes on one file, and one that is killed. */
+/** Several processes on one database, and one that is killed. */
 import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createInterface } from "node:readline"
 import { fileURLToPath } from "node:url"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { freshPath, openStore, rawQuery } from "./Stores.ts"
+import { onBoth } from "./Stores.ts"
 
 const worker = fileURLToPath(new URL("./Worker.ts", import.meta.url))
 
@@ -35,8 +35,8 @@ const linesOf = (child: ChildProcess, enough = Number.POSITIVE_INFINITY) =>
     return lines
   })
 
-describe("Processes that share a store", () => {
-  it.scopedLive("store each report once and lease each delivery once", () =>
+onBoth("Processes that share a store", ({ freshPath, openStore, rawQuery }) => {
+  it.scopedLive("store each report and record once, and lease each of them once", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const children = yield* Effect.forEach(["one", "two"], (name) => start("compete", path, name))
@@ -44,14 +44,30 @@ describe("Processes that share a store", () => {
         concurrency: "unbounded"
       })).flat()
       const leased = lines.filter((line) => line.startsWith("report:"))
+      const { spool } = yield* openStore(path)
+      // Who leases beside another may find less than there is.
+      const rest = yield* spool.lease({
+        tables: new Set(["musicclidaemon"]),
+        count: 1_000,
+        bytes: 1_000_000,
+        now: 1_000,
+        leaseUntil: 2_000,
+        owner: "last"
+      })
+      const records = [
+        ...lines.filter((line) => line.startsWith("record-")),
+        ...rest.map(({ recordId }) => recordId)
+      ]
       deepStrictEqual(
         [
           lines.filter((line) => line === "Stored").length,
           lines.filter((line) => line === "Replayed").length,
           leased.length,
-          new Set(leased).size
+          new Set(leased).size,
+          records.length,
+          new Set(records).size
         ],
-        [25, 25, 25, 25]
+        [25, 25, 25, 25, 50, 50]
       )
     })
   )

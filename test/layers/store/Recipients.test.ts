@@ -1,14 +1,14 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { productionId } from "../../../src/services/Plane.ts"
-import { freshPath, freshStore, rawQuery, withStore } from "./Stores.ts"
+import { onBoth } from "./Stores.ts"
 
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const registered = { ...ana, organisationUuid: "uuid-acme", subscriptionId: "sub_1" }
 
-describe("Recipients", () => {
+onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
   it.scoped("somebody who never registered is not active", () =>
     Effect.gen(function* () {
       const { recipients } = yield* freshStore

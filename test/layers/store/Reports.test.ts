@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -10,7 +10,7 @@ import {
   Unverified,
   Verified
 } from "../../../src/services/Store.ts"
-import { freshPath, freshStore, openStore, sampleReport, withStore } from "./Stores.ts"
+import { onBoth, sampleReport } from "./Stores.ts"
 
 const ana = Verified({ publicId: "c:ana" })
 const eva = Verified({ publicId: "c:eva" })
@@ -19,7 +19,7 @@ const unsure = Unverified()
 
 const nameOf = (reporter: Reporter) => (reporter._tag === "Verified" ? reporter.publicId : reporter._tag)
 
-describe("Reports", () => {
+onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
   it.scoped("a report is found as it was stored, also after a restart", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
@@ -240,8 +240,9 @@ describe("Reports", () => {
       yield* reports.admit(sampleReport({ id: "rep_3", contentDigest: "other" }), true)
       yield* reports.admit(sampleReport({ id: "rep_4", keyDigest: "other" }), false)
       const leased = yield* deliveries.lease({
-        kind: "report",
+        kinds: ["report"],
         count: 10,
+        concurrency: 10,
         now: 1_000,
         leaseUntil: 2_000,
         owner: "worker"

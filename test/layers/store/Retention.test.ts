@@ -1,13 +1,23 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as TestClock from "effect/TestClock"
+import type { UpstreamKey } from "../../../src/services/Iam.ts"
+import { productionId } from "../../../src/services/Plane.ts"
 import { DeliveryUpdate } from "../../../src/services/Store.ts"
-import { freshStore, sampleEvent, sampleReport } from "./Stores.ts"
+import { onBoth, sampleEntry, sampleEvent, sampleReport } from "./Stores.ts"
 
-const lease = { kind: "report", count: 10, now: 2_000, leaseUntil: 9_000, owner: "worker" } as const
+const lease = {
+  kinds: ["report"],
+  count: 10,
+  concurrency: 10,
+  now: 2_000,
+  leaseUntil: 9_000,
+  owner: "worker"
+} as const
 
-describe("Retention", () => {
+onBoth("Retention", ({ freshStore }) => {
   it.scoped("removes webhooks received before the bound, and only those", () =>
     Effect.gen(function* () {
       const { webhooks, retention } = yield* freshStore
@@ -48,6 +58,72 @@ describe("Retention", () => {
       assert.strictEqual(yield* retention.deliveries(3_000), 0)
       assert.strictEqual(yield* retention.deliveries(3_001), 1)
       deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 1 }])
+    })
+  )
+
+  it.scoped("removes registrations that turned inactive before the bound, never an active one", () =>
+    Effect.gen(function* () {
+      const { recipients, retention } = yield* freshStore
+      const person = (publicId: string) => ({ plane: productionId, organisation: "acme", publicId })
+      const register = (publicId: string) =>
+        recipients.activate({ ...person(publicId), organisationUuid: "uuid-acme" })
+      yield* Effect.forEach(["c:ana", "c:eva", "c:leo"], register)
+      yield* TestClock.setTime(1_000)
+      yield* recipients.deactivate(person("c:ana"))
+      yield* TestClock.setTime(2_000)
+      yield* recipients.deactivate(person("c:eva"))
+      assert.strictEqual(yield* retention.recipients(1_000), 0)
+      assert.strictEqual(yield* retention.recipients(2_000), 1)
+      assert.strictEqual(yield* retention.recipients(9_000), 1)
+      assert.isTrue(yield* recipients.isActive(person("c:leo")))
+      assert.isFalse(yield* recipients.isActive(person("c:ana")))
+    })
+  )
+
+  it.scoped("removes outcomes of logins recorded before the bound", () =>
+    Effect.gen(function* () {
+      const { loginOutcomes, retention } = yield* freshStore
+      // Keys are made by hashing; any text of their form will do.
+      const key = (digit: string) => digit.repeat(64) as UpstreamKey
+      const record = (digit: string) =>
+        loginOutcomes.record(key(digit), productionId, { subscribed: true }, false)
+      yield* record("a")
+      yield* TestClock.setTime(1_000)
+      yield* record("b")
+      assert.strictEqual(yield* retention.loginOutcomes(1_000), 1)
+      assert.isTrue(Option.isNone(yield* loginOutcomes.find(key("a"))))
+      assert.isTrue(Option.isSome(yield* loginOutcomes.find(key("b"))))
+    })
+  )
+
+  it.scoped("removes refusals listed before the bound, some hundreds at a time", () =>
+    Effect.gen(function* () {
+      const { spool, retention } = yield* freshStore
+      const refuse = (ids: ReadonlyArray<string>, now: number) =>
+        Effect.gen(function* () {
+          yield* spool.offer(
+            ids.map((id) => sampleEntry(id)),
+            { limitBytes: 1_000_000 }
+          )
+          yield* spool.lease({
+            tables: new Set(["musicclidaemon"]),
+            count: 1_000,
+            bytes: 1_000_000,
+            now,
+            leaseUntil: now + 1_000,
+            owner: "worker"
+          })
+          const refused = ids.map((recordId) => ({ recordId, code: "invalid" }))
+          yield* spool.settle({ owner: "worker", now, delivered: [], duplicates: [], refused })
+        })
+      yield* refuse(
+        Array.from({ length: 250 }, (_, index) => `old-${index}`),
+        1_999
+      )
+      yield* refuse(["young"], 2_000)
+      assert.strictEqual(yield* retention.refusals(2_000), 200)
+      assert.strictEqual(yield* retention.refusals(2_000), 50)
+      assert.strictEqual(yield* retention.refusals(2_000), 0)
     })
   )
 })

@@ -5,7 +5,7 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import type { Spool, SpoolCounts, SpoolEntry } from "../../../src/services/Store.ts"
-import { freshPath, freshStore, openStore, sampleEntry, withStore } from "./Stores.ts"
+import { onBoth, sampleEntry } from "./Stores.ts"
 
 const roomy = { limitBytes: 1_000_000 }
 const tables = new Set(["musicclidaemon", "musicbackend"] as const)
@@ -21,6 +21,7 @@ const none = {
 } as const
 
 const entries = (...ids: ReadonlyArray<string>) => ids.map((id) => sampleEntry(id))
+const refusals = (...ids: ReadonlyArray<string>) => ids.map((recordId) => ({ recordId, code: "invalid" }))
 const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
 
 const lease = (spool: Spool, change: Partial<Parameters<Spool["lease"]>[0]> = {}) =>
@@ -46,7 +47,7 @@ const counted = (spool: Spool, expected: Partial<SpoolCounts>) =>
     )
   })
 
-describe("Spool", () => {
+onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
   it.scoped("hands out what it accepted, oldest first and unchanged, also after a restart", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
@@ -121,7 +122,7 @@ describe("Spool", () => {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
         yield* lease(spool, { count: 1 })
-        yield* settle(spool, { refused: ["a"] })
+        yield* settle(spool, { refused: refusals("a") })
         yield* spool.expire({ acceptedBefore: 1_001, deliveredBefore: 0 })
         yield* spool.offer(entries("a", "b"), roomy)
         yield* counted(spool, { accepted: 4, expired: 1, refused: 1, waiting: 2, waitingBytes: 20 })
@@ -170,8 +171,34 @@ describe("Spool", () => {
         assert.strictEqual(yield* spool.offer(own("o1"), share), "accepted")
         assert.strictEqual(yield* spool.offer(own("o2"), share), "accepted")
         assert.strictEqual(yield* spool.offer(own("o3"), share), "full")
-        assert.strictEqual(yield* spool.offer(entries("d"), { limitBytes: 59 }), "full")
-        assert.strictEqual(yield* spool.offer(entries("d"), { limitBytes: 60 }), "accepted")
+        const other = [sampleEntry("d", { table: "musicfrontendevents" })]
+        assert.strictEqual(yield* spool.offer(other, { limitBytes: 39 }), "full")
+        assert.strictEqual(yield* spool.offer(other, { limitBytes: 40 }), "accepted")
+      })
+    )
+
+    it.scoped("the backend's own events make room for a client's, oldest first and no more than needed", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        const own = (id: string) => sampleEntry(id, { table: "musicbackend" })
+        yield* spool.offer([own("o1"), ...entries("a"), own("o2"), own("o3")], roomy)
+        // What is being shipped stays.
+        deepStrictEqual(
+          ids(
+            yield* lease(spool, {
+              tables: new Set(["musicbackend"]),
+              count: 1,
+              leaseUntil: Number.MAX_SAFE_INTEGER
+            })
+          ),
+          ["o1"]
+        )
+        assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 40 }), "accepted")
+        deepStrictEqual(ids(yield* lease(spool, { leaseUntil: Number.MAX_SAFE_INTEGER })), ["a", "o3", "b"])
+        const [backend] = yield* spool.counts
+        assert.strictEqual(backend?.expired, 1)
+        assert.strictEqual(backend?.waiting, 2)
+        assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "full")
       })
     )
   })
@@ -186,6 +213,19 @@ describe("Spool", () => {
         deepStrictEqual(ids(yield* lease(spool)), ["d"])
         deepStrictEqual(ids(yield* lease(spool)), [])
       })
+    )
+
+    it.scoped(
+      "is not held up by what waits for a table that is not open, and keeps the order over tables",
+      () =>
+        Effect.gen(function* () {
+          const { spool } = yield* freshStore
+          const other = (id: string) => sampleEntry(id, { table: "musicbackend" })
+          const shut = (id: string) => sampleEntry(id, { table: "musicfrontendevents" })
+          yield* spool.offer([shut("s1"), other("o1"), ...entries("a"), shut("s2"), other("o2")], roomy)
+          deepStrictEqual(ids(yield* lease(spool, { count: 2 })), ["o1", "a"])
+          deepStrictEqual(ids(yield* lease(spool)), ["o2"])
+        })
     )
 
     it.scoped("lets one entry go that is larger than the bytes asked for", () =>
@@ -219,7 +259,7 @@ describe("Spool", () => {
       })
     )
 
-    it.scoped("two stores on one file never lease the same entry", () =>
+    it.scoped("two stores on one database never lease the same entry", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const one = yield* openStore(path)
@@ -245,7 +285,7 @@ describe("Spool", () => {
           roomy
         )
         yield* lease(spool)
-        yield* settle(spool, { delivered: ["a", "o"], duplicates: ["b"], refused: ["c"] })
+        yield* settle(spool, { delivered: ["a", "o"], duplicates: ["b"], refused: refusals("c") })
         yield* counted(spool, {
           accepted: 4,
           delivered: 1,
@@ -258,13 +298,41 @@ describe("Spool", () => {
       })
     )
 
+    it.scoped("lists what was refused with the service's code, and the newest refusal of a record", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, ({ spool }) =>
+          Effect.gen(function* () {
+            for (const { code, now } of [
+              { code: "invalid", now: 3_000 },
+              { code: "unauthorized", now: 4_000 }
+            ]) {
+              yield* spool.offer(entries("a", "b"), roomy)
+              yield* lease(spool)
+              yield* settle(spool, { now, delivered: ["b"], refused: [{ recordId: "a", code }] })
+            }
+          })
+        )
+        deepStrictEqual(yield* rawQuery(path, "SELECT * FROM spool_refused"), [
+          {
+            record_id: "a",
+            table_name: "musicclidaemon",
+            code: "unauthorized",
+            event_at: 900,
+            bytes: 10,
+            refused_at: 4_000
+          }
+        ])
+      })
+    )
+
     it.scoped("a second time, of strangers, or of what somebody else leased since, does nothing", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
         yield* lease(spool)
         yield* settle(spool, { delivered: ["a", "unknown"] })
-        yield* settle(spool, { delivered: ["a"], refused: ["a"] })
+        yield* settle(spool, { delivered: ["a"], refused: refusals("a") })
         yield* lease(spool, { now: 62_000, owner: "other" })
         yield* settle(spool, { delivered: ["b"] })
         yield* counted(spool, { accepted: 2, delivered: 1, waiting: 1, waitingBytes: 10 })

@@ -19,7 +19,8 @@ import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { makeStore } from "../../../src/layers/store/Repositories.ts"
-import { openDatabase, SqliteStore } from "../../../src/layers/store/SqliteStore.ts"
+import { openDatabase } from "../../../src/layers/store/SqliteStore.ts"
+import { StoreFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
 import { productionId } from "../../../src/services/Plane.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
@@ -69,7 +70,7 @@ describe("SqliteStore", () => {
     Effect.gen(function* () {
       const path = join(yield* folder, "new", "deep", "music.sqlite")
       const store = yield* Layer.build(
-        SqliteStore.pipe(Layer.provide(Layer.succeed(Settings, testSettings({ databasePath: path }))))
+        StoreFromSettings.pipe(Layer.provide(Layer.succeed(Settings, testSettings({ databasePath: path }))))
       ).pipe(Effect.flatMap((context) => Effect.provide(Store, context)))
       yield* activate(store)
       assert.strictEqual(modeOf(dirname(path)), 0o700)

@@ -1,4 +1,4 @@
-/** What the store's tests share: stores on real files in a folder that goes away, and sample records. */
+/** What the store's tests share: stores on databases that go away, of both kinds, and sample records. */
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -7,40 +7,55 @@ import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import * as TestServices from "effect/TestServices"
+import pg from "pg"
+import { describe, inject } from "vitest"
+import { postgresStoreAt } from "../../../src/layers/store/PgStore.ts"
 import { type SqliteOptions, storeAt } from "../../../src/layers/store/SqliteStore.ts"
-import { productionId } from "../../../src/services/Plane.ts"
-import {
-  type InboxEvent,
-  type Reports,
-  type SpoolEntry,
-  Store,
-  type StoreService,
-  type StoreUnavailable,
-  Verified
-} from "../../../src/services/Store.ts"
+import { Store, type StoreService, type StoreUnavailable } from "../../../src/services/Store.ts"
+import { freshDatabase } from "../../support/Postgres.ts"
+
+export { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
+
+type Row = Record<string, unknown>
+
+/** One of the two databases; a place is the path of a file, or the address of a Postgres database. */
+export interface Kind {
+  readonly name: "SQLite" | "Postgres"
+  /** A place without a schema. */
+  readonly emptyPath: Effect.Effect<string, never, Scope.Scope>
+  /** A place for a store. */
+  readonly freshPath: Effect.Effect<string, never, Scope.Scope>
+  /** Open until the scope closes. */
+  readonly openStore: (place: string) => Effect.Effect<StoreService, StoreUnavailable, Scope.Scope>
+  readonly freshStore: Effect.Effect<StoreService, StoreUnavailable, Scope.Scope>
+  /** Opens, uses, closes. */
+  readonly withStore: <A, E>(
+    place: string,
+    use: (store: StoreService) => Effect.Effect<A, E>
+  ) => Effect.Effect<A, E | StoreUnavailable>
+  /** By another program: none of the store's rules apply to it. Statements may be several, parted by semicolons at line ends. */
+  readonly rawQuery: (place: string, statement: string) => Effect.Effect<ReadonlyArray<Row>>
+}
+
+const kind = (given: Omit<Kind, "freshStore" | "withStore">): Kind => ({
+  ...given,
+  freshStore: Effect.flatMap(given.freshPath, given.openStore),
+  withStore: (place, use) => Effect.scoped(Effect.flatMap(given.openStore(place), use))
+})
 
 export const folder: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "music-store-"))),
   (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
 )
 
-export const freshPath = Effect.map(folder, (path) => join(path, "music.sqlite"))
-
-/** Open until the scope closes. */
-export const openStore = (
+export const openSqlite = (
   path: string,
   options?: SqliteOptions
 ): Effect.Effect<StoreService, StoreUnavailable, Scope.Scope> =>
   Effect.map(Layer.build(storeAt(path, options)), Context.get(Store))
-
-export const freshStore = Effect.flatMap(freshPath, (path) => openStore(path))
-
-/** Opens, uses, closes. */
-export const withStore = <A, E>(
-  path: string,
-  use: (store: StoreService) => Effect.Effect<A, E>
-): Effect.Effect<A, E | StoreUnavailable> => Effect.scoped(Effect.flatMap(openStore(path), use))
 
 /** A connection of another program: none of the store's rules apply to it. */
 export const rawClient = (path: string) =>
@@ -48,50 +63,102 @@ export const rawClient = (path: string) =>
     Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make)
   )
 
-export const rawQuery = (path: string, statement: string) =>
-  Effect.scoped(Effect.flatMap(rawClient(path), (sql) => sql.unsafe<Record<string, unknown>>(statement)))
+const statementsOf = (script: string) => script.split(/;$/m).filter((statement) => statement.trim() !== "")
 
-type Admitted = Parameters<Reports["admit"]>[0]
+const sqlitePath = Effect.map(folder, (path) => join(path, "music.sqlite"))
 
-export const sampleReport = (change: Partial<Admitted> = {}): Admitted => ({
-  id: "rep_1",
-  plane: productionId,
-  reporter: Verified({ publicId: "c:ana" }),
-  content: {
-    message: "Playback stops after a seek.",
-    pr: "https://github.com/harbor/music/pull/12",
-    attachments: [{ name: "player.log", content: "line\n" }],
-    context: { os: "linux", nested: { list: [1, null, "ä"] } }
-  },
-  source: "cli",
-  requestId: "req_1",
-  createdAt: 1_000,
-  marker: "0123456789abcdef0123456789abcdef",
-  keyDigest: "key",
-  contentDigest: "content",
-  ...change
+export const sqlite: Kind = kind({
+  name: "SQLite",
+  emptyPath: sqlitePath,
+  freshPath: sqlitePath,
+  openStore: openSqlite,
+  rawQuery: (path, script) =>
+    Effect.scoped(
+      Effect.gen(function* () {
+        const sql = yield* rawClient(path)
+        const results = yield* Effect.forEach(statementsOf(script), (statement) => sql.unsafe<Row>(statement))
+        return results.at(-1) ?? []
+      })
+    ).pipe(Effect.orDie)
 })
 
-export const sampleEntry = (recordId: string, change: Partial<SpoolEntry> = {}): SpoolEntry => ({
-  table: "musicclidaemon",
-  recordId,
-  eventAt: 900,
-  json: `{"id":"${recordId}"}`,
-  bytes: 10,
-  acceptedAt: 1_000,
-  ...change
+const emptyPlace = Effect.map(
+  Effect.acquireRelease(
+    Effect.promise(() => freshDatabase(inject("postgres").server)),
+    ({ drop }) => Effect.promise(drop)
+  ),
+  ({ url }) => url
+)
+
+/** Databases that no test uses any more; they go away with their server. */
+const free: Array<string> = []
+
+const clean = (url: string) =>
+  withPgClient(url, async (client) => {
+    const { rows } = await client.query<{ readonly clean: string }>(`
+      SELECT string_agg('DELETE FROM ' || tablename, ';') AS clean FROM pg_tables
+      WHERE schemaname = 'public' AND tablename <> 'migrations'`)
+    await client.query(rows[0]?.clean ?? "")
+  })
+
+/** Emptying one is faster than making one. What changes the schema takes an empty place. */
+const cleanPlace = Effect.acquireRelease(
+  Effect.suspend(() => {
+    const used = free.pop()
+    if (used !== undefined) return Effect.as(clean(used), used)
+    const { server, template } = inject("postgres")
+    return Effect.map(
+      Effect.promise(() => freshDatabase(server, template)),
+      ({ url }) => url
+    )
+  }),
+  (url) => Effect.sync(() => free.push(url))
+)
+
+/** BIGINT and its sums as numbers, so that both kinds give the same rows. */
+const wide: ReadonlyArray<number> = [pg.types.builtins.INT8, pg.types.builtins.NUMERIC]
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (id: number, format?: "text" | "binary") =>
+    wide.includes(id) ? Number : pg.types.getTypeParser(id, format)
+}
+
+export const withPgClient = <A>(url: string, use: (client: pg.Client) => Promise<A>): Effect.Effect<A> =>
+  Effect.acquireUseRelease(
+    Effect.promise(async () => {
+      const client = new pg.Client({ connectionString: url, types })
+      await client.connect()
+      return client
+    }),
+    (client) => Effect.promise(() => use(client)),
+    (client) => Effect.promise(() => client.end())
+  )
+
+export const postgres: Kind = kind({
+  name: "Postgres",
+  emptyPath: emptyPlace,
+  freshPath: cleanPlace,
+  // What goes on in the background keeps real time.
+  openStore: (url) =>
+    Effect.map(
+      TestServices.provideLive(Layer.build(postgresStoreAt(Redacted.make(url)))),
+      Context.get(Store)
+    ),
+  rawQuery: (url, script) =>
+    withPgClient(url, async (client) => {
+      const rows: Array<Row> = []
+      for (const statement of statementsOf(script))
+        rows.splice(0, rows.length, ...(await client.query<Row>(statement)).rows)
+      return rows
+    })
 })
 
-export const sampleEvent = (change: Partial<InboxEvent> = {}): InboxEvent => ({
-  plane: productionId,
-  eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
-  eventType: "organization.membership.removed.v1",
-  occurredAt: "2026-09-25T10:15:30.123456Z",
-  organisationUuid: "0199a0aa-0000-7000-8000-000000000001",
-  aggregateType: "organization_membership",
-  aggregateId: "0199a0bb-0000-7000-8000-000000000002",
-  aggregateVersion: 4,
-  data: "{}",
-  receivedAt: 1_000,
-  ...change
-})
+export const kinds: ReadonlyArray<Kind> = [sqlite, postgres]
+
+/** The same tests on both databases. */
+export const onBoth = (subject: string, tests: (kind: Kind) => void): void => {
+  for (const one of kinds) describe(`${subject}, ${one.name}`, () => tests(one))
+}
+
+/** A store of a kind that does not matter to the test. */
+export const { freshPath, freshStore, rawQuery, withStore } = sqlite
+export const openStore = openSqlite

@@ -1,9 +1,9 @@
-import { assert, describe, it } from "@effect/vitest"
+import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { productionId } from "../../../src/services/Plane.ts"
 import type { StoreService } from "../../../src/services/Store.ts"
-import { freshPath, freshStore, rawQuery, sampleEvent, withStore } from "./Stores.ts"
+import { onBoth, sampleEvent } from "./Stores.ts"
 
 const uuid = "0199a0aa-0000-7000-8000-000000000001"
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
@@ -29,7 +29,7 @@ const states = ({ recipients }: StoreService) =>
 
 const everybody = { ana: true, eva: true, elsewhere: true, inPlane: true }
 
-describe("Webhooks", () => {
+onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
   it.scoped("the first delivery of an event is kept whole; a second one is told and changes nothing", () =>
     Effect.gen(function* () {
       const path = yield* freshPath

@@ -1,14 +1,16 @@
-/** A process of its own on a store file: `<what> <file> <name>`; prints one line for each thing done. */
+/** A process of its own on a store: `<what> <place> <name>`; prints one line for each thing done. */
 import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import { postgresStoreAt } from "../../../src/layers/store/PgStore.ts"
 import { storeAt } from "../../../src/layers/store/SqliteStore.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
-import { sampleEntry, sampleReport } from "./Stores.ts"
+import { sampleEntry, sampleReport } from "./Samples.ts"
 
-const [, , what = "", path = "", name = ""] = process.argv
+const [, , what = "", place = "", name = ""] = process.argv
 const print = (line: string) => Effect.sync(() => process.stdout.write(`${line}\n`))
 
-/** Every process stores the same reports, and leases what it can in between. */
-const compete = ({ deliveries, reports }: StoreService) =>
+/** Every process stores the same reports and records, and leases what it can in between. */
+const compete = ({ deliveries, reports, spool }: StoreService) =>
   Effect.gen(function* () {
     for (let index = 0; index < 25; index += 1) {
       const admission = yield* reports.admit(
@@ -16,14 +18,19 @@ const compete = ({ deliveries, reports }: StoreService) =>
         true
       )
       yield* print(admission._tag)
-      const leased = yield* deliveries.lease({
-        kind: "report",
-        count: 1,
-        now: 1_000,
-        leaseUntil: 2_000,
-        owner: name
+      yield* spool.offer([sampleEntry(`record-${index}-a`), sampleEntry(`record-${index}-b`)], {
+        limitBytes: 1_000_000
       })
+      const lease = { now: 1_000, leaseUntil: 2_000, owner: name }
+      const leased = yield* deliveries.lease({ ...lease, kinds: ["report"], count: 1, concurrency: 100 })
       for (const { id } of leased) yield* print(id)
+      const records = yield* spool.lease({
+        ...lease,
+        tables: new Set(["musicclidaemon"]),
+        count: 2,
+        bytes: 1_000_000
+      })
+      for (const { recordId } of records) yield* print(recordId)
     }
   })
 
@@ -41,5 +48,6 @@ const accept = ({ reports, spool }: StoreService) =>
     }
   })
 
+const store = place.startsWith("postgres:") ? postgresStoreAt(Redacted.make(place)) : storeAt(place)
 const work = Effect.flatMap(Store, (store) => (what === "compete" ? compete(store) : accept(store)))
-await Effect.runPromise(Effect.provide(work, storeAt(path)))
+await Effect.runPromise(Effect.provide(work, store))

@@ -1,6 +1,6 @@
 /** Answers in the tracker's own words (issue-tracker.md 2 and 3). */
 import type { Reply } from "../Simulator.ts"
-import type { Account, Comment, Issue, Repository } from "./Model.ts"
+import type { Account, Comment, Issue, Repository, Token } from "./Model.ts"
 
 const documentation_url = "https://docs.github.com/rest"
 
@@ -90,6 +90,22 @@ export const commentView = (base: string, repository: Repository, issue: Issue, 
   created_at: instant(comment.createdAt),
   updated_at: instant(comment.createdAt)
 })
+
+/** `permissions` are those of the token's owner; what the token itself may do shows only when it is tried. */
+export const repositoryView = (base: string, repository: Repository, token: Token) => {
+  const fullName = `${repository.owner}/${repository.name}`
+  const push = token.rights === "write"
+  return {
+    name: repository.name,
+    full_name: fullName,
+    private: false,
+    html_url: `https://github.com/${fullName}`,
+    url: `${base}/repos/${fullName}`,
+    archived: repository.archived,
+    has_issues: repository.issuesEnabled,
+    permissions: { admin: false, maintain: false, push, triage: push, pull: true }
+  }
+}
 
 export const accountView = (account: Account) => ({
   ...userView(account),

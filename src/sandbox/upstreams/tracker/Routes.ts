@@ -3,7 +3,7 @@ import type { Reply, Seen } from "../Simulator.ts"
 import type { Resource } from "./Limits.ts"
 import { listIssues, paged } from "./Listing.ts"
 import { accountOf, type Repository, type State, type Token } from "./Model.ts"
-import { accountView, commentView, issueView, message, notFound } from "./Replies.ts"
+import { accountView, commentView, issueView, message, notFound, repositoryView } from "./Replies.ts"
 import { searchIssues } from "./Search.ts"
 import { createComment, createIssue, updateIssue } from "./Writing.ts"
 
@@ -17,6 +17,9 @@ const baseOf = (request: Seen): string => `http://${request.headers.get("host")?
 /** Owner, name, and what follows `/issues`; a trailing slash matches nothing. */
 const issuePath = /^\/repos\/([^/]+)\/([^/]+)\/issues(?:\/([1-9][0-9]*)(\/comments)?)?$/
 
+/** The repository itself. */
+const repositoryPath = /^\/repos\/([^/]+)\/([^/]+)$/
+
 const decoded = (segment: string): string => {
   try {
     return decodeURIComponent(segment)
@@ -28,7 +31,7 @@ const decoded = (segment: string): string => {
 const moved = (state: State, request: Seen, fullName: string, rest: string): Reply | undefined => {
   const move = state.moves.get(fullName)
   if (move === undefined) return undefined
-  const location = `${baseOf(request)}/repos/${move.to}/issues${rest}`
+  const location = `${baseOf(request)}/repos/${move.to}${rest}`
   const status = request.method === "GET" ? move.readStatus : move.writeStatus
   return {
     ...message(status, "Moved Permanently", { location }),
@@ -81,14 +84,19 @@ export const answerRoute = (state: State, token: Token, request: Seen): Reply =>
     return { status: 200, body: accountView(accountOf(state, token.login)) }
   if (request.method === "GET" && request.path === searchPath)
     return searchIssues(state, token, request, baseOf(request))
-  const [, owner = "", name = "", number, comments] = issuePath.exec(request.path) ?? []
+  const own = repositoryPath.exec(request.path)
+  const [, owner = "", name = "", number, comments] = own ?? issuePath.exec(request.path) ?? []
   const fullName = `${decoded(owner)}/${decoded(name)}`.toLowerCase()
   if (token.rights === "none") return notFound
-  const rest = number === undefined ? "" : `/${number}${comments ?? ""}`
+  const rest = own !== null ? "" : `/issues${number === undefined ? "" : `/${number}${comments ?? ""}`}`
   const elsewhere = moved(state, request, fullName, rest + queryText(request))
   if (elsewhere !== undefined) return elsewhere
   const repository = state.repositories.get(fullName)
   if (repository === undefined) return notFound
+  if (own !== null)
+    return request.method === "GET"
+      ? { status: 200, body: repositoryView(baseOf(request), repository, token) }
+      : notFound
   if (!repository.issuesEnabled) return message(410, "Issues has been disabled in this repository.")
   return number === undefined
     ? onCollection(state, token, request, repository)

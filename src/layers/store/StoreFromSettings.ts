@@ -1,0 +1,35 @@
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import { Settings, type SettingsValues } from "../../services/Settings.ts"
+import { Store, type StoreUnavailable } from "../../services/Store.ts"
+import type { Database } from "./Database.ts"
+import { makeStore } from "./Repositories.ts"
+import { openDatabase } from "./SqliteStore.ts"
+
+/**
+ * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate`, an older schema is refused
+ * and nothing is created. The failure says which database could not be used, and why.
+ */
+export const databaseFromSettings = (
+  { databasePath, databaseUrl }: Pick<SettingsValues, "databasePath" | "databaseUrl">,
+  options: { readonly migrate: boolean }
+): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
+  Option.match(databaseUrl, {
+    onNone: () => openDatabase(databasePath, options),
+    // Its driver takes a while to load: only for those who use it.
+    onSome: (url) =>
+      Effect.flatMap(
+        Effect.promise(() => import("./PgStore.ts")),
+        ({ openPostgres }) => openPostgres(url, options)
+      )
+  })
+
+export const StoreFromSettings: Layer.Layer<Store, StoreUnavailable, Settings> = Layer.scoped(
+  Store,
+  Settings.pipe(
+    Effect.flatMap((settings) => databaseFromSettings(settings, { migrate: true })),
+    Effect.flatMap(makeStore)
+  )
+)

@@ -1,0 +1,202 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
+import * as TestClock from "effect/TestClock"
+import * as Tracer from "effect/Tracer"
+import { groupCommit } from "../../../src/layers/store/GroupCommit.ts"
+import { onBoth, sampleEntry } from "./Stores.ts"
+
+const numbers = (length: number) => Array.from({ length }, (_, index) => index)
+const all = { concurrency: "unbounded" } as const
+
+describe("Group commit", () => {
+  /** Notes the groups; odd ones of a group wait until the test lets them go. */
+  const noting = (options: { readonly atMost: number; readonly hold?: Effect.Effect<void> }) =>
+    Effect.gen(function* () {
+      const groups: Array<ReadonlyArray<number>> = []
+      const commit = (items: ReadonlyArray<number>) =>
+        Effect.gen(function* () {
+          groups.push(items)
+          yield* options.hold ?? Effect.void
+          return items.map((item) => item * 10)
+        })
+      const give = yield* groupCommit(commit, { atMost: options.atMost, weight: (item: number) => item })
+      return { give, groups }
+    })
+
+  it.scoped("who is alone goes alone, without a wait", () =>
+    Effect.gen(function* () {
+      const { give, groups } = yield* noting({ atMost: 10 })
+      assert.strictEqual(yield* give(1), 10)
+      assert.strictEqual(yield* give(2), 20)
+      deepStrictEqual(groups, [[1], [2]])
+    })
+  )
+
+  it.scoped("those who come together go together, in their order, each with its own answer", () =>
+    Effect.gen(function* () {
+      const { give, groups } = yield* noting({ atMost: 1_000 })
+      deepStrictEqual(yield* Effect.forEach([3, 1, 2], give, all), [30, 10, 20])
+      deepStrictEqual(groups, [[3, 1, 2]])
+    })
+  )
+
+  it.scoped("a group has a weight that it does not pass, but for one that is heavier alone", () =>
+    Effect.gen(function* () {
+      const { give, groups } = yield* noting({ atMost: 10 })
+      yield* Effect.forEach([4, 6, 1, 50, 2, 9], give, all)
+      deepStrictEqual(groups, [[4, 6], [1], [50], [2], [9]])
+    })
+  )
+
+  it.scoped("who comes during a commit is in the next one", () =>
+    Effect.gen(function* () {
+      const held = yield* Deferred.make<void>()
+      const { give, groups } = yield* noting({ atMost: 10, hold: Deferred.await(held) })
+      const first = yield* Effect.fork(give(1))
+      yield* Effect.repeat(Effect.yieldNow(), { until: () => groups.length === 1, times: 1_000 })
+      yield* Effect.promise(() => new Promise(setImmediate))
+      const others = yield* Effect.fork(Effect.forEach([2, 3], give, all))
+      yield* Effect.promise(() => new Promise(setImmediate))
+      yield* Deferred.succeed(held, undefined)
+      yield* Effect.zipRight(Fiber.join(first), Fiber.join(others))
+      deepStrictEqual(groups, [[1], [2, 3]])
+    })
+  )
+
+  it.scoped("a commit that fails fails for all of its group, a defect too, and the next goes on", () =>
+    Effect.gen(function* () {
+      let attempts = 0
+      const give = yield* groupCommit(
+        (items: ReadonlyArray<number>) => {
+          attempts += 1
+          if (attempts === 1) return Effect.fail("no disk")
+          return attempts === 2 ? Effect.die("a bug") : Effect.succeed(items)
+        },
+        { atMost: 10, weight: () => 1 }
+      )
+      const failed = yield* Effect.forEach([1, 2], (item) => Effect.exit(give(item)), all)
+      deepStrictEqual(failed, [Exit.fail("no disk"), Exit.fail("no disk")])
+      const died = yield* Effect.forEach([1, 2], (item) => Effect.exit(give(item)), all)
+      deepStrictEqual(died, [Exit.die("a bug"), Exit.die("a bug")])
+      assert.strictEqual(yield* give(7), 7)
+    })
+  )
+
+  it.scoped("who goes away changes nothing for the others", () =>
+    Effect.gen(function* () {
+      const { give, groups } = yield* noting({ atMost: 10 })
+      const fibers = yield* Effect.forEach([1, 2, 3], (item) => Effect.fork(give(item)))
+      yield* Effect.yieldNow()
+      const [first, second, third] = fibers
+      if (first === undefined || second === undefined || third === undefined) return
+      yield* Fiber.interrupt(second)
+      deepStrictEqual(yield* Effect.all([Fiber.join(first), Fiber.join(third)]), [10, 30])
+      deepStrictEqual(groups, [[1, 2, 3]])
+    })
+  )
+
+  it.effect("closing commits what waits, and answers who comes later", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const { give, groups } = yield* Scope.extend(noting({ atMost: 1 }), scope)
+      const waiting = yield* Effect.fork(Effect.forEach([1, 2, 3], give, all))
+      yield* Effect.yieldNow()
+      yield* Scope.close(scope, Exit.void)
+      deepStrictEqual(yield* Fiber.join(waiting), [10, 20, 30])
+      assert.strictEqual(yield* give(4), 40)
+      deepStrictEqual(groups, [[1], [2], [3], [4]])
+    })
+  )
+})
+
+/** Counts the transactions that a store makes for offers. */
+const countingCommits = Effect.map(Effect.tracer, (usual) => {
+  let commits = 0
+  const tracer = Tracer.make({
+    span: (name, ...rest) => {
+      if (name === "Spool.commit") commits += 1
+      return usual.span(name, ...rest)
+    },
+    context: (run) => run()
+  })
+  return { tracer, count: () => commits }
+})
+
+onBoth("Offers at the same time", ({ freshPath, openStore, rawQuery }) => {
+  it.scoped("200 take far fewer commits than 200, and the sums are right", () =>
+    Effect.gen(function* () {
+      const { count, tracer } = yield* countingCommits
+      const { spool } = yield* Effect.withTracer(openStore(yield* freshPath), tracer)
+      const admissions = yield* Effect.forEach(
+        numbers(200),
+        (index) =>
+          spool.offer([sampleEntry(`${index}-a`), sampleEntry(`${index % 50}-b`)], { limitBytes: 1_000_000 }),
+        all
+      )
+      assert.isTrue(admissions.every((admission) => admission === "accepted"))
+      assert.isAtMost(count(), 20)
+      const [counts] = yield* spool.counts
+      deepStrictEqual(
+        [counts?.accepted, counts?.duplicates, counts?.waiting, counts?.waitingBytes],
+        [400, 150, 250, 2_500]
+      )
+    })
+  )
+
+  it.scoped("a bound that is hit in the middle refuses exactly those that do not fit", () =>
+    Effect.gen(function* () {
+      const { spool } = yield* openStore(yield* freshPath)
+      const sizes = [40, 50, 20, 10, 5, 1]
+      const admissions = yield* Effect.forEach(
+        sizes,
+        (bytes) => spool.offer([sampleEntry(`of ${bytes}`, { bytes })], { limitBytes: 100 }),
+        all
+      )
+      deepStrictEqual(admissions, ["accepted", "accepted", "full", "accepted", "full", "full"])
+      const [counts] = yield* spool.counts
+      deepStrictEqual([counts?.accepted, counts?.waitingBytes], [3, 100])
+    })
+  )
+
+  it.scoped("a transaction that fails fails all of them, and stores nothing", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const { spool } = yield* openStore(path)
+      const offers = Effect.forEach(
+        ["a", "b"],
+        (id) => Effect.exit(spool.offer([sampleEntry(id)], { limitBytes: 100 })),
+        all
+      )
+      yield* rawQuery(path, "ALTER TABLE spool_counts RENAME TO elsewhere")
+      assert.isTrue((yield* offers).every(Exit.isFailure))
+      yield* rawQuery(path, "ALTER TABLE elsewhere RENAME TO spool_counts")
+      // The SQLite client remembers for a while what it could not prepare.
+      yield* TestClock.adjust("6 seconds")
+      deepStrictEqual(yield* rawQuery(path, "SELECT * FROM spool"), [])
+      deepStrictEqual(yield* spool.counts, [])
+    })
+  )
+
+  it.scoped("one who goes away changes nothing for the others", () =>
+    Effect.gen(function* () {
+      const { spool } = yield* openStore(yield* freshPath)
+      const fibers = yield* Effect.forEach(numbers(10), (index) =>
+        Effect.fork(spool.offer([sampleEntry(`${index}`)], { limitBytes: 1_000 }))
+      )
+      yield* Effect.yieldNow()
+      yield* Effect.forEach(fibers, (fiber, index) =>
+        index % 2 === 0 ? Fiber.interrupt(fiber) : Effect.void
+      )
+      const kept = fibers.filter((_, index) => index % 2 === 1)
+      const admissions = yield* Effect.forEach(kept, Fiber.join)
+      assert.isTrue(admissions.every((admission) => admission === "accepted"))
+      const [counts] = yield* spool.counts
+      assert.strictEqual(counts?.waiting, 10)
+    })
+  )
+})

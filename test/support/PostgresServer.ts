@@ -1,0 +1,20 @@
+/** One PostgreSQL for a whole run, with a database of today's schema to copy: a test has one of its own in a few milliseconds. */
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import type { TestProject } from "vitest/node"
+import { openPostgres } from "../../src/layers/store/PgStore.ts"
+import { freshDatabase, startPostgres } from "./Postgres.ts"
+
+declare module "vitest" {
+  interface ProvidedContext {
+    readonly postgres: { readonly server: string; readonly template: string }
+  }
+}
+
+export default async (project: TestProject) => {
+  const server = await startPostgres()
+  const template = await freshDatabase(server.url)
+  await Effect.runPromise(Effect.scoped(openPostgres(Redacted.make(template.url))))
+  project.provide("postgres", { server: server.url, template: new URL(template.url).pathname.slice(1) })
+  return server.stop
+}
