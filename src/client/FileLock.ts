@@ -1,0 +1,156 @@
+/**
+ * An exclusive lock between processes: a file that names its holder and beats while the holder lives. No clock is
+ * compared, so a wrong one harms nothing. Should a lock be broken under a holder that was merely asleep, no session is
+ * lost: every client derives the same key from the same refresh token and compares the store before it saves.
+ */
+import { randomUUID } from "node:crypto"
+import { type FileHandle, open, readFile, unlink } from "node:fs/promises"
+import { hostname } from "node:os"
+import { performance } from "node:perf_hooks"
+import type { SessionLock } from "./Store.ts"
+
+/** Milliseconds between two beats of a holder. */
+const beat = 2_000
+
+export interface FileLockOptions {
+  /** Milliseconds without a beat after which a holder counts as dead; default 15,000. A dead process of this host is seen at once. */
+  readonly staleMilliseconds?: number
+}
+
+interface Holder {
+  readonly pid: number
+  readonly host: string
+  readonly token: string
+}
+
+const codeOf = (error: unknown): string | undefined =>
+  typeof error === "object" && error !== null && "code" in error && typeof error.code === "string"
+    ? error.code
+    : undefined
+
+/** Runs and takes one expected error code for an answer. */
+const unless = async <A>(code: string, run: () => Promise<A>): Promise<A | undefined> => {
+  try {
+    return await run()
+  } catch (error) {
+    return codeOf(error) === code ? undefined : Promise.reject(error)
+  }
+}
+
+const parsed = (text: string): Partial<Record<keyof Holder, unknown>> | undefined => {
+  try {
+    const value: unknown = JSON.parse(text.trim())
+    return typeof value === "object" && value !== null ? value : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const isGone = (pid: number): boolean => {
+  try {
+    process.kill(pid, 0)
+    return false
+  } catch (error) {
+    return codeOf(error) === "ESRCH"
+  }
+}
+
+const contentOf = (path: string): Promise<string | undefined> =>
+  unless("ENOENT", () => readFile(path, "utf8"))
+
+const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds))
+
+const remove = (path: string) => unless("ENOENT", () => unlink(path))
+
+interface Held {
+  readonly handle: FileHandle
+  readonly token: string
+}
+
+/** Takes the file if nobody has it. */
+const take = async (path: string): Promise<Held | undefined> => {
+  const handle = await unless("EEXIST", () => open(path, "wx", 0o600))
+  if (handle === undefined) return undefined
+  const token = randomUUID()
+  await handle.write(`${line({ pid: process.pid, host: hostname(), token }, 0)}\n`, 0)
+  return { handle, token }
+}
+
+// Of one length for a holder, so that a beat overwrites the last one exactly.
+const line = (holder: Holder, count: number): string =>
+  JSON.stringify({ ...holder, beat: String(count).padStart(12, "0") })
+
+const giveBack = async (path: string, { handle, token }: Held): Promise<void> => {
+  await handle.close()
+  // Broken under us and taken by another one: theirs.
+  if (parsed((await contentOf(path)) ?? "")?.token === token) await remove(path)
+}
+
+/** Watches one file: says whether its holder is dead. */
+const watcher = (path: string, staleMilliseconds: number) => {
+  let last: string | undefined
+  let since = performance.now()
+  return async (): Promise<string | undefined> => {
+    const content = await contentOf(path)
+    if (content === undefined) return undefined
+    if (content !== last) {
+      last = content
+      since = performance.now()
+    }
+    const holder = parsed(content)
+    const gone = typeof holder?.pid === "number" && holder.host === hostname() && isGone(holder.pid)
+    return gone || performance.now() - since >= staleMilliseconds ? content : undefined
+  }
+}
+
+/** Removes a dead holder's file. The breaker's own file keeps two breakers from removing the next holder's. */
+const breakLock = async (path: string, dead: string, breakerIsDead: () => Promise<string | undefined>) => {
+  const breaker = `${path}.break`
+  const held = await take(breaker)
+  if (held === undefined) {
+    if ((await breakerIsDead()) !== undefined) await remove(breaker)
+    return
+  }
+  try {
+    if ((await contentOf(path)) === dead) await remove(path)
+  } finally {
+    await giveBack(breaker, held)
+  }
+}
+
+const beating = (path: string, held: Held): (() => Promise<void>) => {
+  const holder = { pid: process.pid, host: hostname(), token: held.token }
+  let count = 0
+  let released = false
+  const timer = setInterval(() => {
+    count += 1
+    // A beat that fails looks like none, which is what it is.
+    held.handle.write(`${line(holder, count)}\n`, 0).catch(() => undefined)
+  }, beat)
+  // The lock alone keeps no process alive.
+  timer.unref()
+  return async () => {
+    if (released) return
+    released = true
+    clearInterval(timer)
+    await giveBack(path, held)
+  }
+}
+
+/** Locks by files that `pathOf` names; their folder must exist. */
+export const fileLock = (pathOf: (slot: string) => string, options: FileLockOptions = {}): SessionLock => ({
+  acquire: async (slot, signal) => {
+    const path = pathOf(slot)
+    const stale = options.staleMilliseconds ?? 15_000
+    const isDead = watcher(path, stale)
+    const breakerIsDead = watcher(`${path}.break`, stale)
+    while (!signal.aborted) {
+      const held = await take(path)
+      if (held !== undefined) return beating(path, held)
+      const dead = await isDead()
+      if (dead === undefined) await pause(10 + Math.random() * 30)
+      else await breakLock(path, dead, breakerIsDead)
+    }
+    return Promise.reject(signal.reason)
+  }
+})

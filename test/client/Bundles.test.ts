@@ -1,0 +1,155 @@
+/** The bundles as they are shipped: in a page, in programs that share a session, and in the examples. */
+import { execFile, spawn } from "node:child_process"
+import { once } from "node:events"
+import { cp, readdir, readFile } from "node:fs/promises"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { createMusicClient } from "../../src/client/index.ts"
+import { fileSessionStore } from "../../src/client/node.ts"
+import { root } from "../support/Process.ts"
+import { scenarios } from "./suite/Scenarios.ts"
+import { type Built, buildClient, scratch } from "./support/Built.ts"
+import { makeConsumer } from "./support/Consumer.ts"
+import { openPage, type Page, suiteScript } from "./support/Page.ts"
+import { startTestBench, type TestBench } from "./support/TestBench.ts"
+
+const program = fileURLToPath(new URL("programs/caller.mjs", import.meta.url))
+const refresh = "/api/v1/auth/refresh"
+const life = 1_800_000
+
+let built: Built
+let sessions: Built
+let project: Built
+let bench: TestBench
+let page: Page
+beforeAll(async () => {
+  built = await buildClient({ types: false })
+  sessions = await scratch()
+  project = await makeConsumer(built, ["effect", "@effect", "tsx"])
+  await cp(join(root, "examples"), join(project.folder, "examples"), { recursive: true })
+  bench = await startTestBench({ thorough: false, page: true })
+  page = openPage(await suiteScript(join(built.folder, "index.js")))
+})
+afterAll(async () => {
+  await bench.close()
+  await Promise.all([built, sessions, project].map(({ remove }) => remove()))
+})
+
+describe("The browser bundle where there is nothing of Node", () => {
+  it("imports nothing", async () => {
+    const text = await readFile(join(built.folder, "index.js"), "utf8")
+    // Not `toMatch`: a failure would print the whole bundle.
+    expect(/(?:from|import|require)\s*\(?\s*["'](?:node:)?[a-z]/.exec(text)).toBeNull()
+  })
+
+  for (const { name } of scenarios) it(name, () => page.run(name, bench))
+})
+
+const call = async (task: object): Promise<string> => {
+  const child = spawn(process.execPath, [program, JSON.stringify({ bundles: built.folder, ...task })], {
+    stdio: ["ignore", "pipe", "inherit"]
+  })
+  let output = ""
+  child.stdout.on("data", (chunk: Buffer) => {
+    output += chunk.toString("utf8")
+  })
+  const [code, signal] = await once(child, "close")
+  return code === 0 ? output : `${code ?? signal}`
+}
+
+/** A CLI that has logged in; its session lies in a folder that others share. */
+const loggedIn = async (lane: string) => {
+  const directory = join(sessions.folder, lane)
+  const baseUrl = `${bench.base}/${lane}`
+  let token = ""
+  const files = fileSessionStore({ directory })
+  const sessionStore: typeof files = {
+    ...files,
+    save: (slot, session) => {
+      token = session.refresh_token
+      return files.save(slot, session)
+    }
+  }
+  const client = createMusicClient({ baseUrl, source: "cli", telemetry: false, sessionStore })
+  expect(await client.login(bench.commands.slt())).toMatchObject({ ok: true })
+  return { client, directory, baseUrl, family: () => bench.commands.family(token) }
+}
+
+const allOk = JSON.stringify(Array.from({ length: 8 }, () => "ok"))
+
+describe("Programs that share a session", () => {
+  it("refresh it once between them, and none is logged out", async () => {
+    const { baseUrl, client, directory, family } = await loggedIn("shared")
+    bench.commands.advance(life)
+    const [mine, ...theirs] = await Promise.all([
+      client.me(),
+      call({ baseUrl, directory }),
+      call({ baseUrl, directory }),
+      call({ baseUrl, directory })
+    ])
+    expect(mine).toMatchObject({ ok: true })
+    expect(theirs).toEqual([allOk, allOk, allOk])
+    expect(bench.commands.attempts("shared", refresh)).toBe(1)
+    expect(family()).toEqual({ status: "active", rotations: 1 })
+  })
+
+  it("recover when one is killed between the answer and the save: its lock is broken, the answer replayed", async () => {
+    const { baseUrl, client, directory, family } = await loggedIn("killed")
+    bench.commands.advance(life)
+    expect(await call({ baseUrl, directory, die: true })).toBe("SIGKILL")
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(bench.commands.attempts("killed", refresh)).toBe(2)
+    const keys = bench.commands.headers("killed", refresh, "idempotency-key")
+    expect(new Set(keys).size).toBe(1)
+    expect(family()).toEqual({ status: "active", rotations: 1 })
+  })
+})
+
+interface Ended {
+  readonly code: number
+  readonly out: string
+  readonly err: string
+}
+
+/** Both share one home, and so one session. */
+const run = (parameters: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) =>
+  new Promise<Ended>((resolve) => {
+    const env = {
+      PATH: process.env.PATH,
+      MUSIC_URL: `${bench.base}/examples`,
+      SILICON_HOME: project.folder,
+      ...environment
+    }
+    execFile(process.execPath, parameters, { cwd: project.folder, env }, (error, out, err) =>
+      resolve({ code: typeof error?.code === "number" ? error.code : error === null ? 0 : -1, out, err })
+    )
+  })
+
+const cli = (...words: ReadonlyArray<string>) => run(["examples/promise-cli.mjs", ...words])
+
+describe("The examples run as they stand", () => {
+  it("a command line logs in, and a daemon beside it works in the same session", async () => {
+    expect(await cli("status")).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('"authenticated": false')
+    })
+    expect(await cli("login", bench.commands.slt())).toMatchObject({ code: 0 })
+    expect(await readdir(join(project.folder, "music"))).toHaveLength(1)
+    const daemon = await run(["--import", "tsx", "examples/effect-daemon.ts"], {
+      MUSIC_DAEMON_TICKS: "2",
+      MUSIC_DAEMON_PAUSE: "10 millis"
+    })
+    expect(daemon).toMatchObject({ code: 0 })
+    expect(daemon.out).toMatch(/trigger 1: msg_[\s\S]*trigger 2: msg_/)
+    expect(bench.commands.tings("si:deejay/daemon/2")).toBe(1)
+    expect(bench.commands.attempts("examples", "/api/v1/telemetry")).toBeGreaterThan(0)
+    expect(await cli("logout")).toMatchObject({ code: 0 })
+  })
+
+  it("the command line tells an outage from a logout by its exit code", async () => {
+    const away = await run(["examples/promise-cli.mjs", "login", "oac_refused"])
+    expect(away).toMatchObject({ code: 1, err: expect.stringContaining("slt_rejected") })
+    expect(await cli("dance")).toMatchObject({ code: 2 })
+  })
+})

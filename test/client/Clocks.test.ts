@@ -1,0 +1,147 @@
+import { describe, expect, it } from "vitest"
+import { createMusicClient, memorySessionStore } from "../../src/client/index.ts"
+import { stubService } from "./support/StubService.ts"
+
+const start = 1_800_000_000_000
+const second = 1_000
+
+/** A client whose two clocks a test moves, and what it asked of the service since its login. */
+const loggedIn = async () => {
+  const { calls, fetch } = stubService()
+  const sessionStore = memorySessionStore()
+  let wall = start
+  let steady = 5_000
+  const options = {
+    baseUrl: "https://music.example",
+    source: "daemon",
+    telemetry: false,
+    sessionStore,
+    fetch,
+    clock: { now: () => wall, monotonic: () => steady }
+  } as const
+  const client = createMusicClient(options)
+  expect(await client.login("oac_1")).toMatchObject({ ok: true })
+  calls.length = 0
+  return {
+    client,
+    calls,
+    pass: (seconds: number) => {
+      wall += seconds * second
+      steady += seconds * second
+    },
+    setBack: (seconds: number) => {
+      wall -= seconds * second
+    },
+    /** What another program with the same store makes of it. */
+    another: () => createMusicClient(options)
+  }
+}
+
+describe("The age of an access token", () => {
+  it("is renewed a minute before its end, not sooner", async () => {
+    const { calls, client, pass } = await loggedIn()
+    pass(1_739)
+    await client.me()
+    expect(calls).toEqual(["me"])
+    pass(2)
+    await client.me()
+    expect(calls).toEqual(["me", "refresh", "me"])
+    await client.me()
+    expect(calls).toHaveLength(4)
+  })
+
+  it("is not made younger by a wall clock that is set back", async () => {
+    const { calls, client, pass, setBack } = await loggedIn()
+    setBack(86_400)
+    await client.me()
+    expect(calls).toEqual(["me"])
+    pass(1_790)
+    await client.me()
+    expect(calls).toEqual(["me", "refresh", "me"])
+  })
+
+  it("grows while the machine sleeps, which only the wall clock sees", async () => {
+    const { calls, client, setBack } = await loggedIn()
+    setBack(-3_600)
+    await client.me()
+    expect(calls).toEqual(["refresh", "me"])
+  })
+
+  it("counts for a program that did not ask for it; a time in the future counts as unknown", async () => {
+    const { another, calls, pass, setBack } = await loggedIn()
+    await another().me()
+    pass(1_790)
+    await another().me()
+    expect(calls).toEqual(["me", "refresh", "me"])
+    calls.length = 0
+    setBack(86_400)
+    await another().me()
+    expect(calls).toEqual(["refresh", "me"])
+  })
+})
+
+describe("The telemetry queue", () => {
+  const event = { type: "x", data: {} }
+  const options = { baseUrl: "https://music.example", source: "web", telemetry: true } as const
+
+  it("sends by itself: after the interval, or as soon as a batch is full", async () => {
+    const { calls, fetch } = stubService()
+    const client = createMusicClient({ ...options, fetch, telemetryIntervalMilliseconds: 20 })
+    client.telemetry.record("musicfrontendevents", event)
+    await expect.poll(() => client.telemetry.stats().delivered).toBe(1)
+    const other = createMusicClient({ ...options, fetch })
+    for (let count = 0; count < 40; count += 1) other.telemetry.record("musicfrontendevents", event)
+    await expect.poll(() => other.telemetry.stats().delivered).toBe(40)
+    expect(calls).toEqual(["telemetry", "telemetry"])
+  })
+
+  it("is bounded, and says so", async () => {
+    const fetch = () => Promise.reject(new TypeError("away"))
+    const client = createMusicClient({ ...options, fetch, telemetryQueueLimit: 3 })
+    const results = Array.from({ length: 5 }, () => client.telemetry.record("musicfrontendevents", event))
+    expect(results.map((result) => (result.ok ? "ok" : result.error.code))).toEqual([
+      "ok",
+      "ok",
+      "ok",
+      "queue_full",
+      "queue_full"
+    ])
+    expect(await client.telemetry.flush()).toMatchObject({ ok: false, error: { code: "transport_failed" } })
+    expect(await client.close()).toEqual({ queued: 0, delivered: 0, dropped: 3 })
+    expect(client.telemetry.record("musicfrontendevents", event)).toMatchObject({ value: { queued: false } })
+  })
+
+  it("drops only the events that the service names, and keeps the rest going", async () => {
+    const bodies: Array<string> = []
+    const refusal = {
+      error: {
+        code: "invalid_input",
+        message: "m",
+        hint: "h",
+        retryable: false,
+        details: { fields: [{ path: "events.1.data", problem: "must be better" }] }
+      }
+    }
+    const fetch: typeof globalThis.fetch = async (_, init) => {
+      bodies.push(new TextDecoder().decode(init?.body as Uint8Array))
+      return bodies.length === 1
+        ? new Response(JSON.stringify(refusal), { status: 400 })
+        : new Response(null, { status: 204 })
+    }
+    const client = createMusicClient({ ...options, fetch })
+    for (const type of ["a", "b", "c"]) client.telemetry.record("musicfrontendevents", { type })
+    expect(await client.telemetry.flush()).toEqual({
+      ok: true,
+      value: { queued: 0, delivered: 2, dropped: 1 }
+    })
+    expect(bodies[1]).not.toContain('"type":"b"')
+  })
+
+  it("lets the program end: its timers hold nothing", () => {
+    const client = createMusicClient({ ...options, fetch: stubService().fetch })
+    const before = process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
+    client.telemetry.record("musicfrontendevents", event)
+    const after = process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
+    expect(after).toBe(before)
+  })
+})

@@ -1,0 +1,76 @@
+/** Both faces of the client against the real server. */
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
+import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { exchangeOf, MusicClient } from "../../src/client/effect.ts"
+import * as Client from "../../src/client/index.ts"
+import { scenarios } from "./suite/Scenarios.ts"
+import { startTestBench, type TestBench } from "./support/TestBench.ts"
+
+let bench: TestBench
+beforeAll(async () => {
+  bench = await startTestBench()
+})
+afterAll(() => bench.close())
+
+describe("The promise client", () => {
+  for (const { name, run } of scenarios) it(name, () => run(bench, Client))
+})
+
+const clientOn = (lane: string) =>
+  Layer.suspend(() =>
+    MusicClient.layer({ baseUrl: `${bench.base}/${lane}`, source: "daemon", telemetry: true })
+  ).pipe(Layer.provide(FetchHttpClient.layer))
+
+describe("The client as a service", () => {
+  it.scopedLive("has typed failures that are caught by tag, with their request id", () =>
+    Effect.gen(function* () {
+      const client = yield* MusicClient
+      const nobody = yield* client
+        .me()
+        .pipe(Effect.catchTag("NotLoggedIn", ({ code }) => Effect.succeed(code)))
+      expect(nobody).toBe("not_logged_in")
+      yield* client.login(bench.commands.slt())
+      const me = yield* client.me()
+      expect(me.actor.public_id).toBe("si:deejay")
+      const refused = yield* client.me({ org: "zenith" }).pipe(
+        Effect.catchTag("Forbidden", (failure) => Effect.succeed(failure)),
+        Effect.flip,
+        Effect.flip
+      )
+      expect("code" in refused && exchangeOf(refused).requestId).toMatch(/^daemon-/)
+      yield* client.logout()
+    }).pipe(Effect.provide(clientOn("typed")))
+  )
+
+  it.scopedLive("continues the program's trace, and sends none of its own making", () =>
+    Effect.gen(function* () {
+      const client = yield* MusicClient
+      yield* client.iam()
+      const traced = yield* Effect.withSpan(
+        Effect.zipRight(
+          client.iam(),
+          Effect.map(Effect.currentSpan, ({ traceId }) => traceId)
+        ),
+        "program"
+      )
+      const [without, within] = bench.commands.headers("traced", "/api/v1/iam", "traceparent")
+      expect(without).toBeNull()
+      expect(within).toContain(`00-${traced}-`)
+      expect(bench.commands.headers("traced", "/api/v1/iam", "b3")).toEqual([null, null])
+    }).pipe(Effect.provide(clientOn("traced")))
+  )
+
+  it.live("sends the last telemetry when its scope ends", () =>
+    Effect.gen(function* () {
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const { telemetry } = yield* MusicClient
+          yield* telemetry.record("musicclidaemon", { type: "daemon.stopped" })
+        }).pipe(Effect.provide(clientOn("ended")))
+      )
+      expect(bench.commands.attempts("ended", "/api/v1/telemetry")).toBe(1)
+    })
+  )
+})

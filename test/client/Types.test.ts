@@ -1,0 +1,56 @@
+import { readdirSync, readFileSync } from "node:fs"
+import { describe, expect, expectTypeOf, it } from "vitest"
+import type * as Plain from "../../src/client/Types.ts"
+import type * as Descriptors from "../../src/schema/Descriptors.ts"
+import type { Details } from "../../src/schema/Failure.ts"
+import type { Report, ReportRequest } from "../../src/schema/Report.ts"
+import type { Me, TingOutcome } from "../../src/schema/Session.ts"
+import type { ClientTable } from "../../src/schema/Telemetry.ts"
+import type { Subscription, Ting, TingRequest } from "../../src/schema/Ting.ts"
+
+describe("The plain types", () => {
+  it("are those of the service's schemas", () => {
+    expectTypeOf<Plain.Me>().toEqualTypeOf<Me>()
+    expectTypeOf<Plain.TingOutcome>().toEqualTypeOf<TingOutcome>()
+    expectTypeOf<Plain.Subscription>().toEqualTypeOf<Subscription>()
+    expectTypeOf<Plain.Ting>().toEqualTypeOf<Ting>()
+    expectTypeOf<Plain.Report>().toEqualTypeOf<Report>()
+    expectTypeOf<Plain.IamDescriptor>().toEqualTypeOf<Descriptors.IamDescriptor>()
+    expectTypeOf<Plain.Version>().toEqualTypeOf<Descriptors.Version>()
+    expectTypeOf<Plain.Health>().toEqualTypeOf<Descriptors.Health>()
+    expectTypeOf<Plain.Readiness>().toExtend<Descriptors.Readiness>()
+    expectTypeOf<Plain.ClientTable>().toEqualTypeOf<ClientTable>()
+    expectTypeOf<Plain.TingRequest>().toExtend<TingRequest>()
+    expectTypeOf<Plain.ReportRequest>().toExtend<ReportRequest>()
+    expectTypeOf<Details>().toExtend<Plain.ErrorDetails>()
+  })
+
+  it("tell errors apart by their code", () => {
+    type Of<Code> = Extract<Plain.MusicError, { readonly code: Code }>
+    expectTypeOf<Of<"rate_limited">["status"]>().toEqualTypeOf<429>()
+    expectTypeOf<Of<"unexpected_answer">["status"]>().toEqualTypeOf<number>()
+    expectTypeOf<Of<"logged_out">["retryable"]>().toEqualTypeOf<false>()
+  })
+})
+
+describe("The client's modules", () => {
+  const root = new URL("../../src/client/", import.meta.url)
+  const importsOf = (file: string) =>
+    [...readFileSync(new URL(file, root), "utf8").matchAll(/from "([^"]+)"/g)].map(
+      ([, target = ""]) => target
+    )
+
+  it("take nothing but schemas and the contract from the service", () => {
+    const outside = readdirSync(root)
+      .flatMap(importsOf)
+      .filter((target) => target.startsWith("../"))
+    expect(outside.filter((target) => !/^\.\.\/(?:schema|http\/api)\//.test(target))).toEqual([])
+    expect(outside.length).toBeGreaterThan(10)
+  })
+
+  it("that the promise client's declarations show are plain: whoever uses them needs no library", () => {
+    const plain = ["./ErrorTable.ts", "./Options.ts", "./Store.ts", "./Types.ts", "../schema/FailureTable.ts"]
+    const shown = ["ErrorTable.ts", "Options.ts", "Store.ts", "Types.ts", "WebStore.ts"].flatMap(importsOf)
+    expect(shown.filter((target) => !plain.includes(target))).toEqual([])
+  })
+})

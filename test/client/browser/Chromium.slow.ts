@@ -1,0 +1,164 @@
+import { once } from "node:events"
+import { existsSync } from "node:fs"
+import { readFile } from "node:fs/promises"
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
+import type { AddressInfo } from "node:net"
+import { join } from "node:path"
+import { type BrowserContext, chromium, type Page } from "playwright-core"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { root } from "../../support/Process.ts"
+import { scenarios } from "../suite/Scenarios.ts"
+import { type Built, buildClient, scratch } from "../support/Built.ts"
+import { suiteScript } from "../support/Page.ts"
+import { startTestBench, type TestBench } from "../support/TestBench.ts"
+
+/** Allowed by the sandbox's server. */
+const origin = "http://localhost:5173"
+const life = 1_800_000
+const refresh = "/api/v1/auth/refresh"
+
+const executable = [
+  process.env.CHROMIUM,
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome"
+].find((path) => path !== undefined && existsSync(path))
+
+let built: Built
+let profile: Built
+let bench: TestBench
+let browser: BrowserContext
+const pages = createServer()
+
+/** Serves the page from loopback, where a browser lets it talk to loopback; resolves to the port. */
+const serve = async (script: string): Promise<number> => {
+  const files: Readonly<Record<string, readonly [type: string, text: string]>> = {
+    "/": ["text/html", "<!doctype html><title>page</title><script src=/suite.js></script>"],
+    "/suite.js": ["text/javascript", script],
+    "/examples/browser/index.html": [
+      "text/html",
+      await readFile(join(root, "examples/browser/index.html"), "utf8")
+    ],
+    "/dist/client/index.js": ["text/javascript", await readFile(join(built.folder, "index.js"), "utf8")]
+  }
+  pages.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    const [type, text] = files[new URL(request.url ?? "/", origin).pathname] ?? ["text/plain", ""]
+    response.writeHead(200, { "content-type": type })
+    response.end(text)
+  })
+  pages.listen(0, "127.0.0.1")
+  await once(pages, "listening")
+  return (pages.address() as AddressInfo).port
+}
+
+beforeAll(async () => {
+  if (executable === undefined)
+    throw new Error("No Chromium: install it (apt-get install chromium), or name one in CHROMIUM.")
+  built = await buildClient({ types: false })
+  profile = await scratch()
+  bench = await startTestBench({ thorough: true, page: true })
+  const port = await serve(await suiteScript(join(built.folder, "index.js")))
+  browser = await chromium.launchPersistentContext(profile.folder, {
+    executablePath: executable,
+    headless: true,
+    args: [
+      // The one origin that the server allows, wherever the page is really served.
+      `--host-resolver-rules=MAP localhost:5173 127.0.0.1:${port}`,
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--no-proxy-server",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync"
+    ]
+  })
+  await browser.exposeFunction("command", (name: keyof typeof bench.commands, parameters: never) =>
+    bench.command(name, ...(parameters as []))
+  )
+})
+
+afterAll(async () => {
+  await browser?.close()
+  pages.close()
+  await bench?.close()
+  await built?.remove()
+  await profile?.remove()
+})
+
+/** Written out: it runs in the page, where nothing of this file is known. */
+const makeBench = `({
+  base: ${"BASE"}, thorough: true, page: true,
+  command: (name, ...parameters) => globalThis.command(name, parameters)
+})`
+const inPage = <A>(page: Page, expression: string): Promise<A> =>
+  page.evaluate(expression.replaceAll("BENCH", makeBench.replace("BASE", JSON.stringify(bench.base))))
+
+const opened = async (): Promise<Page> => {
+  const page = await browser.newPage()
+  await page.goto(`${origin}/`)
+  return page
+}
+
+describe("The promise client in Chromium", () => {
+  for (const { name } of scenarios) {
+    it(name, async () => {
+      const page = await opened()
+      await inPage(page, `suite.run(${JSON.stringify(name)}, BENCH)`)
+      await page.close()
+    })
+  }
+
+  it("asks before it crosses origins", () => {
+    expect(bench.preflights()).toBeGreaterThan(0)
+  })
+
+  const client = (lane: string, telemetry = false) =>
+    `Kit.createMusicClient({ baseUrl: ${JSON.stringify(`${bench.base}/${lane}`)}, source: "web",
+       telemetry: ${telemetry}, sessionStore: Kit.webSessionStore() })`
+
+  it("refreshes once between two tabs", async () => {
+    const [first, second] = [await opened(), await opened()]
+    const slt = JSON.stringify(bench.commands.slt())
+    expect(await inPage(first, `${client("tabs")}.login(${slt})`)).toMatchObject({ ok: true })
+    bench.commands.advance(life)
+    const many = `{ const client = ${client("tabs")}; Promise.all([client.me(), client.me(), client.me()]) }`
+    const results = await Promise.all([
+      inPage<Array<object>>(first, many),
+      inPage<Array<object>>(second, many)
+    ])
+    for (const result of results.flat()) expect(result).toMatchObject({ ok: true })
+    expect(bench.commands.attempts("tabs", refresh)).toBe(1)
+    await first.close()
+    await second.close()
+  })
+
+  it("hands its last events to the browser when the page goes", async () => {
+    const page = await opened()
+    const id = await inPage<string>(
+      page,
+      `{ globalThis.client = ${client("gone", true)};
+         client.telemetry.record("musicfrontendevents", { type: "page.left", data: {} }).value.id }`
+    )
+    await page.goto("about:blank")
+    await expect.poll(() => bench.commands.rows("musicfrontendevents", id), { timeout: 10_000 }).toBe(1)
+    await page.close()
+  })
+})
+
+describe("The example page", () => {
+  it("logs in, notifies and logs out", async () => {
+    const page = await browser.newPage()
+    await page.goto(`${origin}/examples/browser/index.html?server=${bench.base}/example`)
+    await expect.poll(() => page.textContent("#state")).toBe("logged_out")
+    await page.fill("[name=slt]", bench.commands.slt())
+    await page.click("text=Log in")
+    await expect.poll(() => page.textContent("#state")).toBe("signed in as si:deejay")
+    await page.click("#ting")
+    await expect.poll(() => page.textContent("#told")).toBe("Sent.")
+    await page.click("#logout")
+    await expect.poll(() => page.textContent("#state")).toBe("logged_out")
+    await page.close()
+  })
+})

@@ -1,0 +1,97 @@
+/** One client on a lane of its own, with a clock and a store that a scenario can look at. */
+import type { MusicClient, PromiseClientOptions, Result, StoredSession } from "../../../src/client/index.ts"
+import type { Bench, FaultKind, Kit } from "./Bench.ts"
+
+export const check = (fact: boolean, message: string): void => {
+  if (!fact) throw new Error(message)
+}
+
+export const same = (actual: unknown, expected: unknown, message: string): void => {
+  const [found, wanted] = [JSON.stringify(actual), JSON.stringify(expected)]
+  check(found === wanted, `${message}: expected ${wanted}, found ${found}`)
+}
+
+export const succeeded = <A>(result: Result<A>, message: string): A => {
+  if (!result.ok) throw new Error(`${message}: ${JSON.stringify(result.error)}`)
+  return result.value
+}
+
+export const failed = <A>(result: Result<A>, message: string) => {
+  if (result.ok) throw new Error(`${message}: ${JSON.stringify(result.value)}`)
+  return result.error
+}
+
+/** Until it holds, for at most 3 s. */
+export const eventually = async (holds: () => Promise<boolean>, message: string): Promise<void> => {
+  for (let round = 0; round < 150; round += 1) {
+    if (await holds()) return
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  check(false, message)
+}
+
+let lanes = 0
+
+export interface Lane {
+  readonly name: string
+  readonly client: MusicClient
+  /** Moves this client's clocks. */
+  readonly pass: (milliseconds: number) => void
+  readonly stored: () => Promise<StoredSession | undefined>
+  readonly fault: (kind: FaultKind, path: string, times?: number) => Promise<void>
+  readonly clear: () => Promise<void>
+  readonly login: () => Promise<void>
+  /** Another client of the same store, lane and clock: what a program is after its restart. */
+  readonly restarted: (options?: Partial<PromiseClientOptions>) => MusicClient
+}
+
+export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOptions> = {}): Lane => {
+  lanes += 1
+  const name = `lane-${lanes}-${kit.newIdempotencyKey().slice(0, 8)}`
+  let offset = 0
+  let slot = ""
+  const inner = given.sessionStore ?? (bench.page ? kit.webSessionStore() : kit.memorySessionStore())
+  const sessionStore = {
+    ...inner,
+    load: (asked: string) => {
+      slot = asked
+      return inner.load(asked)
+    }
+  }
+  const options: PromiseClientOptions = {
+    baseUrl: `${bench.base}/${name}`,
+    source: "web",
+    telemetry: false,
+    random: () => 0,
+    clock: { now: () => Date.now() + offset, monotonic: () => performance.now() + offset },
+    ...given,
+    sessionStore
+  }
+  const client = kit.createMusicClient(options)
+  return {
+    name,
+    client,
+    pass: (milliseconds) => {
+      offset += milliseconds
+    },
+    stored: async () => (await inner.load(slot)) as StoredSession | undefined,
+    fault: (kind, path, times = 1) =>
+      bench.command("fault", { lane: name, path, kind, times, milliseconds: 900 }),
+    clear: () => bench.command("clear", name),
+    login: async () => {
+      // More patient than the client under test: a busy machine must not begin with a storm of retries.
+      const patient = kit.createMusicClient({ ...options, attemptMilliseconds: 20_000 })
+      succeeded(await patient.login(await bench.command("slt")), "login")
+    },
+    restarted: (more = {}) => kit.createMusicClient({ ...options, ...more })
+  }
+}
+
+/** Works through a list, a few at a time. */
+export const each = async <A>(items: ReadonlyArray<A>, run: (item: A) => Promise<void>): Promise<void> => {
+  const left = [...items]
+  const worker = async () => {
+    for (let item = left.shift(); item !== undefined; item = left.shift()) await run(item)
+  }
+  await Promise.all(Array.from({ length: 12 }, worker))
+}

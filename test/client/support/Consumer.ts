@@ -1,0 +1,21 @@
+/** A project that has the package installed, as somebody else's would. */
+import { cp, mkdir, symlink, writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import { root } from "../../support/Process.ts"
+import { type Built, scratch } from "./Built.ts"
+
+export const makeConsumer = async (
+  built: Built,
+  /** Folders of `node_modules` that it has besides. */
+  installed: ReadonlyArray<string>
+): Promise<Built> => {
+  const made = await scratch()
+  const modules = join(made.folder, "node_modules")
+  const installation = join(modules, "music-backend")
+  await mkdir(join(installation, "dist"), { recursive: true })
+  await cp(built.folder, join(installation, "dist", "client"), { recursive: true })
+  await cp(join(root, "package.json"), join(installation, "package.json"))
+  await writeFile(join(made.folder, "package.json"), '{"type":"module"}')
+  for (const name of installed) await symlink(join(root, "node_modules", name), join(modules, name))
+  return made
+}
