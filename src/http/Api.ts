@@ -3,7 +3,6 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { version } from "../schema/Release.ts"
 import { AuthApi } from "./api/Auth.ts"
 import { DescriptorsApi } from "./api/Descriptors.ts"
-import { completed } from "./api/Document.ts"
 import { ReportsApi } from "./api/Reports.ts"
 import { SystemApi } from "./api/System.ts"
 import { TelemetryApi } from "./api/Telemetry.ts"
@@ -24,9 +23,8 @@ export class Api extends HttpApi.make("music")
       title: "Music backend",
       version,
       description:
-        "The backend of a command-line music companion: sessions, notifications, reports, telemetry and webhooks. Every failure has one envelope: `error.code` for programs, `error.message` for what happened, `error.hint` for what to do next, `error.retryable` for whether a retry can succeed.",
+        "The backend of a command-line music companion: sessions, notifications, reports, telemetry and webhooks. Every failure has one envelope: `error.code` for programs, `error.message` for what happened, `error.hint` for what to do next, `error.retryable` for whether a retry can succeed. Requests refuse fields that they do not know; answers may gain fields, and a client ignores those that it does not know. The same stands at `/docs` for people and at `/openapi.json` for programs.",
       license: { name: "MIT", url: "https://opensource.org/license/mit" },
-      servers: [{ url: "/", description: "This server" }],
-      transform: completed
+      servers: [{ url: "/", description: "This server" }]
     })
   ) {}

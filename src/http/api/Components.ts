@@ -1,5 +1,11 @@
 /** What the document says once and refers to from every call: headers, examples of failures. */
-import { type FailureCode, failureClasses, failureTable, toEnvelope } from "../../schema/Failure.ts"
+import {
+  type Details,
+  type FailureCode,
+  failureClasses,
+  failureTable,
+  toEnvelope
+} from "../../schema/Failure.ts"
 import { requestIdPattern, testingSecretPattern } from "../../schema/Identity.ts"
 
 export interface Reference {
@@ -52,7 +58,8 @@ export const parameters = {
 export const signatureParameters = [
   header("X-Silicon-IAM-Event-ID", true, "Equal to `event_id` in the body.", {
     type: "string",
-    format: "uuid"
+    format: "uuid",
+    examples: ["0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"]
   }),
   header("X-Silicon-IAM-Timestamp", true, "Unix seconds of this attempt, at most 300 away from now.", {
     type: "string",
@@ -116,14 +123,27 @@ export const example = (code: FailureCode): Reference => ({ $ref: `#/components/
 // Iterating over our own constant: its keys are the codes.
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
+/** What the codes that tell more usually tell. */
+const details: Partial<Record<FailureCode, Details>> = {
+  invalid_input: { fields: [{ path: "message", problem: "is missing" }] },
+  forbidden: { reason: "organization_not_granted" },
+  not_found: { dependency: "ting", upstream_code: "not_found" },
+  recipient_not_registered: { dependency: "ting", upstream_code: "recipient_not_registered" },
+  dependency_misconfigured: { dependency: "iam", upstream_code: "invalid_client" },
+  dependency_unavailable: { dependency: "iam" },
+  not_ready: { checks: { database: "failed", serving: "ok", tracker: "ok", tables: "ok" } }
+}
+
+const exampleFailure = (code: FailureCode) => {
+  const told = details[code]
+  return new failureClasses[code](told === undefined ? {} : { details: told })
+}
+
 /** One envelope a code. 405 belongs to no call. */
 export const examples = Object.fromEntries(
   codes
     .filter((code) => code !== "method_not_allowed")
-    .map((code) => [
-      code,
-      { summary: failureTable[code].message, value: toEnvelope(new failureClasses[code]({})) }
-    ])
+    .map((code) => [code, { summary: failureTable[code].message, value: toEnvelope(exampleFailure(code)) }])
 )
 
 const codeByClass = new Map<string, FailureCode>(codes.map((code) => [failureClasses[code].name, code]))

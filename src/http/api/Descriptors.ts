@@ -2,14 +2,14 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { IamDescriptor, Version } from "../../schema/Descriptors.ts"
-import { admission, always, identity } from "./Failures.ts"
+import { admission, always, plane } from "./Failures.ts"
 import { PlaneSelection } from "./Middleware.ts"
 
 export const iam = HttpApiEndpoint.get("iam", "/api/v1/iam")
   .addSuccess(IamDescriptor)
   .addError(always)
   .addError(admission)
-  .addError(identity)
+  .addError(plane)
   .middleware(PlaneSelection)
   .annotateContext(
     OpenApi.annotations({

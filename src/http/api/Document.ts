@@ -1,10 +1,17 @@
 /**
- * Completes the generated document: what the library cannot say (response headers, shared parameters, examples) is
- * added, what it says of itself (its own error shapes, names of its filters) is taken away.
+ * The contract as OpenAPI 3.1: the generated document completed. What the library cannot say (response headers, shared
+ * parameters, bounds, examples) is added, what it says of itself (its own error shapes, names of its filters) is taken away.
  */
+import * as HttpApi from "@effect/platform/HttpApi"
 import type { OpenAPISpec, OpenAPISpecOperation, OpenAPISpecParameter } from "@effect/platform/OpenApi"
+import * as OpenApi from "@effect/platform/OpenApi"
+import * as Context from "effect/Context"
 import type { FailureCode } from "../../schema/Failure.ts"
+import { Api } from "../Api.ts"
 import * as Components from "./Components.ts"
+import { exampleOf } from "./Examples.ts"
+import { BodyBound, NoStore } from "./Facts.ts"
+import { openedExcept, reachableFrom, tidied } from "./Schemas.ts"
 
 type Response = OpenAPISpecOperation["responses"][number]
 
@@ -15,6 +22,28 @@ const canonicalNames: Readonly<Record<string, string>> = {
   "idempotency-key": "Idempotency-Key",
   "x-org-id": "X-Org-ID",
   origin: "Origin"
+}
+
+interface EndpointFacts {
+  readonly bodyBound: number
+  readonly noStore: boolean
+}
+
+const noFacts: EndpointFacts = { bodyBound: 0, noStore: false }
+
+/** By operation id. */
+const endpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
+  const facts = new Map<string, EndpointFacts>()
+  HttpApi.reflect(Api, {
+    onGroup: () => {},
+    onEndpoint: ({ group, endpoint }) => {
+      facts.set(`${group.identifier}.${endpoint.name}`, {
+        bodyBound: Context.get(endpoint.annotations, BodyBound),
+        noStore: Context.get(endpoint.annotations, NoStore)
+      })
+    }
+  })
+  return facts
 }
 
 const isReference = (value: unknown): value is Components.Reference =>
@@ -33,17 +62,21 @@ const referencesOf = (response: Response): ReadonlyArray<Components.Reference> =
 const codesOf = (response: Response): ReadonlyArray<FailureCode> =>
   referencesOf(response).flatMap((reference) => Components.codeOf(reference) ?? [])
 
-const headersOf = (status: number, codes: ReadonlyArray<FailureCode>) => ({
+const gives = ({ responses }: OpenAPISpecOperation, code: FailureCode): boolean =>
+  Object.values(responses).some((response) => codesOf(response).includes(code))
+
+const quotaHeaders = {
+  RateLimit: Components.answer("RateLimit"),
+  "RateLimit-Policy": Components.answer("RateLimitPolicy")
+}
+const noStoreHeader = { "Cache-Control": Components.answer("CacheControl") }
+
+const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>) => ({
   "X-Request-Id": Components.answer("RequestId"),
   ...(status === 429 || status === 503 ? { "Retry-After": Components.answer("RetryAfter") } : {}),
-  ...(codes.includes("rate_limited")
-    ? {
-        RateLimit: Components.answer("RateLimit"),
-        "RateLimit-Policy": Components.answer("RateLimitPolicy")
-      }
-    : {}),
+  ...(codes.includes("rate_limited") ? quotaHeaders : {}),
   ...(codes.includes("unauthenticated") ? { "WWW-Authenticate": Components.answer("WwwAuthenticate") } : {}),
-  ...(status >= 400 ? { "Cache-Control": Components.answer("CacheControl") } : {})
+  ...noStoreHeader
 })
 
 const failureResponse = (status: number, response: Response) => {
@@ -51,7 +84,7 @@ const failureResponse = (status: number, response: Response) => {
   const references = referencesOf(response)
   return {
     description: `One of: ${codes.map((code) => `\`${code}\``).join(", ")}`,
-    headers: headersOf(status, codes),
+    headers: failureHeaders(status, codes),
     content: {
       "application/json": {
         schema: references.length === 1 ? references[0] : { anyOf: references },
@@ -61,24 +94,54 @@ const failureResponse = (status: number, response: Response) => {
   }
 }
 
-const completedResponses = ({ responses }: OpenAPISpecOperation) =>
+const success = (value: unknown) => ({ success: { summary: "As it usually goes", value } })
+
+const successResponse = (operation: OpenAPISpecOperation, response: Response, { noStore }: EndpointFacts) => {
+  const example = exampleOf(operation.operationId)
+  const json = response.content?.["application/json"]
+  return {
+    ...response,
+    description: example?.returns ?? response.description,
+    headers: {
+      "X-Request-Id": Components.answer("RequestId"),
+      ...(gives(operation, "rate_limited") ? quotaHeaders : {}),
+      ...(noStore ? noStoreHeader : {})
+    },
+    ...(json === undefined
+      ? {}
+      : { content: { "application/json": { ...json, examples: success(example?.response) } } })
+  }
+}
+
+const completedResponses = (operation: OpenAPISpecOperation, facts: EndpointFacts) =>
   Object.fromEntries(
-    Object.entries(responses).map(([key, response]) => {
+    Object.entries(operation.responses).map(([key, response]) => {
       const status = Number(key)
       return [
         key,
-        status >= 400 ? failureResponse(status, response) : { ...response, headers: headersOf(status, []) }
+        status >= 400 ? failureResponse(status, response) : successResponse(operation, response, facts)
       ]
     })
   )
+
+const completedBody = ({ operationId, requestBody }: OpenAPISpecOperation, { bodyBound }: EndpointFacts) => {
+  const json = requestBody?.content["application/json"]
+  if (requestBody === undefined || json === undefined) return {}
+  return {
+    requestBody: {
+      ...requestBody,
+      description: `Strict JSON, at most ${bodyBound.toLocaleString("en")} bytes.`,
+      // For programs: OpenAPI has no word for the size of a body.
+      "x-max-bytes": bodyBound,
+      content: { "application/json": { ...json, examples: success(exampleOf(operationId)?.request) } }
+    }
+  }
+}
 
 const completedParameter = (parameter: OpenAPISpecParameter) => ({
   ...parameter,
   name: canonicalNames[parameter.name] ?? parameter.name
 })
-
-const gives = ({ responses }: OpenAPISpecOperation, code: FailureCode): boolean =>
-  Object.values(responses).some((response) => codesOf(response).includes(code))
 
 const sharedParameters = (path: string, operation: OpenAPISpecOperation) => [
   ...(gives(operation, "testing_secret_invalid") ? [Components.parameter("TestingEnvironmentKey")] : []),
@@ -89,7 +152,7 @@ const sharedParameters = (path: string, operation: OpenAPISpecOperation) => [
   Components.parameter("Traceparent")
 ]
 
-const completedOperation = (path: string, operation: OpenAPISpecOperation) => {
+const completedOperation = (path: string, operation: OpenAPISpecOperation, facts: EndpointFacts) => {
   const organisation = operation.parameters.find(({ name }) => name === "x-org-id")
   return {
     ...operation,
@@ -100,47 +163,38 @@ const completedOperation = (path: string, operation: OpenAPISpecOperation) => {
     ],
     // Where the organisation may be left out, so may the bearer.
     security: organisation?.required === false ? [...operation.security, {}] : operation.security,
-    responses: completedResponses(operation)
+    ...completedBody(operation, facts),
+    responses: completedResponses(operation, facts)
   }
 }
 
-/** Titles like `maxLength(64)`, marks of schemas that take anything, and empty lists say nothing to a reader. */
-const tidied = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(tidied)
-  if (typeof value !== "object" || value === null) return value
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(
-        ([name, member]) =>
-          !(
-            name === "title" &&
-            typeof member === "string" &&
-            (/\(.*\)$/.test(member) || member === "unknown")
-          ) &&
-          !(name === "$id" && typeof member === "string" && member.startsWith("/schemas/")) &&
-          !(name === "required" && Array.isArray(member) && member.length === 0)
-      )
-      .map(([name, member]) => [name, tidied(member)])
+const requestBodies = (spec: OpenAPISpec): ReadonlyArray<unknown> =>
+  Object.values(spec.paths).flatMap((item) =>
+    Object.values(item).flatMap(({ requestBody }) => requestBody ?? [])
   )
-}
 
-/** The document as it is published. */
-export const completed = (document: Record<string, unknown>): Record<string, unknown> => {
-  // The library hands its own document over untyped.
-  const spec = document as unknown as OpenAPISpec
+/** The document as it is published; made anew at every call. */
+export const openApi = (): Readonly<Record<string, unknown>> => {
+  const spec = OpenApi.fromApi(Api)
+  const facts = endpointFacts()
   const paths = Object.entries(spec.paths).map(([path, item]) => [
     path,
     Object.fromEntries(
-      Object.entries(item).map(([method, operation]) => [method, completedOperation(path, operation)])
+      Object.entries(item).map(([method, operation]) => [
+        method,
+        completedOperation(path, operation, facts.get(operation.operationId) ?? noFacts)
+      ])
     )
   ])
-  const schemas = Object.entries(spec.components.schemas).filter(([name]) => !foreign.includes(name))
+  const schemas = Object.fromEntries(
+    Object.entries(spec.components.schemas).filter(([name]) => !foreign.includes(name))
+  )
   return {
     ...spec,
     paths: tidied(Object.fromEntries(paths)),
     components: {
       ...spec.components,
-      schemas: tidied(Object.fromEntries(schemas)),
+      schemas: openedExcept(tidied(schemas), reachableFrom(requestBodies(spec), schemas)),
       parameters: Components.parameters,
       headers: Components.headers,
       examples: Components.examples

@@ -27,7 +27,10 @@ export const admission = failures("overloaded", "shutting_down", "rate_limited")
 /** What is wrong with a body on its face. */
 export const body = failures("invalid_input", "payload_too_large", "unsupported_media_type")
 
-/** What resolving a plane, and any other question to IAM, can end in. */
+/** What resolving a plane can end in: whether a testing secret is good is the caller's matter, never ours. */
+export const plane = failures("testing_secret_invalid", "forbidden", "rate_limited", "dependency_unavailable")
+
+/** What any question that IAM answers to our own credentials can end in, in a plane. */
 export const identity = failures(
   "testing_secret_invalid",
   "forbidden",
@@ -46,16 +49,13 @@ export const replay = failures(
   "idempotency_response_expired"
 )
 
-/** The notification service's own refusals, passed on under their own codes. */
-export const ting = failures(
+/** The notification service's refusals of any call, passed on under their own codes (notification-service.md 8). */
+export const ting = failures("permission_denied", "test_context_mismatch", "temporarily_rate_limited")
+
+/** Its refusals of a ting alone. */
+export const sending = failures(
   "recipient_not_registered",
-  "permission_denied",
-  "test_context_mismatch",
   "required_delivery_not_enabled",
   "not_found",
-  "idempotency_conflict",
-  "idempotency_in_progress",
-  "idempotency_response_expired",
-  "payload_too_large",
-  "temporarily_rate_limited"
+  "idempotency_conflict"
 )

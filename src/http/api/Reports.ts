@@ -3,7 +3,7 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Report, ReportRequest } from "../../schema/Report.ts"
 import { BodyBound, bodyBounds } from "./Facts.ts"
-import { admission, always, body, failures, identity, session } from "./Failures.ts"
+import { admission, always, body, failures, plane, session } from "./Failures.ts"
 import { ReportHeaders } from "./Headers.ts"
 import { IdempotencyKey, OptionalBearer, PlaneSelection } from "./Middleware.ts"
 
@@ -14,7 +14,7 @@ export const submit = HttpApiEndpoint.post("submit", "/api/v1/reports")
   .addError(always)
   .addError(admission)
   .addError(body)
-  .addError(identity)
+  .addError(plane)
   .addError(session)
   .addError(failures("idempotency_conflict"))
   .middleware(PlaneSelection)

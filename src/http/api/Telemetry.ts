@@ -4,7 +4,7 @@ import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { TelemetryRequest } from "../../schema/Telemetry.ts"
 import { BodyBound, bodyBounds } from "./Facts.ts"
-import { admission, always, body, failures, identity } from "./Failures.ts"
+import { admission, always, body, failures, plane } from "./Failures.ts"
 import { OriginHeaders } from "./Headers.ts"
 import { PlaneSelection } from "./Middleware.ts"
 
@@ -17,7 +17,7 @@ export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
   .addError(always)
   .addError(admission)
   .addError(body)
-  .addError(identity)
+  .addError(plane)
   .addError(failures("origin_not_allowed", "spool_full"))
   .middleware(PlaneSelection)
   .annotate(BodyBound, bodyBounds.telemetry)

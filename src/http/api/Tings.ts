@@ -3,7 +3,7 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Subscription, SubscriptionRequest, Ting, TingRequest } from "../../schema/Ting.ts"
 import { BodyBound, bodyBounds } from "./Facts.ts"
-import { admission, always, body, identity, session, ting } from "./Failures.ts"
+import { admission, always, body, identity, sending, session, ting } from "./Failures.ts"
 import { OrganisationHeaders } from "./Headers.ts"
 import { Bearer, PlaneSelection } from "./Middleware.ts"
 
@@ -38,6 +38,7 @@ export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
   .addError(identity)
   .addError(session)
   .addError(ting)
+  .addError(sending)
   .middleware(PlaneSelection)
   .middleware(Bearer)
   .annotate(BodyBound, bodyBounds.ting)

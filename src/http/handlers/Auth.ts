@@ -1,11 +1,14 @@
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
+import type { Session } from "../../schema/Session.ts"
 import { CallerKey } from "../../services/Caller.ts"
 import { Sessions } from "../../services/Sessions.ts"
 import { Api } from "../Api.ts"
 import { login, logout, me, refresh } from "../api/Auth.ts"
-import { Gate } from "./Gate.ts"
+import { Gate, knownActor } from "./Gate.ts"
+
+const told = ({ actor }: Session) => knownActor(actor)
 
 export const AuthLive = HttpApiBuilder.group(Api, "auth", (handlers) =>
   Effect.gen(function* () {
@@ -14,13 +17,18 @@ export const AuthLive = HttpApiBuilder.group(Api, "auth", (handlers) =>
     return handlers
       .handle("login", ({ payload }) =>
         Effect.flatMap(CallerKey, (key) =>
-          inPlane(login, (plane) => sessions.login(plane, { slt: Redacted.make(payload.slt), key }))
+          inPlane(login, (plane) =>
+            Effect.tap(sessions.login(plane, { slt: Redacted.make(payload.slt), key }), told)
+          )
         )
       )
       .handle("refresh", ({ payload }) =>
         Effect.flatMap(CallerKey, (key) =>
           inPlane(refresh, (plane) =>
-            sessions.refresh(plane, { refreshToken: Redacted.make(payload.refresh_token), key })
+            Effect.tap(
+              sessions.refresh(plane, { refreshToken: Redacted.make(payload.refresh_token), key }),
+              told
+            )
           )
         )
       )

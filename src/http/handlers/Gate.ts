@@ -2,6 +2,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { Failure, RateLimited } from "../../schema/Failure.ts"
+import type { Actor } from "../../schema/Identity.ts"
 import {
   type Caller,
   type Credential,
@@ -35,6 +36,12 @@ const declaredBy =
           Effect.logWarning("A call gave a failure that it does not declare", { code: failure.code }),
           Effect.die(failure)
         )
+
+/** Whom IAM vouched for, for the log line. */
+export const knownActor = ({ type }: Pick<Actor, "type">): Effect.Effect<void> =>
+  noting((exchange) => {
+    exchange.actor = type
+  })
 
 /**
  * What stands between a well-formed request and its use case: rate limits, then the plane, then the bearer. What commits
@@ -116,7 +123,9 @@ export class Gate extends Effect.Service<Gate>()("music/http/Gate", {
           endpoint,
           Option.some(credential),
           Effect.flatMap(selected, (plane) =>
-            Effect.flatMap(sessions.authenticate(plane, credential), (caller) => use(plane, caller))
+            Effect.flatMap(sessions.authenticate(plane, credential), (caller) =>
+              Effect.zipRight(knownActor(caller.actor), use(plane, caller))
+            )
           )
         )
       )

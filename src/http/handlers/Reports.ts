@@ -1,10 +1,15 @@
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as Effect from "effect/Effect"
+import type { Report } from "../../schema/Report.ts"
 import { CallerKey } from "../../services/Caller.ts"
 import { Reports } from "../../services/Reports.ts"
 import { Api } from "../Api.ts"
 import { submit } from "../api/Reports.ts"
-import { Gate } from "./Gate.ts"
+import { Gate, knownActor } from "./Gate.ts"
+
+/** The reporter is named when IAM vouched for them just now. */
+const told = ({ reporter }: Report): Effect.Effect<void> =>
+  reporter === null ? Effect.void : knownActor({ type: reporter.startsWith("si:") ? "silicon" : "carbon" })
 
 export const ReportsLive = HttpApiBuilder.group(Api, "reports", (handlers) =>
   Effect.gen(function* () {
@@ -12,7 +17,9 @@ export const ReportsLive = HttpApiBuilder.group(Api, "reports", (handlers) =>
     const { signed } = yield* Gate
     return handlers.handle("submit", ({ payload }) =>
       Effect.flatMap(CallerKey, (key) =>
-        signed(submit, (plane, credential) => reports.submit(plane, { request: payload, key, credential }))
+        signed(submit, (plane, credential) =>
+          Effect.tap(reports.submit(plane, { request: payload, key, credential }), told)
+        )
       )
     )
   })

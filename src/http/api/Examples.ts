@@ -1,0 +1,200 @@
+/**
+ * One call of every endpoint as it really goes: what is sent and what comes back. Tokens, keys and ids are placeholders
+ * of the right form. A test sends each of them to the running service and compares the answers.
+ */
+import type { Health, IamDescriptor, Readiness, Version } from "../../schema/Descriptors.ts"
+import { requestedScopes } from "../../schema/Identity.ts"
+import { version } from "../../schema/Release.ts"
+import type { Report, ReportRequest } from "../../schema/Report.ts"
+import type { LoginSession, Me, Session } from "../../schema/Session.ts"
+import type { TelemetryRequest } from "../../schema/Telemetry.ts"
+import type { Subscription, Ting, TingRequest } from "../../schema/Ting.ts"
+import type { WebhookReceipt } from "../../schema/Webhook.ts"
+
+/** What stands for the caller's own values. */
+export const placeholders = {
+  slt: "oac_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
+  accessToken: "oat_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
+  refreshToken: "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"
+} as const
+
+/** A call that succeeds: its JSON body, where it takes one, what it answers in words, and as JSON; none for 204. */
+export interface Example {
+  readonly request?: unknown
+  readonly returns: string
+  readonly response?: unknown
+}
+
+const actor = { type: "silicon", public_id: "si:deejay" } as const
+
+const session: Session = {
+  access_token: placeholders.accessToken,
+  refresh_token: placeholders.refreshToken,
+  token_type: "Bearer",
+  expires_in: 1800,
+  scope: requestedScopes.join(" "),
+  actor,
+  org_id: "acme",
+  org_ids: ["acme"],
+  testing_environment_id: null
+}
+
+const subscriptionId = "sub_5b0c6b1f5d4f4c3a9d8e7f6a5b4c3d2e"
+
+/** By operation id. */
+export const examples = {
+  "system.healthz": {
+    returns: "The process lives",
+    response: { status: "ok", service: "music-backend", version } satisfies Health
+  },
+  "system.readyz": {
+    returns: "Calls are served; `checks` tells how each part fares",
+    response: {
+      status: "ready",
+      checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }
+    } satisfies Readiness
+  },
+  "descriptors.iam": {
+    returns: "The application and its services, in the selected plane",
+    response: {
+      app_id: "music",
+      org_id: "music",
+      api_version: "v1",
+      iam_url: "https://iam.example",
+      ting_url: "https://ting.example",
+      testing_environment_id: null,
+      ting_types: ["music.trigger.fired", "music.trigger.expired"],
+      scopes: [...requestedScopes],
+      version
+    } satisfies IamDescriptor
+  },
+  "descriptors.version": {
+    returns: "This release",
+    response: { version, api_versions: ["v1"], min_cli: "0.1.0" } satisfies Version
+  },
+  "auth.login": {
+    returns: "A session, and how registering for notifications went",
+    request: { slt: placeholders.slt },
+    response: {
+      ...session,
+      ting: { subscribed: true, subscription_id: subscriptionId }
+    } satisfies LoginSession
+  },
+  "auth.refresh": {
+    returns: "The session with new tokens; the old refresh token is spent",
+    request: { refresh_token: placeholders.refreshToken },
+    response: session
+  },
+  "auth.logout": {
+    returns: "Revoked",
+    request: { token: placeholders.refreshToken }
+  },
+  "auth.me": {
+    returns: "Who is signed in, and what they may do here",
+    response: {
+      authenticated: true,
+      actor,
+      org_id: "acme",
+      membership_id: "si:deejay[acme]",
+      session_id: "0199a0d0-0000-7000-8000-000000000001",
+      scopes: [...requestedScopes],
+      ting_ready: true,
+      testing_environment_id: null
+    } satisfies Me
+  },
+  "tings.subscribe": {
+    returns: "The active registration",
+    request: {},
+    response: {
+      id: subscriptionId,
+      app_id: "music",
+      for: actor.public_id,
+      active: true
+    } satisfies Subscription
+  },
+  "tings.send": {
+    returns: "Stored with the notification service, now or by an earlier call under the same `key`",
+    request: {
+      type: "music.trigger.fired",
+      key: "si:deejay/trigger/7/fired",
+      data: { trigger: 7, title: "Low Tide" },
+      metadata: { room: "kitchen" }
+    } satisfies TingRequest,
+    response: {
+      id: "msg_0d9a4c7be21f4f53b6a8c1d2e3f40516",
+      created_at: "2026-09-24T08:15:30.412907Z",
+      key: "si:deejay/trigger/7/fired",
+      silent: false,
+      replayed: false
+    } satisfies Ting
+  },
+  "reports.submit": {
+    returns: "Stored, now or by an earlier call under the same `Idempotency-Key`",
+    request: {
+      message: "Playback stops after a seek near the end of a track.",
+      pr: "https://github.com/harbor/music/pull/12",
+      attachments: [{ name: "player.log", content: "08:15:30 seek 3:41\n08:15:31 stalled" }],
+      context: { client: "0.1.0", platform: "linux" }
+    } satisfies ReportRequest,
+    response: {
+      id: "rep_8c1d2e3f405160d9a4c7be21f4f53b6a",
+      status: "stored",
+      issue_url: null,
+      reporter: "si:deejay",
+      created_at: "2026-09-24T08:15:30.412Z",
+      replayed: false
+    } satisfies Report
+  },
+  "telemetry.accept": {
+    returns: "Committed, or nothing was to be recorded",
+    request: {
+      table: "musicclidaemon",
+      events: [
+        {
+          id: "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e",
+          type: "playback.track.started",
+          data: { track: 1 },
+          metadata: { occurred_at: "2026-09-24T08:15:30.412Z" }
+        }
+      ]
+    } satisfies TelemetryRequest
+  },
+  "webhooks.receive": {
+    returns: "Committed, now or by an earlier delivery of the same event",
+    request: {
+      spec_version: "1.0",
+      event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+      event_type: "organization.membership.removed.v1",
+      occurred_at: "2026-09-25T10:15:30.123456Z",
+      organization_id: "0199a0aa-0000-7000-8000-000000000001",
+      aggregate: {
+        type: "organization_membership",
+        id: "0199a0bb-0000-7000-8000-000000000002",
+        version: 4
+      },
+      data: {
+        changed_fields: [],
+        current: {
+          members: [
+            {
+              resource: {
+                type: "organization_membership",
+                id: "0199a0bb-0000-7000-8000-000000000002",
+                principal_type: "carbon",
+                version: 4,
+                status: "removed"
+              },
+              authorization: "removed"
+            }
+          ]
+        }
+      }
+    },
+    response: { received: true } satisfies WebhookReceipt
+  }
+} as const satisfies Record<string, Example>
+
+const byOperation = new Map<string, Example>(Object.entries(examples))
+
+/** The example of an operation, by its id. */
+export const exampleOf = (operationId: string): Example | undefined => byOperation.get(operationId)

@@ -1,0 +1,149 @@
+/** One call of the API on the page: what it does, what it takes, what it answers, and every way in which it can fail. */
+
+import { failureHead, failureRow } from "./Failures.ts"
+import { boundsOf, exampleOf, fieldTable } from "./Fields.ts"
+import { type Html, html, none, prose } from "./Html.ts"
+import { type Call, failuresOf, type Parameter, type Response, resolved, type Spec } from "./Spec.ts"
+
+const pretty = (value: unknown): string => JSON.stringify(value, null, 2)
+
+/** On one line where that is short. */
+const legible = (value: unknown): string => {
+  const line = JSON.stringify(value)
+  return line.length <= 80 ? line : pretty(value)
+}
+
+/** In single quotes, as a shell takes it. */
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+
+const exampleBody = ({ requestBody }: Call): unknown => {
+  const example = requestBody?.content["application/json"].examples?.success
+  return example !== undefined && "value" in example ? example.value : undefined
+}
+
+const parametersOf = (spec: Spec, call: Call): ReadonlyArray<Parameter> =>
+  call.parameters.flatMap((parameter) => resolved(parameter, spec.components.parameters) ?? [])
+
+const isSigned = ({ security }: Call): boolean => security.some((scheme) => "bearer" in scheme)
+const isOptional = ({ security }: Call): boolean =>
+  security.some((scheme) => Object.keys(scheme).length === 0)
+
+/** The call as a command; `$MUSIC` is the address of the service. */
+export const commandOf = (spec: Spec, call: Call): string => {
+  const body = exampleBody(call)
+  const signed = isSigned(call)
+  const headers = [
+    ...(body === undefined ? [] : [["Content-Type", "application/json"]]),
+    ...(signed ? [["Authorization", "Bearer $TOKEN"]] : []),
+    ...parametersOf(spec, call)
+      .filter(({ name, required }) => required === true || (signed && name === "X-Org-ID"))
+      .map(({ name, schema }) => [name, String(schema.examples?.[0] ?? "…")])
+  ]
+  const lines = [
+    `curl${call.method === "GET" ? "" : ` -X ${call.method}`} "$MUSIC${call.path}"`,
+    ...headers.map(([name = "", value = ""]) => `-H "${name}: ${value}"`),
+    ...(body === undefined ? [] : [`-d ${quoted(legible(body))}`])
+  ]
+  return lines.join(" \\\n  ")
+}
+
+const bearerRow = (spec: Spec, call: Call): ReadonlyArray<Html> =>
+  isSigned(call)
+    ? [
+        html`<tr><th scope="row"><code>Authorization</code><small>${isOptional(call) ? "optional" : "required"}</small></th>
+<td>${prose(spec.components.securitySchemes.bearer?.description ?? "")} <span class="example">such as <code>Bearer oat_…</code></span></td></tr>`
+      ]
+    : []
+
+const parameterRow = ({ name, required, description, schema }: Parameter): Html =>
+  html`<tr><th scope="row"><code>${name}</code><small>${required === true ? "required" : "optional"}</small></th>
+<td>${prose(description ?? "")} ${schema.enum === undefined ? none : html`<span class="bound">${schema.enum.map(String).join(" or ")}</span>`}
+${boundsOf(schema)} ${exampleOf(schema)}</td></tr>`
+
+const headerTable = (spec: Spec, call: Call): Html => html`<div class="wide"><table>
+<caption>Headers of the request</caption>
+<thead><tr><th scope="col">Header</th><th scope="col">Meaning</th></tr></thead>
+<tbody>${bearerRow(spec, call)}${parametersOf(spec, call).map(parameterRow)}</tbody>
+</table></div>`
+
+const isClosed = (spec: Spec, { requestBody }: Call): boolean => {
+  const schema = requestBody?.content["application/json"].schema
+  return schema !== undefined && resolved(schema, spec.components.schemas)?.additionalProperties === false
+}
+
+const requestPart = (spec: Spec, call: Call): Html => {
+  const body = call.requestBody
+  return html`<h4>Request</h4>
+<pre tabindex="0"><code>${commandOf(spec, call)}</code></pre>
+${headerTable(spec, call)}
+${
+  body === undefined
+    ? html`<p>No body.</p>`
+    : html`<p>${prose(body.description ?? "")}${isClosed(spec, call) ? " Fields that are not listed are refused." : ""}</p>
+${fieldTable(body.content["application/json"].schema, spec, "Body of the request", "required")}`
+}`
+}
+
+const answerHeaders = (spec: Spec, headers: Response["headers"] = {}): Html =>
+  html`<dl class="headers">${Object.entries(headers).map(([name, header]) => {
+    const known = resolved(header, spec.components.headers)
+    return html`<dt><code>${name}</code></dt><dd>${prose(known?.description ?? "")} ${known === undefined ? none : exampleOf(known.schema)}</dd>`
+  })}</dl>`
+
+const answerPart = (spec: Spec, call: Call): ReadonlyArray<Html> =>
+  Object.entries(call.responses)
+    .filter(([status]) => Number(status) < 400)
+    .map(([status, response]) => {
+      const json = response.content?.["application/json"]
+      const example = json?.examples?.success
+      return html`<h4>Answer <span class="status">${status}</span></h4>
+<p>${prose(response.description)}.</p>
+${example !== undefined && "value" in example ? html`<pre tabindex="0"><code>${pretty(example.value)}</code></pre>` : html`<p>No body.</p>`}
+${json === undefined ? none : fieldTable(json.schema, spec, "Body of the answer", "always")}
+<details><summary>Headers of the answer</summary>${answerHeaders(spec, response.headers)}</details>`
+    })
+
+const failureHeaders = ({ responses }: Call): NonNullable<Response["headers"]> =>
+  Object.assign(
+    {},
+    ...Object.entries(responses).flatMap(([status, { headers = {} }]) =>
+      Number(status) < 400 ? [] : [headers]
+    )
+  )
+
+const failurePart = (spec: Spec, call: Call): Html => html`<h4>When it fails</h4>
+<div class="wide"><table class="failures">
+<caption>Every error code that this call can give</caption>
+${failureHead}
+<tbody>${failuresOf(spec, call).map(({ status, code }) =>
+  failureRow(spec, status, code, html`<a href="#error-${code}"><code>${code}</code></a>`)
+)}</tbody>
+</table></div>
+<details><summary>Headers of a failure</summary>${answerHeaders(spec, failureHeaders(call))}</details>`
+
+const accessOf = (call: Call): string => {
+  if (
+    call.parameters.some(
+      (parameter) => "$ref" in parameter === false && parameter.name.endsWith("-Signature")
+    )
+  )
+    return "Signed by the identity service."
+  if (!isSigned(call)) return "No session needed."
+  return isOptional(call)
+    ? "A session is optional: `Authorization` together with `X-Org-ID`, or neither."
+    : "Needs a session: `Authorization` together with `X-Org-ID`."
+}
+
+export const callSection = (
+  spec: Spec,
+  call: Call
+): Html => html`<section id="${call.operationId}" class="call" data-find>
+<h3><span class="method ${call.method.toLowerCase()}">${call.method}</span> <code class="path">${call.path}</code>
+<a class="anchor" href="#${call.operationId}" aria-label="Link to ${call.summary}">#</a></h3>
+<p class="summary">${call.summary}</p>
+<p>${prose(call.description)}</p>
+<p class="access">${prose(accessOf(call))}</p>
+${requestPart(spec, call)}
+${answerPart(spec, call)}
+${failurePart(spec, call)}
+</section>`

@@ -1,0 +1,36 @@
+/** Failures as rows of a table: what happened, and what to do about it. */
+import { type Html, html, none, prose } from "./Html.ts"
+import { type Call, failuresOf, type Spec } from "./Spec.ts"
+
+interface Envelope {
+  readonly message: string
+  readonly hint: string
+  readonly retryable: boolean
+}
+
+/** Message, hint and retryability of a code, from its example. */
+export const envelopeOf = (spec: Spec, code: string): Envelope => {
+  const value = spec.components.examples[code]?.value
+  // The examples are made from the table of failures: they have this form.
+  const { error } = value as { readonly error: Envelope }
+  return error
+}
+
+/** One failure as a row: status, code, whether to retry, what happened and what to do. */
+export const failureRow = (
+  spec: Spec,
+  status: string,
+  code: string,
+  heading: Html,
+  more: Html = none
+): Html => {
+  const { message, hint, retryable } = envelopeOf(spec, code)
+  return html`<tr><td class="status">${status}</td><th scope="row">${heading}</th>
+<td>${retryable ? html`<strong>yes</strong>` : "no"}</td><td>${prose(message)}</td><td>${prose(hint)}${more}</td></tr>`
+}
+
+export const failureHead = html`<thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Retry</th><th scope="col">What happened</th><th scope="col">What to do</th></tr></thead>`
+
+/** Names of the calls that give a code. */
+export const giversOf = (spec: Spec, calls: ReadonlyArray<Call>, code: string): ReadonlyArray<Call> =>
+  calls.filter((call) => failuresOf(spec, call).some((failure) => failure.code === code))

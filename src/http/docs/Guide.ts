@@ -1,0 +1,74 @@
+/** What a newcomer reads first: how to log in, and what to do when a call fails. */
+import { failureHead, failureRow, giversOf } from "./Failures.ts"
+import { type Html, html, none } from "./Html.ts"
+import { type Call, failuresOf, type Spec } from "./Spec.ts"
+
+const call = (id: string, words: string): Html => html`<a href="#${id}">${words}</a>`
+const code = (name: string): Html => html`<a href="#error-${name}"><code>${name}</code></a>`
+const shell = (text: string): Html => html`<pre tabindex="0"><code>${text}</code></pre>`
+
+export const guide = (): Html => html`<section id="start" data-find>
+<h2>Log in, and make the first call <a class="anchor" href="#start" aria-label="Link to this section">#</a></h2>
+<p>In the commands, <code>$MUSIC</code> is the address of this service and <code>$TOKEN</code> an access token:</p>
+<pre tabindex="0"><code>export MUSIC=<span id="origin">http://127.0.0.1:8787</span></code></pre>
+<ol>
+<li><p><strong>Ask where to log in.</strong> ${call("descriptors.iam", "The descriptor")} names the application, the identity service and the scopes.</p>
+${shell('curl "$MUSIC/api/v1/iam"')}</li>
+<li><p><strong>Get a short-lived token from the identity service.</strong> A person opens its login page with <code>app_id</code> and gets the token as <code>slt</code>; a machine runs the identity service's own command. It works once and for two minutes.</p>
+${shell("iam silicon-login --app-id music --grant-org acme --approve-scopes")}</li>
+<li><p><strong>Exchange it for a session</strong> with ${call("auth.login", "login")}. Choose one <code>Idempotency-Key</code> for the token and send the same one when you retry.</p>
+${shell(
+  `curl -X POST "$MUSIC/api/v1/auth/login" \\
+  -H "Content-Type: application/json" \\
+  -H "Idempotency-Key: $(uuidgen)" \\
+  -d '{"slt":"oac_…"}'`
+)}</li>
+<li><p><strong>Call with the access token</strong> and the organisation you act in; the session's <code>org_ids</code> lists them. ${call("auth.me", "Who am I")} shows that it works.</p>
+${shell('curl "$MUSIC/api/v1/auth/me" -H "Authorization: Bearer $TOKEN" -H "X-Org-ID: acme"')}</li>
+<li><p><strong>Refresh before <code>expires_in</code> seconds have passed</strong> with ${call("auth.refresh", "refresh")}, and keep the new refresh token at once: the old one is spent. ${call("auth.logout", "Logout")} ends the session.</p></li>
+</ol>
+<p>To try things out without touching production, send a testing environment's secret in <code>X-Testing-Environment-Key</code> with every call, from login on.</p>
+</section>`
+
+const advice = html`<ol>
+<li>Read <code>error.code</code>. It is for programs; <code>error.hint</code> says the same to people. Keep the <code>X-Request-Id</code> of the answer: the operator finds the request by it.</li>
+<li><strong>Retry only when <code>error.retryable</code> is true.</strong> Wait for <code>Retry-After</code> seconds where it is given, else a second or two and longer each time, and send <strong>the same</strong> <code>Idempotency-Key</code> and body: nothing is done twice.</li>
+<li>No answer at all (a timeout, a lost connection) is the same case: the call may have been done, so repeat it under its key.</li>
+<li>On ${code("unauthenticated")} refresh once; when the refresh itself answers it, log in again. Nothing else ends a session: not ${code("dependency_unavailable")}, not ${code("rate_limited")}.</li>
+<li>On ${code("reconsent_required")} log in again and approve every scope: a refresh adds none.</li>
+<li>On ${code("invalid_input")} read <code>error.details.fields</code>: each names a <code>path</code> and its <code>problem</code>.</li>
+</ol>`
+
+/** Codes that belong to no call, with what provokes them. */
+const anywhere = html`<p>On any other path the service answers 404 with ${code("not_found")}, and to a method that a path does not take 405 with the code <code>method_not_allowed</code> and the methods that it does take in <code>Allow</code>.</p>`
+
+export const failureGuide = (spec: Spec, calls: ReadonlyArray<Call>): Html => {
+  const all = new Map<string, string>(
+    calls.flatMap((each) => failuresOf(spec, each)).map(({ status, code }) => [code, status])
+  )
+  const sorted = [...all].sort(([, left], [, right]) => Number(left) - Number(right))
+  return html`<section id="errors" data-find>
+<h2>When a call fails <a class="anchor" href="#errors" aria-label="Link to this section">#</a></h2>
+<p>Every failure has one form, whatever the call:</p>
+${shell(JSON.stringify(spec.components.examples.invalid_input?.value ?? {}, null, 2))}
+${advice}
+<div class="wide"><table class="failures">
+<caption>Every error code</caption>
+${failureHead}
+${sorted.map(
+  ([name, status]) =>
+    html`<tbody id="error-${name}">${failureRow(
+      spec,
+      status,
+      name,
+      html`<code>${name}</code>`,
+      html`<p class="givers">From: ${giversOf(spec, calls, name).map(
+        (giver, index) =>
+          html`${index === 0 ? none : ", "}<a href="#${giver.operationId}">${giver.operationId}</a>`
+      )}</p>`
+    )}</tbody>`
+)}
+</table></div>
+${anywhere}
+</section>`
+}

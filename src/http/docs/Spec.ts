@@ -1,0 +1,114 @@
+/** As much of the OpenAPI document as the page reads. */
+
+export interface Schema {
+  readonly $ref?: string
+  readonly type?: string
+  readonly description?: string
+  readonly enum?: ReadonlyArray<unknown>
+  readonly anyOf?: ReadonlyArray<Schema>
+  readonly properties?: Readonly<Record<string, Schema>>
+  readonly required?: ReadonlyArray<string>
+  readonly additionalProperties?: Schema | boolean
+  readonly items?: Schema
+  readonly minItems?: number
+  readonly maxItems?: number
+  readonly minLength?: number
+  readonly maxLength?: number
+  readonly minimum?: number
+  readonly maximum?: number
+  readonly pattern?: string
+  readonly format?: string
+  readonly examples?: ReadonlyArray<unknown>
+}
+
+export interface Parameter {
+  readonly name: string
+  readonly required?: boolean
+  readonly description?: string
+  readonly schema: Schema
+}
+
+export interface Header {
+  readonly description: string
+  readonly schema: Schema
+}
+
+export interface Reference {
+  readonly $ref: string
+}
+
+export interface Example {
+  readonly summary?: string
+  readonly value?: unknown
+}
+
+interface Content {
+  readonly "application/json": {
+    readonly schema: Schema
+    readonly examples?: Readonly<Record<string, Example | Reference>>
+  }
+}
+
+export interface Response {
+  readonly description: string
+  readonly headers?: Readonly<Record<string, Header | Reference>>
+  readonly content?: Content
+}
+
+export interface Operation {
+  readonly operationId: string
+  readonly summary: string
+  readonly description: string
+  readonly tags: ReadonlyArray<string>
+  readonly security: ReadonlyArray<Readonly<Record<string, unknown>>>
+  readonly parameters: ReadonlyArray<Parameter | Reference>
+  readonly requestBody?: { readonly description?: string; readonly content: Content }
+  readonly responses: Readonly<Record<string, Response>>
+}
+
+export interface Spec {
+  readonly info: { readonly title: string; readonly version: string; readonly description: string }
+  readonly tags: ReadonlyArray<{ readonly name: string; readonly description: string }>
+  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
+  readonly components: {
+    readonly schemas: Readonly<Record<string, Schema>>
+    readonly parameters: Readonly<Record<string, Parameter>>
+    readonly headers: Readonly<Record<string, Header>>
+    readonly examples: Readonly<Record<string, Example>>
+    readonly securitySchemes: Readonly<Record<string, { readonly description: string }>>
+  }
+}
+
+/** One call, with where it is. */
+export interface Call extends Operation {
+  readonly method: string
+  readonly path: string
+}
+
+export const callsOf = ({ paths }: Spec): ReadonlyArray<Call> =>
+  Object.entries(paths).flatMap(([path, item]) =>
+    Object.entries(item).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path }))
+  )
+
+/** The last part of a reference. */
+export const nameOf = ($ref: string): string => $ref.slice($ref.lastIndexOf("/") + 1)
+
+const isReference = (value: object): value is Reference => "$ref" in value
+
+/** Follows a reference into one kind of component; none points at another. */
+export const resolved = <A extends object>(
+  value: A | Reference,
+  components: Readonly<Record<string, A>>
+): A | undefined => (isReference(value) ? components[nameOf(value.$ref)] : value)
+
+/** Every failure that a call can give: its status and its envelope's example. */
+export const failuresOf = (
+  spec: Spec,
+  { responses }: Operation
+): ReadonlyArray<{ readonly status: string; readonly code: string }> =>
+  Object.entries(responses)
+    .filter(([status]) => Number(status) >= 400)
+    .flatMap(([status, { content }]) =>
+      Object.keys(content?.["application/json"].examples ?? {}).map((code) => ({ status, code }))
+    )
+    .filter(({ code }) => code in spec.components.examples)

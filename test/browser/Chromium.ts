@@ -1,0 +1,36 @@
+/** A Chromium for tests: without a sandbox, so that it runs as root too, and without any traffic of its own. */
+import { existsSync } from "node:fs"
+import { type Browser, chromium } from "playwright-core"
+
+const places = [
+  process.env.CHROMIUM,
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+]
+
+/** Starts a fresh profile each time; whoever starts it closes it. Fails with what to do where there is no Chromium. */
+export const launchChromium = (): Promise<Browser> => {
+  const executablePath = places.find((place) => place !== undefined && existsSync(place))
+  if (executablePath === undefined) {
+    return Promise.reject(
+      new Error(
+        "No Chromium was found: install one (apt-get install -y chromium), or name it in the variable CHROMIUM."
+      )
+    )
+  }
+  return chromium.launch({
+    executablePath,
+    headless: true,
+    args: [
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-quic",
+      "--no-first-run",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync"
+    ]
+  })
+}

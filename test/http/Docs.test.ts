@@ -1,0 +1,186 @@
+import { createHash } from "node:crypto"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { openApi } from "../../src/http/api/Document.ts"
+import { script, style } from "../../src/http/docs/Assets.ts"
+import { commandOf } from "../../src/http/docs/CallSection.ts"
+import { Html, html, prose } from "../../src/http/docs/Html.ts"
+import { contentSecurityPolicy, page } from "../../src/http/docs/Page.ts"
+import { callsOf, failuresOf, type Spec } from "../../src/http/docs/Spec.ts"
+import { type FailureCode, failureTable } from "../../src/schema/Failure.ts"
+import { backend, call, errorOf, testingSecret } from "./support.ts"
+
+const spec = openApi() as unknown as Spec
+const text = page(spec)
+const calls = callsOf(spec)
+
+const all = (pattern: RegExp, within = text): ReadonlyArray<string> =>
+  [...within.matchAll(pattern)].map(([whole, part]) => part ?? whole)
+
+/** The text between two marks; each occurs once. */
+const inner = (tag: string): string => {
+  const parts = text.split(new RegExp(`</?${tag}>`))
+  expect([tag, parts.length]).toEqual([tag, 3])
+  return parts[1] ?? ""
+}
+
+const sectionOf = (id: string): string => {
+  const from = text.indexOf(`<section id="${id}"`)
+  return text.slice(from, text.indexOf("</section>", from))
+}
+
+const escaped = (given: string): string => html`${prose(given)}`.text
+
+describe("The page of the API", () => {
+  it.scoped("is a document among documents: HEAD, OPTIONS, 405, 404, no plane, no event, one log line", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const answer = yield* call(server, {
+        path: "/docs",
+        headers: { "x-testing-environment-key": testingSecret }
+      })
+      expect([answer.status, answer.text]).toEqual([200, text])
+      expect(answer.headers).toMatchObject({
+        "content-type": "text/html; charset=utf-8",
+        "content-security-policy": contentSecurityPolicy,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "x-frame-options": "DENY",
+        "cache-control": "no-cache",
+        "x-request-id": expect.stringMatching(/^req_/)
+      })
+      const head = yield* call(server, { method: "HEAD", path: "/docs" })
+      expect([head.status, head.text, head.headers["content-length"]]).toEqual([
+        200,
+        "",
+        String(Buffer.byteLength(text))
+      ])
+      const options = yield* call(server, { method: "OPTIONS", path: "/docs" })
+      expect([options.status, options.headers.allow]).toEqual([204, "GET, HEAD, OPTIONS"])
+      expect((yield* call(server, { method: "POST", path: "/docs" })).status).toBe(405)
+      for (const path of ["/docs/", "/Docs", "/docs/index.html"]) {
+        expect(errorOf(yield* call(server, { path })).code).toBe("not_found")
+      }
+      const recorded = server.events.filter(({ fields }) => fields.route === "/docs" && fields.status === 200)
+      expect([server.reached, recorded]).toEqual([[], []])
+      const [line] = server.lines.filter(({ fields }) => fields.route === "/docs")
+      expect(line?.fields).toMatchObject({ method: "GET", status: 200, plane: "production" })
+    })
+  )
+
+  it("runs and styles nothing but what its policy names by digest", () => {
+    const digest = (given: string) => `'sha256-${createHash("sha256").update(given).digest("base64")}'`
+    expect([inner("script"), inner("style")]).toEqual([script, style])
+    expect(contentSecurityPolicy.split("; ")).toEqual([
+      "default-src 'none'",
+      `script-src ${digest(script)}`,
+      `style-src ${digest(style)}`,
+      "img-src data:",
+      "frame-ancestors 'none'",
+      "base-uri 'none'",
+      "form-action 'none'",
+      "require-trusted-types-for 'script'"
+    ])
+    // Neither is covered by a digest, so the policy would refuse them.
+    expect(text).not.toMatch(/\sstyle=|\son[a-z]+=|javascript:/i)
+    expect(`${script}${style}`).not.toMatch(
+      /innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|\bimport\b|url\(/
+    )
+  })
+
+  it("asks no other host for anything, and links to none", () => {
+    const targets = all(/\s(?:href|src|action|srcset|poster|data)="([^"]*)"/g)
+    expect(targets.length).toBeGreaterThan(100)
+    expect(targets.filter((target) => !/^(?:#|\/openapi\.json$|data:image\/svg)/.test(target))).toEqual([])
+    expect(text).not.toMatch(/<(?:iframe|object|embed|form|base|img|link rel="(?!icon))/)
+  })
+
+  it("every link within the page leads somewhere, and no two places have one name", () => {
+    const ids = all(/\sid="([^"]*)"/g)
+    expect(new Set(ids).size).toBe(ids.length)
+    const missing = all(/\shref="#([^"]*)"/g).filter((id) => !ids.includes(id))
+    expect(missing).toEqual([])
+  })
+
+  it.each(calls.map((each) => [each.operationId, each] as const))(
+    "%s has its purpose, its headers, its examples, and what to do on each of its errors",
+    (id, each) => {
+      const section = sectionOf(id)
+      expect(section).toContain(escaped(each.summary))
+      expect(section).toContain(escaped(each.description))
+      expect(section).toContain(html`<code>${commandOf(spec, each)}</code>`.text)
+      for (const given of each.parameters) {
+        const name =
+          "name" in given ? given.name : spec.components.parameters[given.$ref.replace(/.*\//, "")]?.name
+        expect(section).toContain(`<code>${name}</code>`)
+      }
+      for (const [status, { content }] of Object.entries(each.responses)) {
+        const example = content?.["application/json"].examples?.success
+        if (example === undefined || !("value" in example)) continue
+        expect([status, section]).toEqual([
+          status,
+          expect.stringContaining(html`${JSON.stringify(example.value, null, 2)}`.text)
+        ])
+      }
+      const failures = failuresOf(spec, each)
+      expect(failures.length).toBeGreaterThan(1)
+      expect(all(/href="#error-([a-z_]+)"/g, section)).toEqual(failures.map(({ code }) => code))
+      for (const { code } of failures) {
+        const { message, hint } = failureTable[code as FailureCode]
+        expect(section).toContain(escaped(message))
+        expect(section).toContain(escaped(hint))
+      }
+    }
+  )
+
+  it("has every error code of the service in one table, but for the one that belongs to no call", () => {
+    const codes = all(/<tbody id="error-([a-z_]+)"/g)
+    expect([...codes, "method_not_allowed"].sort()).toEqual(Object.keys(failureTable).sort())
+    expect(sectionOf("errors")).toContain("method_not_allowed")
+  })
+
+  it("tells a newcomer how to log in before anything else", () => {
+    const guide = sectionOf("start")
+    expect(text.indexOf('<section id="start"')).toBeLessThan(text.indexOf('<section id="errors"'))
+    for (const id of ["descriptors.iam", "auth.login", "auth.me", "auth.refresh", "auth.logout"]) {
+      expect(guide).toContain(`href="#${id}"`)
+    }
+  })
+
+  it("quotes commands so that a shell takes them", () => {
+    const [login, , logout] = ["auth.login", "auth.me", "webhooks.receive"].map((id) =>
+      commandOf(
+        spec,
+        calls.find(({ operationId }) => operationId === id) ?? (calls[0] as (typeof calls)[number])
+      )
+    )
+    expect(login).toBe(
+      [
+        'curl -X POST "$MUSIC/api/v1/auth/login" \\',
+        '  -H "Content-Type: application/json" \\',
+        '  -H "Idempotency-Key: b7f1c2d49a5e4c0f8e21d3a4" \\',
+        `  -d '{"slt":"oac_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"}'`
+      ].join("\n")
+    )
+    expect(logout).toContain('-H "X-Silicon-IAM-Event-ID: 0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"')
+  })
+
+  it("is small, and smaller than its bound when it grows", () => {
+    expect(Buffer.byteLength(text)).toBeLessThan(250_000)
+  })
+})
+
+describe("Templates", () => {
+  it("escape whatever is no HTML itself, also in lists", () => {
+    const hostile = `<script>"&'`
+    expect(html`<a title="${hostile}">${[hostile, html`<b>${1}</b>`]}</a>`.text).toBe(
+      '<a title="&lt;script&gt;&quot;&amp;&#39;">&lt;script&gt;&quot;&amp;&#39;<b>1</b></a>'
+    )
+    expect(html`${new Html({ text: "<i>" })}`.text).toBe("<i>")
+  })
+
+  it("show what stands between backticks as code", () => {
+    expect(html`${prose("Send `a<b` now")}`.text).toBe("Send <code>a&lt;b</code> now")
+  })
+})

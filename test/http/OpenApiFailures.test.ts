@@ -1,0 +1,396 @@
+import { existsSync, readFileSync } from "node:fs"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import type { Fault } from "../../src/sandbox/upstreams/Simulator.ts"
+import type { TingCode } from "../../src/sandbox/upstreams/Ting.ts"
+import type { World } from "../../src/sandbox/World.ts"
+import { startTestSandbox } from "../support/Sandbox.ts"
+import { callsOf, freshDocument, misfits, type RealAnswer } from "./Documented.ts"
+import {
+  type Answer,
+  type Backend,
+  backend,
+  type CallName,
+  call,
+  good,
+  type Options,
+  parseRaw,
+  raw,
+  type Sent,
+  testingSecret
+} from "./support.ts"
+
+/** `operation code`: what the document promises, and what some test must have seen. */
+type Pair = `${string} ${string}`
+
+const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ operationId, responses }) =>
+  Object.entries(responses)
+    .filter(([status]) => Number(status) >= 400)
+    .flatMap(([, { content }]) => Object.keys(content?.["application/json"].examples ?? {}))
+    .map((code): Pair => `${operationId} ${code}`)
+)
+
+/** What takes too long, or a broken disk, to be provoked here, and the test that does it with a moved clock or a stand-in. */
+const elsewhere: Readonly<Record<Pair, string>> = {
+  "descriptors.version internal": "test/http/Envelope.test.ts",
+  "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
+  "auth.refresh idempotency_in_progress": "test/services/Refusals.test.ts",
+  "auth.logout idempotency_in_progress": "test/services/Refusals.test.ts",
+  "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
+  "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"
+}
+
+const operationIds = {
+  healthz: "system.healthz",
+  readyz: "system.readyz",
+  iam: "descriptors.iam",
+  version: "descriptors.version",
+  login: "auth.login",
+  refresh: "auth.refresh",
+  logout: "auth.logout",
+  me: "auth.me",
+  subscribe: "tings.subscribe",
+  send: "tings.send",
+  submit: "reports.submit",
+  accept: "telemetry.accept",
+  receive: "webhooks.receive"
+} as const satisfies Record<CallName, string>
+
+const names = Object.keys(good) as ReadonlyArray<CallName>
+const posts = names.filter((name) => good[name].method === "POST")
+const keyed = ["login", "refresh", "logout", "submit"] as const
+const signed = ["me", "subscribe", "send", "submit"] as const
+const planed = names.filter((name) => !["healthz", "readyz", "version", "receive"].includes(name))
+const probes: ReadonlyArray<CallName> = ["healthz", "readyz"]
+
+const provoked = new Map<Pair, RealAnswer>()
+
+/** Notes an answer; says its code. */
+const seen = (name: CallName, answer: Pick<Answer, "status" | "text">): string => {
+  const body =
+    answer.text === "" ? {} : (JSON.parse(answer.text) as { readonly error?: { readonly code?: string } })
+  const code = body.error?.code ?? `${answer.status}`
+  const operationId = operationIds[name]
+  if (answer.status >= 400)
+    provoked.set(`${operationId} ${code}`, { operationId, status: answer.status, name: code, body })
+  return code
+}
+
+/** Asks each of the calls, changed; all must answer the code. */
+const all = (
+  server: Backend,
+  which: ReadonlyArray<CallName>,
+  code: string,
+  change: (sent: Sent) => Sent = (sent) => sent
+) =>
+  Effect.forEach(which, (name) =>
+    Effect.map(call(server, change(good[name])), (answer) =>
+      expect([name, seen(name, answer)]).toEqual([name, code])
+    )
+  )
+
+const withHeaders =
+  (headers: Readonly<Record<string, string>>) =>
+  (sent: Sent): Sent => ({
+    ...sent,
+    headers: { ...(sent.headers as Record<string, string> | undefined), ...headers }
+  })
+
+const without =
+  (header: string) =>
+  (sent: Sent): Sent => ({
+    ...sent,
+    headers: Object.fromEntries(
+      Object.entries((sent.headers ?? {}) as Record<string, string>).filter(([name]) => name !== header)
+    )
+  })
+
+describe("What a call answers before it begins", () => {
+  it.scoped("to a request that is wrong on its face", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const name of names) {
+        const { method, path } = good[name]
+        const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
+        expect([name, seen(name, answer)]).toEqual([name, "invalid_input"])
+      }
+      yield* all(server, posts, "unsupported_media_type", withHeaders({ "content-type": "text/plain" }))
+      yield* all(server, posts, "payload_too_large", (sent) => ({ ...sent, body: " ".repeat(1_048_577) }))
+      yield* all(server, keyed, "idempotency_key_required", without("idempotency-key"))
+      yield* all(server, keyed, "idempotency_key_invalid", withHeaders({ "idempotency-key": "short" }))
+      yield* all(
+        server,
+        signed,
+        "unauthenticated",
+        withHeaders({ authorization: "Bearer short", "x-org-id": "acme" })
+      )
+      yield* all(
+        server,
+        planed,
+        "testing_secret_invalid",
+        withHeaders({ "x-testing-environment-key": "ask_short" })
+      )
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("when it has too much to do, and when it ends", () =>
+    Effect.gen(function* () {
+      const admitted = names.filter((name) => !probes.includes(name))
+      yield* all(yield* backend({ inFlight: 0 }), admitted, "overloaded")
+      const quota = (name: string) => ({ name, quota: 1, windowSeconds: 600 })
+      const limited = yield* backend({
+        settings: { rateLimit: true },
+        policies: { address: quota("address"), credential: quota("credential") }
+      })
+      yield* call(limited, good.version)
+      yield* all(
+        limited,
+        admitted.filter((name) => name !== "receive"),
+        "rate_limited"
+      )
+      const ending = yield* backend()
+      yield* ending.drain.begin
+      yield* all(ending, admitted, "shutting_down")
+      yield* all(ending, ["readyz"], "not_ready")
+    })
+  )
+
+  it.scoped("when it meets a fault of its own", () =>
+    Effect.gen(function* () {
+      const fault = Effect.die("a fault")
+      const during: NonNullable<Options["during"]> = {
+        resolve: fault,
+        authenticate: fault,
+        login: fault,
+        refresh: fault,
+        logout: fault,
+        submit: fault,
+        accept: fault,
+        receive: fault,
+        health: fault,
+        readiness: fault
+      }
+      const server = yield* backend({ during })
+      const plain = names.filter((name) => name !== "version" && name !== "iam")
+      yield* all(server, plain, "internal")
+      yield* all(server, ["iam"], "internal", withHeaders({ "x-testing-environment-key": testingSecret }))
+    })
+  )
+})
+
+const refusal = (status: number, code: string): Fault => ({
+  kind: "reply",
+  reply: { status, body: { error: { code, message: code } } }
+})
+
+/** IAM itself, asked as this service asks it. */
+const askIam = (world: World, path: string, form: Readonly<Record<string, string>>) =>
+  Effect.promise(async () => {
+    const { musicSecret } = world.seeded.production
+    const response = await fetch(`${world.iam.url}/api/v1${path}`, {
+      method: "POST",
+      headers: {
+        authorization: `Basic ${Buffer.from(`music:${musicSecret}`).toString("base64")}`,
+        "idempotency-key": `direct-${Object.values(form).join("-").slice(-20)}`,
+        "silicon-iam-supported-api-versions": "v1",
+        "user-agent": "test"
+      },
+      body: new URLSearchParams(form)
+    })
+    return (await response.json()) as Record<string, string>
+  })
+
+/** A token with other scopes than this service's login asks for. */
+const tokenWith = (world: World, scopes: ReadonlyArray<string>) => {
+  const slt = world.iam.world.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
+  return Effect.map(
+    askIam(world, "/app-auth/tokens", { app_id: "music", slt }),
+    ({ access_token = "" }) => access_token
+  )
+}
+
+const signedBy = (token: string) => withHeaders({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
+const json =
+  (body: unknown) =>
+  (sent: Sent): Sent => ({ ...sent, body: JSON.stringify(body) })
+
+type Change = (sent: Sent) => Sent
+const unchanged: Change = (sent) => sent
+
+let keys = 0
+const freshKey: Change = (sent) => {
+  keys += 1
+  return "idempotency-key" in (sent.headers ?? {})
+    ? withHeaders({ "idempotency-key": `fresh-key-0000-${keys}` })(sent)
+    : sent
+}
+
+/** The sandbox, a token of its own, and a way to ask several calls at once that must all answer one code. */
+const prepared = Effect.gen(function* () {
+  const { world, base } = yield* startTestSandbox
+  const ask = (name: CallName, change: Change) =>
+    Effect.promise(async () => {
+      const { path, method = "GET", headers, body } = change(freshKey(good[name]))
+      const response = await fetch(`${base}${path}`, {
+        method,
+        headers: (headers ?? {}) as Record<string, string>,
+        ...(body === undefined ? {} : { body })
+      })
+      return seen(name, { status: response.status, text: await response.text() })
+    })
+  const asks = (which: ReadonlyArray<CallName>, code: string, change: Change = unchanged) =>
+    Effect.forEach(
+      which,
+      (name) => Effect.map(ask(name, change), (answered) => expect([name, answered]).toEqual([name, code])),
+      { concurrency: "unbounded" }
+    )
+  const token = yield* tokenWith(world, [
+    "self.identity.read",
+    "obo:ting:subscriptions.register",
+    "obo:ting:tings.send"
+  ])
+  return {
+    world,
+    asks,
+    asCaller: signedBy(token),
+    inPlane: withHeaders({ "x-testing-environment-key": world.seeded.environment.musicSecret }),
+    /** Every call to IAM ends so, while the effect runs. */
+    whileIam: <A>(fault: Fault, effect: Effect.Effect<A>) =>
+      Effect.acquireUseRelease(
+        Effect.sync(() => world.iam.fail({ times: Number.POSITIVE_INFINITY, fault })),
+        () => effect,
+        () => Effect.sync(() => world.iam.clearFaults())
+      )
+  }
+})
+
+describe("What a call answers, against simulators of the services behind it", () => {
+  it.scopedLive("when IAM refuses the caller", () =>
+    Effect.gen(function* () {
+      const { world, asks, asCaller } = yield* prepared
+      yield* asks(["login"], "slt_rejected", json({ slt: "oac_unknown" }))
+      yield* asks(["refresh"], "unauthenticated")
+      const elsewhere = withHeaders({ "x-org-id": "zenith" })
+      yield* asks(signed, "forbidden", (sent) => elsewhere(asCaller(sent)))
+
+      const scopes = ["self.profile.read"]
+      const slt = world.iam.world.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
+      yield* asks(["login"], "reconsent_required", json({ slt }))
+      const nameless = yield* tokenWith(world, scopes)
+      yield* asks(["subscribe", "send"], "reconsent_required", signedBy(nameless))
+      const { public_id: _, ...undisclosed } = yield* askIam(world, "/oauth/introspect", { token: nameless })
+      world.iam.fail({
+        path: "/api/v1/oauth/introspect",
+        times: 2,
+        fault: { kind: "reply", reply: { status: 200, body: undisclosed } }
+      })
+      yield* asks(["me", "submit"], "reconsent_required", signedBy(nameless))
+    })
+  )
+
+  it.scopedLive("when IAM refuses this service, or does not answer", () =>
+    Effect.gen(function* () {
+      const { asks, asCaller, inPlane, whileIam } = yield* prepared
+      yield* whileIam(
+        refusal(403, "forbidden"),
+        Effect.zipRight(
+          asks(["login", "refresh", "logout"], "forbidden"),
+          asks(["iam", "accept"], "forbidden", inPlane)
+        )
+      )
+      const asking = ["login", "refresh", "logout", "me", "subscribe", "send"] as const
+      yield* whileIam(refusal(401, "invalid_client"), asks(asking, "dependency_misconfigured", asCaller))
+      yield* whileIam(
+        refusal(409, "idempotency_conflict"),
+        asks(["login", "refresh", "logout"], "idempotency_conflict")
+      )
+      yield* whileIam(
+        refusal(409, "idempotency_response_expired"),
+        // An expired revocation was one: nothing to refuse.
+        Effect.zipRight(asks(["login", "refresh"], "idempotency_response_expired"), asks(["logout"], "204"))
+      )
+      yield* whileIam(
+        { kind: "drop" },
+        Effect.all(
+          [
+            asks(asking, "dependency_unavailable", asCaller),
+            asks(["iam", "accept", "submit"], "dependency_unavailable", inPlane)
+          ],
+          { concurrency: "unbounded" }
+        )
+      )
+    })
+  )
+
+  it.scopedLive("when Ting refuses", () =>
+    Effect.gen(function* () {
+      const { world, asks, asCaller } = yield* prepared
+      yield* asks(["subscribe"], "200", asCaller)
+      const always: ReadonlyArray<TingCode> = [
+        "permission_denied",
+        "test_context_mismatch",
+        "temporarily_rate_limited"
+      ]
+      const sending: ReadonlyArray<TingCode> = [
+        "recipient_not_registered",
+        "required_delivery_not_enabled",
+        "idempotency_conflict",
+        "not_found"
+      ]
+      const refusing = (name: CallName, code: TingCode) =>
+        Effect.suspend(() => {
+          world.ting.failNext(code)
+          return asks([name], code, asCaller)
+        })
+      yield* Effect.forEach(always, (code) => refusing("subscribe", code))
+      yield* Effect.forEach([...always, ...sending], (code) => refusing("send", code))
+    })
+  )
+
+  it.scopedLive("when this service itself refuses", () =>
+    Effect.gen(function* () {
+      const { world, asks, asCaller } = yield* prepared
+      const unknownType = json({ type: "music.no.type", key: "si:deejay/1", data: {} })
+      yield* asks(["send"], "not_found", (sent) => asCaller(unknownType(sent)))
+      const chosen = withHeaders({ "idempotency-key": "chosen-key-000001" })
+      yield* asks(["submit"], "200", chosen)
+      const other = json({ message: "Something else under the same key." })
+      yield* asks(["submit"], "idempotency_conflict", (sent) => chosen(other(sent)))
+      yield* asks(["accept"], "origin_not_allowed", withHeaders({ origin: "https://elsewhere.example" }))
+      yield* asks(["receive"], "webhook_signature_invalid")
+      const { environmentId } = world.seeded.environment
+      const { events } = world.iam.world
+      const { headers, body } = world.iam.world.buildWebhook(
+        environmentId,
+        events.membershipUpdated(environmentId, "si:lyra", "acme")
+      )
+      yield* asks(["receive"], "plane_mismatch", (sent) => ({
+        ...sent,
+        headers,
+        body: body.toString("utf8")
+      }))
+    })
+  )
+})
+
+describe("The codes of the document", () => {
+  it("are all provoked by a test, and a call gives no other", () => {
+    const here = [...provoked.keys()]
+    expect(here.filter((pair) => !documented.includes(pair))).toEqual([])
+    expect(documented.filter((pair) => !provoked.has(pair)).sort()).toEqual(Object.keys(elsewhere).sort())
+  })
+
+  it("are provoked where the table says", () => {
+    for (const [pair, file] of Object.entries(elsewhere)) {
+      const [, code = ""] = pair.split(" ")
+      expect([pair, existsSync(file) && readFileSync(file, "utf8").includes(code)]).toEqual([pair, true])
+    }
+  })
+
+  it("come in envelopes that fit their schemas", async () => {
+    expect(provoked.size).toBe(documented.length - Object.keys(elsewhere).length)
+    expect(await misfits([...provoked.values()])).toEqual([])
+  })
+})
