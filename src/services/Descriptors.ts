@@ -31,7 +31,11 @@ export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptor
     const readiness: Effect.Effect<Readiness, NotReady> = Effect.gen(function* () {
       const draining = yield* drain.draining
       const database = yield* Effect.either(
-        Effect.timeoutFail(store.check, { duration: 2_000, onTimeout: () => "timeout" as const })
+        // Disconnected: what cannot be interrupted must not be waited for either.
+        Effect.timeoutFail(Effect.disconnect(store.check), {
+          duration: 2_000,
+          onTimeout: () => "timeout" as const
+        })
       )
       const state = (healthy: boolean): CheckState => (healthy ? "ok" : "failed")
       const checks = {

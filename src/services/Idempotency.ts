@@ -5,10 +5,12 @@
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberId from "effect/FiberId"
+import * as Metric from "effect/Metric"
 import * as Redacted from "effect/Redacted"
 import { IdempotencyConflict } from "../schema/Failure.ts"
 import { randomHex, sha256 } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
+import * as Metrics from "./Metrics.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { RequestContext } from "./RequestContext.ts"
 
@@ -92,8 +94,10 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
             const key = keyed(sharing, recording)
             const found = running.get(key)
             // Safe: an entry under this key was made by the same operation, so its answer has this type.
-            if (found !== undefined)
+            if (found !== undefined) {
+              yield* Metric.increment(Metrics.sharedRequests({ operation: sharing.operation }))
               return yield* restore(Deferred.await(found.answer as Deferred.Deferred<A, E>))
+            }
             if (conflicts(sharing)) return yield* new IdempotencyConflict()
             // Not an effect: between the look-up above and the entry below nobody else may run.
             const answer = Deferred.unsafeMake<A, E>(FiberId.none)

@@ -5,8 +5,10 @@ import { type Ting as SentTing, type Subscription, type TingRequest, tingBodyLim
 import type { Caller } from "./Caller.ts"
 import { digestOf, sha256 } from "./Digest.ts"
 import { Idempotency } from "./Idempotency.ts"
+import { countReplay } from "./Metrics.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { type Plane, planeId } from "./Plane.ts"
+import { noting } from "./Refusals.ts"
 import { Registration } from "./Registration.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
@@ -49,7 +51,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
               ? store.recipients.activate({ ...recipient, organisationUuid })
               : store.recipients.deactivate(recipient)
         ),
-        Effect.catchAll(({ reason }) => Effect.logWarning("Registration not noted", reason))
+        noting("Registration not noted")
       )
     }
 
@@ -99,6 +101,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       yield* registration.demand(caller, scopes.send)
       const sent: AcceptedTing = yield* registration.call(plane, caller, prepared, ting.send).pipe(
         Effect.tap(({ replayed }) => (replayed ? Effect.void : note(plane, caller, true))),
+        Effect.tap(({ replayed }) => countReplay("ting", replayed)),
         Effect.tapErrorTag("RecipientNotRegistered", () => note(plane, caller, false)),
         shared({
           operation: "ting",

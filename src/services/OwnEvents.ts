@@ -2,9 +2,11 @@ import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import * as Queue from "effect/Queue"
 import { version } from "../schema/Release.ts"
 import { backendTable } from "../schema/Telemetry.ts"
+import * as Metrics from "./Metrics.ts"
 import type { Plane } from "./Plane.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
@@ -85,7 +87,10 @@ export class OwnEvents extends Effect.Service<OwnEvents>()("music/OwnEvents", {
             )
 
     const lost = (events: number, reason: "buffer" | "spool" | "database") =>
-      Effect.logWarning("Own telemetry dropped", { events, reason })
+      Effect.zipRight(
+        Metric.incrementBy(Metrics.ownEventsDropped({ reason }), events),
+        Effect.logWarning("Own telemetry dropped", { events, reason })
+      )
 
     const write = (entries: ReadonlyArray<SpoolEntry>): Effect.Effect<void, StoreUnavailable> =>
       store.spool

@@ -5,7 +5,7 @@ import type * as Redacted from "effect/Redacted"
 import type { Failure } from "../schema/Failure.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
-import { fromIam } from "./Refusals.ts"
+import { fromIam, noting } from "./Refusals.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
 
@@ -21,9 +21,7 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
         ? Effect.void
         : Effect.flatMap(Clock.currentTimeMillis, (now) =>
             store.planes.remember({ environmentId, webhookKeyDigest, now })
-          ).pipe(
-            Effect.catchAll(({ reason }) => Effect.logWarning("Testing environment not remembered", reason))
-          )
+          ).pipe(noting("Testing environment not remembered"))
 
     const resolve = Effect.fn("Planes.resolve")(function* (
       selector: Option.Option<Redacted.Redacted>

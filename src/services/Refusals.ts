@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import type { Details, Failure } from "../schema/Failure.ts"
 import * as Failures from "../schema/Failure.ts"
 import type { Plane } from "./Plane.ts"
-import type { StoreUnavailable } from "./Store.ts"
+import { StoreUnavailable } from "./Store.ts"
 import type { Refused, UpstreamFailure } from "./Upstream.ts"
 
 export type IamOperation = "login" | "refresh" | "revoke" | "introspect" | "plane" | "prove"
@@ -123,3 +123,19 @@ export const loggingStore = <A, R>(
     Effect.tapError(({ reason }) => Effect.logError("Database unavailable", { reason })),
     Effect.mapError(fromStore)
   )
+
+/** Milliseconds that a note is waited for: an answer that is ready is not held up by it. */
+const notePatience = 2_000
+
+/** Writes down what may be lost: that a database fails, or does not answer in time, is told to the log alone. */
+export const noting =
+  (lost: string) =>
+  <A, R>(note: Effect.Effect<A, StoreUnavailable, R>): Effect.Effect<void, never, R> =>
+    note.pipe(
+      Effect.timeoutFail({
+        duration: notePatience,
+        onTimeout: () => new StoreUnavailable({ reason: `no answer within ${notePatience} ms` })
+      }),
+      Effect.catchAll(({ reason }) => Effect.logWarning(lost, reason)),
+      Effect.asVoid
+    )

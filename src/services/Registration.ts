@@ -7,7 +7,7 @@ import type { Caller } from "./Caller.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { fromIam, fromTing, proofRefusals } from "./Refusals.ts"
+import { fromIam, fromTing, noting, proofRefusals } from "./Refusals.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { type PreparedCall, type Registration as Registered, Ting } from "./Ting.ts"
@@ -83,7 +83,7 @@ export class Registration extends Effect.Service<Registration>()("music/Registra
           publicId,
           subscriptionId: registered.id
         })
-        .pipe(Effect.catchAll(({ reason }) => Effect.logWarning("Registration not noted", reason)))
+        .pipe(noting("Registration not noted"))
       return registered
     })
 

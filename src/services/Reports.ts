@@ -6,6 +6,7 @@ import { type Failure, IdempotencyConflict, InvalidInput } from "../schema/Failu
 import type { Report, ReportRequest } from "../schema/Report.ts"
 import type { Credential } from "./Caller.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
+import { countReplay } from "./Metrics.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
@@ -126,6 +127,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
             plane._tag === "Production" && Option.isSome(settings.tracker)
           )
           .pipe(loggingStore)
+        yield* countReplay("report", admission._tag === "Replayed")
         switch (admission._tag) {
           case "Conflict":
             return yield* new IdempotencyConflict()

@@ -1,7 +1,9 @@
 /** Repeating what failed, decided from data alone: the outcome of the failure and whether a repetition is harmless. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import * as Random from "effect/Random"
+import * as Metrics from "./Metrics.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { type Dependency, NotExecuted, type Refused, Unknown, type UpstreamFailure } from "./Upstream.ts"
 
@@ -74,6 +76,7 @@ export const transient =
               const millis = yield* jittered(pause)
               if ((yield* Clock.currentTimeMillis) + millis >= endsAt) return yield* failure
               yield* Effect.sleep(millis)
+              yield* Metric.increment(Metrics.upstreamRetries({ dependency: failure.dependency }))
               return yield* polling ? step(attempt, polls + 1) : step(attempt + 1, polls)
             })
           )

@@ -18,9 +18,10 @@ import type { Caller, Credential } from "./Caller.ts"
 import { digestOf } from "./Digest.ts"
 import { Iam, type Introspection, type Membership, type TokenGrant, type UpstreamKey } from "./Iam.ts"
 import { Idempotency, upstreamKey } from "./Idempotency.ts"
+import { countReplay } from "./Metrics.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
-import { fromIam, fromStore, loggingStore } from "./Refusals.ts"
+import { fromIam, fromStore, loggingStore, noting } from "./Refusals.ts"
 import { Registration } from "./Registration.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
@@ -166,9 +167,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         Effect.tap(({ outcome, transient }) =>
           store.loginOutcomes
             .record(key, planeId(plane), outcome, transient)
-            .pipe(
-              Effect.catchAll(({ reason }) => Effect.logWarning("Registration outcome not recorded", reason))
-            )
+            .pipe(noting("Registration outcome not recorded"))
         ),
         Effect.map(({ outcome }) => outcome)
       )
@@ -225,6 +224,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           membership: home.value,
           introspection: live
         }
+        yield* countReplay("login", grant.replayed)
         const ting = yield* registrationOutcome(plane, caller, iamKey, grant.replayed)
         return { ...sessionOf(plane, grant, live, home.value, actor.value), ting }
       })
@@ -247,6 +247,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           // A reuse kills the family, also when the answer is lost: no introspection that began before may still vouch.
           Effect.tapError(() => detach(plane))
         )
+        yield* countReplay("refresh", grant.replayed)
         const found = yield* introspect(plane, grant.accessToken)
         if (Option.isNone(found)) return yield* new Unauthenticated()
         const home = chosen(grant, found.value)

@@ -7,6 +7,7 @@ import { type Failure, PlaneMismatch, WebhookSignatureInvalid } from "../schema/
 import { PublicId } from "../schema/Identity.ts"
 import type { WebhookReceipt } from "../schema/Webhook.ts"
 import { Iam, type WebhookEvent } from "./Iam.ts"
+import { countReplay } from "./Metrics.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
 import { loggingStore } from "./Refusals.ts"
@@ -89,6 +90,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
           loggingStore,
           Effect.tapError((failure) => (plane === productionId ? refused(failure) : Effect.void))
         )
+      yield* countReplay("webhook", !fresh)
       if (plane === productionId) {
         yield* events.record({
           kind: "webhook",

@@ -17,38 +17,41 @@ import {
 const selecting = { "x-testing-environment-key": testingSecret }
 
 describe("The log line of a request", () => {
-  it.scoped("tells route, method, status, duration, id, source and plane, and nothing that was sent", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({ during: { login: TestClock.adjust("1500 millis") } })
-      yield* call(server, {
-        ...good.login,
-        path: `${good.login.path}?token=${accessToken}`,
-        headers: {
-          ...good.login.headers,
-          ...bearer,
-          "x-music-source": "cli",
-          "x-request-id": "request-0001",
-          cookie: "a=b"
-        },
-        body: '{"slt":"oac_secret"}'
-      })
-      const lines = server.lines.filter(({ message }) => message === "Request")
-      expect(lines.map(({ level, fields }) => ({ level, ...fields }))).toEqual([
-        {
-          level: "INFO",
-          request_id: "request-0001",
-          method: "POST",
-          route: "/api/v1/auth/login",
-          status: 200,
-          duration_ms: 1500,
-          source: "cli",
-          plane: "production"
+  it.scoped(
+    "tells route, method, status, duration, id, source, plane and kind of actor, and nothing that was sent",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* backend({ during: { login: TestClock.adjust("1500 millis") } })
+        yield* call(server, {
+          ...good.login,
+          path: `${good.login.path}?token=${accessToken}`,
+          headers: {
+            ...good.login.headers,
+            ...bearer,
+            "x-music-source": "cli",
+            "x-request-id": "request-0001",
+            cookie: "a=b"
+          },
+          body: '{"slt":"oac_secret"}'
+        })
+        const lines = server.lines.filter(({ message }) => message === "Request")
+        expect(lines.map(({ level, fields }) => ({ level, ...fields }))).toEqual([
+          {
+            level: "INFO",
+            request_id: "request-0001",
+            method: "POST",
+            route: "/api/v1/auth/login",
+            status: 200,
+            duration_ms: 1500,
+            source: "cli",
+            plane: "production",
+            actor: "silicon"
+          }
+        ])
+        for (const secret of [accessToken, "oac_secret", idempotencyKey, "a=b", "acme"]) {
+          expect(JSON.stringify(server.lines)).not.toContain(secret)
         }
-      ])
-      for (const secret of [accessToken, "oac_secret", idempotencyKey, "a=b", "acme"]) {
-        expect(JSON.stringify(server.lines)).not.toContain(secret)
-      }
-    })
+      })
   )
 
   it.scoped("there is one for every request, also for those that go wrong", () =>
@@ -71,7 +74,8 @@ describe("The log line of a request", () => {
           { method: "HEAD", path: "/openapi.json" },
           { route: "/openapi.json", status: 200, method: "HEAD" }
         ],
-        [good.me, { route: "/api/v1/auth/me", status: 401, code: "unauthenticated" }],
+        [good.me, { route: "/api/v1/auth/me", status: 401, code: "unauthenticated", actor: "silicon" }],
+        [good.version, { status: 200, actor: "anonymous" }],
         [good.login, { route: "/api/v1/auth/login", status: 500, code: "internal" }],
         [
           { ...good.iam, headers: selecting },

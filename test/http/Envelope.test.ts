@@ -265,7 +265,9 @@ describe("What never becomes a request", () => {
     const port = typeof address === "object" && address !== null ? address.port : 0
     const text = await Effect.runPromise(raw({ port }, "GET /healthz HTTP/1.1\r\nHost: a\r\n"))
     expectEnvelope(parseRaw(text), 408, "invalid_input")
-    expect(reports).toEqual([{ status: 408, request_id: parseRaw(text).headers["x-request-id"] }])
+    expect(reports).toEqual([
+      { status: 408, code: "invalid_input", request_id: parseRaw(text).headers["x-request-id"] }
+    ])
     server.close()
   })
 

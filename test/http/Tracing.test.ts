@@ -2,6 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
+import { Unauthenticated } from "../../src/schema/Failure.ts"
 import { accessToken, backend, bearer, call, good, idempotencyKey, testingSecret } from "./support.ts"
 
 interface Seen {
@@ -9,6 +10,7 @@ interface Seen {
   readonly traceId: string
   readonly parentId: string | undefined
   readonly attributes: Map<string, unknown>
+  ended?: string
 }
 
 const recorder = (seen: Array<Seen>) =>
@@ -16,7 +18,8 @@ const recorder = (seen: Array<Seen>) =>
     span: (name, parent, context, links, startTime, kind) => {
       const attributes = new Map<string, unknown>()
       const traceId = Option.match(parent, { onNone: () => "new", onSome: (span) => span.traceId })
-      seen.push({ name, traceId, parentId: Option.getOrUndefined(parent)?.spanId, attributes })
+      const one: Seen = { name, traceId, parentId: Option.getOrUndefined(parent)?.spanId, attributes }
+      seen.push(one)
       return {
         _tag: "Span",
         name,
@@ -32,7 +35,9 @@ const recorder = (seen: Array<Seen>) =>
         attribute: (key, value) => void attributes.set(key, value),
         event: () => {},
         addLinks: () => {},
-        end: () => {}
+        end: (_, { _tag }) => {
+          one.ended = _tag
+        }
       }
     },
     context: (run) => run()
@@ -50,11 +55,62 @@ describe("Tracing", () => {
       })
       yield* call(server, { ...good.login, headers: { ...good.login.headers, traceparent } })
       expect(seen.map(({ name, traceId }) => [name, traceId])).toEqual([
-        ["http.server POST", "4bf92f3577b34da6a3ce929d0e0e4736"],
+        ["POST /api/v1/auth/login", "4bf92f3577b34da6a3ce929d0e0e4736"],
         ["inside", "4bf92f3577b34da6a3ce929d0e0e4736"]
       ])
       expect(seen[0]?.parentId).toBe("00f067aa0ba902b7")
-      expect(seen[0]?.attributes.get("http.route")).toBe("/api/v1/auth/login")
+      expect(Object.fromEntries(seen[0]?.attributes ?? [])).toMatchObject({
+        "http.request.method": "POST",
+        "http.route": "/api/v1/auth/login",
+        "http.response.status_code": 200,
+        "url.scheme": "http"
+      })
+    })
+  )
+
+  it.scoped(
+    "starts a new trace when what the caller sent is none, and names what is none of our paths by its method",
+    () =>
+      Effect.gen(function* () {
+        const seen: Array<Seen> = []
+        const server = yield* backend({ tracer: recorder(seen) })
+        const malformed = [
+          traceparent.toUpperCase(),
+          traceparent.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0".repeat(32)),
+          traceparent.replace("00f067aa0ba902b7", "0".repeat(16)),
+          traceparent.replace("00-", "ff-"),
+          `${traceparent}-more`,
+          `${traceparent}, ${traceparent}`
+        ]
+        for (const sent of malformed)
+          yield* call(server, { path: "/secret/path", headers: { traceparent: sent } })
+        expect(seen.map(({ name, parentId }) => [name, parentId])).toEqual(
+          malformed.map(() => ["GET", undefined])
+        )
+        yield* call(server, { ...good.healthz, headers: { traceparent: traceparent.replace("00-", "01-") } })
+        expect(seen.at(-1)?.parentId).toBe("00f067aa0ba902b7")
+      })
+  )
+
+  it.scoped("only a fault of ours is an error of the span", () =>
+    Effect.gen(function* () {
+      const seen: Array<Seen> = []
+      const server = yield* backend({
+        tracer: recorder(seen),
+        during: { me: Effect.fail(new Unauthenticated()), login: Effect.die("x") }
+      })
+      yield* call(server, good.me)
+      yield* call(server, good.login)
+      expect(
+        seen.map(({ attributes, ended }) => [
+          attributes.get("music.failure.code"),
+          attributes.get("error.type"),
+          ended
+        ])
+      ).toEqual([
+        ["unauthenticated", undefined, "Success"],
+        ["internal", "internal", "Failure"]
+      ])
     })
   )
 
@@ -73,7 +129,7 @@ describe("Tracing", () => {
       const text = JSON.stringify(
         seen.map(({ attributes }) => [...attributes].map(([name, value]) => [name, String(value)]))
       )
-      expect(text).toContain("x-testing-environment-key")
+      expect(text).toContain("/api/v1/reports")
       for (const secret of [
         accessToken,
         idempotencyKey,

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { type Failure, Overloaded, ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
+import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
 import type { Call } from "./Routes.ts"
 import { Work } from "./Work.ts"
 
@@ -43,9 +44,11 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
         const enter = () => {
           if (inFlight === 0) idle.unsafeClose()
           inFlight += 1
+          recordNow(httpRequestsInFlight, inFlight)
         }
         const leave = Effect.sync(() => {
           inFlight -= 1
+          recordNow(httpRequestsInFlight, inFlight)
           if (inFlight === 0) idle.unsafeOpen()
         })
 

@@ -6,11 +6,16 @@ import { Drain } from "../../services/Drain.ts"
 import { Admission } from "./Admission.ts"
 import { Work } from "./Work.ts"
 
-/** Milliseconds of the wall clock between two looks for connections that have become idle. */
+/** Milliseconds of the wall clock before the first look for idle connections, and between two. */
 const sweepEvery = 50
 
+/** What the end of the grace period is kept for: letting go of what was cut off, the last writes, closing the store. */
+const reserve = Duration.millis(1_500)
 /** How long requests that were cut off have to let go of what they hold. */
-const afterCut = Duration.seconds(1)
+const afterCut = Duration.millis(750)
+
+const forRequests = (grace: Duration.Duration): Duration.Duration =>
+  Duration.max(Duration.subtract(grace, reserve), Duration.times(grace, 0.5))
 
 /** Connections on which nothing was ever sent: Node counts them as busy, and would wait for them. */
 const silentOn = (server: Server): (() => void) => {
@@ -26,19 +31,27 @@ const silentOn = (server: Server): (() => void) => {
   }
 }
 
-/** Stops listening at once; done when the last connection is gone. */
+/**
+ * Stops listening; done when the last connection is gone. Not at once: Node then closes idle connections, also those on
+ * which a request has arrived that nobody has read yet, and that deserves its refusal.
+ */
 const closed = (server: Server, closeSilent: () => void): Effect.Effect<void> =>
   Effect.async((resume) => {
     const sweep = () => {
       server.closeIdleConnections()
       closeSilent()
     }
-    server.close(() => {
-      clearInterval(timer)
-      resume(Effect.void)
-    })
-    const timer = setInterval(sweep, sweepEvery)
-    sweep()
+    let timer: NodeJS.Timeout | undefined
+    const stop = () => {
+      timer = setInterval(sweep, sweepEvery)
+      server.close(() => {
+        clearInterval(timer)
+        resume(Effect.void)
+      })
+      sweep()
+    }
+    // A timer that fires late, on a busy machine, would come before what there is to read.
+    timer = setTimeout(() => setImmediate(stop), sweepEvery)
     return Effect.sync(() => clearInterval(timer))
   })
 
@@ -57,10 +70,10 @@ export const closingOf = (server: Server, grace: Duration.Duration) =>
       const finished = yield* Effect.zipRight(closed(server, closeSilent), work.ended).pipe(
         // Finalisers are uninterruptible, and a timeout does not fire in what cannot be interrupted.
         Effect.interruptible,
-        Effect.timeoutOption(grace)
+        Effect.timeoutOption(forRequests(grace))
       )
       if (finished._tag === "None") {
-        yield* Effect.logWarning("Requests cut off at the end of the grace period")
+        yield* Effect.logWarning("Requests cut off towards the end of the grace period")
         server.closeAllConnections()
         yield* admission.idle.pipe(Effect.interruptible, Effect.timeoutOption(afterCut))
       }

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from "node:http"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import type { Span } from "effect/Tracer"
+import type { ActorType } from "../../schema/Identity.ts"
 import { type PlaneId, productionId } from "../../services/Plane.ts"
 import type { RequestInfo } from "../../services/RequestContext.ts"
 import type { Call, Route } from "./Routes.ts"
@@ -20,6 +22,10 @@ export interface Exchange {
   /** A plane was selected, in whatever form: it has no part in production's records. */
   testing: boolean
   plane: PlaneId | "testing"
+  /** Who asks, once IAM vouched for them. */
+  actor: ActorType | "anonymous"
+  /** The request's own span; none while nothing is traced. */
+  span: Span | undefined
   /** The request was read and fits: what no longer fits from here on is our own fault. */
   decoded: boolean
   /** RateLimit headers, once the limits were asked. */

@@ -22,6 +22,7 @@ import { allowsRecording, sourceOf } from "./Preferences.ts"
 import { countOf } from "./RawHeaders.ts"
 import { requestIdOf } from "./RequestId.ts"
 import { routes } from "./Routes.ts"
+import { inSpan } from "./Trace.ts"
 
 /** RFC 9112, 3.2: exactly one Host with HTTP/1.1. */
 const hostProblem = (message: IncomingMessage): Failure | undefined =>
@@ -56,6 +57,8 @@ export const pipeline = Effect.gen(function* () {
       startedAt: clock.unsafeCurrentTimeNanos(),
       testing,
       plane: planeNote(testing),
+      actor: "anonymous",
+      span: undefined,
       decoded: false,
       rate: {}
     }
@@ -139,6 +142,7 @@ export const pipeline = Effect.gen(function* () {
       Effect.clockWith((clock) => {
         const exchange = open(NodeHttpServerRequest.toIncomingMessage(request), clock)
         return answered(exchange, clock, request, app).pipe(
+          inSpan(exchange),
           Effect.annotateLogs("request_id", exchange.info.requestId),
           Effect.mapInputContext((context: Context.Context<HttpServerRequest.HttpServerRequest>) =>
             context.pipe(Context.add(RequestContext, exchange.info), Context.add(CurrentExchange, exchange))

@@ -30,8 +30,9 @@ export interface Route {
   readonly calls: ReadonlyMap<string, Call>
 }
 
-/** Where the OpenAPI document is; not a call of the API itself. */
+/** Where the contract is, for programs and for people; neither is a call of the API itself. */
 export const documentPath = "/openapi.json"
+export const docsPath = "/docs"
 
 const documentCall: Call = {
   bodyBound: 0,
@@ -61,7 +62,9 @@ const firstProblemOf = (payload: Schema.Schema.All) => {
 
 /** Every path by its exact text: none has a parameter. */
 export const routes: ReadonlyMap<string, Route> = (() => {
-  const paths = new Map<string, Map<string, Call>>([[documentPath, new Map([["GET", documentCall]])]])
+  const paths = new Map<string, Map<string, Call>>(
+    [documentPath, docsPath].map((path) => [path, new Map([["GET", documentCall]])])
+  )
   HttpApi.reflect(Api, {
     onGroup: () => {},
     onEndpoint: ({ endpoint, middleware }) => {

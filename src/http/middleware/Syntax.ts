@@ -1,7 +1,7 @@
 /** Answers for what never becomes a request: the parser's errors arrive on the socket, with no response object. */
 import { type Server, type ServerResponse, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import { type Failure, InvalidInput, NotFound, toEnvelope } from "../../schema/Failure.ts"
+import { type Failure, type FailureCode, InvalidInput, NotFound, toEnvelope } from "../../schema/Failure.ts"
 import { requestIdOf } from "./RequestId.ts"
 
 /** Milliseconds that a refused peer has to read the answer before its connection is cut. */
@@ -56,7 +56,11 @@ const hasBegun = (socket: Duplex): boolean =>
   (socket as Duplex & { readonly _httpMessage?: ServerResponse })._httpMessage?.headersSent === true
 
 /** Tells of an answer that no handler gave. */
-export type Report = (facts: { readonly status: number; readonly request_id: string }) => void
+export type Report = (facts: {
+  readonly status: number
+  readonly code: FailureCode
+  readonly request_id: string
+}) => void
 
 /** Gives bad syntax, oversized headers, late requests and CONNECT the same envelope and a request id. */
 export const answerSyntaxErrors = (server: Server, report: Report): void => {
@@ -64,7 +68,7 @@ export const answerSyntaxErrors = (server: Server, report: Report): void => {
     const requestId = requestIdOf(undefined)
     socket.end(rawResponse(answer, requestId))
     setTimeout(() => socket.destroy(), patience).unref()
-    report({ status: answer.status, request_id: requestId })
+    report({ status: answer.status, code: answer.failure.code, request_id: requestId })
   }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     if (socket.writableEnded) return

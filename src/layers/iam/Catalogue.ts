@@ -73,6 +73,7 @@ export const makeCatalogue = (call: PlaneCall): Effect.Effect<Catalogue, never, 
         catalogues.get(
           planeId(plane),
           call(plane, {
+            operation: "catalogue",
             method: "GET",
             path: `/obo-access/applications/${audience}/endpoints`,
             read: only(200, readEndpoints)

@@ -91,6 +91,7 @@ export const makeExchange = (
         const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
         const bodyDigest = sha256(request.body)
         return yield* call(plane, {
+          operation: "prove",
           method,
           path: "/obo-access/exchanges",
           key,

@@ -20,6 +20,7 @@ export interface Credentials {
 }
 
 export interface IamAsk<A> {
+  readonly operation: string
   readonly method: "GET" | "POST"
   /** Below `/api/v1`. */
   readonly path: string
@@ -75,6 +76,7 @@ export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsVal
       const requestId = yield* Effect.sync(() => randomUUID())
       const authorization = basic(settings.applicationId, credentials.secret)
       return yield* upstream({
+        operation: ask.operation,
         method: ask.method,
         path: `/api/v1${ask.path}`,
         headers: {

@@ -53,6 +53,7 @@ export const makeIntrospection = (
       Effect.gen(function* () {
         const now = yield* Clock.currentTimeMillis
         return yield* call(plane, {
+          operation: "introspect",
           method: "POST",
           path: "/oauth/introspect",
           form: { token: Redacted.value(token), token_type_hint: "access_token" },

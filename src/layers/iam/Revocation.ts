@@ -14,6 +14,7 @@ export const makeRevocation = (call: PlaneCall): IamService["revoke"] =>
     Effect.suspend(() => {
       const value = Redacted.value(token)
       return call(plane, {
+        operation: "revoke",
         method: "POST",
         path: "/oauth/revoke",
         key,

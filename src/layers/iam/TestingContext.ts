@@ -67,6 +67,7 @@ export const makeTestingContext = (
             call(
               { secret, testing: true },
               {
+                operation: "testing_context",
                 method: "GET",
                 path: "/application/testing-context",
                 read: only(200, readContext(applicationId))

@@ -47,6 +47,7 @@ export const makeTokenClient = (
   ) =>
     Effect.suspend(() =>
       call(plane, {
+        operation: field === "slt" ? "exchange" : "refresh",
         method: "POST",
         path: "/app-auth/tokens",
         key,

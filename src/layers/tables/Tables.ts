@@ -52,6 +52,7 @@ const make = (
     })
     const batchId = yield* Effect.sync(() => randomUUID())
     const verdict = yield* upstream({
+      operation: "write",
       method: "POST",
       path: "/api/ingest",
       headers: {},

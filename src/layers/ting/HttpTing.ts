@@ -45,9 +45,10 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient.HttpClient
       nothingDone: new Set(["dependency_unavailable"])
     })
 
-    const post = <A>(call: PreparedCall, proof: Proof, read: Read<A>) =>
+    const post = <A>(operation: string, call: PreparedCall, proof: Proof, read: Read<A>) =>
       Effect.suspend(() =>
         upstream({
+          operation,
           method: "POST",
           path: proof.path,
           headers: {
@@ -79,9 +80,9 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient.HttpClient
         expected: key
       }),
       register: Effect.fn("Ting.register")((call, proof) =>
-        post(call, proof, readRegistration(iam.applicationId, call.expected))
+        post("register", call, proof, readRegistration(iam.applicationId, call.expected))
       ),
-      send: Effect.fn("Ting.send")((call, proof) => post(call, proof, readAcceptance(call.expected)))
+      send: Effect.fn("Ting.send")((call, proof) => post("send", call, proof, readAcceptance(call.expected)))
     }
   })
 )

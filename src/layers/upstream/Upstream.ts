@@ -23,6 +23,7 @@ import {
 } from "../../services/Upstream.ts"
 import { type Answer, type Read, readEnvelope, retryAfterSeconds } from "./Answer.ts"
 import { neverSent, transportCode } from "./Connection.ts"
+import { noteStatus, observed, peerOf, traceContext } from "./Observed.ts"
 
 /** Credentials beside those that the platform hides by itself; lower case, as spans name headers. */
 export const sensitiveHeaders: ReadonlyArray<string> = [
@@ -51,6 +52,8 @@ export interface UpstreamOptions {
 }
 
 export interface Ask<A> {
+  /** Our name for it in metrics; one of a few. */
+  readonly operation: string
   readonly method: "GET" | "POST"
   readonly path: string
   readonly headers: Readonly<Record<string, string | Redacted.Redacted>>
@@ -62,9 +65,14 @@ export interface Ask<A> {
 /** Sends once. A refusal is one only in the words of the contract: an unknown 4xx, HTML or a redirect is an unknown outcome. */
 export type Upstream = <A>(ask: Ask<A>) => Effect.Effect<A, UpstreamFailure>
 
-const write = (url: string, ask: Ask<unknown>): HttpClientRequest.HttpClientRequest =>
+const write = (
+  url: string,
+  ask: Ask<unknown>,
+  trace: Readonly<Record<string, string>>
+): HttpClientRequest.HttpClientRequest =>
   HttpClientRequest.make(ask.method)(`${url}${ask.path}`, {
     headers: {
+      ...trace,
       "user-agent": `music-backend/${version}`,
       accept: "application/json",
       ...Object.fromEntries(
@@ -83,8 +91,9 @@ const requestId = /^[A-Za-z0-9._-]{1,128}$/
 
 export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions): Upstream => {
   const { dependency } = options
-  // The scope aborts an answer that is not read to its end.
-  const scoped = HttpClient.withScope(client)
+  const peer = peerOf(dependency, options.url)
+  // The scope aborts an answer that is not read to its end. The library's own span would hold every header.
+  const scoped = HttpClient.withTracerDisabledWhen(HttpClient.withScope(client), () => true)
   const unknown = (reason: string) => new Unknown({ dependency, reason })
   const tooLarge = () => unknown(`answered more than ${options.largestAnswer} bytes`)
 
@@ -103,11 +112,13 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
 
   const exchange = (ask: Ask<unknown>): Effect.Effect<Answer, NotExecuted | Unknown> =>
     Effect.gen(function* () {
-      const response = yield* Effect.mapError(scoped.execute(write(options.url, ask)), (error) =>
+      const request = write(options.url, ask, yield* traceContext)
+      const response = yield* Effect.mapError(scoped.execute(request), (error) =>
         neverSent(error)
           ? new NotExecuted({ dependency, reason: `no connection: ${transportCode(error)}` })
           : unknown(`lost the connection: ${transportCode(error)}`)
       )
+      yield* noteStatus(response.status)
       const date = Date.parse(response.headers.date ?? "")
       return {
         status: response.status,
@@ -174,6 +185,12 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
               reason: failure.reason
             })
       ),
-      Effect.locallyWith(Headers.currentRedactedNames, (names) => [...names, ...sensitiveHeaders])
+      Effect.locallyWith(Headers.currentRedactedNames, (names) => [...names, ...sensitiveHeaders]),
+      observed({
+        peer,
+        operation: ask.operation,
+        method: ask.method,
+        template: ask.path
+      })
     )
 }

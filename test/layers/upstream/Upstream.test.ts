@@ -26,6 +26,7 @@ import { answering, eventually, rawServer } from "./Simulated.ts"
 const largestAnswer = 1_000
 
 const ask: Ask<{ readonly ok: boolean }> = {
+  operation: "ask",
   method: "POST",
   path: "/thing",
   headers: { authorization: Redacted.make("Bearer hidden-bearer"), "idempotency-key": "hidden-key" },
@@ -46,8 +47,20 @@ const upstreamTo = (url: string, largest = largestAnswer) =>
   )
 
 const askOf = (url: string) => Effect.flatMap(upstreamTo(url), (upstream) => upstream(ask))
+/** Effect wraps what fails inside a span; this is what was wrapped. */
+const bare = (failure: UpstreamFailure): UpstreamFailure => {
+  switch (failure._tag) {
+    case "Refused":
+      return new Refused({ ...failure })
+    case "NotExecuted":
+      return new NotExecuted({ ...failure })
+    case "Unknown":
+      return new Unknown({ ...failure })
+  }
+}
+
 const failureOf = (url: string): Effect.Effect<UpstreamFailure, unknown, HttpClient.HttpClient> =>
-  Effect.flip(askOf(url))
+  Effect.map(Effect.flip(askOf(url)), bare)
 
 const envelope = (code: string) => ({ error: { code, message: "hidden-message", request_id: "req-1" } })
 
@@ -389,7 +402,8 @@ describe("secrets", () => {
         failures.map(({ _tag }) => _tag),
         ["Refused", "Unknown", "Unknown"]
       )
-      assert.lengthOf(spans, 6)
+      // Attributes and end of each, and the log line, which is an event of its span.
+      assert.lengthOf(spans, 9)
       assert.isAtLeast(lines.length, 3)
       assert.notInclude(JSON.stringify([failures, spans, lines]) + failures.map(String).join(), "hidden")
       assert.lengthOf(server.seen, 3)

@@ -1,0 +1,119 @@
+import { createServer } from "node:http"
+import { describe, expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
+import { parts } from "../../src/Backend.ts"
+import { Store, StoreUnavailable } from "../../src/services/Store.ts"
+import { calls } from "../conformance/Calls.ts"
+import { parse, scrape, sum } from "./Exposition.ts"
+import { anyPort, startObserved } from "./Observed.ts"
+
+const ask = (url: string, method = "GET") =>
+  Effect.promise(async () => {
+    const answer = await fetch(url, { method })
+    return { status: answer.status, headers: answer.headers, text: await answer.text() }
+  })
+
+/** The real store, whose counts are not to be had. */
+const uncounted: typeof parts.store = Layer.map(parts.store, (context) => {
+  const store = Context.get(context, Store)
+  const away = Effect.fail(new StoreUnavailable({ reason: "test" }))
+  return Context.add(context, Store, { ...store, check: away, spool: { ...store.spool, counts: away } })
+})
+
+describe("The operators' server", () => {
+  it.scopedLive("answers GET and HEAD of two paths, and nothing else", () =>
+    Effect.gen(function* () {
+      const { admin, base, log } = yield* startObserved({ settings: { adminBind: anyPort } })
+      const metrics = yield* ask(`${admin}/metrics?name=x`)
+      expect([metrics.status, metrics.headers.get("content-type")]).toEqual([
+        200,
+        "text/plain; version=0.0.4; charset=utf-8"
+      ])
+      expect(metrics.text).toContain("# TYPE music_store_up gauge")
+      expect((yield* ask(`${admin}/metrics`, "HEAD")).text).toBe("")
+      expect(JSON.parse((yield* ask(`${admin}/healthz`)).text)).toMatchObject({ status: "ok" })
+      const others = [
+        ["/metrics", "POST"],
+        ["/healthz", "DELETE"],
+        ["/", "GET"],
+        ["/metrics/", "GET"],
+        ["/api/v1/version", "GET"],
+        ["/nowhere", "PUT"]
+      ] as const
+      const answers = yield* Effect.forEach(others, ([path, method]) => ask(`${admin}${path}`, method))
+      expect(answers.map(({ status }) => status)).toEqual([405, 405, 404, 404, 404, 404])
+      expect((yield* ask(`${base}/metrics`)).status).toBe(404)
+      expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
+    })
+  )
+
+  it.scopedLive("says so once when its address is not a loopback one", () =>
+    Effect.gen(function* () {
+      const { log } = yield* startObserved({
+        settings: { adminBind: Option.some({ host: "0.0.0.0", port: 0 }) }
+      })
+      expect(log.filter((line) => line.includes("not authenticated"))).toHaveLength(1)
+    })
+  )
+
+  it.scopedLive("whose address is taken keeps the whole server from starting, and says which", () =>
+    Effect.gen(function* () {
+      const taken = yield* Effect.acquireRelease(
+        Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
+          const server = createServer().listen(0, "127.0.0.1", () => {
+            const address = server.address()
+            const port = typeof address === "object" && address !== null ? address.port : 0
+            resume(Effect.succeed({ port, close: () => server.close() }))
+          })
+        }),
+        ({ close }) => Effect.sync(close)
+      )
+      const failure = yield* startObserved({
+        settings: { adminBind: Option.some({ host: "127.0.0.1", port: taken.port }) }
+      }).pipe(Effect.flip)
+      expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
+      expect(failure.reason).toContain(`cannot listen on 127.0.0.1:${taken.port}`)
+    })
+  )
+
+  it.scopedLive("tells that the store is away instead of what it last said, at once", () =>
+    Effect.gen(function* () {
+      const { admin } = yield* startObserved({
+        settings: { adminBind: anyPort },
+        parts: { store: uncounted }
+      })
+      const samples = parse(yield* scrape(admin))
+      expect(sum(samples, "music_store_up")).toBe(0)
+      expect(sum(samples, "music_check", { check: "database", state: "failed" })).toBe(1)
+      expect(samples.filter(({ name }) => /^music_(?:spool_(?!limit)|deliver)/.test(name))).toEqual([])
+    })
+  )
+
+  it.scopedLive("still answers while the API drains, and ends after it", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const server = yield* Scope.extend(startObserved({ settings: { adminBind: anyPort } }), scope)
+      const { signed } = yield* calls(server).login()
+      server.world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 250 } })
+      const last = yield* Effect.fork(calls(server).get("/api/v1/auth/me", signed))
+      yield* Effect.sleep("60 millis")
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      yield* Effect.sleep("60 millis")
+      const samples = parse(yield* scrape(server.admin))
+      expect([
+        sum(samples, "music_check", { check: "serving", state: "failed" }),
+        sum(samples, "music_http_requests_in_flight")
+      ]).toEqual([1, 1])
+      expect((yield* last).status).toBe(200)
+      yield* closing
+      expect(
+        Exit.isFailure(yield* Effect.exit(Effect.tryPromise(() => fetch(`${server.admin}/healthz`))))
+      ).toBe(true)
+    })
+  )
+})

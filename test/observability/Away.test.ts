@@ -1,0 +1,121 @@
+import { createServer, type RequestListener } from "node:http"
+import { gunzipSync } from "node:zlib"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
+import type { OtlpTarget, SettingsValues } from "../../src/services/Settings.ts"
+import { calls } from "../conformance/Calls.ts"
+import { startCollector } from "./Collector.ts"
+import { parse, scrape, sum } from "./Exposition.ts"
+import { anyPort, everything, otlpTo, startObserved } from "./Observed.ts"
+
+const both = (url: string, change: Partial<OtlpTarget> = {}): SettingsValues["openTelemetry"] => ({
+  serviceName: "music-backend",
+  resource: new Map(),
+  traces: Option.some({ ...otlpTo(`${url}/v1/traces`), ...change, sampler: everything }),
+  metrics: Option.some({ ...otlpTo(`${url}/v1/metrics`), ...change, intervalMillis: 100 })
+})
+
+/** Listens without an answer, or in whatever way is given. */
+const listening = (listener: RequestListener) =>
+  Effect.acquireRelease(
+    Effect.async<{ readonly url: string; readonly close: () => void }>((resume) => {
+      const server = createServer(listener).listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        const port = typeof address === "object" && address !== null ? address.port : 0
+        const close = () => {
+          server.close()
+          server.closeAllConnections()
+        }
+        resume(Effect.succeed({ url: `http://127.0.0.1:${port}`, close }))
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )
+
+const millisOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.suspend(() => {
+    const startedAt = performance.now()
+    return Effect.map(effect, () => performance.now() - startedAt)
+  })
+
+describe("A collector", () => {
+  it.scopedLive("that refuses connections is told of once, and nothing else changes", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const server = yield* Scope.extend(
+        startObserved({
+          settings: { adminBind: anyPort, openTelemetry: both("http://127.0.0.1:1", { timeoutMillis: 200 }) }
+        }),
+        scope
+      )
+      const { get, login } = calls(server)
+      const { signed } = yield* login()
+      for (let turn = 0; turn < 10; turn += 1)
+        expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
+      yield* Effect.repeat(Effect.sleep("20 millis"), {
+        until: () => server.log.some((line) => line.includes("does not take our batches")),
+        times: 150
+      })
+      const failed = sum(parse(yield* scrape(server.admin)), "music_otlp_exports_total", { result: "failed" })
+      expect(failed).toBeGreaterThan(0)
+      expect(yield* millisOf(Scope.close(scope, Exit.void))).toBeLessThan(3_000)
+      const told = server.log.filter((line) => line.includes('"signal":"metrics"'))
+      expect(told).toHaveLength(1)
+    })
+  )
+
+  it.scopedLive("that never answers holds neither a request nor the end of the process up", () =>
+    Effect.gen(function* () {
+      const hanging = yield* listening(() => {})
+      const scope = yield* Scope.make()
+      const server = yield* Scope.extend(
+        startObserved({
+          settings: {
+            openTelemetry: { ...both(hanging.url, { timeoutMillis: 10_000 }), metrics: Option.none() }
+          }
+        }),
+        scope
+      )
+      yield* calls(server).login()
+      expect(yield* millisOf(Scope.close(scope, Exit.void))).toBeLessThan(3_000)
+    })
+  )
+
+  it.scopedLive("gets protobuf, compressed, under the headers of the settings", () =>
+    Effect.gen(function* () {
+      const collector = yield* startCollector()
+      const scope = yield* Scope.make()
+      const server = yield* Scope.extend(
+        startObserved({
+          settings: {
+            openTelemetry: both(collector.url, {
+              protocol: "http/protobuf",
+              compression: "gzip",
+              headers: new Map([["x-team", Redacted.make("secret-header")]])
+            })
+          }
+        }),
+        scope
+      )
+      yield* calls(server).login()
+      yield* Scope.close(scope, Exit.void)
+      for (const [path, text] of [
+        ["/v1/traces", "POST /api/v1/auth/login"],
+        ["/v1/metrics", "music_http_requests_total"]
+      ] as const) {
+        const last = collector.received.filter((one) => one.path === path).at(-1)
+        expect(last?.headers).toMatchObject({
+          "content-type": "application/x-protobuf",
+          "content-encoding": "gzip",
+          "x-team": "secret-header"
+        })
+        expect(gunzipSync(last?.body ?? Buffer.alloc(0)).toString("latin1")).toContain(text)
+      }
+      expect(server.log.join("\n")).not.toContain("secret-header")
+    })
+  )
+})

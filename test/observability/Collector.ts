@@ -1,0 +1,93 @@
+/** An OpenTelemetry collector on loopback that keeps what it is sent; OTLP as JSON. */
+import { createServer, type IncomingHttpHeaders } from "node:http"
+import * as Effect from "effect/Effect"
+
+interface Value {
+  readonly stringValue?: string
+  readonly intValue?: string | number
+  readonly doubleValue?: number
+  readonly boolValue?: boolean
+}
+interface KeyValue {
+  readonly key: string
+  readonly value: Value
+}
+
+export interface Span {
+  readonly traceId: string
+  readonly spanId: string
+  readonly parentSpanId?: string
+  readonly name: string
+  /** 1 internal, 2 server, 3 client. */
+  readonly kind: number
+  readonly status: { readonly code: number }
+  readonly attributes: ReadonlyArray<KeyValue>
+}
+
+interface Traces {
+  readonly resourceSpans: ReadonlyArray<{
+    readonly resource: { readonly attributes: ReadonlyArray<KeyValue> }
+    readonly scopeSpans: ReadonlyArray<{ readonly spans: ReadonlyArray<Span> }>
+  }>
+}
+
+export interface Received {
+  readonly path: string
+  readonly headers: IncomingHttpHeaders
+  readonly body: Buffer
+}
+
+export const attributesOf = (attributes: ReadonlyArray<KeyValue>): Readonly<Record<string, unknown>> =>
+  Object.fromEntries(
+    attributes.map(({ key, value }) => [
+      key,
+      value.stringValue ?? value.boolValue ?? Number(value.intValue ?? value.doubleValue)
+    ])
+  )
+
+export const startCollector = (answer: { readonly status: number } = { status: 200 }) =>
+  Effect.acquireRelease(
+    Effect.async<{
+      readonly url: string
+      readonly received: Array<Received>
+      readonly close: () => void
+    }>((resume) => {
+      const received: Array<Received> = []
+      const server = createServer((request, response) => {
+        const chunks: Array<Buffer> = []
+        request.on("data", (chunk: Buffer) => chunks.push(chunk))
+        request.on("end", () => {
+          received.push({ path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks) })
+          response.writeHead(answer.status, { "content-type": "application/json" }).end("{}")
+        })
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        const port = typeof address === "object" && address !== null ? address.port : 0
+        resume(
+          Effect.succeed({
+            url: `http://127.0.0.1:${port}`,
+            received,
+            close: () => {
+              server.close()
+              server.closeAllConnections()
+            }
+          })
+        )
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )
+
+const tracesIn = (received: ReadonlyArray<Received>): ReadonlyArray<Traces> =>
+  received
+    .filter(({ path }) => path === "/v1/traces")
+    .map(({ body }): Traces => JSON.parse(body.toString("utf8")))
+
+export const spansIn = (received: ReadonlyArray<Received>): ReadonlyArray<Span> =>
+  tracesIn(received).flatMap(({ resourceSpans }) =>
+    resourceSpans.flatMap(({ scopeSpans }) => scopeSpans.flatMap(({ spans }) => spans))
+  )
+
+export const resourceIn = (received: ReadonlyArray<Received>) =>
+  attributesOf(tracesIn(received)[0]?.resourceSpans[0]?.resource.attributes ?? [])

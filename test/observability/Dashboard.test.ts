@@ -1,0 +1,134 @@
+/** The files for operators name only what is told, and what is told stands in them. */
+import { readFileSync } from "node:fs"
+import { fileURLToPath } from "node:url"
+import { describe, expect, it } from "vitest"
+import { metrics } from "../../src/services/Metrics.ts"
+
+const text = (name: string) => readFileSync(fileURLToPath(new URL(`../../${name}`, import.meta.url)), "utf8")
+
+interface Panel {
+  readonly type: string
+  readonly title: string
+  readonly targets?: ReadonlyArray<{ readonly expr: string; readonly legendFormat: string }>
+}
+interface Dashboard {
+  readonly uid: string
+  readonly panels: ReadonlyArray<Panel>
+  readonly templating: { readonly list: ReadonlyArray<{ readonly name: string; readonly type: string }> }
+}
+
+const dashboard: Dashboard = JSON.parse(text("ops/grafana-dashboard.json"))
+const panels = dashboard.panels.filter(({ type }) => type !== "row")
+const inPanels = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
+
+/** Of each rule: what stands behind `expr:`, on the same line or indented below it. */
+const inAlerts = [...text("ops/alerts.yml").matchAll(/^ {8}expr: (?:\|\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(
+  ([, block, line]) => block ?? line ?? ""
+)
+
+/** Labels that Prometheus adds, and that of a bucket. */
+const added = ["job", "instance", "le"]
+const histogramPart = /_(?:bucket|count|sum)$/
+
+/** The metric that a name in an expression means. */
+const metricOf = (name: string) =>
+  metrics.find((metric) =>
+    metric.kind === "histogram" ? name.replace(histogramPart, "") === metric.name : name === metric.name
+  )
+
+/** Every metric of an expression, with the labels that choose its series. */
+const selectorsIn = (expr: string) =>
+  [...expr.matchAll(/\b((?:music|process|nodejs)_[a-z0-9_]+)(?:\{([^}]*)\})?/g)].map(
+    ([, name = "", matchers = ""]) => ({
+      name,
+      labels: [...matchers.matchAll(/([a-z_]+)\s*(?:=~|!~|!=|=)\s*"/g)].map(([, label = ""]) => label)
+    })
+  )
+
+const groupingsIn = (expr: string): ReadonlyArray<string> =>
+  [...expr.matchAll(/\b(?:by|on|without|ignoring)\s*\(([^)]*)\)/g)].flatMap(([, labels = ""]) =>
+    labels.split(",").map((label) => label.trim())
+  )
+
+const wrongIn = (expr: string): ReadonlyArray<string> => {
+  const selectors = selectorsIn(expr)
+  const known = new Set([...added, ...selectors.flatMap(({ name }) => metricOf(name)?.labels ?? [])])
+  return [
+    ...selectors.filter(({ name }) => metricOf(name) === undefined).map(({ name }) => name),
+    ...selectors.flatMap(({ labels, name }) =>
+      labels
+        .filter((label) => ![...added, ...(metricOf(name)?.labels ?? [])].includes(label))
+        .map((label) => `${name}{${label}}`)
+    ),
+    ...groupingsIn(expr).filter((label) => !known.has(label)),
+    ...(selectors.length === 0 ? [`no metric in ${expr}`] : []),
+    ...(expr.split("(").length === expr.split(")").length ? [] : [`parentheses of ${expr}`])
+  ]
+}
+
+describe("The Grafana dashboard", () => {
+  it("can be imported: a data source to choose, and a query in every panel", () => {
+    expect(dashboard.templating.list.map(({ name, type }) => [name, type])).toContainEqual([
+      "datasource",
+      "datasource"
+    ])
+    expect(panels.filter(({ targets = [] }) => targets.length === 0)).toEqual([])
+    expect(panels.length).toBeGreaterThan(20)
+    expect(text("ops/grafana-dashboard.json")).not.toMatch(/"uid": "(?!\$\{datasource\}|music-backend")/)
+  })
+
+  it("asks for metrics and labels that there are, and shows every metric", () => {
+    expect(inPanels.flatMap(wrongIn)).toEqual([])
+    const shown = new Set(inPanels.flatMap(selectorsIn).map(({ name }) => metricOf(name)?.name))
+    expect(metrics.map(({ name }) => name).filter((name) => !shown.has(name))).toEqual([])
+  })
+
+  it("names series by labels that its queries keep", () => {
+    const wrong = panels.flatMap(({ targets = [], title }) =>
+      targets.flatMap(({ expr, legendFormat }) => {
+        const kept = new Set([...groupingsIn(expr), ...(/\b(?:by|on)\s*\(/.test(expr) ? [] : added)])
+        return [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)]
+          .map(([, label = ""]) => label)
+          .filter((label) => !kept.has(label))
+          .map((label) => `${title}: ${label}`)
+      })
+    )
+    expect(wrong).toEqual([])
+  })
+})
+
+describe("The alert rules", () => {
+  it("ask for metrics and labels that there are", () => {
+    expect(inAlerts.length).toBe(text("ops/alerts.yml").split("- alert: ").length - 1)
+    expect(inAlerts.flatMap(wrongIn)).toEqual([])
+  })
+
+  it("are each explained to operators", () => {
+    const names = [...text("ops/alerts.yml").matchAll(/- alert: (\w+)/g)].map(([, name]) => name)
+    const told = text("docs/observability.md")
+    expect(names.filter((name) => !told.includes(`\`${name}\``))).toEqual([])
+  })
+})
+
+describe("The metrics", () => {
+  it("are each described, by Prometheus' rules for names", () => {
+    for (const { help, kind, labels, name } of metrics) {
+      expect(name).toMatch(/^(?:music|process|nodejs)_[a-z0-9]+(?:_[a-z0-9]+)*$/)
+      expect([name, name.endsWith("_total")]).toEqual([name, kind === "counter"])
+      expect(help).toMatch(/^[A-Z0-9].*\.$/)
+      expect(labels.filter((label) => !/^[a-z]+$/.test(label) || label === "le")).toEqual([])
+    }
+    expect(new Set(metrics.map(({ name }) => name)).size).toBe(metrics.length)
+  })
+
+  it("stand in the documentation with their labels", () => {
+    const rows = text("docs/observability.md")
+      .split("\n")
+      .filter((row) => row.startsWith("| `"))
+    const missing = metrics.filter(({ labels, name }) => {
+      const row = rows.find((one) => one.startsWith(`| \`${name}\` |`))
+      return row === undefined || !labels.every((label) => row.includes(`\`${label}\``))
+    })
+    expect(missing.map(({ name }) => name)).toEqual([])
+  })
+})

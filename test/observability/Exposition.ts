@@ -1,0 +1,39 @@
+/** Prometheus' text format, read back. */
+import * as Effect from "effect/Effect"
+
+export interface Sample {
+  readonly name: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+const line = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/
+const label = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"/g
+
+export const parse = (text: string): ReadonlyArray<Sample> =>
+  text
+    .split("\n")
+    .filter((row) => row !== "" && !row.startsWith("#"))
+    .map((row) => {
+      const [, name = "", labels = "", value = ""] = line.exec(row) ?? []
+      if (name === "") throw new Error(`not a sample: ${row}`)
+      return {
+        name,
+        labels: Object.fromEntries([...labels.matchAll(label)].map(([, key = "", told = ""]) => [key, told])),
+        value: Number(value.replace("+Inf", "Infinity"))
+      }
+    })
+
+export const scrape = (admin: string): Effect.Effect<string> =>
+  Effect.promise(async () => (await fetch(`${admin}/metrics`)).text())
+
+/** The sum over all series with these labels. */
+export const sum = (
+  samples: ReadonlyArray<Sample>,
+  name: string,
+  labels: Readonly<Record<string, string>> = {}
+): number =>
+  samples
+    .filter((sample) => sample.name === name)
+    .filter((sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value))
+    .reduce((total, { value }) => total + value, 0)

@@ -1,0 +1,194 @@
+import { randomUUID } from "node:crypto"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { expectJson, textOf } from "../../src/sandbox/Exchange.ts"
+import { mintSlt, type World } from "../../src/sandbox/World.ts"
+import { version } from "../../src/schema/Release.ts"
+import { metrics } from "../../src/services/Metrics.ts"
+import { calls, keyed } from "../conformance/Calls.ts"
+import { parse, type Sample, scrape, sum } from "./Exposition.ts"
+import { anyPort, startObserved } from "./Observed.ts"
+
+/** How often each call arrived, as the other systems themselves saw it. */
+const arrived = ({ iam, tables, ting, tracker }: World) => {
+  const seen = (
+    { seen }: { readonly seen: ReadonlyArray<{ readonly method: string; readonly path: string }> },
+    pattern: RegExp
+  ) => seen.filter(({ method, path }) => pattern.test(`${method} ${path}`)).length
+  return {
+    tokens: seen(iam, /^POST \/api\/v1\/app-auth\/tokens$/),
+    introspect: seen(iam, /^POST \/api\/v1\/oauth\/introspect$/),
+    prove: seen(iam, /^POST \/api\/v1\/obo-access\/exchanges$/),
+    catalogue: seen(iam, /^GET \/api\/v1\/obo-access\/applications\/ting\/endpoints$/),
+    revoke: seen(iam, /^POST \/api\/v1\/oauth\/revoke$/),
+    register: seen(ting, /^POST \/v1\/subscriptions$/),
+    send: seen(ting, /^POST \/v1\/tings$/),
+    write: seen(tables, /^POST \/api\/ingest$/),
+    file: seen(tracker, /^POST \/repos\/[^/]+\/[^/]+\/issues$/)
+  }
+}
+
+const counted = (samples: ReadonlyArray<Sample>): ReturnType<typeof arrived> => {
+  const of = (dependency: string, operation: string) =>
+    sum(samples, "music_upstream_requests_total", { dependency, operation })
+  return {
+    tokens: of("iam", "exchange") + of("iam", "refresh"),
+    introspect: of("iam", "introspect"),
+    prove: of("iam", "prove"),
+    catalogue: of("iam", "catalogue"),
+    revoke: of("iam", "revoke"),
+    register: of("ting", "register"),
+    send: of("ting", "send"),
+    write: of("tables", "write"),
+    file: of("tracker", "file")
+  }
+}
+
+/** Every request by route, method and status, as `GET /healthz 200`. */
+const answers = (samples: ReadonlyArray<Sample>): Readonly<Record<string, number>> =>
+  Object.fromEntries(
+    samples
+      .filter(({ name }) => name === "music_http_requests_total")
+      .map(({ labels, value }) => [`${labels.method} ${labels.route} ${labels.status}`, value])
+  )
+
+describe("The metrics", () => {
+  it.scopedLive("agree with what a scripted load sent", () =>
+    Effect.gen(function* () {
+      const server = yield* startObserved({ settings: { adminBind: anyPort } })
+      const { world } = server
+      const { get, post } = calls(server)
+      const login = { slt: mintSlt(world) }
+      const loginKey = keyed()
+      const session = yield* expectJson(yield* post("/api/v1/auth/login", login, loginKey), 200)
+      yield* expectJson(yield* post("/api/v1/auth/login", login, loginKey), 200)
+      const bearer = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
+      const signed = bearer(yield* textOf(session, "access_token"))
+
+      for (let turn = 0; turn < 5; turn += 1) yield* expectJson(yield* get("/api/v1/auth/me", signed), 200)
+      // Four at once while IAM is slow: one looks, three join it.
+      world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 150 } })
+      yield* Effect.all(
+        Array.from({ length: 4 }, () => get("/api/v1/auth/me", signed)),
+        { concurrency: "unbounded" }
+      )
+      // An answer that is lost is asked for once more.
+      world.iam.fail({ times: 1, fault: { kind: "drop" } })
+      yield* expectJson(yield* get("/api/v1/auth/me", signed), 200)
+      yield* get("/api/v1/auth/me", bearer(`oat_${"x".repeat(43)}`))
+      yield* get("/api/v1/auth/me")
+
+      const ting = { type: "music.trigger.fired", key: "si:deejay/1", data: {} }
+      yield* expectJson(yield* post("/api/v1/tings", ting, signed), 200)
+      yield* expectJson(yield* post("/api/v1/tings", ting, signed), 200)
+
+      const report = { message: "The player stops after a seek." }
+      const reportKey = keyed()
+      yield* expectJson(yield* post("/api/v1/reports", report, reportKey), 200)
+      yield* expectJson(yield* post("/api/v1/reports", report, reportKey), 200)
+      yield* post("/api/v1/reports", { message: "Something else entirely." }, reportKey)
+
+      const event = { id: randomUUID() }
+      const telemetry = { table: "musicclidaemon", events: [event, {}, {}] }
+      yield* post("/api/v1/telemetry", telemetry)
+
+      const refresh = { refresh_token: yield* textOf(session, "refresh_token") }
+      const refreshKey = keyed()
+      const refreshed = yield* expectJson(yield* post("/api/v1/auth/refresh", refresh, refreshKey), 200)
+      yield* expectJson(yield* post("/api/v1/auth/refresh", refresh, refreshKey), 200)
+      yield* post("/api/v1/auth/logout", { token: yield* textOf(refreshed, "access_token") }, keyed())
+
+      for (let turn = 0; turn < 3; turn += 1) yield* get("/nowhere")
+      yield* post("/healthz", {})
+
+      // The report is filed and the events are written in the background.
+      yield* Effect.repeat(Effect.sleep("25 millis"), {
+        until: () =>
+          world.tracker.seen.some(({ method }) => method === "POST") && world.tables.seen.length > 0,
+        times: 200
+      })
+      let samples = parse(yield* scrape(server.admin))
+      const delivered = () =>
+        sum(samples, "music_deliveries", { state: "delivered" }) === 1 &&
+        sum(samples, "music_spool_records") === 0
+      for (let look = 0; look < 40 && !delivered(); look += 1) {
+        yield* Effect.sleep("100 millis")
+        samples = parse(yield* scrape(server.admin))
+      }
+
+      const { "POST /webhook/ 200": webhooks = 0, ...asked } = answers(samples)
+      expect(asked).toEqual({
+        "POST /api/v1/auth/login 200": 2,
+        "GET /api/v1/auth/me 200": 10,
+        "GET /api/v1/auth/me 401": 2,
+        "POST /api/v1/tings 200": 2,
+        "POST /api/v1/reports 200": 2,
+        "POST /api/v1/reports 409": 1,
+        "POST /api/v1/telemetry 204": 1,
+        "POST /api/v1/auth/refresh 200": 2,
+        "POST /api/v1/auth/logout 204": 1,
+        "GET unmatched 404": 3,
+        "POST /healthz 405": 1
+      })
+      expect(sum(samples, "music_http_request_duration_seconds_count")).toBe(27 + webhooks)
+      expect(sum(samples, "music_http_requests_in_flight")).toBe(0)
+
+      expect(counted(samples)).toEqual(arrived(world))
+      expect(sum(samples, "music_upstream_request_duration_seconds_count")).toBe(
+        sum(samples, "music_upstream_requests_total")
+      )
+      expect(sum(samples, "music_upstream_requests_total", { outcome: "unknown" })).toBe(1)
+      expect(sum(samples, "music_upstream_retries_total", { dependency: "iam" })).toBe(1)
+      expect(sum(samples, "music_upstream_retries_total")).toBe(1)
+
+      expect(sum(samples, "music_shared_requests_total", { operation: "introspect" })).toBe(3)
+      for (const operation of ["login", "refresh", "ting", "report"])
+        expect([operation, sum(samples, "music_replays_total", { operation })]).toEqual([operation, 1])
+
+      const refusals = samples.filter(({ name }) => name === "music_failures_total")
+      expect(Object.fromEntries(refusals.map(({ labels, value }) => [labels.code, value]))).toEqual({
+        unauthenticated: 2,
+        idempotency_conflict: 1,
+        not_found: 3,
+        method_not_allowed: 1
+      })
+
+      expect(sum(samples, "music_deliveries", { kind: "report", state: "delivered" })).toBe(1)
+      const events = (table: string, result: string) =>
+        sum(samples, "music_spool_events_total", { table, result })
+      expect(
+        ["accepted", "delivered", "duplicate", "expired", "refused"].map((result) =>
+          events("musicclidaemon", result)
+        )
+      ).toEqual([3, 3, 0, 0, 0])
+      expect(events("musicbackend", "delivered")).toBe(events("musicbackend", "accepted"))
+      expect(sum(samples, "music_spool_bytes")).toBe(0)
+      expect(sum(samples, "music_spool_limit_bytes")).toBe(500_000_000)
+
+      // What is told is what is described, with just those labels; two tell of what this load has none of.
+      const untroubled = ["music_own_events_dropped_total", "music_otlp_exports_total"]
+      const described = metrics
+        .filter(({ name }) => !untroubled.includes(name))
+        .map(({ labels, name }) => [name, [...labels].sort().join()])
+      const told = samples.map(({ labels, name }) => [
+        metrics.some((metric) => metric.name === name) ? name : name.replace(/_(?:bucket|count|sum)$/, ""),
+        Object.keys(labels)
+          .filter((label) => label !== "le")
+          .sort()
+          .join()
+      ])
+      expect(new Map(told.map(([name = "", labels = ""]) => [name, labels]))).toEqual(
+        new Map(described.map(([name = "", labels = ""]) => [name, labels]))
+      )
+
+      expect(sum(samples, "music_store_up")).toBe(1)
+      expect(sum(samples, "music_build_info", { version })).toBe(1)
+      expect(sum(samples, "music_check", { state: "ok" })).toBe(4)
+      expect(sum(samples, "process_resident_memory_bytes")).toBeGreaterThan(10_000_000)
+      expect(sum(samples, "process_start_time_seconds")).toBeCloseTo(
+        Date.now() / 1_000 - process.uptime(),
+        -1
+      )
+    })
+  )
+})

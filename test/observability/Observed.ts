@@ -1,0 +1,65 @@
+/** The real server against the simulators, watched: settings of a test's own, its log kept. */
+import { mkdtempSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
+import { Admin, backendOf, Listening, parts } from "../../src/Backend.ts"
+import { makeWorld, settingsFor } from "../../src/sandbox/World.ts"
+import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import { keptConsole } from "../support/Sandbox.ts"
+
+/** Sends to a collector of the tests. */
+export const otlpTo = (url: string): OtlpTarget => ({
+  url,
+  protocol: "http/json",
+  headers: new Map(),
+  timeoutMillis: 1_000,
+  compression: "none"
+})
+
+export const everything = { parentBased: true, ratio: 1 }
+
+const scratch = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-observed-"))),
+  (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
+)
+
+export const anyPort = Option.some({ host: "127.0.0.1", port: 0 })
+
+/** `otlp` is the base address of a collector. */
+export const startObserved = (
+  options: {
+    readonly otlp?: string
+    readonly settings?: Partial<SettingsValues>
+    readonly parts?: Partial<typeof parts>
+  } = {}
+) =>
+  Effect.gen(function* () {
+    const { console, lines } = keptConsole()
+    const world = yield* makeWorld(() => Date.now())
+    const settings = settingsFor(world, {
+      bind: { host: "127.0.0.1", port: 0 },
+      databasePath: join(yield* scratch, "music.sqlite"),
+      logLevel: LogLevel.Info,
+      logFormat: "json"
+    })
+    const openTelemetry = {
+      ...settings.openTelemetry,
+      traces: Option.map(Option.fromNullable(options.otlp), (url) => ({
+        ...otlpTo(`${url}/v1/traces`),
+        sampler: everything
+      }))
+    }
+    const context = yield* Layer.build(
+      backendOf({ ...parts, ...options.parts }).pipe(
+        Layer.provide(Layer.succeed(Settings, { ...settings, openTelemetry, ...options.settings }))
+      )
+    ).pipe(Effect.withConsole(console))
+    const { url } = yield* Effect.provide(Listening, context)
+    const admin = Option.getOrElse(yield* Effect.provide(Admin, context), () => "")
+    world.iam.world.setWebhook("production", "music", { url: `${url}/webhook/` })
+    return { world, base: url, admin, log: lines }
+  })

@@ -1,0 +1,181 @@
+import { randomUUID } from "node:crypto"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
+import { call, expectJson, textOf } from "../../src/sandbox/Exchange.ts"
+import { calls, keyed } from "../conformance/Calls.ts"
+import { attributesOf, resourceIn, type Span, spansIn, startCollector } from "./Collector.ts"
+import { scrape } from "./Exposition.ts"
+import { anyPort, startObserved } from "./Observed.ts"
+
+const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
+const callerSpan = "00f067aa0ba902b7"
+const traceparent = `00-${traceId}-${callerSpan}-01`
+
+/** What Ting itself asks IAM is none of our calls. */
+const tingsOwn = "/api/v1/obo-access/verify"
+
+/** Runs a server to its end, so that every span has left; gives what the collector has then. */
+const watched = <A>(
+  use: (server: Effect.Effect.Success<ReturnType<typeof startObserved>>) => Effect.Effect<A>
+) =>
+  Effect.gen(function* () {
+    const collector = yield* startCollector()
+    const scope = yield* Scope.make()
+    const server = yield* Scope.extend(
+      startObserved({ otlp: collector.url, settings: { adminBind: anyPort } }),
+      scope
+    )
+    const result = yield* use(server)
+    yield* Scope.close(scope, Exit.void)
+    return { result, server, received: collector.received, spans: spansIn(collector.received) }
+  })
+
+const pathOf = (spans: ReadonlyArray<Span>, span: Span): ReadonlyArray<string> => {
+  const parent = spans.find(({ spanId }) => spanId === span.parentSpanId)
+  return parent === undefined ? [span.name] : [...pathOf(spans, parent), span.name]
+}
+
+describe("A login", () => {
+  it.scopedLive("is one trace, from the caller's context through every call to another system", () =>
+    Effect.gen(function* () {
+      const { received, server, spans } = yield* watched((running) =>
+        calls(running).login({ traceparent }).pipe(Effect.orDie)
+      )
+      const login = spans.filter((span) => span.traceId === traceId)
+      expect(
+        login.filter(({ kind }) => kind === 2).map(({ name, parentSpanId }) => [name, parentSpanId])
+      ).toEqual([["POST /api/v1/auth/login", callerSpan]])
+      // Everything in it hangs on that one span.
+      expect(login.every((span) => pathOf(login, span)[0] === "POST /api/v1/auth/login")).toBe(true)
+
+      const outward = login.filter(({ attributes }) => "peer.service" in attributesOf(attributes))
+      expect(new Set(outward.map((span) => pathOf(login, span).slice(1).join(" > ")))).toEqual(
+        new Set([
+          "Sessions.login > GET /api/v1/obo-access/applications/ting/endpoints",
+          "Sessions.login > Iam.exchange > POST /api/v1/app-auth/tokens",
+          "Sessions.login > Iam.introspect > POST /api/v1/oauth/introspect",
+          "Sessions.login > Registration.register > Iam.prove > POST /api/v1/obo-access/exchanges",
+          "Sessions.login > Registration.register > Ting.register > POST /v1/subscriptions"
+        ])
+      )
+      expect(login.map(({ name }) => name)).toContain("Recipients.activate")
+
+      // What each system was told is the span of exactly that call.
+      const told = [...server.world.iam.seen, ...server.world.ting.seen]
+        .filter(({ path }) => path !== tingsOwn)
+        .map(({ headers, method, path }) => [`${method} ${path}`, headers.get("traceparent")?.join()])
+      expect(new Map(told.map(([name, header]) => [name, header]))).toEqual(
+        new Map(outward.map(({ name, spanId }) => [name, `00-${traceId}-${spanId}-01`]))
+      )
+      expect(told).toHaveLength(outward.length)
+
+      expect(resourceIn(received)).toMatchObject({ "service.name": "music-backend" })
+      const line = server.log
+        .map((text): Record<string, unknown> => JSON.parse(text))
+        .find(({ message }) => message === "Request")
+      expect(line).toMatchObject({ trace_id: traceId, actor: "silicon", route: "/api/v1/auth/login" })
+    })
+  )
+
+  it.scopedLive("of a caller whose trace is not kept leaves no span, and tells the others so", () =>
+    Effect.gen(function* () {
+      const { server, spans } = yield* watched((running) =>
+        calls(running)
+          .login({ traceparent: traceparent.replace(/01$/, "00") })
+          .pipe(Effect.orDie)
+      )
+      expect(spans.filter((span) => span.traceId === traceId)).toEqual([])
+      expect(server.world.ting.seen[0]?.headers.get("traceparent")?.join()).toMatch(
+        new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`)
+      )
+    })
+  )
+})
+
+describe("What leaves for a collector or a scraper", () => {
+  it.scopedLive(
+    "holds no credential, no name of a person, no text of a caller; every trace begins at a request or at a delivery",
+    () =>
+      Effect.gen(function* () {
+        const message = "The player stops after a seek."
+        const secretKey = `key-${randomUUID()}`
+        const { received, result, server, spans } = yield* watched((running) =>
+          Effect.gen(function* () {
+            const { get, login, post } = calls(running)
+            const { refreshToken, session, signed } = yield* login()
+            const refused = [
+              post("/api/v1/auth/login", { slt: "oac_spent" }, keyed()),
+              post("/api/v1/auth/refresh", { refresh_token: `ort_${"x".repeat(43)}` }, keyed()),
+              get("/api/v1/auth/me", { authorization: `Bearer oat_${"y".repeat(43)}`, "x-org-id": "acme" }),
+              get("/api/v1/secret-path?token=secret-query"),
+              post("/api/v1/tings", { type: "music.trigger.fired", key: "c:other/1", data: {} }, signed)
+            ]
+            yield* Effect.all(refused)
+            const ting = {
+              type: "music.trigger.fired",
+              key: "si:deejay/secret-ting",
+              data: { a: "secret-data" }
+            }
+            yield* post("/api/v1/tings", ting, signed)
+            yield* get("/api/v1/auth/me", signed)
+            yield* post("/api/v1/reports", { message }, { "idempotency-key": secretKey, ...signed })
+            yield* post("/api/v1/telemetry", { table: "musicclidaemon", events: [{ note: "secret-event" }] })
+            running.world.iam.fail({ times: 1, fault: { kind: "drop" } })
+            yield* get("/api/v1/auth/me", signed)
+            const refreshed = yield* post("/api/v1/auth/refresh", { refresh_token: refreshToken }, keyed())
+            const again = yield* expectJson(refreshed, 200)
+            yield* post("/api/v1/auth/logout", { token: yield* textOf(again, "refresh_token") }, keyed())
+            // The report is filed and the events are written in the background.
+            yield* Effect.repeat(Effect.sleep("20 millis"), {
+              until: () =>
+                running.world.tracker.seen.some(({ method }) => method === "POST") &&
+                running.world.tables.seen.length > 0,
+              times: 150
+            })
+            return { metrics: yield* scrape(running.admin), session }
+          }).pipe(Effect.orDie)
+        )
+        const text = [result.metrics, ...received.map(({ body }) => body.toString("utf8"))].join("\n")
+        const secrets = [
+          ...server.world.minted(),
+          "oac_spent",
+          secretKey,
+          message,
+          "secret-",
+          "deejay",
+          "acme",
+          "xxxxxxxx",
+          "yyyyyyyy"
+        ]
+        expect(secrets.filter((secret) => text.includes(secret))).toEqual([])
+        expect(spans.length).toBeGreaterThan(60)
+        const ids = new Set(spans.map(({ spanId }) => spanId))
+        const roots = spans.filter(({ parentSpanId }) => parentSpanId === undefined || !ids.has(parentSpanId))
+        expect(
+          roots.filter(({ kind, name }) => kind !== 2 && !/^(?:ReportFiling|Tables)\./.test(name))
+        ).toEqual([])
+        expect(roots.map(({ name }) => name)).toEqual(
+          expect.arrayContaining(["GET", "ReportFiling.handle", "Tables.write"])
+        )
+      })
+  )
+})
+
+describe("Without OpenTelemetry", () => {
+  it.scopedLive("a caller's trace context goes nowhere", () =>
+    Effect.gen(function* () {
+      const { base, world } = yield* startObserved()
+      yield* call(`${base}/api/v1/auth/login`, {
+        method: "POST",
+        body: { slt: "oac_unknown" },
+        headers: { ...keyed(), traceparent }
+      })
+      expect(world.iam.seen.length).toBeGreaterThan(0)
+      expect(world.iam.seen.filter(({ headers }) => headers.has("traceparent") || headers.has("b3"))).toEqual(
+        []
+      )
+    })
+  )
+})
