@@ -15,6 +15,7 @@ import type * as Redacted from "effect/Redacted"
 import { testingSecretPattern } from "../schema/Identity.ts"
 import { backendTable, type TableName } from "../schema/Telemetry.ts"
 import { Settings, type SettingsValues } from "../services/Settings.ts"
+import { openTelemetrySettings } from "./OpenTelemetrySettings.ts"
 import {
   address,
   choice,
@@ -167,10 +168,13 @@ const settings = (terminal: boolean) =>
   Config.all({
     bind: fallback("MUSIC_BIND", address, { host: "127.0.0.1", port: 8787 }),
     databasePath: fallback("MUSIC_DATABASE_PATH", Either.right, "data/music.sqlite"),
-    // Refused rather than ignored: who names another database must not find their data in a file.
     databaseUrl: Config.option(
-      field("MUSIC_DATABASE_URL", () =>
-        Either.left("is not supported by this release, which stores in SQLite only")
+      field(
+        "MUSIC_DATABASE_URL",
+        secret(
+          /^postgres(?:ql)?:\/\/[\x21-\x7e]{1,4000}$/,
+          "must be an address such as postgres://user:password@host/database"
+        )
       )
     ),
     iamUrl: field("MUSIC_IAM_URL", serviceUrl),
@@ -205,9 +209,11 @@ const settings = (terminal: boolean) =>
     trustedProxies: fallback("MUSIC_TRUSTED_PROXIES", list(proxy), []),
     timing,
     adminBind: Config.option(field("MUSIC_ADMIN_BIND", address)),
+    openTelemetry: openTelemetrySettings,
     reportsDays: fallback("MUSIC_RETENTION_REPORTS_DAYS", years, 0),
     webhooksDays: fallback("MUSIC_RETENTION_WEBHOOKS_DAYS", years, 46),
     deliveriesDays: fallback("MUSIC_RETENTION_DELIVERIES_DAYS", years, 30),
+    recipientsDays: fallback("MUSIC_RETENTION_RECIPIENTS_DAYS", years, 90),
     logLevel,
     logFormat: fallback("MUSIC_LOG_FORMAT", choice("json", "pretty"), terminal ? "pretty" : "json")
   }).pipe(
@@ -215,6 +221,7 @@ const settings = (terminal: boolean) =>
       (read): SettingsValues => ({
         bind: read.bind,
         databasePath: read.databasePath,
+        databaseUrl: read.databaseUrl,
         iam: {
           url: read.iamUrl,
           applicationId: read.applicationId,
@@ -239,10 +246,12 @@ const settings = (terminal: boolean) =>
         requestDeadlineSeconds: read.timing.deadline,
         shutdownGraceSeconds: read.timing.grace,
         adminBind: read.adminBind,
+        openTelemetry: read.openTelemetry,
         retention: {
           reportsDays: read.reportsDays,
           webhooksDays: read.webhooksDays,
-          deliveriesDays: read.deliveriesDays
+          deliveriesDays: read.deliveriesDays,
+          recipientsDays: read.recipientsDays
         },
         logLevel: read.logLevel,
         logFormat: read.logFormat
@@ -274,6 +283,9 @@ export const readSettings = (
     .load(settings(terminal))
     .pipe(Effect.mapError((error) => new SettingsInvalid({ problems: [...new Set(lines(error))] })))
 }
+
+/** The environment of this process, for whoever shows settings or reads some of them. */
+export const processEnvironment: Effect.Effect<Environment> = Effect.sync(() => process.env)
 
 /** Settings of this process. */
 export const SettingsFromEnvironment: Layer.Layer<Settings, SettingsInvalid> = Layer.effect(

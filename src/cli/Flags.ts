@@ -1,0 +1,88 @@
+/** Options that several commands have in common. */
+import * as Options from "@effect/cli/Options"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Page, PageRequest } from "../services/Records.ts"
+import { type CommandFailed, usage } from "./Failure.ts"
+import { printJson, Screen } from "./Screen.ts"
+
+export const json = Options.boolean("json").pipe(
+  Options.withDescription("one JSON document on standard output")
+)
+
+export const plane = Options.text("plane").pipe(
+  Options.withPseudoName("id"),
+  Options.withDescription("of this plane: production, or a testing environment's UUID"),
+  Options.optional
+)
+
+export const since = Options.text("since").pipe(
+  Options.withPseudoName("time"),
+  Options.withDescription("from then on: 2026-11-21, 2026-11-21T07:30:00Z, or 30m, 24h, 7d ago"),
+  Options.optional
+)
+
+export const paging = {
+  limit: Options.text("limit").pipe(
+    Options.withPseudoName("n"),
+    Options.withDescription("at most so many, 1 to 1000 (default 20)"),
+    Options.withDefault("20")
+  ),
+  after: Options.text("after").pipe(
+    Options.withPseudoName("page"),
+    Options.withDescription("the page behind this one, as the page before told"),
+    Options.optional
+  )
+}
+
+export const pageOf = ({
+  after,
+  limit
+}: {
+  readonly after: Option.Option<string>
+  readonly limit: string
+}): Effect.Effect<PageRequest, CommandFailed> =>
+  /^\d{1,4}$/.test(limit) && Number(limit) >= 1 && Number(limit) <= 1_000
+    ? Effect.succeed({ limit: Number(limit), after })
+    : Effect.fail(
+        usage(`--limit ${limit} is no number from 1 to 1000`, "ask for so many, and page with --after")
+      )
+
+const spans: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
+
+/** Milliseconds since the epoch. */
+export const sinceOf = (given: Option.Option<string>): Effect.Effect<Option.Option<number>, CommandFailed> =>
+  Option.match(given, {
+    onNone: () => Effect.succeedNone,
+    onSome: (text) =>
+      Effect.flatMap(Clock.currentTimeMillis, (now) => {
+        const [, count = "", unit = ""] = /^(\d{1,5})([mhd])$/.exec(text) ?? []
+        const at = count === "" ? Date.parse(text) : now - Number(count) * (spans[unit] ?? 0)
+        return Number.isNaN(at)
+          ? Effect.fail(
+              usage(`--since ${text} is no time`, "write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d")
+            )
+          : Effect.succeedSome(at)
+      })
+  })
+
+/** A page as JSON, `{items, next}`, or as what `table` prints; says when it is empty, and how to go on. */
+export const printPage = <A, R>(
+  page: Page<A>,
+  options: {
+    readonly json: boolean
+    readonly toJson: (item: A) => unknown
+    /** What there is none of. */
+    readonly nouns: string
+    readonly table: (items: ReadonlyArray<A>) => Effect.Effect<void, never, R>
+  }
+): Effect.Effect<void, never, R | Screen> =>
+  Effect.gen(function* () {
+    const screen = yield* Screen
+    if (options.json)
+      return yield* printJson({ items: page.items.map(options.toJson), next: Option.getOrNull(page.next) })
+    if (page.items.length === 0) return yield* screen.say(`No ${options.nouns}.`)
+    yield* options.table(page.items)
+    if (Option.isSome(page.next)) yield* screen.say(`\nThere are more: --after ${page.next.value}`)
+  })

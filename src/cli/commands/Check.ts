@@ -1,0 +1,52 @@
+import * as Command from "@effect/cli/Command"
+import * as Effect from "effect/Effect"
+import type { Finding, Status } from "../../layers/check/Finding.ts"
+import { CommandFailed, exits } from "../Failure.ts"
+import { json } from "../Flags.ts"
+import { type Colour, coloured, printJson, Screen, type ScreenService } from "../Screen.ts"
+import { Surroundings } from "../Surroundings.ts"
+import { oneLine, padded } from "../Text.ts"
+
+const colours: Readonly<Record<Status, Colour>> = { PASS: "green", WARN: "yellow", FAIL: "red", SKIP: "dim" }
+
+const count = (findings: ReadonlyArray<Finding>, status: Status): number =>
+  findings.filter((finding) => finding.status === status).length
+
+/** A line a finding, and below it what to do; what is off is no reason to do anything. */
+const rendered = (screen: ScreenService, findings: ReadonlyArray<Finding>): string => {
+  const width = Math.max(...findings.map(({ name }) => name.length))
+  return findings
+    .map(({ found, fix, name, status }) => {
+      const line = `${coloured(screen, colours[status], status)}  ${padded(name, width)}  ${oneLine(found)}`
+      return fix === null
+        ? line
+        : `${line}\n      ${" ".repeat(width)}  ${coloured(screen, "dim", "->")} ${oneLine(fix)}`
+    })
+    .join("\n")
+}
+
+const summary = (findings: ReadonlyArray<Finding>): string =>
+  `${count(findings, "PASS")} passed, ${count(findings, "WARN")} to look at, ${count(findings, "FAIL")} failed, ${count(findings, "SKIP")} skipped`
+
+export const check = Command.make("check", { json }, (given) =>
+  Effect.gen(function* () {
+    const screen = yield* Screen
+    const { runChecks } = yield* Effect.promise(() => import("../../layers/check/Checks.ts"))
+    const findings = yield* runChecks(yield* Surroundings, (finished, all) =>
+      screen.progress(`checking: ${finished} of ${all}`)
+    )
+    yield* screen.progress("")
+    const failed = count(findings, "FAIL")
+    if (given.json)
+      yield* printJson({
+        status: failed > 0 ? "FAIL" : count(findings, "WARN") > 0 ? "WARN" : "PASS",
+        checks: findings
+      })
+    else yield* screen.out(`${rendered(screen, findings)}\n\n${summary(findings)}`)
+    if (failed > 0) return yield* new CommandFailed({ exit: exits.no, lines: [] })
+  })
+).pipe(
+  Command.withDescription(
+    "Checks settings, database, clock, upstreams, keys and rights, and says what to do; stores and files nothing. Exits with 1 when something failed"
+  )
+)

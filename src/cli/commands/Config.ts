@@ -1,0 +1,83 @@
+import * as Command from "@effect/cli/Command"
+import * as Options from "@effect/cli/Options"
+import * as Effect from "effect/Effect"
+import { type SettingEntry, settingsCatalogue } from "../../layers/SettingsCatalogue.ts"
+import { readSettingsInPart } from "../../layers/SettingsInPart.ts"
+import { redact } from "../../services/Redaction.ts"
+import { json } from "../Flags.ts"
+import { type Colour, printJson, printTable, Screen } from "../Screen.ts"
+import { Surroundings } from "../Surroundings.ts"
+
+interface Shown extends SettingEntry {
+  /** Null when it is off, secret or bad: a bad value may be a secret in the wrong place. */
+  readonly value: string | null
+  readonly source: "environment" | "default" | "unset"
+  readonly problem: string | null
+}
+
+const show = (entry: SettingEntry, given: string, problem: string | undefined): Shown => {
+  const source = given !== "" ? "environment" : entry.fallback === undefined ? "unset" : "default"
+  const plain = given === "" ? (entry.fallback ?? null) : redact(given)
+  return {
+    ...entry,
+    source,
+    value: entry.secret === true || problem !== undefined ? null : plain,
+    problem: problem ?? null
+  }
+}
+
+const valueText = ({ problem, secret, source, value }: Shown): string => {
+  if (problem !== null) return `bad: ${problem}`
+  return secret === true ? (source === "environment" ? "set" : "unset") : (value ?? "")
+}
+
+const colourOf = ({ problem, source }: Shown): Colour | undefined => {
+  if (problem !== null) return "red"
+  return source === "environment" ? undefined : "dim"
+}
+
+const changed = Options.boolean("changed").pipe(
+  Options.withDescription("only those that the environment sets, or should")
+)
+
+export const config = Command.make("config", { changed, json }, (given) =>
+  Effect.gen(function* () {
+    const environment = yield* Surroundings
+    const { problems } = yield* Effect.merge(readSettingsInPart(environment))
+    const all = settingsCatalogue.map((entry) =>
+      show(entry, environment[entry.name] ?? "", problems.find(({ name }) => name === entry.name)?.text)
+    )
+    const items = given.changed
+      ? all.filter(({ problem, source }) => source === "environment" || problem !== null)
+      : all.filter(
+          ({ problem, rare, source }) => rare !== true || source === "environment" || problem !== null
+        )
+    if (given.json)
+      return yield* printJson({
+        items: items.map((item) => ({
+          name: item.name,
+          value: item.value,
+          source: item.source,
+          default: item.fallback ?? null,
+          required: item.required === true,
+          secret: item.secret === true,
+          problem: item.problem,
+          meaning: item.meaning
+        })),
+        next: null
+      })
+    yield* printTable(
+      [
+        { title: "SETTING", of: (item) => item.name },
+        { title: "VALUE", of: valueText, colour: colourOf },
+        { title: "FROM", of: (item) => (item.source === "unset" ? "" : item.source) },
+        { title: "MEANING", of: (item) => item.meaning, elastic: true }
+      ],
+      items
+    )
+    if (problems.length > 0)
+      yield* (yield* Screen).say(
+        "\nThe server does not start with this: music-backend check says what to do."
+      )
+  })
+).pipe(Command.withDescription("Shows every setting with its value or default; secrets only as set or unset"))

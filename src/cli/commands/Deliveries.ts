@@ -1,0 +1,173 @@
+import * as Args from "@effect/cli/Args"
+import * as Command from "@effect/cli/Command"
+import * as Options from "@effect/cli/Options"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { type DeliveryRecord, Records } from "../../services/Records.ts"
+import { Store } from "../../services/Store.ts"
+import { onDatabase } from "../Access.ts"
+import { type CommandFailed, notFound, usage } from "../Failure.ts"
+import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
+import { branch } from "../Help.ts"
+import { type Colour, printFacts, printJson, printTable, Screen } from "../Screen.ts"
+import { deliveryRecordShape } from "../Shapes.ts"
+import { instant } from "../Text.ts"
+import { noTrackerNote, states } from "./DeliveryWork.ts"
+
+const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
+
+const filters = {
+  state: Options.choice("state", states).pipe(Options.withDescription("in this state"), Options.optional),
+  kind: Options.choice("kind", ["report", "sweep"]).pipe(
+    Options.withDescription("report: files one; sweep: looks later for an issue that stands there twice"),
+    Options.optional
+  ),
+  since
+}
+
+const colourOf = ({ state }: DeliveryRecord): Colour | undefined => {
+  if (state === "failed") return "red"
+  return state === "unknown" ? "yellow" : undefined
+}
+
+const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || state === "failed"
+
+const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
+  Effect.flatMap(Effect.all([sinceOf(given.since), pageOf(given)]), ([from, request]) =>
+    Effect.gen(function* () {
+      const filter = { state: given.state, kind: given.kind, since: from }
+      const page = yield* (yield* Records).deliveries(filter, request)
+      yield* printPage(page, {
+        json: given.json,
+        toJson: deliveryRecordShape,
+        nouns: "deliveries",
+        table: (items) =>
+          printTable(
+            [
+              { title: "ID", of: (item) => item.id },
+              { title: "CREATED", of: (item) => instant(item.createdAt) },
+              { title: "STATE", of: (item) => item.state, colour: colourOf },
+              { title: "SENT", of: (item) => String(item.attempts) },
+              { title: "NEXT", of: (item) => (isOver(item) ? "" : instant(item.availableAt)) },
+              {
+                title: "LAST FAILURE",
+                of: (item) => Option.getOrElse(item.lastFailure, () => ""),
+                elastic: true
+              }
+            ],
+            items
+          )
+      })
+    }).pipe(onDatabase)
+  )
+).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
+
+const found = (deliveryId: string) =>
+  Effect.gen(function* () {
+    const record = yield* (yield* Records).delivery(deliveryId)
+    return Option.isSome(record)
+      ? record.value
+      : yield* notFound(`no delivery ${deliveryId}`, "find it with music-backend deliveries list")
+  })
+
+const time = (at: Option.Option<number>): string | undefined => Option.getOrUndefined(Option.map(at, instant))
+
+const show = Command.make("show", { id, json }, (given) =>
+  Effect.gen(function* () {
+    const delivery = yield* found(given.id)
+    if (given.json) return yield* printJson(deliveryRecordShape(delivery))
+    yield* printFacts([
+      ["id", delivery.id],
+      ["of", delivery.subject],
+      ["state", delivery.state],
+      ["created", instant(delivery.createdAt)],
+      ["next", isOver(delivery) ? undefined : instant(delivery.availableAt)],
+      ["over", time(delivery.finishedAt)],
+      ["times sent", String(delivery.attempts)],
+      ["last sent", time(delivery.sentAt)],
+      ["looks", delivery.looks === 0 ? undefined : `${delivery.looks} found nothing`],
+      ["last failure", Option.getOrUndefined(delivery.lastFailure)]
+    ])
+  }).pipe(onDatabase)
+).pipe(Command.withDescription("Shows a delivery"))
+
+const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): CommandFailed =>
+  notFound(
+    `${deliveryId} is ${state}: nothing to ${what}`,
+    state === "leased"
+      ? "it is being sent; look again in a minute"
+      : "look at others with music-backend deliveries list"
+  )
+
+/** Of those that failed, read at once. */
+const batch = 500
+
+/** The ids of all that failed, and how many more there are. */
+const failedOnes = Effect.gen(function* () {
+  const page = yield* (yield* Records).deliveries(
+    { state: Option.some("failed"), kind: Option.none(), since: Option.none() },
+    { limit: batch, after: Option.none() }
+  )
+  return { ids: page.items.map((item) => item.id), more: Option.isSome(page.next) }
+})
+
+const ids = Args.text({ name: "id" }).pipe(
+  Args.withDescription("ids of deliveries, report:rep_…"),
+  Args.repeated
+)
+const failed = Options.boolean("failed").pipe(Options.withDescription("all that failed, instead of ids"))
+
+const retry = Command.make("retry", { ids, failed, json }, (given) =>
+  Effect.gen(function* () {
+    const screen = yield* Screen
+    if (given.failed === given.ids.length > 0)
+      return yield* usage(
+        "neither ids nor --failed, or both",
+        "name deliveries, or say --failed for all that failed"
+      )
+    const chosen = given.failed ? yield* failedOnes : { ids: given.ids, more: false }
+    const { deliveries } = yield* Store
+    const changed = yield* Effect.forEach(chosen.ids, (deliveryId, index) =>
+      Effect.gen(function* () {
+        const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis)
+        const delivery = yield* found(deliveryId)
+        // Somebody else may have been faster with one of many.
+        if (!done && !given.failed) return yield* unchanged(delivery, "retry")
+        yield* screen.progress(`${index + 1} of ${chosen.ids.length}`)
+        return delivery
+      })
+    )
+    yield* screen.progress("")
+    if (given.json) return yield* printJson({ items: changed.map(deliveryRecordShape), next: null })
+    if (changed.length === 0) return yield* screen.say("No deliveries failed.")
+    for (const delivery of changed) yield* screen.out(`${delivery.id} is due now (${delivery.state})`)
+    if (chosen.more) yield* screen.say(`There are more than ${batch}: run it again.`)
+    yield* noTrackerNote
+  }).pipe(onDatabase)
+).pipe(Command.withDescription("Makes deliveries due now; one that may have happened is looked for first"))
+
+const reason = Options.text("reason").pipe(
+  Options.withDescription("why, for whoever looks at it later"),
+  Options.withDefault("discarded by an operator")
+)
+
+const discard = Command.make("discard", { id, reason, json }, (given) =>
+  Effect.gen(function* () {
+    const { deliveries } = yield* Store
+    if (given.reason.trim() === "" || given.reason.length > 500)
+      return yield* usage("--reason is empty or longer than 500 characters", "say it in a few words")
+    const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
+    const delivery = yield* found(given.id)
+    if (!done) return yield* unchanged(delivery, "discard")
+    if (given.json) return yield* printJson(deliveryRecordShape(delivery))
+    yield* (yield* Screen).out(`${delivery.id} is discarded: nobody will try it again. Its report is kept.`)
+  }).pipe(onDatabase)
+).pipe(Command.withDescription("Gives a delivery up for good; the report is kept"))
+
+export const deliveries = Command.make("deliveries").pipe(
+  Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),
+  Command.withSubcommands([list, show, retry, discard])
+)
+
+export const deliveryCommands = [list, show, retry, discard].map((command) => branch(command))

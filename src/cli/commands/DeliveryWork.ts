@@ -1,0 +1,25 @@
+/** What reports and deliveries have in common. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { DeliveryState } from "../../services/Store.ts"
+import { databasePlace } from "../Access.ts"
+import { Screen } from "../Screen.ts"
+
+export const states = [
+  "waiting",
+  "leased",
+  "unknown",
+  "delivered",
+  "failed"
+] as const satisfies ReadonlyArray<DeliveryState>
+
+/** Who retries should know who will do the work. */
+export const noTrackerNote = Effect.gen(function* () {
+  const { say } = yield* Screen
+  const { tracker } = yield* databasePlace
+  yield* say(
+    Option.isSome(tracker)
+      ? "A running server takes it up within 30 seconds."
+      : "MUSIC_GITHUB_TOKEN is not set here: it waits until a server with a tracker runs."
+  )
+})

@@ -1,0 +1,61 @@
+import * as Args from "@effect/cli/Args"
+import * as Command from "@effect/cli/Command"
+import * as Options from "@effect/cli/Options"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { Records } from "../../services/Records.ts"
+import { onDatabase } from "../Access.ts"
+import { notFound } from "../Failure.ts"
+import { json, pageOf, paging, plane, printPage } from "../Flags.ts"
+import { branch } from "../Help.ts"
+import { printTable } from "../Screen.ts"
+import { recipientShape } from "../Shapes.ts"
+import { instant } from "../Text.ts"
+
+const publicId = Args.text({ name: "public-id" }).pipe(Args.withDescription("of whom: si:deejay, c:ana"))
+const organisation = Options.text("org").pipe(
+  Options.withPseudoName("handle"),
+  Options.withDescription("in this organisation"),
+  Options.optional
+)
+
+const show = Command.make("show", { publicId, org: organisation, plane, ...paging, json }, (given) =>
+  Effect.flatMap(pageOf(given), (request) =>
+    Effect.gen(function* () {
+      const filter = { plane: given.plane, organisation: given.org, publicId: Option.some(given.publicId) }
+      const page = yield* (yield* Records).recipients(filter, request)
+      if (page.items.length === 0)
+        return yield* notFound(
+          `${given.publicId} was never registered here, or the registration ended long ago`,
+          "they are registered when they sign in, or subscribe"
+        )
+      yield* printPage(page, {
+        json: given.json,
+        toJson: recipientShape,
+        nouns: "registrations",
+        table: (items) =>
+          printTable(
+            [
+              { title: "ORGANISATION", of: (item) => item.organisation },
+              { title: "PLANE", of: (item) => item.plane },
+              {
+                title: "STATE",
+                of: (item) => (item.active ? "active" : "inactive"),
+                colour: (item) => (item.active ? "green" : "yellow")
+              },
+              { title: "CHANGED", of: (item) => instant(item.changedAt) },
+              { title: "SUBSCRIPTION", of: (item) => Option.getOrElse(item.subscriptionId, () => "") }
+            ],
+            items
+          )
+      })
+    }).pipe(onDatabase)
+  )
+).pipe(Command.withDescription("Shows where somebody is registered to get tings"))
+
+export const recipients = Command.make("recipients").pipe(
+  Command.withDescription("Who gets tings: show"),
+  Command.withSubcommands([show])
+)
+
+export const recipientCommands = [show].map((command) => branch(command))

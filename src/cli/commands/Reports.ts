@@ -1,0 +1,200 @@
+import * as Args from "@effect/cli/Args"
+import * as Command from "@effect/cli/Command"
+import * as Options from "@effect/cli/Options"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { productionId } from "../../services/Plane.ts"
+import { Records, type ReportFilter, type ReportRecord } from "../../services/Records.ts"
+import { Store } from "../../services/Store.ts"
+import { onDatabase } from "../Access.ts"
+import { notFound } from "../Failure.ts"
+import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
+import { branch } from "../Help.ts"
+import { type Colour, coloured, printFacts, printJson, printTable, Screen } from "../Screen.ts"
+import { deliveryShape, reporterName, reportShape, summaryOf, wholeReportShape } from "../Shapes.ts"
+import { bytesText, instant, manyLines } from "../Text.ts"
+import { noTrackerNote, states } from "./DeliveryWork.ts"
+import { exportReports } from "./ReportExport.ts"
+
+const id = Args.text({ name: "id" }).pipe(Args.withDescription("the report's id, rep_…"))
+
+const filters = {
+  status: Options.choice("status", ["stored", "filed"]).pipe(
+    Options.withDescription("filed: it stands in the tracker"),
+    Options.optional
+  ),
+  delivery: Options.choice("delivery", states).pipe(
+    Options.withDescription("whose delivery is in this state"),
+    Options.optional
+  ),
+  reporter: Options.text("reporter").pipe(
+    Options.withPseudoName("who"),
+    Options.withDescription("of this public id, or anonymous, or unverified"),
+    Options.optional
+  ),
+  plane,
+  since
+}
+
+const filterOf = (given: {
+  readonly status: Option.Option<"stored" | "filed">
+  readonly delivery: ReportFilter["delivery"]
+  readonly reporter: Option.Option<string>
+  readonly plane: Option.Option<string>
+  readonly since: Option.Option<string>
+}) =>
+  Effect.map(
+    sinceOf(given.since),
+    (from): ReportFilter => ({
+      since: from,
+      plane: given.plane,
+      reporter: given.reporter,
+      delivery: given.delivery,
+      filed: Option.map(given.status, (status) => status === "filed")
+    })
+  )
+
+const stateOf = ({ delivery }: ReportRecord): string =>
+  Option.match(delivery, { onNone: () => "", onSome: ({ state }) => state })
+
+const stateColour = (record: ReportRecord): Colour | undefined =>
+  stateOf(record) === "failed" ? "red" : stateOf(record) === "unknown" ? "yellow" : undefined
+
+const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
+  Effect.flatMap(Effect.all([filterOf(given), pageOf(given)]), ([filter, request]) =>
+    Effect.gen(function* () {
+      const page = yield* (yield* Records).reports(filter, request)
+      yield* printPage(page, {
+        json: given.json,
+        toJson: reportShape,
+        nouns: "reports",
+        table: (items) =>
+          printTable(
+            [
+              { title: "ID", of: ({ report }) => report.id },
+              { title: "CREATED", of: ({ report }) => instant(report.createdAt) },
+              {
+                title: "ISSUE",
+                of: ({ report }) =>
+                  Option.match(report.issue, { onNone: () => "", onSome: ({ number }) => `#${number}` })
+              },
+              { title: "DELIVERY", of: stateOf, colour: stateColour },
+              { title: "REPORTER", of: ({ report }) => reporterName(report.reporter) },
+              ...(items.some(({ report }) => report.plane !== productionId)
+                ? [{ title: "PLANE", of: ({ report }: ReportRecord) => report.plane }]
+                : []),
+              { title: "MESSAGE", of: summaryOf, elastic: true }
+            ],
+            items
+          )
+      })
+    }).pipe(onDatabase)
+  )
+).pipe(Command.withDescription("Lists reports, newest first"))
+
+const missing = (reportId: string) =>
+  notFound(`no report ${reportId}`, "find it with music-backend reports list")
+
+const found = (reportId: string) =>
+  Effect.gen(function* () {
+    const record = yield* (yield* Records).report(reportId)
+    return Option.isSome(record) ? record.value : yield* missing(reportId)
+  })
+
+const block = (title: string, text: string) =>
+  Effect.flatMap(Screen, (screen) =>
+    screen.out(
+      ["", coloured(screen, "bold", title), ...manyLines(text).map((line) => `  ${line}`.trimEnd())].join(
+        "\n"
+      )
+    )
+  )
+
+const printReport = (record: ReportRecord) =>
+  Effect.gen(function* () {
+    const { content, createdAt, issue, requestId, source } = record.report
+    yield* printFacts([
+      ["id", record.report.id],
+      ["created", instant(createdAt)],
+      ["reporter", reporterName(record.report.reporter)],
+      ["source", source],
+      ["plane", record.report.plane],
+      ["request", requestId],
+      ["pull request", content.pr ?? undefined],
+      ["issue", Option.match(issue, { onNone: () => "not filed", onSome: ({ url }) => url })],
+      [
+        "delivery",
+        Option.match(record.delivery, {
+          onNone: () => "none",
+          onSome: ({ attempts, id: deliveryId, state }) => `${state}, ${attempts} sent (${deliveryId})`
+        })
+      ],
+      [
+        "last failure",
+        Option.getOrUndefined(Option.flatMap(record.delivery, ({ lastFailure }) => lastFailure))
+      ]
+    ])
+    yield* block("Message", content.message)
+    if (content.context !== null) yield* block("Context", JSON.stringify(content.context, null, 2))
+    for (const { content: text, name } of content.attachments)
+      yield* block(`Attachment ${manyLines(name).join(" ")}, ${bytesText(Buffer.byteLength(text))}`, text)
+  })
+
+const show = Command.make("show", { id, json }, (given) =>
+  Effect.gen(function* () {
+    const record = yield* found(given.id)
+    yield* given.json ? printJson(wholeReportShape(record)) : printReport(record)
+  }).pipe(onDatabase)
+).pipe(Command.withDescription("Shows a report with what was reported"))
+
+const retry = Command.make("retry", { id, json }, (given) =>
+  Effect.gen(function* () {
+    const { report } = yield* found(given.id)
+    if (report.plane !== productionId)
+      return yield* notFound(
+        `${report.id} belongs to a testing plane and is never filed`,
+        "choose one of production"
+      )
+    if (Option.isSome(report.issue))
+      return yield* notFound(`${report.id} is filed already`, `see ${report.issue.value.url}`)
+    const now = yield* Clock.currentTimeMillis
+    const records = yield* Records
+    const { deliveries } = yield* Store
+    const done =
+      (yield* records.enqueue(report.id, now)) || (yield* deliveries.retry(`report:${report.id}`, now))
+    const { delivery } = yield* found(report.id)
+    if (Option.isNone(delivery)) return yield* missing(report.id)
+    if (!done)
+      return yield* notFound(
+        `the delivery of ${report.id} is ${delivery.value.state}: nothing to retry`,
+        "wait for what is going on, and look again with music-backend reports show"
+      )
+    if (given.json) return yield* printJson(deliveryShape(delivery.value))
+    const screen = yield* Screen
+    yield* screen.out(`${report.id} is due now (${delivery.value.state})`)
+    yield* noTrackerNote
+  }).pipe(onDatabase)
+).pipe(
+  Command.withDescription("Delivers a report again, now; also one that was stored before a tracker was set")
+)
+
+const file = Options.file("output", { exists: "either" }).pipe(
+  Options.withAlias("o"),
+  Options.withDescription("into this file, for its owner only, instead of standard output"),
+  Options.optional
+)
+const overwrite = Options.boolean("overwrite").pipe(
+  Options.withDescription("replace the file when it exists")
+)
+
+const export_ = Command.make("export", { ...filters, output: file, overwrite }, (given) =>
+  Effect.flatMap(filterOf(given), (filter) => onDatabase(exportReports(filter, given)))
+).pipe(Command.withDescription("Writes reports with what was reported, one JSON object a line, newest first"))
+
+export const reports = Command.make("reports").pipe(
+  Command.withDescription("Bug reports: list, show, export, retry"),
+  Command.withSubcommands([list, show, export_, retry])
+)
+
+export const reportCommands = [list, show, export_, retry].map((command) => branch(command))

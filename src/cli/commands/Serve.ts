@@ -1,0 +1,9 @@
+import * as Command from "@effect/cli/Command"
+import * as Effect from "effect/Effect"
+
+export const serve = Command.make("serve", {}, () =>
+  Effect.flatMap(
+    Effect.promise(() => import("../../Serve.ts")),
+    (module) => module.serve
+  )
+).pipe(Command.withDescription("Runs the server until SIGTERM, as npm start does"))

@@ -1,0 +1,61 @@
+import * as Command from "@effect/cli/Command"
+import * as Options from "@effect/cli/Options"
+import * as Effect from "effect/Effect"
+import { productionId } from "../../services/Plane.ts"
+import { Records } from "../../services/Records.ts"
+import type { InboxEvent } from "../../services/Store.ts"
+import { onDatabase } from "../Access.ts"
+import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
+import { branch } from "../Help.ts"
+import { printTable } from "../Screen.ts"
+import { webhookShape } from "../Shapes.ts"
+import { instant } from "../Text.ts"
+
+const filters = {
+  type: Options.text("type").pipe(
+    Options.withPseudoName("name"),
+    Options.withDescription("of this event type, such as session.logout.v1"),
+    Options.optional
+  ),
+  plane,
+  since
+}
+
+const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
+  Effect.flatMap(Effect.all([sinceOf(given.since), pageOf(given)]), ([from, request]) =>
+    Effect.gen(function* () {
+      const filter = { eventType: given.type, plane: given.plane, since: from }
+      const page = yield* (yield* Records).webhooks(filter, request)
+      yield* printPage(page, {
+        json: given.json,
+        toJson: webhookShape,
+        nouns: "webhooks",
+        table: (items) =>
+          printTable(
+            [
+              { title: "RECEIVED", of: (event) => instant(event.receivedAt) },
+              { title: "EVENT", of: (event) => event.eventId },
+              ...(items.some((event) => event.plane !== productionId)
+                ? [{ title: "PLANE", of: (event: InboxEvent) => event.plane }]
+                : []),
+              { title: "TYPE", of: (event) => event.eventType },
+              {
+                title: "ABOUT",
+                of: (event) =>
+                  `${event.aggregateType} ${event.aggregateId} version ${event.aggregateVersion}`,
+                elastic: true
+              }
+            ],
+            items
+          )
+      })
+    }).pipe(onDatabase)
+  )
+).pipe(Command.withDescription("Lists the webhooks that were received, newest first"))
+
+export const webhooks = Command.make("webhooks").pipe(
+  Command.withDescription("IAM's webhooks: list"),
+  Command.withSubcommands([list])
+)
+
+export const webhookCommands = [list].map((command) => branch(command))

@@ -1,0 +1,392 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import type { Finding } from "../../src/layers/check/Finding.ts"
+import { storeAt } from "../../src/layers/store/SqliteStore.ts"
+import { makeWorld, type World } from "../../src/sandbox/World.ts"
+import { rawClient } from "../layers/store/Stores.ts"
+import { freePort } from "../support/Process.ts"
+import { run, wholeEnvironment } from "./Harness.ts"
+
+const scratch = mkdtempSync(join(tmpdir(), "music-check-"))
+afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+
+const repository = "harbor/music"
+const reply = (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}) =>
+  ({ kind: "reply", reply: { status, body, headers } }) as const
+
+type Seed = (world: World, environment: Record<string, string>) => Effect.Effect<void> | void
+
+/** Checks an installation that was whole before `seed` spoiled it. */
+const checked = (seed: Seed, clock: () => number = Date.now) =>
+  Effect.gen(function* () {
+    const world = yield* makeWorld(clock)
+    const port = yield* Effect.promise(freePort)
+    const environment: Record<string, string> = {
+      ...wholeEnvironment(world, {
+        port,
+        databasePath: join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
+      })
+    }
+    const seeded = seed(world, environment)
+    if (seeded !== undefined) yield* seeded
+    const { err, exit, json, out } = yield* run(["check", "--json"], environment)
+    const { checks, status } = json as { readonly status: string; readonly checks: ReadonlyArray<Finding> }
+    expect(err).toBe("")
+    for (const secret of world.minted()) expect(out).not.toContain(secret)
+    return { world, exit, status, checks, environment }
+  })
+
+const notPassed = (checks: ReadonlyArray<Finding>) =>
+  checks.filter(({ status }) => status === "FAIL" || status === "WARN")
+
+/** The one line that must say it, the fix that it must name, and nothing else that is not a consequence. */
+const finds = (
+  title: string,
+  seed: Seed,
+  expected: {
+    readonly name: string
+    readonly status?: "FAIL" | "WARN"
+    readonly found: RegExp
+    readonly fix: RegExp
+  },
+  clock?: () => number
+) =>
+  it.scopedLive(title, () =>
+    Effect.gen(function* () {
+      const { checks, exit, status } = yield* checked(seed, clock)
+      const wanted = expected.status ?? "FAIL"
+      expect(notPassed(checks)).toEqual([
+        {
+          name: expected.name,
+          status: wanted,
+          found: expect.stringMatching(expected.found),
+          fix: expect.stringMatching(expected.fix)
+        }
+      ])
+      expect(status).toBe(wanted)
+      expect(exit).toBe(wanted === "FAIL" ? 1 : 0)
+    })
+  )
+
+describe("music-backend check", () => {
+  it.scopedLive("passes a whole installation, stores nothing, files nothing and makes no database", () =>
+    Effect.gen(function* () {
+      const { checks, exit, status, world } = yield* checked(() => undefined)
+      expect(notPassed(checks)).toEqual([])
+      expect(checks.filter((one) => one.status === "SKIP").map(({ name }) => name)).toEqual(["server"])
+      expect(checks.map(({ name }) => name)).toEqual([
+        "settings",
+        "database",
+        "disk",
+        "iam",
+        "clock",
+        "iam secret",
+        "ting at iam",
+        "webhook secret",
+        "ting",
+        "tables",
+        "table musicbackend",
+        "table musicclidaemon",
+        "table musicfrontendanalytics",
+        "table musicfrontendevents",
+        "tracker",
+        "tracker token",
+        "tracker rights",
+        "server"
+      ])
+      expect(status).toBe("PASS")
+      expect(exit).toBe(0)
+      expect(world.tables.received()).toMatchObject({ stored: 0, rejected: 4 })
+      expect(world.tracker.issues(repository)).toEqual([])
+      expect(checks.find(({ name }) => name === "database")?.found).toContain("the first start makes it")
+    })
+  )
+
+  it.scopedLive("skips what is not configured, and says how to turn it on", () =>
+    Effect.gen(function* () {
+      const { checks, exit } = yield* checked((_, environment) => {
+        for (const name of Object.keys(environment)) if (/TABLE|GITHUB/.test(name)) delete environment[name]
+      })
+      expect(notPassed(checks)).toEqual([])
+      expect(checks.filter(({ status }) => status === "SKIP")).toMatchObject([
+        { name: "tables", fix: expect.stringContaining("MUSIC_TABLES_URL") },
+        { name: "tracker", fix: expect.stringContaining("MUSIC_GITHUB_TOKEN") },
+        { name: "server" }
+      ])
+      expect(exit).toBe(0)
+    })
+  )
+
+  finds(
+    "finds a bad setting, and still checks the others",
+    (_, environment) => {
+      environment.MUSIC_IAM_TIMEOUT_SECONDS = "soon"
+    },
+    { name: "settings", found: /^MUSIC_IAM_TIMEOUT_SECONDS must be a whole number/, fix: /default, 8/ }
+  )
+
+  it.scopedLive("finds a missing setting, and skips only what needs it", () =>
+    Effect.gen(function* () {
+      const { checks, exit } = yield* checked((_, environment) => {
+        environment.MUSIC_TING_URL = ""
+        environment.MUSIC_GITHUB_REPOSITORY = ""
+      })
+      expect(notPassed(checks)).toMatchObject([
+        {
+          name: "settings",
+          found: "MUSIC_TING_URL is required",
+          fix: expect.stringContaining(".env.example")
+        },
+        { name: "settings", found: expect.stringContaining("MUSIC_GITHUB_REPOSITORY is required when") }
+      ])
+      expect(checks.filter(({ status }) => status === "SKIP")).toMatchObject([
+        { name: "ting", found: "needs MUSIC_TING_URL" },
+        { name: "tracker", found: "needs MUSIC_GITHUB_REPOSITORY" },
+        { name: "server" }
+      ])
+      expect(checks.find(({ name }) => name === "iam secret")?.status).toBe("PASS")
+      expect(exit).toBe(1)
+    })
+  )
+
+  finds(
+    "finds a setting that nobody reads",
+    (_, environment) => {
+      environment.MUSIC_DATABSE_PATH = "x"
+    },
+    { name: "settings", status: "WARN", found: /mean MUSIC_DATABASE_PATH/, fix: /rename it/ }
+  )
+
+  finds(
+    "finds a database path that cannot be written",
+    (_, environment) => {
+      const file = join(scratch, "a-file")
+      writeFileSync(file, "")
+      environment.MUSIC_DATABASE_PATH = join(file, "music.sqlite")
+    },
+    { name: "database", found: /a-file is no folder/, fix: /set MUSIC_DATABASE_PATH/ }
+  )
+
+  finds(
+    "finds a path that is no database",
+    (_, environment) => {
+      environment.MUSIC_DATABASE_PATH = join(scratch, "a-folder")
+      mkdirSync(environment.MUSIC_DATABASE_PATH, { recursive: true })
+    },
+    { name: "database", found: /cannot be opened/, fix: /set MUSIC_DATABASE_PATH/ }
+  )
+
+  finds(
+    "finds a Postgres server that does not answer, and does not tell its password",
+    (_, environment) => {
+      environment.MUSIC_DATABASE_URL = "postgres://music:hidden-password@127.0.0.1:1/music"
+    },
+    {
+      name: "database",
+      found: /^Postgres database 127\.0\.0\.1:1\/music does not answer/,
+      fix: /MUSIC_DATABASE_URL/
+    }
+  )
+
+  finds(
+    "finds a database of a newer version",
+    (_, environment) =>
+      Effect.gen(function* () {
+        const path = environment.MUSIC_DATABASE_PATH ?? ""
+        yield* Effect.scoped(Layer.build(storeAt(path)))
+        const sql = yield* rawClient(path)
+        yield* sql`INSERT INTO migrations (migration_id, name) VALUES (999, 'later')`
+      }).pipe(Effect.scoped, Effect.orDie),
+    {
+      name: "database",
+      found: /newer schema .*\(999, known \d+\)$/,
+      fix: /the version of music-backend that made it/
+    }
+  )
+
+  finds(
+    "finds an IAM URL behind which something else answers, and tells it no secret",
+    (world, environment) => {
+      environment.MUSIC_IAM_URL = world.ting.url
+    },
+    { name: "iam", found: /is not IAM/, fix: /set MUSIC_IAM_URL/ }
+  )
+
+  it.scopedLive("tells the secret to nobody but IAM", () =>
+    Effect.gen(function* () {
+      const { world } = yield* checked((given, environment) => {
+        environment.MUSIC_IAM_URL = given.ting.url
+      })
+      expect(world.ting.seen.map(({ headers, path }) => [path, headers.has("authorization")])).toEqual([
+        ["/api/version", false],
+        ["/healthz", false]
+      ])
+    })
+  )
+
+  finds(
+    "finds an IAM URL where nothing listens",
+    (_, environment) => {
+      environment.MUSIC_IAM_URL = "http://127.0.0.1:1"
+    },
+    { name: "iam", found: /nothing answers at .*ECONNREFUSED/, fix: /set MUSIC_IAM_URL/ }
+  )
+
+  finds(
+    "finds a wrong application secret",
+    (_, environment) => {
+      environment.MUSIC_IAM_APP_SECRET = `ask_${"x".repeat(43)}`
+    },
+    { name: "iam secret", found: /401 invalid_client/, fix: /set MUSIC_IAM_APP_SECRET/ }
+  )
+
+  finds(
+    "finds a clock that is 10 minutes off",
+    () => undefined,
+    { name: "clock", found: /(?:599|600|601) seconds behind/, fix: /NTP/ },
+    () => Date.now() + 600_000
+  )
+
+  finds(
+    "warns of a clock that is 10 seconds off",
+    () => undefined,
+    { name: "clock", status: "WARN", found: /(?:9|10|11) seconds ahead/, fix: /NTP/ },
+    () => Date.now() - 10_000
+  )
+
+  finds(
+    "finds a Ting URL behind which something else answers",
+    (world, environment) => {
+      environment.MUSIC_TING_URL = world.iam.url
+    },
+    { name: "ting", found: /is not Ting/, fix: /set MUSIC_TING_URL/ }
+  )
+
+  finds(
+    "finds a table key that was rotated",
+    (world) => {
+      world.tables.rotateKey("musicclidaemon")
+    },
+    { name: "table musicclidaemon", found: /rotated/, fix: /set MUSIC_CLIDAEMON_TABLE_KEY/ }
+  )
+
+  finds(
+    "finds a table service URL behind which something else answers",
+    (world, environment) => {
+      environment.MUSIC_TABLES_URL = world.tracker.url
+    },
+    { name: "tables", found: /is not the table service/, fix: /set MUSIC_TABLES_URL/ }
+  )
+
+  finds(
+    "finds a tracker token that is refused",
+    (world) => {
+      world.tracker.revokeToken(world.trackerToken)
+    },
+    { name: "tracker token", found: /refuses it/, fix: /set MUSIC_GITHUB_TOKEN/ }
+  )
+
+  finds(
+    "finds a tracker token that may not write issues",
+    (world) => {
+      world.tracker.setRights(world.trackerToken, "read")
+    },
+    { name: "tracker rights", found: /lacks issues=write/, fix: /Issues: read and write/ }
+  )
+
+  finds(
+    "takes a limit of the tracker for no verdict",
+    (world) => {
+      world.tracker.limits.secondary({ method: "POST" })
+    },
+    { name: "tracker rights", status: "WARN", found: /not to be checked now: rate limit/, fix: /again/ }
+  )
+
+  finds(
+    "warns of a tracker token that ends soon",
+    (world) => {
+      const end = new Date(Date.now() + 3 * 86_400_000)
+        .toISOString()
+        .replace("T", " ")
+        .replace(/\..*/, " UTC")
+      world.tracker.fail({
+        method: "GET",
+        path: `/repos/${repository}`,
+        fault: reply(
+          200,
+          { full_name: repository, archived: false, has_issues: true },
+          { "github-authentication-token-expiration": end }
+        )
+      })
+    },
+    { name: "tracker token", status: "WARN", found: /ends on \d{4}-\d\d-\d\d/, fix: /set MUSIC_GITHUB_TOKEN/ }
+  )
+
+  finds(
+    "finds a repository that is not there",
+    (_, environment) => {
+      environment.MUSIC_GITHUB_REPOSITORY = "harbor/nowhere"
+    },
+    {
+      name: "tracker",
+      found: /does not exist, or the token cannot see it/,
+      fix: /set MUSIC_GITHUB_REPOSITORY/
+    }
+  )
+
+  finds(
+    "finds a repository that was archived",
+    (world) => {
+      world.tracker.archive(repository)
+    },
+    { name: "tracker", found: /archived/, fix: /unarchive it/ }
+  )
+
+  finds(
+    "finds a repository without issues",
+    (world) => {
+      world.tracker.disableIssues(repository)
+    },
+    { name: "tracker", found: /issues are disabled/, fix: /enable Issues/ }
+  )
+
+  finds(
+    "finds a repository that was moved",
+    (world) => {
+      world.tracker.move(repository, "harbor/elsewhere")
+    },
+    { name: "tracker", found: /renamed or moved/, fix: /its new name/ }
+  )
+
+  finds(
+    "finds something else at the listen address",
+    (world, environment) => {
+      environment.MUSIC_BIND = `127.0.0.1:${world.ting.port}`
+    },
+    { name: "server", found: /something else listens/, fix: /MUSIC_BIND/ }
+  )
+
+  it.scopedLive("prints a line a finding with its fix below, and counts them", () =>
+    Effect.gen(function* () {
+      const world = yield* makeWorld(Date.now)
+      const environment = wholeEnvironment(world, {
+        port: 1,
+        databasePath: join(scratch, "none", "music.sqlite")
+      })
+      world.tables.rotateKey("musicbackend")
+      const { exit, out, progress } = yield* run(["check"], environment)
+      const [first = ""] = out.split("\n")
+      expect(first).toMatch(/^PASS {2}settings {22}14 set, \d+ at their default or off$/)
+      expect(out).toMatch(
+        /\nFAIL {2}table musicbackend {12}the service does not know the key: .*\n {36}-> set MUSIC_BACKEND_TABLE_KEY to /
+      )
+      expect(out).toMatch(/\n\n16 passed, 0 to look at, 1 failed, 1 skipped$/)
+      expect(progress.at(-1)).toBe("")
+      expect(exit).toBe(1)
+    })
+  )
+})

@@ -1,0 +1,474 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { openApi } from "../../src/http/api/Document.ts"
+import { settingsCatalogue } from "../../src/layers/SettingsCatalogue.ts"
+import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
+import { openStore, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
+import { run } from "./Harness.ts"
+
+const scratch = mkdtempSync(join(tmpdir(), "music-cli-"))
+afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+
+const at = Date.parse("2026-11-21T07:30:00Z")
+const plane = "0199b000-0000-7000-8000-00000000000e"
+const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
+
+const freshPlace = Effect.sync(() => join(mkdtempSync(join(scratch, "db-")), "music.sqlite"))
+
+/** Leases the one delivery that is due and ends it. */
+const settle = ({ deliveries }: StoreService, update: (now: number) => DeliveryUpdate) =>
+  Effect.gen(function* () {
+    const [delivery] = yield* deliveries.lease({
+      kinds: ["report"],
+      count: 1,
+      concurrency: 10,
+      now: at + 10,
+      leaseUntil: at + 60_000,
+      owner: "test"
+    })
+    if (delivery !== undefined) yield* deliveries.update(delivery.id, delivery.fence, update(at + 1_000))
+  })
+
+/** A database with a filed report, one whose delivery failed, one without a delivery, and one of a testing plane. */
+const furnished = Effect.gen(function* () {
+  const place = yield* freshPlace
+  yield* Effect.scoped(
+    Effect.gen(function* () {
+      const store = yield* openStore(place)
+      const add = (id: string, change: Parameters<typeof sampleReport>[0], deliver: boolean) =>
+        store.reports.admit(sampleReport({ id, keyDigest: id, ...change }), deliver)
+      yield* add("rep_filed", { createdAt: at, reporter: Verified({ publicId: "si:deejay" }) }, true)
+      yield* settle(store, (now) =>
+        DeliveryUpdate.Delivered({ at: now, issue: Option.some(issue), sweepAt: Option.none() })
+      )
+      yield* add("rep_failed", { createdAt: at + 1 }, true)
+      yield* settle(store, (now) => DeliveryUpdate.Failed({ at: now, failure: "422 validation_failed" }))
+      yield* add(
+        "rep_alone",
+        {
+          createdAt: at + 2,
+          content: {
+            message: "Red \u001b[31m and \u202eturned\u202c\nsecond line",
+            pr: null,
+            attachments: [{ name: "a\u0007.log", content: "one\ntwo" }],
+            context: null
+          }
+        },
+        false
+      )
+      yield* add("rep_plane", { createdAt: at + 3, plane }, false)
+      yield* store.webhooks.receive(sampleEvent({ receivedAt: at, data: '{"changed_fields":[]}' }), [])
+      yield* store.recipients.activate({
+        plane: "production",
+        organisation: "acme",
+        organisationUuid: "0199a0aa-0000-7000-8000-000000000001",
+        publicId: "si:deejay",
+        subscriptionId: "sub_1"
+      })
+    })
+  ).pipe(Effect.orDie)
+  return { place, environment: { MUSIC_DATABASE_PATH: place } }
+})
+
+describe("music-backend reports", () => {
+  it.live("lists them in aligned columns, newest first, the texts of others made harmless", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const { err, exit, out } = yield* run(["reports", "list", "--plane", "production"], environment)
+      expect(out.split("\n")).toEqual([
+        "ID          CREATED               ISSUE  DELIVERY   REPORTER   MESSAGE",
+        "rep_alone   2026-11-21T07:30:00Z  -      -          c:ana      Red \\x1b[31m and \\u202eturned\\u202c second line",
+        "rep_failed  2026-11-21T07:30:00Z  -      failed     c:ana      Playback stops after a seek.",
+        "rep_filed   2026-11-21T07:30:00Z  #57    delivered  si:deejay  Playback stops after a seek."
+      ])
+      expect(err).toBe("")
+      expect(exit).toBe(0)
+    })
+  )
+
+  it.live("cuts the message where the terminal ends, and colours only what failed", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const { out } = yield* run(["reports", "list", "--delivery", "failed"], environment, {
+        columns: 72,
+        colours: true
+      })
+      const [, line = ""] = out.split("\n")
+      expect(line).toBe(
+        "rep_failed  2026-11-21T07:30:00Z  -      \u001b[31mfailed  \u001b[0m  c:ana     Playback s…"
+      )
+    })
+  )
+
+  it.live("pages with --after, and as JSON with next", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const first = yield* run(["reports", "list", "--limit", "3"], environment)
+      const [, after = ""] = /There are more: --after (\S+)/.exec(first.err) ?? []
+      const second = yield* run(["reports", "list", "--limit", "3", "--after", after, "--json"], environment)
+      expect(second.json).toEqual({
+        items: [
+          {
+            id: "rep_filed",
+            created_at: "2026-11-21T07:30:00.000Z",
+            plane: "production",
+            reporter: "si:deejay",
+            source: "cli",
+            request_id: "req_1",
+            status: "filed",
+            issue,
+            delivery: {
+              id: "report:rep_filed",
+              kind: "report",
+              subject: "rep_filed",
+              state: "delivered",
+              attempts: 0,
+              looks: 0,
+              created_at: "2026-11-21T07:30:00.000Z",
+              available_at: "2026-11-21T07:30:00.000Z",
+              sent_at: null,
+              last_failure: null
+            },
+            summary: "Playback stops after a seek."
+          }
+        ],
+        next: null
+      })
+      const bad = yield* run(["reports", "list", "--after", "nonsense"], environment)
+      expect(bad.exit).toBe(64)
+      expect(bad.err).toMatch(/^music-backend: the page of --after is none of this list\. Take /)
+    })
+  )
+
+  it.live("says that there are none, and what a bad filter should have been", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const none = yield* run(["reports", "list", "--since", "2027-01-01"], environment)
+      expect([none.exit, none.out, none.err]).toEqual([0, "", "No reports."])
+      const empty = yield* run(["reports", "list", "--since", "1m", "--json"], environment)
+      expect(empty.json).toEqual({ items: [], next: null })
+      const since = yield* run(["reports", "list", "--since", "yesterday"], environment)
+      expect([since.exit, since.err]).toEqual([
+        64,
+        "music-backend: --since yesterday is no time. Write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d."
+      ])
+      const limit = yield* run(["reports", "list", "--limit", "5000"], environment)
+      expect(limit.err).toMatch(/^music-backend: --limit 5000 is no number from 1 to 1000\./)
+    })
+  )
+
+  it.live("shows one with what was reported, on a terminal and as JSON", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const shown = yield* run(["reports", "show", "rep_alone"], environment)
+      expect(shown.out).toBe(
+        [
+          "id        rep_alone",
+          "created   2026-11-21T07:30:00Z",
+          "reporter  c:ana",
+          "source    cli",
+          "plane     production",
+          "request   req_1",
+          "issue     not filed",
+          "delivery  none",
+          "",
+          "Message",
+          "  Red \\x1b[31m and \\u202eturned\\u202c",
+          "  second line",
+          "",
+          "Attachment a\\x07.log, 7 B",
+          "  one",
+          "  two"
+        ].join("\n")
+      )
+      const { json, out } = yield* run(["reports", "show", "rep_alone", "--json"], environment)
+      expect(out).toMatch(/^[\x20-\x7e\n]*$/)
+      expect(json).toMatchObject({
+        id: "rep_alone",
+        message: "Red \u001b[31m and \u202eturned\u202c\nsecond line",
+        attachments: [{ name: "a\u0007.log", content: "one\ntwo" }],
+        context: null,
+        delivery: null
+      })
+      const missing = yield* run(["reports", "show", "rep_none"], environment)
+      expect([missing.exit, missing.err]).toEqual([
+        1,
+        "music-backend: no report rep_none. Find it with music-backend reports list."
+      ])
+    })
+  )
+
+  it.live("exports one JSON object a line, to a file of its owner's that is not replaced unasked", () =>
+    Effect.gen(function* () {
+      const { environment, place } = yield* furnished
+      const { err, out } = yield* run(["reports", "export", "--plane", "production"], environment)
+      const lines = out.split("\n").map((line): unknown => JSON.parse(line))
+      expect(lines).toMatchObject([
+        { id: "rep_alone" },
+        { id: "rep_failed" },
+        { id: "rep_filed", context: { os: "linux" } }
+      ])
+      expect(err).toBe("3 reports written")
+      const file = `${place}.jsonl`
+      const written = yield* run(["reports", "export", "-o", file], environment)
+      expect(written.err).toBe(`4 reports written to ${file}`)
+      expect(readFileSync(file, "utf8").trimEnd().split("\n")).toHaveLength(4)
+      expect(statSync(file).mode & 0o777).toBe(0o600)
+      const again = yield* run(["reports", "export", "--output", file], environment)
+      expect([again.exit, again.err]).toEqual([
+        69,
+        `music-backend: ${file} exists. Choose another name, or add --overwrite.`
+      ])
+    })
+  )
+
+  it.live(
+    "retries a delivery that failed, makes one where there is none, and explains what it does not do",
+    () =>
+      Effect.gen(function* () {
+        const { environment } = yield* furnished
+        const failed = yield* run(["reports", "retry", "rep_failed"], environment)
+        expect([failed.exit, failed.out]).toEqual([0, "rep_failed is due now (waiting)"])
+        expect(failed.err).toContain("MUSIC_GITHUB_TOKEN is not set here")
+        const alone = yield* run(["reports", "retry", "rep_alone", "--json"], environment)
+        expect(alone.json).toMatchObject({ id: "report:rep_alone", state: "waiting", attempts: 0 })
+        const filed = yield* run(["reports", "retry", "rep_filed"], environment)
+        expect([filed.exit, filed.err]).toEqual([
+          1,
+          `music-backend: rep_filed is filed already. See ${issue.url}.`
+        ])
+        const testing = yield* run(["reports", "retry", "rep_plane"], environment)
+        expect([testing.exit, testing.err]).toEqual([
+          1,
+          "music-backend: rep_plane belongs to a testing plane and is never filed. Choose one of production."
+        ])
+      })
+  )
+})
+
+describe("music-backend deliveries", () => {
+  it.live("lists and shows them, retries all that failed, and discards one for good", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const listed = yield* run(["deliveries", "list", "--state", "failed"], environment)
+      expect(listed.out.split("\n")).toEqual([
+        "ID                 CREATED               STATE   SENT  NEXT  LAST FAILURE",
+        "report:rep_failed  2026-11-21T07:30:00Z  failed  0     -     422 validation_failed"
+      ])
+      const shown = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
+      expect(shown.json).toMatchObject({
+        id: "report:rep_failed",
+        state: "failed",
+        last_failure: "422 validation_failed",
+        finished_at: "2026-11-21T07:30:01.000Z"
+      })
+      const retried = yield* run(["deliveries", "retry", "--failed"], {
+        ...environment,
+        MUSIC_GITHUB_TOKEN: "token",
+        MUSIC_GITHUB_REPOSITORY: "harbor/music"
+      })
+      expect([retried.out, retried.err]).toEqual([
+        "report:rep_failed is due now (waiting)",
+        "A running server takes it up within 30 seconds."
+      ])
+      const discarded = yield* run(
+        ["deliveries", "discard", "report:rep_failed", "--reason", "seen by hand"],
+        environment
+      )
+      expect(discarded.out).toBe(
+        "report:rep_failed is discarded: nobody will try it again. Its report is kept."
+      )
+      const after = yield* run(["deliveries", "show", "report:rep_failed"], environment)
+      expect(after.out).toMatch(/^state +failed$/m)
+      expect(after.out).toMatch(/^last failure +seen by hand$/m)
+    })
+  )
+
+  it.live("says why nothing was done", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const attempts = [
+        { args: ["retry"], exit: 64, err: /neither ids nor --failed/ },
+        { args: ["retry", "report:rep_none"], exit: 1, err: /no delivery report:rep_none\. Find it with/ },
+        {
+          args: ["retry", "report:rep_filed"],
+          exit: 1,
+          err: /report:rep_filed is delivered: nothing to retry/
+        },
+        { args: ["discard", "report:rep_filed"], exit: 1, err: /is delivered: nothing to discard/ },
+        { args: ["discard", "report:rep_failed", "--reason", " "], exit: 64, err: /--reason is empty/ }
+      ]
+      for (const { args, err, exit } of attempts) {
+        const ran = yield* run(["deliveries", ...args], environment)
+        expect(ran.err).toMatch(err)
+        expect([ran.exit, ran.out]).toEqual([exit, ""])
+      }
+    })
+  )
+})
+
+describe("music-backend webhooks and recipients", () => {
+  it.live("list what came, and where somebody is registered", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      const listed = yield* run(["webhooks", "list"], environment)
+      expect(listed.out).toMatch(
+        /^RECEIVED +EVENT +TYPE +ABOUT\n2026-11-21T07:30:00Z +0199a0c4-\S+ +organization/
+      )
+      const asJson = yield* run(["webhooks", "list", "--json"], environment)
+      expect(asJson.json).toMatchObject({
+        items: [
+          {
+            plane: "production",
+            received_at: "2026-11-21T07:30:00.000Z",
+            aggregate: { type: "organization_membership", version: 4 },
+            data: { changed_fields: [] }
+          }
+        ],
+        next: null
+      })
+      const shown = yield* run(["recipients", "show", "si:deejay"], environment)
+      expect(shown.out).toMatch(
+        /^ORGANISATION +PLANE +STATE +CHANGED +SUBSCRIPTION\nacme +production +active +\S+Z +sub_1$/
+      )
+      const other = yield* run(["recipients", "show", "si:lyra"], environment)
+      expect([other.exit, other.out]).toEqual([1, ""])
+      expect(other.err).toMatch(/^music-backend: si:lyra was never registered here/)
+    })
+  )
+})
+
+describe("music-backend on a database", () => {
+  it.live("that is not there makes none, and says what to do", () =>
+    Effect.gen(function* () {
+      const place = yield* freshPlace
+      const { err, exit } = yield* run(["reports", "list"], { MUSIC_DATABASE_PATH: place })
+      expect([exit, err]).toEqual([
+        69,
+        `music-backend: SQLite database ${place} does not exist. Set MUSIC_DATABASE_PATH to the server's file, or make one with music-backend migrate.`
+      ])
+      expect(existsSync(place)).toBe(false)
+    })
+  )
+
+  it.live("whose setting is bad says so, and needs no other setting", () =>
+    Effect.gen(function* () {
+      const { err, exit } = yield* run(["deliveries", "list"], { MUSIC_DATABASE_URL: "mysql://x:secret@y/z" })
+      expect(exit).toBe(78)
+      expect(err).toMatch(
+        /^music-backend: MUSIC_DATABASE_URL: must be an address .* See music-backend config\.$/
+      )
+      expect(err).not.toContain("secret")
+    })
+  )
+
+  it.live("of an older version only migrates when asked, and tells from where to where", () =>
+    Effect.gen(function* () {
+      const { environment, place } = yield* furnished
+      const current = yield* run(["migrate"], environment)
+      expect([current.exit, current.out]).toEqual([0, `SQLite database ${place} is at 2 already`])
+
+      const old = yield* freshPlace
+      const script = readFileSync(new URL("../layers/store/fixtures/0001.sql", import.meta.url), "utf8")
+      yield* rawQuery(old, script)
+      const there = { MUSIC_DATABASE_PATH: old }
+      const refused = yield* run(["reports", "list"], there)
+      expect(refused.exit).toBe(69)
+      expect(refused.err).toMatch(/older schema .*\(1, needed 2\)\. Run music-backend migrate, or/)
+      const checked = yield* run(["check", "--json"], there)
+      expect(checked.json).toMatchObject({
+        checks: expect.arrayContaining([expect.objectContaining({ name: "database", status: "WARN" })])
+      })
+      const migrated = yield* run(["migrate"], there)
+      expect([migrated.exit, migrated.out]).toEqual([0, `SQLite database ${old}: migrated from 1, now at 2`])
+
+      const made = yield* freshPlace
+      const asJson = yield* run(["migrate", "--json"], { MUSIC_DATABASE_PATH: made })
+      expect(asJson.json).toEqual({ database: `SQLite database ${made}`, from: 0, to: 2, migrated: true })
+    })
+  )
+
+  it.live("backs up, verifies and restores, and replaces nothing unasked", () =>
+    Effect.gen(function* () {
+      const { environment, place } = yield* furnished
+      const copy = `${place}.backup`
+      const made = yield* run(["backup", copy, "--json"], environment)
+      expect(made.json).toMatchObject({ file: copy, schema: 2, rows: { reports: 4 } })
+      const again = yield* run(["backup", copy], environment)
+      expect([again.exit, again.err]).toEqual([
+        69,
+        `music-backend: the file ${copy} exists already. Choose another name, or add --overwrite.`
+      ])
+      const verified = yield* run(["restore", copy, "--verify"], {})
+      expect(verified.exit).toBe(0)
+      expect(verified.out).toMatch(
+        /^This backup is whole and can be restored\.\nfile +\S+\nsize +\S+ kB\nschema +2\nrows +.*4 reports/
+      )
+
+      yield* run(["deliveries", "discard", "report:rep_failed", "--reason", "after the copy"], environment)
+      const refused = yield* run(["restore", copy], environment)
+      expect(refused.exit).toBe(69)
+      const restored = yield* run(["restore", copy, "--overwrite", "--json"], environment)
+      expect(restored.json).toMatchObject({ file: place, before: expect.stringContaining(place) })
+      const { json } = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
+      expect(json).toMatchObject({ last_failure: "422 validation_failed" })
+
+      writeFileSync(copy, "not a database")
+      const spoiled = yield* run(["restore", copy, "--verify"], {})
+      expect(spoiled.exit).toBe(1)
+      expect(spoiled.err).toMatch(/^music-backend: .*\. [A-Z].*\.$/)
+    })
+  )
+})
+
+describe("music-backend config and openapi", () => {
+  it.live("config shows every setting once, secrets and bad values never", () =>
+    Effect.gen(function* () {
+      const secret = `ask_${"s".repeat(43)}`
+      const environment = {
+        MUSIC_IAM_APP_SECRET: secret,
+        MUSIC_IAM_URL: `https://user:${secret}@iam.example`,
+        MUSIC_ORG_ID: "acme"
+      }
+      const { err, exit, out } = yield* run(["config"], environment)
+      expect(out.split("\n")).toHaveLength(settingsCatalogue.filter(({ rare }) => rare !== true).length + 1)
+      expect(out).toMatch(/^MUSIC_IAM_APP_SECRET +set +environment +this application's secret at IAM$/m)
+      expect(out).toMatch(/^MUSIC_IAM_URL +bad: must be an https URL/m)
+      expect(out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)
+      expect(out).toMatch(/^MUSIC_MIN_CLI +0\.1\.0 +default/m)
+      expect(out).toMatch(/^MUSIC_GITHUB_TOKEN +unset +- +/m)
+      expect(out).not.toContain("sssss")
+      expect(err).toContain("The server does not start with this")
+      expect(exit).toBe(0)
+
+      const changed = yield* run(["config", "--changed", "--json"], environment)
+      expect(changed.json).toMatchObject({
+        items: expect.arrayContaining([
+          {
+            name: "MUSIC_IAM_APP_SECRET",
+            value: null,
+            source: "environment",
+            default: null,
+            required: true,
+            secret: true,
+            problem: null,
+            meaning: "this application's secret at IAM"
+          },
+          expect.objectContaining({ name: "MUSIC_TING_URL", source: "unset", problem: "is required" })
+        ]),
+        next: null
+      })
+    })
+  )
+
+  it.live("openapi prints the document that the server serves", () =>
+    Effect.gen(function* () {
+      const { json } = yield* run(["openapi"], {})
+      expect(json).toEqual(JSON.parse(JSON.stringify(openApi())))
+    })
+  )
+})

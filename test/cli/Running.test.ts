@@ -1,0 +1,55 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { Backend, Listening } from "../../src/Backend.ts"
+import { makeWorld, settingsFor } from "../../src/sandbox/World.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { postgres, sampleReport } from "../layers/store/Stores.ts"
+import { run, wholeEnvironment } from "./Harness.ts"
+
+describe("music-backend beside a running server", () => {
+  it.scopedLive("finds it well, and a report that is retried is filed at once", () =>
+    Effect.gen(function* () {
+      const place = yield* postgres.freshPath
+      // Stored while no tracker was set, so nobody delivers it.
+      yield* postgres.withStore(place, ({ reports }) =>
+        reports.admit(sampleReport({ id: "rep_1", createdAt: Date.now() }), false)
+      )
+      const world = yield* makeWorld(Date.now)
+      const settings = {
+        ...settingsFor(world, {
+          bind: { host: "127.0.0.1", port: 0 },
+          databasePath: "",
+          logLevel: LogLevel.None,
+          logFormat: "json"
+        }),
+        databaseUrl: Option.some(Redacted.make(place))
+      }
+      const context = yield* Layer.build(Backend.pipe(Layer.provide(Layer.succeed(Settings, settings))))
+      const { url } = yield* Effect.provide(Listening, context)
+      const environment = {
+        ...wholeEnvironment(world, { port: Number(new URL(url).port), databasePath: "" }),
+        MUSIC_DATABASE_URL: place
+      }
+
+      const checked = yield* run(["check"], environment)
+      expect(checked.out).toMatch(/^PASS +database +Postgres database 127\.0\.0\.1:\d+\/\w+, schema \d+$/m)
+      expect(checked.out).toMatch(/^PASS +server +runs at 127\.0\.0\.1:\d+ and is ready$/m)
+      expect(checked.exit).toBe(0)
+
+      const retried = yield* run(["reports", "retry", "rep_1"], environment)
+      expect([retried.exit, retried.out]).toEqual([0, "rep_1 is due now (waiting)"])
+      const filed = yield* run(["reports", "list", "--status", "filed", "--json"], environment).pipe(
+        Effect.delay("50 millis"),
+        Effect.repeat({ until: ({ json }) => JSON.stringify(json).includes("rep_1"), times: 100 })
+      )
+      expect(filed.json).toMatchObject({
+        items: [{ id: "rep_1", issue: { number: 1 }, delivery: { state: "delivered" } }]
+      })
+      expect(world.tracker.issues("harbor/music")).toHaveLength(1)
+    })
+  )
+})
