@@ -23,6 +23,7 @@ export interface SettingsOverrides
 export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues => ({
   bind: { host: "127.0.0.1", port: 0 },
   databasePath: ":memory:",
+  databaseUrl: Option.none(),
   organisation: "music",
   tables: Option.none(),
   repository: Option.map(overrides.tracker ?? Option.none(), ({ owner, repository, url }) => ({
@@ -38,6 +39,12 @@ export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues 
   requestDeadlineSeconds: 25,
   shutdownGraceSeconds: 30,
   adminBind: Option.none(),
+  openTelemetry: {
+    serviceName: "music-backend",
+    resource: new Map(),
+    traces: Option.none(),
+    metrics: Option.none()
+  },
   logLevel: LogLevel.None,
   logFormat: "json",
   ...overrides,
@@ -58,5 +65,11 @@ export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues 
     ...overrides.ting
   },
   telemetry: { enabled: true, spoolBytes: 500 * 1024 * 1024, spoolHours: 24, ...overrides.telemetry },
-  retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, ...overrides.retention }
+  retention: {
+    reportsDays: 0,
+    webhooksDays: 46,
+    deliveriesDays: 30,
+    recipientsDays: 90,
+    ...overrides.retention
+  }
 })

@@ -26,7 +26,7 @@ export interface Bounds {
 export const production: Bounds = {
   lease: 10_000,
   telemetryLease: 12_000,
-  telemetryLook: 2_500,
+  telemetryLook: 1_500,
   gathering: 1_000,
   firstPause: 1_000,
   repairPause: 5 * 60_000,

@@ -123,6 +123,9 @@ export const absentDatabase = (database: string): StoreUnavailable =>
 export const missingSchema = (database: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `${database} lacks migrations of this version` })
 
+export const foreignDatabase = (database: string): StoreUnavailable =>
+  new StoreUnavailable({ reason: `${database} belongs to another program: name another file` })
+
 export const closedDatabase = (database: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `${database} is closed` })
 

@@ -8,13 +8,22 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
+import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { type Database, makeDatabase } from "./Database.ts"
-import { absentDatabase, closedDatabase, goneDatabase, notMigrated, notOpened } from "./Failures.ts"
-import { writeMark } from "./Mark.ts"
-import { migrate, prepareSchema } from "./Migrations.ts"
+import {
+  absentDatabase,
+  closedDatabase,
+  foreignDatabase,
+  goneDatabase,
+  notMigrated,
+  notOpened
+} from "./Failures.ts"
+import { applicationId, writeMark } from "./Mark.ts"
+import { migrate, migrationsTable, prepareSchema } from "./Migrations.ts"
 import { makeStore } from "./Repositories.ts"
+import { first, Whole } from "./Rows.ts"
 import { sqliteDialect } from "./SqliteDialect.ts"
 
 export interface SqliteOptions {
@@ -64,14 +73,33 @@ const sameFile = (
     })
   })
 
+// The wait for a lock is `DatabaseOptions.lockWait`; SQLite's own would hold up the thread.
+const withoutWaiting = "busy_timeout = 0"
 const pragmas = [
-  // The wait for a lock is `DatabaseOptions.lockWait`; SQLite's own would hold up the thread.
-  "busy_timeout = 0",
   "journal_mode = WAL",
   // An answered request is on the disk, also after a power cut.
   "synchronous = FULL",
   "foreign_keys = ON"
 ]
+
+const Owner = Schema.Struct({ id: Whole, tables: Whole, migrated: Whole })
+
+/** Nothing is written to a file that another program made; a mark of 0 is nobody's, or that of a file which was never opened to its end. */
+const refuseForeign = ({ name, read, sql }: Database) =>
+  read(
+    "Store.open",
+    first(Owner)(sql`
+      SELECT (SELECT application_id FROM pragma_application_id) AS id, COUNT(*) AS tables,
+        COALESCE(SUM(name = ${migrationsTable}), 0) AS migrated
+      FROM sqlite_master WHERE type = 'table'`)
+  ).pipe(
+    Effect.filterOrFail(
+      Option.exists(
+        ({ id, migrated, tables }) => id === applicationId || (id === 0 && (tables === 0 || migrated > 0))
+      ),
+      () => foreignDatabase(name)
+    )
+  )
 
 /** Opens or creates a database of this version's schema. */
 export const openDatabase = (
@@ -103,7 +131,10 @@ export const openDatabase = (
     const present = Effect.if(Ref.get(closed), { onTrue: () => closedDatabase(name), onFalse: () => same })
     const database = makeDatabase(sql, { name, lockWait, dialect: sqliteDialect(sql, present) })
 
-    for (const pragma of pragmas) yield* database.read("Store.open", sql.unsafe(`PRAGMA ${pragma}`))
+    const set = (pragma: string) => database.read("Store.open", sql.unsafe(`PRAGMA ${pragma}`))
+    yield* set(withoutWaiting)
+    yield* refuseForeign(database)
+    for (const pragma of pragmas) yield* set(pragma)
     const migration = database.write(
       "Store.migrate",
       migrate.pipe(

@@ -4,6 +4,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { writeMark } from "../../../src/layers/store/Mark.ts"
 import { latestMigration } from "../../../src/layers/store/Migrations.ts"
 import { databaseFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
@@ -253,6 +254,7 @@ onBoth("Migrations", (kind) => {
     Effect.gen(function* () {
       const path = yield* emptyPath
       yield* rawQuery(path, "CREATE TABLE deliveries (something TEXT)")
+      if (kind.name === "SQLite") yield* rawQuery(path, writeMark)
       const before = yield* schemaOf(kind, path)
       const { reason } = yield* Effect.flip(open(path))
       assertNames(reason, path)

@@ -1,4 +1,4 @@
-/** Whatever happens in whatever order: accepted = delivered + duplicates + expired + refused + waiting, for every table. */
+/** Whatever happens in whatever order: accepted = delivered + duplicates + expired + refused + waiting, for every client table. */
 import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -11,7 +11,7 @@ import type { TableName } from "../../../src/schema/Telemetry.ts"
 import type { SpoolCounts, SpoolEntry, StoreService } from "../../../src/services/Store.ts"
 import { type Kind, onBoth } from "./Stores.ts"
 
-const tables: ReadonlyArray<TableName> = ["musicclidaemon", "musicbackend"]
+const tables: ReadonlyArray<TableName> = ["musicclidaemon", "musicfrontendevents"]
 const owners = ["one", "other"]
 const leaseMillis = 50
 const remembered = 100
@@ -287,6 +287,6 @@ onBoth("The spool's law of conservation", (kind) => {
       fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 40 }), (steps) =>
         Effect.runPromise(run(kind, steps))
       ),
-      { numRuns: kind.name === "SQLite" ? 15 : 5 }
+      { numRuns: kind.name === "SQLite" ? 30 : 8 }
     ))
 })

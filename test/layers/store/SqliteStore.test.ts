@@ -158,6 +158,17 @@ describe("SqliteStore", () => {
   )
 
   describe("refuses to start, saying which database and why:", () => {
+    for (const mark of ["CREATE TABLE theirs (id INTEGER)", "PRAGMA application_id = 252006675"])
+      it.scoped(`a database of another program, which stays as it was: ${mark}`, () =>
+        Effect.gen(function* () {
+          const path = yield* freshPath
+          yield* rawQuery(path, mark)
+          const before = readFileSync(path)
+          assertReason(yield* refusal(path), path, /belongs to another program/)
+          assert.isTrue(before.equals(readFileSync(path)))
+        })
+      )
+
     it.scoped("a file that is no database", () =>
       Effect.gen(function* () {
         const path = yield* freshPath

@@ -1,0 +1,440 @@
+import { spawn } from "node:child_process"
+import { once } from "node:events"
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+  writeSync
+} from "node:fs"
+import { basename, dirname, join } from "node:path"
+import { createInterface } from "node:readline"
+import { fileURLToPath } from "node:url"
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { vi } from "vitest"
+import { type BackupProgress, backup, restore, verifyBackup } from "../../src/layers/store/Backup.ts"
+import { latestMigration } from "../../src/layers/store/Migrations.ts"
+import { root } from "../support/Process.ts"
+import {
+  entryOf,
+  freshFolder,
+  openStore,
+  otherProgram,
+  query,
+  scalar,
+  spoolLawHolds,
+  withStore
+} from "./Files.ts"
+
+// Generous for a busy machine: processes start, and outages last.
+vi.setConfig({ testTimeout: 90_000 })
+
+const limit = { limitBytes: 1_000_000_000 }
+const placeOf = (databasePath: string) => ({ databasePath, databaseUrl: Option.none() })
+
+/** A database with so many waiting records of about a kilobyte, closed. */
+const filled = (count: number) =>
+  Effect.gen(function* () {
+    const path = join(yield* freshFolder, "music.sqlite")
+    yield* withStore(path, ({ spool }) =>
+      spool.offer(
+        Array.from({ length: count }, (_, index) =>
+          entryOf(`first-${index}`, JSON.stringify({ text: "x".repeat(1_000) }))
+        ),
+        limit
+      )
+    )
+    return path
+  })
+
+const waitingIn = (path: string) => scalar(path, "SELECT COUNT(*) FROM spool")
+
+const program = (shell: string, ...parameters: ReadonlyArray<string>) =>
+  Effect.acquireRelease(
+    Effect.sync(() =>
+      spawn(
+        "sh",
+        [
+          "-c",
+          `${shell} exec "$@"`,
+          "sh",
+          process.execPath,
+          "--import",
+          "tsx",
+          fileURLToPath(new URL("./Program.ts", import.meta.url)),
+          ...parameters
+        ],
+        { cwd: root, stdio: ["ignore", "pipe", "inherit"] }
+      )
+    ),
+    (child) =>
+      Effect.promise(async () => {
+        if (child.exitCode !== null || child.signalCode !== null) return
+        const ended = once(child, "close")
+        child.kill("SIGKILL")
+        await ended
+      })
+  )
+
+/** Fills pages with what no page holds. */
+const garble = (path: string, from: number, length: number) => {
+  const descriptor = openSync(path, "r+")
+  writeSync(descriptor, Buffer.alloc(length, 0xa5), 0, length, from)
+  closeSync(descriptor)
+}
+
+describe("A backup", () => {
+  it.scoped("is one whole file for its owner only, and tells what it holds", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(50)
+      const copy = join(dirname(path), "copy.sqlite")
+      const facts = yield* backup(placeOf(path), copy)
+      assert.strictEqual(facts.file, copy)
+      assert.strictEqual(facts.bytes, statSync(copy).size)
+      assert.strictEqual(facts.migration, latestMigration)
+      assert.strictEqual(facts.rows.spool, 50)
+      assert.strictEqual(facts.rows.reports, 0)
+      assert.strictEqual(statSync(copy).mode & 0o777, 0o600)
+      deepStrictEqual(yield* verifyBackup(copy), facts)
+      // Also after it was looked at: no log stands beside it, and no partial copy.
+      deepStrictEqual(
+        readdirSync(dirname(path)).filter((name) => !name.startsWith("music.sqlite")),
+        ["copy.sqlite"]
+      )
+    })
+  )
+
+  it.scopedLive("of a server that writes holds what was committed before it began", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(10)
+      const { spool } = yield* openStore(path)
+      yield* spool.offer([entryOf("just-now")], limit)
+      const copy = join(dirname(path), "copy.sqlite")
+      yield* backup(placeOf(path), copy)
+      yield* spool.offer([entryOf("later")], limit)
+      assert.strictEqual(yield* waitingIn(copy), 11)
+      assert.isTrue(yield* spoolLawHolds(copy))
+    })
+  )
+
+  it.scopedLive(
+    "ends while another process commits without a pause, with everything that it acknowledged",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* filled(8_000)
+        const writer = yield* program("", "write", path)
+        let acknowledged = 0
+        const lines = createInterface({ input: writer.stdout })
+        lines.on("line", () => {
+          acknowledged += 1
+        })
+        yield* Effect.promise(() => once(lines, "line"))
+        for (const name of ["one.sqlite", "two.sqlite"]) {
+          const before = acknowledged
+          const copy = join(dirname(path), name)
+          const { rows } = yield* backup(placeOf(path), copy).pipe(
+            Effect.timeoutFail({ duration: "10 seconds", onTimeout: () => "no end" as const })
+          )
+          assert.isAtLeast(rows.spool ?? 0, 8_000 + before)
+          assert.isAbove(acknowledged, before, "the writer was not held up")
+          assert.isTrue(yield* spoolLawHolds(copy))
+        }
+      })
+  )
+
+  it.scopedLive("tells how far it is", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(2_000)
+      const told: Array<BackupProgress> = []
+      yield* backup(placeOf(path), join(dirname(path), "copy.sqlite"), {
+        progress: (progress) => Effect.sync(() => told.push(progress))
+      })
+      deepStrictEqual([...new Set(told.map(({ step }) => step))], ["copying", "checking"])
+      for (const { done, total } of told) {
+        assert.isAbove(total, 1_000_000)
+        assert.isAtMost(done, total)
+      }
+    })
+  )
+
+  it.scoped("replaces nothing unless it is told to", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(5)
+      const copy = join(dirname(path), "copy.sqlite")
+      writeFileSync(copy, "precious")
+      const { fix, reason } = yield* Effect.flip(backup(placeOf(path), copy))
+      assert.include(reason, `${copy} exists already`)
+      assert.include(fix, "another name")
+      assert.strictEqual(readFileSync(copy, "utf8"), "precious")
+      const { rows } = yield* backup(placeOf(path), copy, { overwrite: true })
+      assert.strictEqual(rows.spool, 5)
+    })
+  )
+
+  it.scoped("is never written over the database", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(5)
+      const { reason } = yield* Effect.flip(backup(placeOf(path), path, { overwrite: true }))
+      assert.include(reason, "is the database itself")
+      assert.strictEqual(yield* waitingIn(path), 5)
+    })
+  )
+
+  it.scoped("needs a database and a folder, and makes neither", () =>
+    Effect.gen(function* () {
+      const folder = yield* freshFolder
+      const path = join(folder, "music.sqlite")
+      const missing = yield* Effect.flip(backup(placeOf(path), join(folder, "copy.sqlite")))
+      assert.include(missing.reason, `no database at ${path}`)
+      const database = yield* filled(1)
+      const nowhere = yield* Effect.flip(backup(placeOf(database), join(folder, "no", "copy.sqlite")))
+      assert.include(nowhere.fix, "folder that exists")
+      deepStrictEqual(readdirSync(folder), [])
+    })
+  )
+
+  it.scoped("of a damaged database fails, says so, and leaves no file", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(200)
+      garble(path, 4096 * 20, 4096 * 3)
+      const copy = join(dirname(path), "copy.sqlite")
+      const { fix, reason } = yield* Effect.flip(backup(placeOf(path), copy))
+      assert.match(reason, /corrupt/)
+      assert.include(reason, path)
+      assert.include(fix, "earlier backup")
+      deepStrictEqual(
+        readdirSync(dirname(path)).filter((name) => name.includes("copy")),
+        []
+      )
+    })
+  )
+
+  it.scopedLive("that finds no room fails, says so, and leaves no file", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(2_000)
+      const copy = join(dirname(path), "copy.sqlite")
+      const child = yield* program("ulimit -f 1000;", "backup", path, copy)
+      let text = ""
+      child.stdout.on("data", (part) => {
+        text += String(part)
+      })
+      yield* Effect.promise(() => once(child, "close"))
+      assert.match(text, /or its copy in .* \(SQLITE_(?:IOERR|FULL)\S*\).*Make room/)
+      deepStrictEqual(
+        readdirSync(dirname(path)).filter((name) => name.includes("copy")),
+        []
+      )
+    })
+  )
+
+  it.scopedLive("that is given up leaves no file", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(8_000)
+      const copy = join(dirname(path), "copy.sqlite")
+      const copying = yield* Effect.fork(backup(placeOf(path), copy))
+      const partial = () => readdirSync(dirname(path)).filter((name) => name.includes("partial"))
+      yield* Effect.repeat(Effect.sleep(1), { until: () => partial().length > 0, times: 200 })
+      yield* Fiber.interrupt(copying)
+      deepStrictEqual(
+        readdirSync(dirname(path)).filter((name) => name.includes("copy")),
+        []
+      )
+      assert.strictEqual(yield* waitingIn(path), 8_000)
+    })
+  )
+})
+
+describe("Verifying", () => {
+  it.scoped("refuses what cannot be restored, naming it and why", () =>
+    Effect.gen(function* () {
+      const folder = yield* freshFolder
+      const file = (name: string) => join(folder, name)
+      const reasonOf = (name: string) =>
+        Effect.map(Effect.flip(verifyBackup(file(name))), ({ reason }) => {
+          assert.include(reason, file(name))
+          return reason
+        })
+
+      assert.match(yield* reasonOf("missing"), /no backup/)
+      writeFileSync(file("text"), "this is a text file\n".repeat(300))
+      assert.match(yield* reasonOf("text"), /corrupt, or is no database/)
+      writeFileSync(file("empty"), "")
+      assert.match(yield* reasonOf("empty"), /not a database of this program/)
+      yield* query(file("foreign"), "CREATE TABLE migrations (migration_id INTEGER)")
+      assert.match(yield* reasonOf("foreign"), /not a database of this program/)
+
+      const path = yield* filled(200)
+      yield* backup(placeOf(path), file("damaged"))
+      garble(file("damaged"), 4096 * 20, 4096 * 3)
+      assert.match(yield* reasonOf("damaged"), /corrupt/)
+      yield* backup(placeOf(path), file("short"))
+      writeFileSync(file("short"), readFileSync(file("short")).subarray(0, 4096 * 20))
+      assert.match(yield* reasonOf("short"), /corrupt/)
+
+      yield* backup(placeOf(path), file("newer"))
+      yield* query(file("newer"), "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
+      assert.match(yield* reasonOf("newer"), /newer schema/)
+    })
+  )
+})
+
+describe("Restoring", () => {
+  it.scopedLive(
+    "brings back what the backup holds, keeps the other database aside, and the store opens",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* filled(20)
+        const copy = join(dirname(path), "copy.sqlite")
+        yield* backup(placeOf(path), copy)
+        yield* withStore(path, ({ spool }) => spool.offer([entryOf("since then")], limit))
+
+        const { aside, rows, file } = yield* restore(placeOf(path), copy, { overwrite: true })
+        assert.strictEqual(file, path)
+        assert.strictEqual(rows.spool, 20)
+        assert.strictEqual(statSync(path).mode & 0o777, 0o600)
+        const old = Option.getOrThrow(aside)
+        assert.match(basename(old), /^music\.sqlite\.before-\d{8}T\d{9}Z$/)
+        assert.strictEqual(yield* waitingIn(old), 21)
+        yield* withStore(path, ({ spool }) => spool.offer([entryOf("afterwards")], limit))
+        assert.strictEqual(yield* waitingIn(path), 21)
+        assert.isTrue(yield* spoolLawHolds(path))
+        assert.strictEqual((yield* verifyBackup(copy)).rows.spool, 20)
+      })
+  )
+
+  it.scoped("makes the database where there is none", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(3)
+      const copy = join(dirname(path), "copy.sqlite")
+      yield* backup(placeOf(path), copy)
+      const elsewhere = join(dirname(path), "new", "music.sqlite")
+      const { aside } = yield* restore(placeOf(elsewhere), copy)
+      assert.isTrue(Option.isNone(aside))
+      assert.strictEqual(yield* waitingIn(elsewhere), 3)
+    })
+  )
+
+  it.scoped("replaces nothing unless it is told to", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(3)
+      const copy = join(dirname(path), "copy.sqlite")
+      yield* backup(placeOf(path), copy)
+      const { reason } = yield* Effect.flip(restore(placeOf(path), copy))
+      assert.include(reason, `${path} exists already`)
+      const itself = yield* Effect.flip(restore(placeOf(path), path, { overwrite: true }))
+      assert.include(itself.reason, "is the database itself")
+    })
+  )
+
+  it.scopedLive("is refused while a server has the database open, and changes nothing", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(3)
+      const copy = join(dirname(path), "copy.sqlite")
+      yield* backup(placeOf(path), copy)
+      const { spool } = yield* openStore(path)
+      yield* spool.offer([entryOf("since then")], limit)
+      const before = readdirSync(dirname(path))
+      const { fix, reason } = yield* Effect.flip(restore(placeOf(path), copy, { overwrite: true }))
+      assert.include(reason, `${path} is in use`)
+      assert.include(fix, "Stop every server")
+      deepStrictEqual(readdirSync(dirname(path)), before)
+      yield* spool.offer([entryOf("and later")], limit)
+      assert.strictEqual(yield* waitingIn(path), 5)
+    })
+  )
+
+  it.scopedLive("after a kill: the log that was left behind goes with the old database", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(3)
+      const copy = join(dirname(path), "copy.sqlite")
+      yield* backup(placeOf(path), copy)
+      const writer = yield* program("", "write", path)
+      yield* Effect.promise(() => once(writer.stdout, "data"))
+      writer.kill("SIGKILL")
+      yield* Effect.promise(() => once(writer, "close"))
+      assert.isTrue(existsSync(`${path}-wal`))
+      const { aside } = yield* restore(placeOf(path), copy, { overwrite: true })
+      assert.isFalse(existsSync(`${path}-wal`))
+      assert.strictEqual(yield* waitingIn(path), 3)
+      assert.isAbove(Number(yield* waitingIn(Option.getOrThrow(aside))), 3)
+    })
+  )
+
+  it.scoped("takes the place of a database that is too damaged to be opened, with its log", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(3)
+      const copy = join(dirname(path), "copy.sqlite")
+      yield* backup(placeOf(path), copy)
+      writeFileSync(path, "no database any more ".repeat(500))
+      writeFileSync(`${path}-wal`, "an old log")
+      const aside = Option.getOrThrow((yield* restore(placeOf(path), copy, { overwrite: true })).aside)
+      assert.include(readFileSync(aside, "utf8"), "no database any more")
+      assert.isFalse(existsSync(`${path}-wal`))
+      assert.strictEqual(yield* waitingIn(path), 3)
+    })
+  )
+
+  it.scoped("refuses a damaged backup, and the database stays", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(200)
+      const copy = join(dirname(path), "copy.sqlite")
+      yield* backup(placeOf(path), copy)
+      garble(copy, 4096 * 20, 4096 * 3)
+      const { reason } = yield* Effect.flip(restore(placeOf(path), copy, { overwrite: true }))
+      assert.include(reason, copy)
+      assert.strictEqual(yield* waitingIn(path), 200)
+    })
+  )
+
+  it.scoped("takes a copy that was made by hand, its log included", () =>
+    Effect.gen(function* () {
+      const path = yield* filled(3)
+      const folder = join(dirname(path), "by-hand")
+      mkdirSync(folder)
+      const sql = yield* otherProgram(path)
+      yield* sql.unsafe("UPDATE spool SET bytes = bytes")
+      for (const suffix of ["", "-wal"])
+        writeFileSync(join(folder, `copy.sqlite${suffix}`), readFileSync(`${path}${suffix}`))
+      chmodSync(join(folder, "copy.sqlite"), 0o644)
+      const elsewhere = join(dirname(path), "new.sqlite")
+      yield* restore(placeOf(elsewhere), join(folder, "copy.sqlite"))
+      assert.strictEqual(yield* waitingIn(elsewhere), 3)
+    })
+  )
+})
+
+describe("On PostgreSQL", () => {
+  const place = {
+    databasePath: "unused.sqlite",
+    databaseUrl: Option.some(
+      Redacted.make("postgres://music:very-secret@db.example:5433/music?sslmode=require&password=very-secret")
+    )
+  }
+
+  it.effect("both are refused with the command to run, without the password", () =>
+    Effect.gen(function* () {
+      const copying = yield* Effect.flip(backup(place, "/backups/it's music.dump"))
+      assert.include(copying.reason, "MUSIC_DATABASE_URL")
+      assert.include(
+        copying.fix,
+        `pg_dump --format=custom --file='/backups/it'\\''s music.dump' --dbname='postgres://music@db.example:5433/music?sslmode=require'`
+      )
+      const restoring = yield* Effect.flip(restore(place, "/backups/music.dump"))
+      assert.include(
+        restoring.fix,
+        `pg_restore --clean --if-exists --single-transaction --dbname='postgres://music@db.example:5433/music?sslmode=require' '/backups/music.dump'`
+      )
+      assert.notInclude(JSON.stringify([copying, restoring]), "very-secret")
+    })
+  )
+})

@@ -1,0 +1,152 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import pg from "pg"
+import { vi } from "vitest"
+import { postgresStoreAt } from "../../src/layers/store/PgStore.ts"
+import {
+  cutConnections,
+  freshPostgres,
+  lookIntoPostgres,
+  restartablePostgres,
+  statement,
+  wayTo
+} from "./Databases.ts"
+import { away, everyCall, healthy, outage, signIn, startServer, unwritable } from "./Server.ts"
+
+// Generous for a busy machine: processes start, and outages last.
+vi.setConfig({ testTimeout: 90_000 })
+
+/** Milliseconds; what is 5 to 11 s in production. */
+const timeouts = { connect: 1_500, statement: 1_500, lock: 200, answer: 2_000, close: 500 }
+const lockWait = 300
+/** Milliseconds; a login writes two notes on its way. */
+const promptly = 6_000
+
+const serving = (url: string) =>
+  startServer(postgresStoreAt(Redacted.make(url), { timeouts, lockWait, signs: { pause: 100 } }))
+
+/** Another program's transaction, open until the scope closes. */
+const transaction = (url: string, text: string) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const client = new pg.Client({ connectionString: url })
+      await client.connect()
+      await client.query("BEGIN")
+      await client.query(text)
+      return client
+    }),
+    (client) => Effect.promise(() => client.end())
+  )
+
+const written = [
+  "recipients",
+  "login_outcomes",
+  "reports",
+  "webhook_inbox",
+  "spool",
+  "deliveries",
+  "migrations"
+]
+
+describe.concurrent("A PostgreSQL database that fails under a running server:", () => {
+  it.scopedLive("stopped, and started again: refuses what needs it, and goes on without a restart", () =>
+    Effect.gen(function* () {
+      const { start, stop, url } = yield* restartablePostgres
+      const server = yield* serving(url)
+      yield* outage(server, {
+        begin: stop,
+        end: start,
+        says: away,
+        reason: /Postgres database 127\.0\.0\.1:\d+\/postgres does not answer/,
+        promptly,
+        look: lookIntoPostgres(url)
+      })
+    })
+  )
+
+  it.scopedLive("read-only, for it became a standby: refuses what it cannot keep, reads, and goes on", () =>
+    Effect.gen(function* () {
+      const { promote, standBy, url } = yield* restartablePostgres
+      const server = yield* serving(url)
+      yield* outage(server, {
+        begin: standBy,
+        end: promote,
+        says: unwritable,
+        reason: /is read-only for this process/,
+        promptly,
+        look: lookIntoPostgres(url)
+      })
+    })
+  )
+
+  it.scopedLive("silent: nobody waits for long, and all goes on when it speaks again", () =>
+    Effect.gen(function* () {
+      const url = yield* freshPostgres
+      const way = yield* wayTo(url)
+      const server = yield* serving(way.url)
+      yield* outage(server, {
+        begin: way.silence,
+        end: way.speak,
+        says: away,
+        reason: /Postgres database \S+ does not answer/,
+        promptly,
+        look: lookIntoPostgres(url)
+      })
+    })
+  )
+
+  it.scopedLive("its connections cut: nobody notices but who was in the middle of something", () =>
+    Effect.gen(function* () {
+      const url = yield* freshPostgres
+      const server = yield* serving(url)
+      const signed = yield* signIn(server)
+      for (let round = 0; round < 2; round += 1) {
+        deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+        yield* cutConnections(url)
+        // The news must reach this process first.
+        yield* Effect.sleep(50)
+      }
+      deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+    })
+  )
+
+  it.scopedLive("full: refuses what it cannot keep, reads, and goes on", () =>
+    Effect.gen(function* () {
+      const url = yield* freshPostgres
+      const server = yield* serving(url)
+      yield* outage(server, {
+        begin: statement(
+          url,
+          `CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
+           $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;
+           ${written.map((table) => `CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON ${table} EXECUTE FUNCTION no_room();`).join("")}`
+        ),
+        end: statement(url, "DROP FUNCTION no_room CASCADE"),
+        says: unwritable,
+        reason: /is full: there is no room left for it \(53100\)/,
+        promptly,
+        look: lookIntoPostgres(url)
+      })
+    })
+  )
+
+  it.scopedLive("locked by another program for long: refuses after the wait, and goes on", () =>
+    Effect.gen(function* () {
+      const url = yield* freshPostgres
+      const server = yield* serving(url)
+      const signed = yield* signIn(server)
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* transaction(url, `LOCK TABLE ${written.join(", ")} IN ACCESS EXCLUSIVE MODE`)
+          const { round, slowest } = yield* everyCall(server, signed)
+          deepStrictEqual(round, away)
+          assert.isBelow(slowest, promptly)
+          assert.isTrue(server.log.some((line) => /is locked by another process/.test(line)))
+        })
+      )
+      deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+    })
+  )
+})

@@ -1,0 +1,28 @@
+/** A process of its own: `write <database>` commits without a pause and prints one line each; `backup <database> <file>` copies once. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { backup } from "../../src/layers/store/Backup.ts"
+import { entryOf, openStore } from "./Files.ts"
+
+const [, , what = "", path = "", file = ""] = process.argv
+
+const write = Effect.gen(function* () {
+  const { spool } = yield* openStore(path)
+  for (let index = 0; ; index += 1) {
+    yield* spool.offer([entryOf(`written-${index}`, JSON.stringify({ text: "x".repeat(2_000) }))], {
+      limitBytes: 1_000_000_000
+    })
+    process.stdout.write(`${index}\n`)
+    // Only now may the pipe take what was printed.
+    yield* Effect.promise(() => new Promise(setImmediate))
+  }
+})
+
+const copy = backup({ databasePath: path, databaseUrl: Option.none() }, file).pipe(
+  Effect.match({
+    onFailure: ({ fix, reason }) => process.stdout.write(`${reason}. ${fix}\n`),
+    onSuccess: () => process.stdout.write("copied\n")
+  })
+)
+
+await Effect.runPromise(Effect.scoped(what === "write" ? write : copy))

@@ -1,0 +1,267 @@
+/** The real server in this process, over simulated upstreams and a store that the test can break. */
+import { randomUUID } from "node:crypto"
+import { assert } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as LogLevel from "effect/LogLevel"
+import { backendOf, Listening, parts } from "../../src/Backend.ts"
+import { call, type Exchange, expectJson, textOf } from "../../src/sandbox/Exchange.ts"
+import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import { makeWorld, mintSlt, settingsFor, type World } from "../../src/sandbox/World.ts"
+import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
+import type { Store, StoreUnavailable } from "../../src/services/Store.ts"
+import { keptConsole } from "../support/Sandbox.ts"
+import { brokenSums } from "./Files.ts"
+
+export interface Server {
+  readonly world: World
+  readonly base: string
+  /** One JSON text a line. */
+  readonly log: ReadonlyArray<string>
+}
+
+/** Serves until the scope closes. */
+export const startServer = (
+  store: Layer.Layer<Store, StoreUnavailable>,
+  change: Partial<SettingsValues> = {}
+) =>
+  Effect.gen(function* () {
+    const world = yield* makeWorld(() => Date.now())
+    const { console, lines } = keptConsole()
+    const settings = {
+      ...settingsFor(world, {
+        bind: { host: "127.0.0.1", port: 0 },
+        databasePath: "unused",
+        logLevel: LogLevel.Info,
+        logFormat: "json"
+      }),
+      ...change
+    }
+    const context = yield* Effect.withConsole(
+      Layer.build(backendOf({ ...parts, store }).pipe(Layer.provide(Layer.succeed(Settings, settings)))),
+      console
+    )
+    const { url } = yield* Effect.provide(Listening, context)
+    const server: Server = { world, base: url, log: lines }
+    return server
+  })
+
+const keyed = () => ({ "idempotency-key": randomUUID() })
+
+/** About 45 KB: more than the pages of a full database have room for by chance. */
+const longText = "The player stops after a seek near the end of a track. ".repeat(820)
+
+const post = (server: Pick<Server, "base">, path: string, body: unknown, headers = {}) =>
+  call(`${server.base}${path}`, { method: "POST", body, headers })
+
+const login = (server: Pick<Server, "base" | "world">) =>
+  post(server, "/api/v1/auth/login", { slt: mintSlt(server.world) }, keyed())
+
+/** Headers of a caller who has logged in. */
+export const signIn = (server: Pick<Server, "base" | "world">) =>
+  Effect.gen(function* () {
+    const session = yield* expectJson(yield* login(server), 200)
+    return { authorization: `Bearer ${yield* textOf(session, "access_token")}`, "x-org-id": "acme" }
+  })
+
+export const report = (server: Pick<Server, "base">) =>
+  post(
+    server,
+    "/api/v1/reports",
+    { message: "The player stops after a seek.", attachments: [{ name: "player.log", content: longText }] },
+    keyed()
+  )
+
+export const telemetry = (server: Pick<Server, "base">) =>
+  post(server, "/api/v1/telemetry", {
+    table: "musicclidaemon",
+    events: [{ id: randomUUID(), text: longText }]
+  })
+
+export const webhook = (server: Pick<Server, "base" | "world">) => {
+  const { world } = server.world.iam
+  const signed = world.buildWebhook(production, world.events.membershipUpdated(production, "si:lyra", "acme"))
+  return call(`${server.base}/webhook/`, {
+    method: "POST",
+    headers: signed.headers,
+    body: signed.body.toString("utf8")
+  })
+}
+
+type CallName =
+  | "healthz"
+  | "readyz"
+  | "openapi"
+  | "version"
+  | "iam"
+  | "login"
+  | "refresh"
+  | "logout"
+  | "me"
+  | "subscription"
+  | "ting"
+  | "report"
+  | "telemetry"
+  | "webhook"
+
+/** Like `503 dependency_unavailable database`. */
+export type Round = Readonly<Record<CallName, string>>
+
+const said = ({ status, text }: { readonly status: number; readonly text: string }): string => {
+  const code = /"code":"([a-z_]+)"/.exec(text)?.[1]
+  const about = /"dependency":"([a-z_]+)"/.exec(text)?.[1] ?? /"database":"failed"/.exec(text)?.[0]
+  return [status, code, about].filter((part) => part !== undefined).join(" ")
+}
+
+/** Every call once, and how long the slowest one took, in milliseconds. Readiness comes last: it knows of writes that failed. */
+export const everyCall = (server: Pick<Server, "base" | "world">, signed: Readonly<Record<string, string>>) =>
+  Effect.gen(function* () {
+    let slowest = 0
+    const noting = <A extends { readonly took: number }, E>(exchange: Effect.Effect<A, E>) =>
+      Effect.tap(exchange, ({ took }) =>
+        Effect.sync(() => {
+          slowest = Math.max(slowest, took)
+        })
+      )
+    const asked = <E>(exchange: Effect.Effect<Exchange, E>) => Effect.map(noting(exchange), said)
+    const get = (path: string, headers = {}) => call(`${server.base}${path}`, { headers })
+
+    const session = Effect.gen(function* () {
+      const loggedIn = yield* noting(login(server))
+      const token = yield* textOf(yield* expectJson(loggedIn, 200), "refresh_token")
+      const refreshed = yield* noting(post(server, "/api/v1/auth/refresh", { refresh_token: token }, keyed()))
+      const rotated = yield* textOf(yield* expectJson(refreshed, 200), "refresh_token")
+      const logout = yield* asked(post(server, "/api/v1/auth/logout", { token: rotated }, keyed()))
+      return { login: said(loggedIn), refresh: said(refreshed), logout }
+    })
+    const ting = { type: "music.trigger.fired", key: `si:deejay/${randomUUID()}`, data: {} }
+    const { session: told, ...others } = yield* Effect.all(
+      {
+        session,
+        healthz: asked(get("/healthz")),
+        openapi: Effect.map(noting(get("/openapi.json")), ({ status }) => String(status)),
+        version: asked(get("/api/v1/version")),
+        iam: asked(get("/api/v1/iam")),
+        me: asked(get("/api/v1/auth/me", signed)),
+        subscription: asked(post(server, "/api/v1/ting/subscription", {}, signed)),
+        ting: asked(post(server, "/api/v1/tings", ting, signed)),
+        report: asked(report(server)),
+        telemetry: asked(telemetry(server)),
+        webhook: asked(webhook(server))
+      },
+      { concurrency: "unbounded" }
+    )
+    const round: Round = { ...others, ...told, readyz: yield* asked(get("/readyz")) }
+    return { round, slowest }
+  })
+
+/** What every call says when all is well. */
+export const healthy: Round = {
+  healthz: "200",
+  readyz: "200",
+  openapi: "200",
+  version: "200",
+  iam: "200",
+  login: "200",
+  refresh: "200",
+  logout: "204",
+  me: "200",
+  subscription: "200",
+  ting: "200",
+  report: "200",
+  telemetry: "204",
+  webhook: "200"
+}
+
+const refused = "503 dependency_unavailable database"
+const unready = '503 not_ready "database":"failed"'
+
+/** Nothing can be kept, but what is kept can be read. */
+export const unwritable: Round = {
+  ...healthy,
+  readyz: unready,
+  report: refused,
+  telemetry: refused,
+  webhook: refused
+}
+
+/** The store does not answer: what lives at the upstreams goes on. */
+export const away: Round = { ...unwritable, me: refused }
+
+/** Looks again until it holds; fails the test after about 15 s, with what there was instead. */
+export const eventually = (what: string, look: () => boolean, instead = () => "") =>
+  Effect.gen(function* () {
+    for (let at = 0; at < 300 && !look(); at += 1) yield* Effect.sleep(50)
+    if (!look()) yield* Effect.dieMessage(`not in time: ${what} ${instead()}`)
+  })
+
+export const issues = ({ world }: Pick<Server, "world">) => world.tracker.issues("harbor/music").length
+const shipped = ({ world }: Pick<Server, "world">) => world.tables.rows("musicclidaemon").length
+
+/** One number out of the database, beside the server. */
+export type Look = (statement: string) => Effect.Effect<number>
+
+/** As many reports with their deliveries, and events with their sums, as were acknowledged; nothing by halves. */
+export const keptWhole = (look: Look, acknowledged: { readonly reports: number; readonly events: number }) =>
+  Effect.gen(function* () {
+    deepStrictEqual(
+      {
+        reports: yield* look("SELECT COUNT(*) FROM reports"),
+        deliveries: yield* look("SELECT COUNT(*) FROM deliveries WHERE kind = 'report'"),
+        events: yield* look("SELECT accepted FROM spool_counts WHERE table_name = 'musicclidaemon'"),
+        broken: yield* look(brokenSums)
+      },
+      { ...acknowledged, deliveries: acknowledged.reports, broken: 0 }
+    )
+  })
+
+/** Asks until every call says so; a repaired database need not answer the first of them. */
+const becomes = (server: Pick<Server, "base" | "world">, signed: Readonly<Record<string, string>>) =>
+  Effect.gen(function* () {
+    for (let at = 0; at < 100; at += 1) {
+      const { status } = yield* call(`${server.base}/readyz`)
+      if (status === 200) break
+      yield* Effect.sleep(50)
+    }
+    deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+  })
+
+/**
+ * Breaks the database under a server that has work in hand, asks everything, repairs it, asks again. The server is the
+ * same all the time, and its workers meet the fault as well.
+ */
+export const outage = (
+  server: Server,
+  fault: {
+    readonly begin: Effect.Effect<unknown, unknown>
+    readonly end: Effect.Effect<unknown, unknown>
+    readonly says: Round
+    /** What the log says of it. */
+    readonly reason: RegExp
+    /** Milliseconds that no answer may take. */
+    readonly promptly: number
+    readonly look: Look
+  }
+) =>
+  Effect.gen(function* () {
+    const signed = yield* signIn(server)
+    deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+    yield* fault.begin
+    const { round, slowest } = yield* everyCall(server, signed)
+    deepStrictEqual(round, fault.says)
+    assert.isBelow(slowest, fault.promptly)
+    assert.isTrue(
+      server.log.some((line) => line.includes("Database unavailable") && fault.reason.test(line)),
+      `the log does not say ${fault.reason}`
+    )
+    yield* fault.end
+    yield* becomes(server, signed)
+    yield* eventually("two issues", () => issues(server) === 2)
+    yield* eventually("two rows", () => shipped(server) === 2)
+    yield* keptWhole(fault.look, { reports: 2, events: 2 })
+    deepStrictEqual(
+      server.log.filter((line) => /"code":"internal"|"level":"fatal"/.test(line)),
+      []
+    )
+  })

@@ -1,0 +1,278 @@
+import { randomUUID } from "node:crypto"
+import { renameSync } from "node:fs"
+import { connect } from "node:net"
+import { join } from "node:path"
+import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import { vi } from "vitest"
+import { call } from "../../src/sandbox/Exchange.ts"
+import { makeWorld, mintSlt } from "../../src/sandbox/World.ts"
+import { freshPostgres, wayTo } from "./Databases.ts"
+import { freshFolder, otherProgram, query, scalar, spoolLawHolds, withStore } from "./Files.ts"
+import {
+  type Bundle,
+  bundleServer,
+  connection,
+  environmentOf,
+  serve,
+  startProcess,
+  stop
+} from "./Processes.ts"
+import { eventually, issues, report, signIn, telemetry } from "./Server.ts"
+
+// Generous for a busy machine: processes start, and outages last.
+vi.setConfig({ testTimeout: 90_000 })
+
+let bundle: Bundle
+beforeAll(async () => {
+  bundle = await bundleServer()
+})
+afterAll(() => bundle.remove())
+
+/** Milliseconds: the grace period, and what a busy machine may add. */
+const grace = 3_000
+const late = 700
+
+const serving = (environment: Readonly<Record<string, string>> = {}) =>
+  Effect.gen(function* () {
+    const path = join(yield* freshFolder, "music.sqlite")
+    return { path, ...(yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path, ...environment })) }
+  })
+
+const refusesConnections = (port: number) =>
+  Effect.promise(
+    () =>
+      new Promise<boolean>((resolve) => {
+        const socket = connect(port, "127.0.0.1")
+        socket.on("connect", () => {
+          socket.destroy()
+          resolve(false)
+        })
+        socket.on("error", () => resolve(true))
+      })
+  )
+
+/** What a server must never leave behind. */
+const leases = (path: string) =>
+  Effect.all([
+    scalar(path, "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL"),
+    scalar(path, "SELECT COUNT(*) FROM deliveries WHERE state = 'leased' OR lease_owner IS NOT NULL")
+  ])
+
+const login = (base: string, slt: string) =>
+  call(`${base}/api/v1/auth/login`, {
+    method: "POST",
+    body: { slt },
+    headers: { "idempotency-key": randomUUID() }
+  })
+
+const tokens = "/api/v1/app-auth/tokens"
+const issuesPath = "/repos/harbor/music/issues"
+
+describe.concurrent("A server that is told to stop", () => {
+  it.scopedLive("fails readiness, refuses what is late, finishes what is in flight, and exits with 0", () =>
+    Effect.gen(function* () {
+      // Time enough for this test to keep up; none of it is waited out.
+      const { base, port, server, world } = yield* serving({
+        MUSIC_REQUEST_DEADLINE_SECONDS: "10",
+        MUSIC_SHUTDOWN_GRACE_SECONDS: "20"
+      })
+      world.iam.fail({ path: tokens, fault: { kind: "delay", milliseconds: 600 } })
+      const inFlight = yield* Effect.fork(login(base, mintSlt(world)))
+      yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
+      const probe = yield* connection(port)
+      const lateCall = yield* connection(port)
+      probe.socket.write("GET /readyz HTTP/1.1\r\nHost: a\r\n")
+      lateCall.socket.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
+      yield* Effect.sleep(50)
+      const stopping = yield* Effect.fork(stop(server))
+      yield* Effect.repeat(Effect.delay(refusesConnections(port), 5), {
+        until: (refused) => refused,
+        times: 2_000
+      })
+      probe.socket.write("\r\n")
+      lateCall.socket.write("\r\n")
+      yield* eventually(
+        "both answers",
+        () => probe.text().includes("}}") && lateCall.text().includes("}}"),
+        () => JSON.stringify([probe.text(), lateCall.text(), server.output()])
+      )
+      assert.match(
+        probe.text(),
+        /^HTTP\/1\.1 503 .*connection: close.*"code":"not_ready".*"serving":"failed"/is
+      )
+      assert.match(lateCall.text(), /^HTTP\/1\.1 503 .*connection: close.*"code":"shutting_down"/is)
+      const answer = yield* Fiber.join(inFlight)
+      deepStrictEqual([answer.status, answer.headers.get("connection")], [200, "close"])
+      assert.strictEqual((yield* Fiber.join(stopping)).code, 0)
+    })
+  )
+
+  it.scopedLive("does not wait for idle and silent connections", () =>
+    Effect.gen(function* () {
+      const { port, server } = yield* serving()
+      const idle = yield* connection(port)
+      idle.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+      yield* connection(port)
+      yield* eventually("an answer", () => idle.text().includes("}"))
+      const { code, took } = yield* stop(server)
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, 1_000)
+    })
+  )
+
+  it.scopedLive("answers a request whose upstream hangs before it exits with 0", () =>
+    Effect.gen(function* () {
+      const { base, server, world } = yield* serving()
+      world.iam.fail({ path: tokens, fault: { kind: "hang" } })
+      const inFlight = yield* Effect.fork(login(base, mintSlt(world)))
+      yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
+      const { code, took } = yield* stop(server)
+      const answer = yield* Fiber.join(inFlight)
+      deepStrictEqual([answer.status, /"dependency":"iam"/.test(answer.text)], [503, true])
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, grace)
+    })
+  )
+
+  it.scopedLive("cuts a client that never finishes its body, and exits with 0", () =>
+    Effect.gen(function* () {
+      const { port, server } = yield* serving()
+      const slow = yield* connection(port)
+      slow.socket.write(
+        "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+      )
+      yield* Effect.sleep(50)
+      const { code, took } = yield* stop(server)
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, grace + late)
+    })
+  )
+
+  it.scopedLive("hands back what hangs in the tracker and the tables, and keeps its own telemetry", () =>
+    Effect.gen(function* () {
+      const { base, path, server, world } = yield* serving()
+      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
+      world.tables.fail({ fault: { kind: "hang" }, times: 100 })
+      assert.strictEqual((yield* report({ base })).status, 200)
+      assert.strictEqual((yield* telemetry({ base })).status, 204)
+      yield* eventually("a report at the tracker", () =>
+        world.tracker.seen.some(({ method }) => method === "POST")
+      )
+      yield* eventually("a batch at the tables", () =>
+        world.tables.seen.some(({ method }) => method === "POST")
+      )
+      const last = (yield* call(`${base}/api/v1/version`)).headers.get("x-request-id") ?? "none"
+      const { code, took } = yield* stop(server)
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, grace + late)
+      deepStrictEqual(yield* leases(path), [0, 0])
+      // It may have been filed: whoever takes it up next looks first.
+      deepStrictEqual(yield* query(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
+      assert.strictEqual(
+        yield* scalar(
+          path,
+          `SELECT COUNT(*) FROM spool WHERE table_name = 'musicbackend' AND json LIKE '%${last}%'`
+        ),
+        1
+      )
+      assert.isTrue(yield* spoolLawHolds(path))
+    })
+  )
+
+  it.scopedLive("exits with 0 in time though everything hangs, and the next server does the rest", () =>
+    Effect.gen(function* () {
+      const { base, path, port, server, world } = yield* serving()
+      const signed = yield* signIn({ base, world })
+      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
+      world.tables.fail({ fault: { kind: "hang" }, times: 100 })
+      assert.strictEqual((yield* report({ base })).status, 200)
+      assert.strictEqual((yield* telemetry({ base })).status, 204)
+      yield* eventually("a report at the tracker", () =>
+        world.tracker.seen.some(({ method }) => method === "POST")
+      )
+      yield* eventually("a batch at the tables", () =>
+        world.tables.seen.some(({ method }) => method === "POST")
+      )
+      world.iam.fail({ fault: { kind: "hang" }, times: 100 })
+      world.ting.fail({ fault: { kind: "hang" }, times: 100 })
+      const hanging = yield* Effect.fork(
+        Effect.all([login(base, mintSlt(world)), call(`${base}/api/v1/auth/me`, { headers: signed })], {
+          concurrency: "unbounded"
+        }).pipe(Effect.either)
+      )
+      const slow = yield* connection(port)
+      slow.socket.write(
+        "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+      )
+      yield* connection(port)
+      yield* Effect.sleep(100)
+      const { code, took } = yield* stop(server)
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, grace + late)
+      yield* Fiber.join(hanging)
+      deepStrictEqual(yield* leases(path), [0, 0])
+      assert.isTrue(yield* spoolLawHolds(path))
+
+      for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
+      yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path }, { world })
+      yield* eventually("one issue", () => issues({ world }) === 1)
+      yield* eventually("one row", () => world.tables.rows("musicclidaemon").length === 1)
+    })
+  )
+
+  it.scopedLive("exits with 0 in time though the database is gone and something is in flight", () =>
+    Effect.gen(function* () {
+      const { base, path, server, world } = yield* serving()
+      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
+      assert.strictEqual((yield* report({ base })).status, 200)
+      yield* eventually("a report at the tracker", () =>
+        world.tracker.seen.some(({ method }) => method === "POST")
+      )
+      renameSync(path, `${path}.moved`)
+      const { code, took } = yield* stop(server)
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, grace + late)
+      assert.include(server.output(), "MUSIC_SHUTDOWN_GRACE_SECONDS")
+    })
+  )
+
+  it.scopedLive("exits with 0 in time though PostgreSQL has fallen silent and something is in flight", () =>
+    Effect.gen(function* () {
+      const way = yield* wayTo(yield* freshPostgres)
+      const { base, server, world } = yield* serve(bundle.file, { MUSIC_DATABASE_URL: way.url })
+      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
+      assert.strictEqual((yield* report({ base })).status, 200)
+      yield* eventually("a report at the tracker", () =>
+        world.tracker.seen.some(({ method }) => method === "POST")
+      )
+      yield* way.silence
+      const inFlight = yield* Effect.fork(Effect.either(report({ base })))
+      yield* Effect.sleep(50)
+      const { code, took } = yield* stop(server)
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, grace + late)
+      yield* Fiber.join(inFlight)
+    })
+  )
+
+  it.scopedLive("while it starts, stops at once", () =>
+    Effect.gen(function* () {
+      const path = join(yield* freshFolder, "music.sqlite")
+      yield* withStore(path, ({ check }) => check)
+      const other = yield* otherProgram(path)
+      yield* other.unsafe("BEGIN EXCLUSIVE")
+      const server = yield* startProcess(bundle.file, {
+        ...environmentOf(yield* makeWorld(() => Date.now()), 0),
+        MUSIC_DATABASE_PATH: path
+      })
+      // By then it waits for the lock, or is not that far: the rule is the same.
+      yield* Effect.sleep(600)
+      const { took } = yield* stop(server)
+      assert.notInclude(server.output(), "Listening")
+      assert.isBelow(took, 1_000)
+    })
+  )
+})

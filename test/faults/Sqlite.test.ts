@@ -1,0 +1,208 @@
+import { closeSync, openSync, renameSync, rmSync, statSync, writeSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { vi } from "vitest"
+import { backup, restore } from "../../src/layers/store/Backup.ts"
+import { makeStore } from "../../src/layers/store/Repositories.ts"
+import { openDatabase } from "../../src/layers/store/SqliteStore.ts"
+import { Store } from "../../src/services/Store.ts"
+import { freshFolder, otherProgram, scalar } from "./Files.ts"
+import {
+  away,
+  eventually,
+  everyCall,
+  healthy,
+  issues,
+  keptWhole,
+  type Look,
+  outage,
+  signIn,
+  startServer,
+  unwritable
+} from "./Server.ts"
+
+// Generous for a busy machine: processes start, and outages last.
+vi.setConfig({ testTimeout: 90_000 })
+
+/** Milliseconds that a lock is waited for here, so that the tests need not wait for 5 s. */
+const lockWait = 200
+/** Milliseconds; a login writes two notes, and waits for a lock with each. */
+const promptly = 4_000
+
+const fresh = Effect.map(freshFolder, (folder) => join(folder, "music.sqlite"))
+
+const lookInto =
+  (path: string): Look =>
+  (statement) =>
+    Effect.orDie(Effect.map(scalar(path, statement), Number))
+
+/** A server on a file, and its own connection to it. */
+const serving = (path: string) =>
+  Effect.gen(function* () {
+    const database = yield* openDatabase(path, { lockWait })
+    const server = yield* startServer(Layer.scoped(Store, makeStore(database)))
+    return { server, sql: database.sql }
+  })
+
+describe.concurrent("A SQLite database that fails under a running server:", () => {
+  it.scopedLive("full: refuses what it has no room for, keeps what still fits, and goes on", () =>
+    Effect.gen(function* () {
+      const path = yield* fresh
+      const { server, sql } = yield* serving(path)
+      const { report, telemetry } = unwritable
+      yield* outage(server, {
+        begin: Effect.gen(function* () {
+          // What leaves the database leaves room in it.
+          yield* Effect.repeat(
+            Effect.delay(scalar(path, "SELECT COUNT(*) FROM spool WHERE table_name = 'musicclidaemon'"), 20),
+            { until: (waiting) => waiting === 0, times: 1_000 }
+          )
+          yield* sql.unsafe("VACUUM")
+          yield* sql.unsafe("PRAGMA max_page_count = 1")
+        }),
+        end: sql.unsafe("PRAGMA max_page_count = 1000000"),
+        says: { ...healthy, report, telemetry },
+        reason: /is full: there is no room left/,
+        promptly,
+        look: lookInto(path)
+      })
+    })
+  )
+
+  it.scopedLive("read-only: refuses what it cannot keep, reads, and goes on", () =>
+    Effect.gen(function* () {
+      const path = yield* fresh
+      const { server, sql } = yield* serving(path)
+      yield* outage(server, {
+        begin: sql.unsafe("PRAGMA query_only = ON"),
+        end: sql.unsafe("PRAGMA query_only = OFF"),
+        says: unwritable,
+        reason: /is read-only for this process/,
+        promptly,
+        look: lookInto(path)
+      })
+    })
+  )
+
+  it.scopedLive("locked by another program for long: refuses after the wait, reads, and goes on", () =>
+    Effect.gen(function* () {
+      const path = yield* fresh
+      const { server } = yield* serving(path)
+      const other = yield* otherProgram(path)
+      yield* outage(server, {
+        begin: other.unsafe("BEGIN EXCLUSIVE"),
+        end: other.unsafe("ROLLBACK"),
+        says: unwritable,
+        reason: /is locked by another process/,
+        promptly,
+        look: lookInto(path)
+      })
+    })
+  )
+
+  it.scopedLive("moved away: takes nothing that would be lost, and goes on when it is put back", () =>
+    Effect.gen(function* () {
+      const path = yield* fresh
+      const { server } = yield* serving(path)
+      yield* outage(server, {
+        begin: Effect.sync(() => renameSync(path, `${path}.moved`)),
+        end: Effect.sync(() => renameSync(`${path}.moved`, path)),
+        says: away,
+        reason: /is gone: its file was moved or deleted/,
+        promptly,
+        look: lookInto(path)
+      })
+    })
+  )
+
+  it.scopedLive("its folder moved away: the same", () =>
+    Effect.gen(function* () {
+      const path = yield* fresh
+      const { server } = yield* serving(path)
+      const folder = dirname(path)
+      yield* outage(server, {
+        begin: Effect.sync(() => renameSync(folder, `${folder}.moved`)),
+        end: Effect.sync(() => renameSync(`${folder}.moved`, folder)),
+        says: away,
+        reason: /is gone: its file was moved or deleted/,
+        promptly,
+        look: lookInto(path)
+      })
+    })
+  )
+
+  it.scopedLive("deleted, or replaced by another file: takes nothing until the next start", () =>
+    Effect.gen(function* () {
+      const path = yield* fresh
+      const { server } = yield* serving(path)
+      const signed = yield* signIn(server)
+      rmSync(path)
+      deepStrictEqual((yield* everyCall(server, signed)).round, away)
+      yield* Effect.scoped(openDatabase(`${path}.other`))
+      renameSync(`${path}.other`, path)
+      deepStrictEqual((yield* everyCall(server, signed)).round, away)
+    })
+  )
+
+  it.scopedLive(
+    "without its log, which somebody deleted: takes nothing more, and what it took is there after a restart",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* fresh
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const { server } = yield* serving(path)
+            const signed = yield* signIn(server)
+            deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+            rmSync(`${path}-wal`)
+            deepStrictEqual((yield* everyCall(server, signed)).round, away)
+          })
+        )
+        const { server } = yield* serving(path)
+        deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
+        yield* keptWhole(lookInto(path), { reports: 2, events: 2 })
+      })
+  )
+
+  it.scopedLive("corrupt: says so, tells nothing of what it reads, and a backup brings it back", () =>
+    Effect.gen(function* () {
+      const path = yield* fresh
+      const copy = `${path}.backup`
+      const place = { databasePath: path, databaseUrl: Option.none() }
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const { server } = yield* serving(path)
+          const signed = yield* signIn(server)
+          deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+          yield* eventually("an issue", () => issues(server) === 1)
+          yield* backup(place, copy)
+          yield* corrupt(path)
+          const { round, slowest } = yield* everyCall(server, signed)
+          deepStrictEqual(round, away)
+          assert.isBelow(slowest, promptly)
+          assert.isTrue(server.log.some((line) => /is corrupt/.test(line)))
+        })
+      )
+      yield* restore(place, copy, { overwrite: true })
+      const { server } = yield* serving(path)
+      deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
+      yield* keptWhole(lookInto(path), { reports: 2, events: 2 })
+    })
+  )
+})
+
+/** Garbles every page but the first, and makes the server read them again. */
+const corrupt = (path: string) =>
+  Effect.gen(function* () {
+    const other = yield* otherProgram(path)
+    yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
+    const bytes = Buffer.alloc(statSync(path).size - 4096, 0xa5)
+    const descriptor = openSync(path, "r+")
+    writeSync(descriptor, bytes, 0, bytes.length, 4096)
+    closeSync(descriptor)
+    yield* other.unsafe("PRAGMA user_version = 1")
+  }).pipe(Effect.scoped)

@@ -1,0 +1,119 @@
+/** Databases of other versions, met by the real process. */
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { vi } from "vitest"
+import { backup, restore } from "../../src/layers/store/Backup.ts"
+import { latestMigration } from "../../src/layers/store/Migrations.ts"
+import { freshPostgres, lookIntoPostgres, statement } from "./Databases.ts"
+import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
+import { type Bundle, bundleServer, refuse, serve, stop } from "./Processes.ts"
+import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
+
+// Generous for a busy machine: processes start, and outages last.
+vi.setConfig({ testTimeout: 90_000 })
+
+let bundle: Bundle
+beforeAll(async () => {
+  bundle = await bundleServer()
+})
+afterAll(() => bundle.remove())
+
+/** A database as the first version left it, with a row of everything: a report among them that waits to be filed. */
+const fixture = readFileSync(new URL("../layers/store/fixtures/0001.sql", import.meta.url), "utf8")
+  .replaceAll(/^--.*$/gm, "")
+  .split(/;$/m)
+  .filter((text) => text.trim() !== "")
+
+const firstVersion = Effect.gen(function* () {
+  const path = join(yield* freshFolder, "music.sqlite")
+  yield* Effect.scoped(
+    Effect.gen(function* () {
+      const sql = yield* otherProgram(path)
+      for (const text of fixture) yield* sql.unsafe(text)
+      yield* sql.unsafe("PRAGMA application_id = 1836413794")
+    })
+  )
+  return path
+})
+
+const versionOf = (path: string) => scalar(path, "SELECT MAX(migration_id) FROM migrations")
+const tablesOf = (path: string) =>
+  query(path, "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name")
+
+describe.concurrent("A start on a database of another version", () => {
+  it.scopedLive("brings an older one to this version, with all that it holds, and serves", () =>
+    Effect.gen(function* () {
+      const path = yield* firstVersion
+      const copy = `${path}.backup`
+      const place = { databasePath: path, databaseUrl: Option.none() }
+      assert.strictEqual((yield* backup(place, copy)).migration, 1)
+      const served = yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path })
+      deepStrictEqual((yield* everyCall(served, yield* signIn(served))).round, healthy)
+      assert.strictEqual(yield* versionOf(path), latestMigration)
+      yield* eventually("the old report and the new one filed", () => issues(served) === 2)
+      assert.strictEqual((yield* stop(served.server)).code, 0)
+
+      // Back to the version before: by its backup.
+      assert.strictEqual((yield* restore(place, copy, { overwrite: true })).migration, 1)
+      assert.strictEqual(yield* versionOf(path), 1)
+      assert.strictEqual(yield* scalar(path, "SELECT COUNT(*) FROM reports"), 1)
+    })
+  )
+
+  it.scopedLive("refuses a newer one with 69 and one line, and leaves it alone", () =>
+    Effect.gen(function* () {
+      const path = yield* firstVersion
+      yield* query(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
+      const before = yield* tablesOf(path)
+      const { code, output } = yield* refuse(bundle.file, { MUSIC_DATABASE_PATH: path })
+      assert.strictEqual(code, 69)
+      assert.match(
+        output,
+        /^music-backend: SQLite database \S+ has a newer schema .* \(9999, known \d+\): start .*\n$/
+      )
+      assert.include(output, path)
+      deepStrictEqual(yield* tablesOf(path), before)
+    })
+  )
+
+  it.scopedLive("refuses a newer PostgreSQL database in the same way, without its password", () =>
+    Effect.gen(function* () {
+      const url = yield* freshPostgres
+      const environment = { MUSIC_DATABASE_URL: url }
+      const served = yield* serve(bundle.file, environment)
+      assert.strictEqual((yield* stop(served.server)).code, 0)
+      yield* statement(url, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
+      const { code, output } = yield* refuse(bundle.file, environment)
+      assert.strictEqual(code, 69)
+      assert.match(
+        output,
+        /^music-backend: Postgres database 127\.0\.0\.1:\d+\/\w+ has a newer schema .* \(9999, .*\n$/
+      )
+      assert.notInclude(output, "postgres:postgres")
+      assert.strictEqual(yield* lookIntoPostgres(url)("SELECT MAX(migration_id) FROM migrations"), 9_999)
+    })
+  )
+
+  it.scopedLive("that finds no room for it exits with 69, and both versions can start afterwards", () =>
+    Effect.gen(function* () {
+      const path = yield* firstVersion
+      const before = yield* tablesOf(path)
+      // 512 bytes each: enough to open it, not to write the new tables.
+      const { code, output } = yield* refuse(bundle.file, { MUSIC_DATABASE_PATH: path }, "ulimit -f 72;")
+      assert.strictEqual(code, 69)
+      assert.match(output, /^music-backend: SQLite database \S+ .*(?:SQLITE_IOERR|SQLITE_FULL).*\n$/)
+      assert.strictEqual(yield* versionOf(path), 1)
+      deepStrictEqual(yield* tablesOf(path), before)
+      assert.strictEqual(
+        yield* scalar(path, "SELECT COUNT(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
+        0
+      )
+      yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path })
+      assert.strictEqual(yield* versionOf(path), latestMigration)
+    })
+  )
+})
