@@ -37,3 +37,22 @@ export const sum = (
     .filter((sample) => sample.name === name)
     .filter((sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value))
     .reduce((total, { value }) => total + value, 0)
+
+const seriesOf = ({ labels, name }: Sample): string => JSON.stringify([name, Object.entries(labels).sort()])
+
+/** What was counted since: metrics belong to the process, which other tests may have used before. Gauges are as they are now. */
+export const since = (
+  before: ReadonlyArray<Sample>,
+  samples: ReadonlyArray<Sample>
+): ReadonlyArray<Sample> => {
+  const counted = new Map(
+    before
+      .filter(({ name }) => /_(?:total|count|sum|bucket)$/.test(name))
+      .map((sample) => [seriesOf(sample), sample.value])
+  )
+  return samples.flatMap((sample) => {
+    const earlier = counted.get(seriesOf(sample))
+    if (earlier === undefined) return [sample]
+    return sample.value === earlier ? [] : [{ ...sample, value: sample.value - earlier }]
+  })
+}

@@ -6,7 +6,7 @@ import { mintSlt, type World } from "../../src/sandbox/World.ts"
 import { version } from "../../src/schema/Release.ts"
 import { metrics } from "../../src/services/Metrics.ts"
 import { calls, keyed } from "../conformance/Calls.ts"
-import { parse, type Sample, scrape, sum } from "./Exposition.ts"
+import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 
 /** How often each call arrived, as the other systems themselves saw it. */
@@ -58,6 +58,8 @@ describe("The metrics", () => {
       const server = yield* startObserved({ settings: { adminBind: anyPort } })
       const { world } = server
       const { get, post } = calls(server)
+      const before = parse(yield* scrape(server.admin))
+      const look = Effect.map(scrape(server.admin), (text) => since(before, parse(text)))
       const login = { slt: mintSlt(world) }
       const loginKey = keyed()
       const session = yield* expectJson(yield* post("/api/v1/auth/login", login, loginKey), 200)
@@ -107,13 +109,13 @@ describe("The metrics", () => {
           world.tracker.seen.some(({ method }) => method === "POST") && world.tables.seen.length > 0,
         times: 200
       })
-      let samples = parse(yield* scrape(server.admin))
+      let samples = yield* look
       const delivered = () =>
         sum(samples, "music_deliveries", { state: "delivered" }) === 1 &&
         sum(samples, "music_spool_records") === 0
-      for (let look = 0; look < 40 && !delivered(); look += 1) {
+      for (let turn = 0; turn < 40 && !delivered(); turn += 1) {
         yield* Effect.sleep("100 millis")
-        samples = parse(yield* scrape(server.admin))
+        samples = yield* look
       }
 
       const { "POST /webhook/ 200": webhooks = 0, ...asked } = answers(samples)
