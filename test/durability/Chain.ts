@@ -1,0 +1,156 @@
+/** One database through many crashes: each life dies at another place, the last one brings everything to its end. */
+import { setTimeout as pause } from "node:timers/promises"
+import { makeClient, until } from "./Client.ts"
+import type { TestDatabase } from "./Databases.ts"
+import { type Death, type Instance, startInstance } from "./Fleet.ts"
+import { isQuiet, judge, type Verdict, whatWaits } from "./Laws.ts"
+import { emptyLedger, makeLoad } from "./Load.ts"
+import type { Point } from "./Points.ts"
+import { actOf, type Scene } from "./Provocations.ts"
+import { quick } from "./Quick.ts"
+import { seeded } from "./Random.ts"
+import { environmentOf, startSimulators } from "./Simulators.ts"
+
+/** Milliseconds in which a life is to reach its point, and that the end may take. */
+const patienceOfTry = 8_000
+const mostTries = 4
+const longestEnd = 30_000
+/** Milliseconds for which a client tries again: longer than a whole chain takes on a busy machine. */
+const patience = 300_000
+
+/** One life in so many is sent a little of everything. */
+const everythingIn = 16
+
+export interface Outcome extends Verdict {
+  /** Enough to play it again. */
+  readonly where: string
+  /** Milliseconds from the first start to the last look. */
+  readonly took: number
+  readonly crashes: number
+}
+
+/** Dies at every point in turn. */
+export const playChain = async (parts: {
+  readonly instanceFile: string
+  readonly database: TestDatabase
+  readonly points: ReadonlyArray<Point>
+  readonly seed: number
+  readonly modest?: boolean
+  readonly tell?: (line: string) => void
+}): Promise<Outcome> => {
+  const began = performance.now()
+  const { database, instanceFile, modest = false, points, seed, tell = () => undefined } = parts
+  const random = seeded(seed)
+  const world = await startSimulators()
+  const environment = {
+    ...environmentOf(world),
+    ...database.environment,
+    MUSIC_REQUEST_DEADLINE_SECONDS: "5"
+  }
+  const ledger = emptyLedger()
+  let url: string | undefined
+  let current: Instance | undefined
+  let refusable = 0
+  let crashes = 0
+  const client = makeClient(() => url, patience, random.next)
+  const load = makeLoad(world, client, ledger, random)
+  const broken: Array<string> = []
+  /** Everything begun in any life; all of it must be acknowledged in the end. */
+  const begun: Array<Promise<unknown>> = []
+  const scene: Scene = {
+    world,
+    database,
+    load,
+    instance: () => {
+      if (current === undefined) throw new Error("no instance was started yet")
+      return current
+    },
+    refusing: () => {
+      refusable += 1
+    }
+  }
+  const begin = (work: Promise<unknown>): void => {
+    begun.push(work)
+    // Judged at the end; until then nobody awaits it.
+    work.catch(() => undefined)
+  }
+
+  const live = (crashAt: string): Instance => {
+    const started = startInstance(instanceFile, environment, { ...quick, modest, crashAt })
+    current = started
+    void started.ready.then((address) => {
+      if (current === started) url = address
+    })
+    void started.died.then(() => {
+      if (current === started) url = undefined
+    })
+    return started
+  }
+
+  const dieAt = async ({ name, provocation }: Point): Promise<void> => {
+    const born = performance.now()
+    world.tracker.setListLag(0)
+    const { before, beside, story } = actOf(provocation)
+    before?.(scene)
+    const life = live(name)
+    // Not always everything: what is not needed costs time, and there are many lives.
+    if (random.below(everythingIn) === 0) begin(load.everything())
+    let death: Death | undefined
+    // A fault that was meant for one request may be met by another: then it is tried again.
+    for (let tries = 0; death === undefined && tries < mostTries; tries += 1) {
+      if (tries > 0) before?.(scene)
+      if (story !== undefined) begin(load.stories[story]())
+      if (beside !== undefined) begin(beside(scene))
+      death = await Promise.race([life.died, pause<undefined>(patienceOfTry)])
+    }
+    if (death?.signal !== "SIGKILL") {
+      broken.push(`${name} was not reached (${JSON.stringify(death)}): ${life.log().slice(-1500)}`)
+      life.kill()
+      await life.died
+    } else crashes += 1
+    tell(`${name}: ${(performance.now() - born).toFixed(0)} ms`)
+    for (const simulator of [world.iam, world.ting, world.tables, world.tracker]) simulator.clearFaults()
+  }
+
+  const finish = async (): Promise<Verdict> => {
+    world.tracker.setListLag(0)
+    const last = live("")
+    begin(load.everything())
+    try {
+      if ((await last.ready) === undefined) throw new Error(`the last instance did not start: ${last.log()}`)
+      for (const result of await Promise.allSettled(begun))
+        if (result.status === "rejected") broken.push(String(result.reason))
+      await until("everything was delivered", () => isQuiet(database, { sweeps: true }), {
+        within: longestEnd
+      }).catch(async () =>
+        broken.push(`still waiting: ${await whatWaits(database)}; ${last.log().slice(-1500)}`)
+      )
+      return await judge({
+        world,
+        database,
+        client,
+        ledger,
+        refusable,
+        repairable: points.some(({ provocation }) => provocation === "two issues")
+      })
+    } finally {
+      last.kill()
+      await last.died
+    }
+  }
+
+  try {
+    for (const point of points) await dieAt(point)
+    const verdict = await finish()
+    return {
+      ...verdict,
+      broken: [...broken, ...verdict.broken],
+      where: `${database.kind}, seed ${seed}: ${points.map(({ name }) => name).join("; ")}`,
+      took: performance.now() - began,
+      crashes
+    }
+  } finally {
+    current?.kill()
+    await world.close()
+  }
+}

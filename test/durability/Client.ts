@@ -1,0 +1,96 @@
+/** A client that keeps its promises: the same request under the same key until it is answered for good. */
+import { setTimeout as pause } from "node:timers/promises"
+
+export interface Answer {
+  readonly status: number
+  readonly body: string
+}
+
+export interface Request {
+  readonly method?: string
+  readonly path: string
+  readonly headers?: Readonly<Record<string, string>>
+  readonly body?: unknown
+}
+
+/** Where the next attempt goes; nothing while no instance is up. */
+export type Target = () => string | undefined
+
+export interface Client {
+  /** One attempt; nothing when no answer came. */
+  readonly attempt: (request: Request) => Promise<Answer | undefined>
+  /** Until the answer is one of these; an answer that is final and not among them rejects. */
+  readonly insist: (request: Request | (() => Request), ...statuses: ReadonlyArray<number>) => Promise<Answer>
+  readonly attempts: () => number
+}
+
+/** Milliseconds of one attempt, and of all attempts of a request. */
+const attemptLimit = 12_000
+
+const isRetryable = ({ body, status }: Answer): boolean =>
+  status >= 500 || status === 429 || (status === 409 && body.includes('"retryable":true'))
+
+/** `patience`: milliseconds of all attempts. `jitter`: from 0 to 1. */
+export const makeClient = (target: Target, patience: number, jitter: () => number): Client => {
+  let attempts = 0
+  const attempt = async ({
+    body,
+    headers = {},
+    method = "POST",
+    path
+  }: Request): Promise<Answer | undefined> => {
+    const base = target()
+    if (base === undefined) return undefined
+    attempts += 1
+    try {
+      const response = await fetch(`${base}${path}`, {
+        method,
+        headers: {
+          ...(body === undefined ? {} : { "content-type": "application/json" }),
+          ...Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
+        },
+        signal: AbortSignal.timeout(attemptLimit),
+        ...(body === undefined
+          ? {}
+          : { body: typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body) })
+      })
+      return { status: response.status, body: await response.text() }
+    } catch {
+      return undefined
+    }
+  }
+  return {
+    attempt,
+    attempts: () => attempts,
+    insist: async (request, ...statuses) => {
+      const end = performance.now() + patience
+      let last: Answer | undefined
+      while (performance.now() < end) {
+        const asked = typeof request === "function" ? request() : request
+        last = await attempt(asked)
+        if (last !== undefined) {
+          if (statuses.includes(last.status)) return last
+          if (!isRetryable(last)) throw new Error(`${asked.path} answered ${last.status} ${last.body}`)
+        }
+        await pause(20 + jitter() * 40)
+      }
+      throw new Error(`not acknowledged in ${patience} ms; last ${last?.status} ${last?.body}`)
+    }
+  }
+}
+
+/** Looks again until it is true; the description says what was missed. */
+export const until = async (
+  description: string | (() => string),
+  look: () => boolean | Promise<boolean>,
+  { every = 20, within = 15_000 } = {}
+): Promise<void> => {
+  const end = performance.now() + within
+  while (!(await look())) {
+    if (performance.now() > end)
+      throw new Error(
+        `not within ${within} ms: ${typeof description === "string" ? description : description()}`
+      )
+    await pause(every)
+  }
+}

@@ -1,0 +1,68 @@
+/** The databases of a run, and a way to read them beside the server: what is promised is looked up in the rows. */
+import { mkdtempSync, rmSync } from "node:fs"
+import { createRequire } from "node:module"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import pg from "pg"
+import { freshDatabase } from "../support/Postgres.ts"
+
+export type Row = Readonly<Record<string, unknown>>
+
+export interface TestDatabase {
+  readonly kind: "SQLite" | "PostgreSQL"
+  /** Settings that make a server use it. */
+  readonly environment: Readonly<Record<string, string>>
+  /** Whole numbers come as text from one of the two: read them with `whole`. */
+  readonly rows: (statement: string) => Promise<ReadonlyArray<Row>>
+  readonly remove: () => Promise<void>
+}
+
+export const whole = (value: unknown): number => Number(value ?? 0)
+export const text = (value: unknown): string => (typeof value === "string" ? value : "")
+
+/** The part of the driver that reading needs; it comes without types. */
+interface Driver {
+  new (
+    path: string,
+    options: { readonly readonly: boolean }
+  ): {
+    readonly prepare: (statement: string) => { readonly all: () => ReadonlyArray<Row> }
+    readonly close: () => void
+  }
+}
+
+export const sqliteDatabase = async (): Promise<TestDatabase> => {
+  const folder = mkdtempSync(join(tmpdir(), "music-durability-"))
+  const path = join(folder, "music.sqlite")
+  const Sqlite = createRequire(import.meta.url)("better-sqlite3") as Driver
+  return {
+    kind: "SQLite",
+    environment: { MUSIC_DATABASE_PATH: path },
+    rows: async (statement) => {
+      // Opened anew each time: what a reader keeps open could hide what a crash did to the log.
+      const database = new Sqlite(path, { readonly: true })
+      try {
+        return database.prepare(statement).all()
+      } finally {
+        database.close()
+      }
+    },
+    remove: async () => rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+export const postgresDatabase = async (serverUrl: string): Promise<TestDatabase> => {
+  const { drop, url } = await freshDatabase(serverUrl)
+  const client = new pg.Client({ connectionString: url })
+  client.on("error", () => undefined)
+  await client.connect()
+  return {
+    kind: "PostgreSQL",
+    environment: { MUSIC_DATABASE_URL: url },
+    rows: async (statement) => (await client.query(statement)).rows,
+    remove: async () => {
+      await client.end()
+      await drop()
+    }
+  }
+}

@@ -1,0 +1,163 @@
+/** Starts and kills instances of the real backend, bundled once a run for fast starts. */
+import { type ChildProcess, fork } from "node:child_process"
+import { once } from "node:events"
+import { mkdtempSync, rmSync } from "node:fs"
+import { createRequire } from "node:module"
+import { constants, setPriority, tmpdir } from "node:os"
+import { join } from "node:path"
+import { fileURLToPath } from "node:url"
+import { build } from "esbuild"
+import type { Bounds } from "../../src/layers/delivery/Bounds.ts"
+import type { Asked, Told } from "./Messages.ts"
+
+const boot = fileURLToPath(new URL("./boot.mjs", import.meta.url))
+
+export interface Bundle {
+  readonly file: string
+  readonly remove: () => void
+}
+
+/** The options of scripts/build.mjs, as a script whose compiled code can be kept; the addon stays where it is. */
+export const bundle = async (entry: string): Promise<Bundle> => {
+  const folder = mkdtempSync(join(tmpdir(), "music-durability-"))
+  const file = join(folder, "bundle.cjs")
+  const addon = createRequire(import.meta.url).resolve("better-sqlite3")
+  await build({
+    entryPoints: [entry],
+    outfile: file,
+    bundle: true,
+    minifyWhitespace: true,
+    minifySyntax: true,
+    platform: "node",
+    target: "node20",
+    format: "cjs",
+    legalComments: "none",
+    define: { "import.meta.url": "__url" },
+    banner: { js: 'const __url = require("node:url").pathToFileURL(__filename).href' },
+    plugins: [
+      {
+        name: "addon",
+        setup: (plugin) =>
+          plugin.onResolve({ filter: /^(?:better-sqlite3|pg-native)$/ }, ({ path }) => ({
+            path: path === "better-sqlite3" ? addon : path,
+            external: true
+          }))
+      }
+    ],
+    logLevel: "error"
+  })
+  return { file, remove: () => rmSync(folder, { recursive: true, force: true }) }
+}
+
+export interface Death {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+export interface Instance {
+  readonly pid: number
+  /** Its address, or nothing when it died before it listened. */
+  readonly ready: Promise<string | undefined>
+  readonly died: Promise<Death>
+  readonly isDead: () => boolean
+  /** The log, as far as it was written. */
+  readonly log: () => string
+  /** Names under which it holds leases. */
+  readonly owners: ReadonlySet<string>
+  /** When it delivered something, by `performance.now()`. */
+  readonly deliveries: ReadonlyArray<number>
+  /** Calls a method of its store; a dead instance never answers. */
+  readonly call: (method: string, ...parameters: ReadonlyArray<unknown>) => Promise<unknown>
+  /** Ends it, and the next ones start with the code that it has compiled. */
+  readonly keepCompiled: () => Promise<Death>
+  readonly kill: () => void
+  readonly stop: () => void
+}
+
+/** What the parent may ask of an instance beyond its settings. */
+export interface InstanceOptions {
+  readonly crashAt?: string
+  readonly bounds?: Partial<Bounds>
+  readonly reconcileSeconds?: ReadonlyArray<number>
+  /** It will not live long. */
+  readonly brief?: boolean
+  /** It takes what time of the processors others leave. */
+  readonly modest?: boolean
+}
+
+/** Collecting garbage on threads of its own costs more than a short life earns from it. */
+const forBriefLives = ["--single-threaded-gc", "--max-semi-space-size=64"]
+
+const keptLog = 200_000
+
+export const startInstance = (
+  file: string,
+  environment: Readonly<Record<string, string>>,
+  { brief = false, crashAt = "", modest = false, ...options }: InstanceOptions = {}
+): Instance => {
+  const child: ChildProcess = fork(boot, [file], {
+    execArgv: brief ? forBriefLives : [],
+    env: {
+      PATH: process.env.PATH,
+      HOME: process.env.HOME,
+      ...environment,
+      DURABILITY_CRASH_AT: crashAt,
+      DURABILITY_SQLITE: createRequire(import.meta.url).resolve("better-sqlite3"),
+      DURABILITY_OPTIONS: JSON.stringify(options)
+    },
+    stdio: ["ignore", "pipe", "pipe", "ipc"]
+  })
+  if (modest && child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_LOW)
+  let text = ""
+  const keep = (chunk: Buffer) => {
+    text = `${text}${chunk.toString("utf8")}`.slice(-keptLog)
+  }
+  child.stdout?.on("data", keep)
+  child.stderr?.on("data", keep)
+
+  // Asking one that has just died is no mistake.
+  const ask = (message: Asked) => child.send(message, () => undefined)
+
+  const owners = new Set<string>()
+  const deliveries: Array<number> = []
+  const answers = new Map<number, (message: Told) => void>()
+  let calls = 0
+  let dead = false
+  const died = once(child, "exit").then(([code, signal]): Death => {
+    dead = true
+    return { code, signal }
+  })
+  const ready = new Promise<string | undefined>((resolve) => {
+    void died.then(() => resolve(undefined))
+    child.on("message", (message: Told) => {
+      if (message.ready !== undefined) resolve(message.ready)
+      if (message.owner !== undefined) owners.add(message.owner)
+      if (message.delivered !== undefined) deliveries.push(performance.now())
+      if (message.id !== undefined) answers.get(message.id)?.(message)
+    })
+  })
+  return {
+    pid: child.pid ?? 0,
+    ready,
+    died,
+    isDead: () => dead,
+    log: () => text,
+    owners,
+    deliveries,
+    call: (method, ...parameters) =>
+      new Promise((resolve, reject) => {
+        calls += 1
+        const id = calls
+        answers.set(id, ({ error, result }) =>
+          error === undefined ? resolve(result) : reject(new Error(error))
+        )
+        ask({ call: method, id, parameters })
+      }),
+    keepCompiled: () => {
+      ask({ keepCompiled: true })
+      return died
+    },
+    kill: () => child.kill("SIGKILL"),
+    stop: () => child.kill("SIGTERM")
+  }
+}

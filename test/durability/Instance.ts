@@ -1,0 +1,90 @@
+/** The real backend as a process for tests: other bounds, places to die at, and a line to the parent. */
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Runtime from "effect/Runtime"
+import { backendOf, Listening, parts } from "../../src/Backend.ts"
+import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
+import { SettingsFromEnvironment } from "../../src/layers/Settings.ts"
+import { endInTime, endOnSecondSignal } from "../../src/layers/Signals.ts"
+import { reportStartFailure } from "../../src/layers/StartFailure.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { Store } from "../../src/services/Store.ts"
+import { type Diary, watchDrivers, watchedStore, watchedTables, watchedTracker } from "./Crash.ts"
+import type { InstanceOptions } from "./Fleet.ts"
+import type { Asked, Told } from "./Messages.ts"
+
+/** Written by the parent; an environment holds texts only. */
+const options: InstanceOptions = JSON.parse(process.env.DURABILITY_OPTIONS ?? "{}")
+
+const tell = (message: Told): void => {
+  if (process.connected) process.send?.(message)
+}
+
+const owners = new Set<string>()
+const diary: Diary = {
+  owner: (owner) => {
+    if (owners.has(owner)) return
+    owners.add(owner)
+    tell({ owner })
+  },
+  delivered: (count) => tell({ delivered: count })
+}
+
+// A run that was interrupted leaves nothing behind.
+process.on("disconnect", () => process.exit(1))
+
+/** Whole seconds are too long for tests. */
+const settings = Layer.map(SettingsFromEnvironment, (context) => {
+  const read = Context.get(context, Settings)
+  return Context.add(context, Settings, {
+    ...read,
+    tracker: Option.map(read.tracker, (tracker) => ({
+      ...tracker,
+      reconcileSeconds: options.reconcileSeconds ?? tracker.reconcileSeconds
+    }))
+  })
+})
+
+/** Calls of the store that no request makes: an operator's, and those of clocks that tests do not wait for. */
+const control = Layer.scopedDiscard(
+  Effect.gen(function* () {
+    const store = yield* Store
+    const run = Runtime.runPromise(yield* Effect.runtime<never>())
+    const onMessage = (asked: Asked) => {
+      if (!("call" in asked)) return
+      const { call, id, parameters } = asked
+      const [repository = "", method = ""] = call.split(".")
+      const target = Reflect.get(store, repository)
+      // The parent names methods by text, and a wrong name fails its test: nothing else checks this cast.
+      const effect = Reflect.apply(Reflect.get(target, method), target, parameters) as Effect.Effect<unknown>
+      run(effect).then(
+        (result) => tell({ id, result }),
+        (error: unknown) => tell({ id, error: String(error) })
+      )
+    }
+    process.on("message", onMessage)
+    yield* Effect.addFinalizer(() => Effect.sync(() => process.off("message", onMessage)))
+  })
+)
+
+const store = watchedStore(diary)(parts.store)
+const watched = {
+  store: Layer.provideMerge(control, store),
+  tracker: watchedTracker(parts.tracker),
+  tables: watchedTables(parts.tables),
+  delivery: deliveryWith(options.bounds ?? {})
+}
+
+const ready = Layer.effectDiscard(Effect.map(Listening, ({ url }) => tell({ ready: url })))
+
+endOnSecondSignal.pipe(
+  Effect.zipRight(endInTime),
+  Effect.zipRight(Effect.promise(watchDrivers)),
+  Effect.zipRight(Layer.launch(Layer.provide(ready, backendOf(watched)))),
+  Effect.provide(settings),
+  reportStartFailure,
+  NodeRuntime.runMain({ disableErrorReporting: true, disablePrettyLogger: true })
+)

@@ -1,0 +1,186 @@
+/** What clients, IAM and people send to the server, and a ledger of everything that was acknowledged. */
+import { randomUUID } from "node:crypto"
+import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import type { Client, Request } from "./Client.ts"
+import type { Random } from "./Random.ts"
+import type { Simulators } from "./Simulators.ts"
+
+export const table = "musicclidaemon"
+
+export interface Session {
+  readonly actor: string
+  readonly slt: string
+  readonly token: string
+}
+
+export interface Ledger {
+  /** Requests that were begun, and those among them that were answered for good. */
+  sent: number
+  acknowledged: number
+  /** By the id that the server gave. */
+  readonly reports: Set<string>
+  readonly events: Set<string>
+  readonly webhooks: Set<string>
+  readonly tings: Set<string>
+  readonly sessions: Array<Session>
+  /** Whose registration must be inactive in the end. */
+  readonly removed: Set<string>
+}
+
+export const emptyLedger = (): Ledger => ({
+  sent: 0,
+  acknowledged: 0,
+  reports: new Set(),
+  events: new Set(),
+  webhooks: new Set(),
+  tings: new Set(),
+  sessions: [],
+  removed: new Set()
+})
+
+const field = (body: string, name: string): unknown => {
+  const value: unknown = JSON.parse(body)
+  return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined
+}
+
+export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, random: Random) => {
+  let actors = 0
+
+  const insist = async (request: Request | (() => Request), ...statuses: ReadonlyArray<number>) => {
+    ledger.sent += 1
+    const answer = await client.insist(request, ...statuses)
+    ledger.acknowledged += 1
+    return answer
+  }
+
+  /** A Silicon of acme that nobody else uses. */
+  const newActor = (): string => {
+    actors += 1
+    const actor = `si:listener${actors}`
+    world.iam.world.addActor(production, actor)
+    world.iam.world.addMembership(production, actor, "acme")
+    return actor
+  }
+
+  const bearer = ({ token }: Session) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
+
+  const login = async (actor = newActor()): Promise<Session> => {
+    const slt = world.iam.world.mintSlt(production, { appId: "music", actor })
+    const { body } = await insist(
+      {
+        path: "/api/v1/auth/login",
+        headers: { "idempotency-key": `login-${randomUUID()}` },
+        body: { slt }
+      },
+      200
+    )
+    const session = { actor, slt, token: String(field(body, "access_token")) }
+    ledger.sessions.push(session)
+    // A login does not fail when Ting does: then the client asks for it, as the answer's hint says.
+    if (Reflect.get(Object(field(body, "ting")), "subscribed") !== true)
+      await insist({ path: "/api/v1/ting/subscription", headers: bearer(session), body: {} }, 200)
+    return session
+  }
+
+  const ting = async (session: Session): Promise<void> => {
+    const key = `${session.actor}/${randomUUID()}`
+    const body = { type: "music.trigger.fired", key, data: { trigger: random.below(10) } }
+    await insist({ path: "/api/v1/tings", headers: bearer(session), body }, 200)
+    ledger.tings.add(key)
+  }
+
+  /** Ting says that the person is not registered (any more), and the server takes note of it. */
+  const tingToNobody = async (session: Session): Promise<void> => {
+    world.ting.revokeGrant({ plane: production, org: "acme", app_id: "music", for: session.actor })
+    const key = `${session.actor}/${randomUUID()}`
+    const body = { type: "music.trigger.fired", key, data: {} }
+    await insist({ path: "/api/v1/tings", headers: bearer(session), body }, 403)
+    ledger.removed.add(session.actor)
+  }
+
+  const report = async (): Promise<string> => {
+    const key = `report-${randomUUID()}`
+    const { body } = await insist(
+      {
+        path: "/api/v1/reports",
+        headers: { "idempotency-key": key },
+        body: { message: `Playback stops after a seek near the end of track ${random.below(1000)}.` }
+      },
+      200
+    )
+    const id = String(field(body, "id"))
+    ledger.reports.add(id)
+    return id
+  }
+
+  const telemetry = async (ids: ReadonlyArray<string>): Promise<void> => {
+    const events = ids.map((id) => ({ id, type: "playback.track.started", data: { track: 1 }, metadata: {} }))
+    await insist({ path: "/api/v1/telemetry", body: { table, events } }, 204)
+    for (const id of ids) ledger.events.add(id)
+  }
+
+  /** As IAM does: the same event until it is acknowledged, signed anew each time. */
+  const webhook = async (event: ReturnType<Simulators["iam"]["world"]["events"]["membershipUpdated"]>) => {
+    const eventId = randomUUID()
+    const request = (): Request => {
+      const { body, headers } = world.iam.world.buildWebhook(production, { ...event, eventId })
+      return { path: "/webhook/", headers, body: body.toString("utf8") }
+    }
+    await insist(request, 200)
+    ledger.webhooks.add(eventId)
+    return request
+  }
+
+  const update = async (): Promise<void> => {
+    const again = await webhook(world.iam.world.events.membershipUpdated(production, "si:lyra", "acme"))
+    // A redelivery after an acknowledgement that IAM did not hear.
+    await insist(again, 200)
+  }
+
+  /** Says that the person was removed; the session goes on, so that it can be asked for in the end. */
+  const remove = async ({ actor }: Session): Promise<void> => {
+    const event = world.iam.world.events.membershipRemoved(production, actor, "acme", { named: true })
+    const data = JSON.parse(JSON.stringify(event.data).replaceAll('"status":"active"', '"status":"removed"'))
+    await webhook({ ...event, data })
+    ledger.removed.add(actor)
+  }
+
+  /** A request of a testing plane that the server has not seen yet. */
+  const newPlane = async (): Promise<void> => {
+    const { environmentId } = world.iam.world.addEnvironment({ orgId: "acme", name: "crash" })
+    const { secret } = world.iam.world.importApp(environmentId, "music")
+    await insist(
+      { method: "GET", path: "/api/v1/iam", headers: { "x-testing-environment-key": secret } },
+      200
+    )
+  }
+
+  const events = (count: number): ReadonlyArray<string> => Array.from({ length: count }, () => randomUUID())
+
+  const stories = {
+    login: async () => {
+      const session = await login()
+      await ting(session)
+      await remove(session)
+    },
+    report: async () => {
+      await report()
+    },
+    telemetry: async () => {
+      const ids = events(3)
+      await telemetry(ids)
+      // A client whose acknowledgement was lost sends them again, with a new one.
+      await telemetry([...ids, ...events(1)])
+    },
+    webhook: update
+  }
+
+  /** A little of everything, in an order of chance; done when all of it is acknowledged. */
+  const everything = (): Promise<unknown> =>
+    Promise.all(random.shuffled(Object.values(stories)).map((story) => story()))
+
+  return { everything, events, login, newPlane, report, stories, telemetry, tingToNobody }
+}
+
+export type Story = keyof Load["stories"]
+export type Load = ReturnType<typeof makeLoad>

@@ -1,0 +1,20 @@
+/** What an instance and its parent tell each other beside HTTP. */
+
+/** From the parent: call a method of the store, or end and leave what was compiled. */
+export type Asked =
+  | { readonly call: string; readonly id: number; readonly parameters: ReadonlyArray<unknown> }
+  | { readonly keepCompiled: true }
+
+/** From an instance. */
+export interface Told {
+  /** Its address, once it listens. */
+  readonly ready?: string
+  /** A name under which it takes leases. */
+  readonly owner?: string
+  /** So many things were delivered just now. */
+  readonly delivered?: number
+  /** The answer to a call. */
+  readonly id?: number
+  readonly result?: unknown
+  readonly error?: string
+}

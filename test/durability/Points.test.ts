@@ -1,0 +1,36 @@
+import { expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { Store } from "../../src/services/Store.ts"
+import * as TestStore from "../support/TestStore.ts"
+import { dealt, migrating, reads, running, writes } from "./Points.ts"
+import { seeded } from "./Random.ts"
+
+it.scoped("every method of the store either only reads or has places to die at", () =>
+  Effect.gen(function* () {
+    const { check: _, wakeups: __, ...repositories } = yield* Store
+    const methods = Object.entries(repositories).flatMap(([repository, members]) =>
+      Object.keys(members).map((method) => `${repository}.${method}`)
+    )
+    const killed = new Set(Object.keys(writes).map((write) => write.split(":")[0]))
+    expect(methods.filter((method) => reads.has(method) === killed.has(method))).toEqual([])
+    expect([...reads].filter((method) => !methods.includes(method))).toEqual([])
+    // Expiring is two transactions.
+    expect([...killed].filter((method) => method !== undefined && !methods.includes(method))).toEqual([
+      "spool.forget"
+    ])
+  }).pipe(Effect.provide(TestStore.layer))
+)
+
+it("each write is cut before it begins, before it commits and before anyone hears of it", () => {
+  const names = [...running, ...migrating].map(({ name }) => name)
+  expect(new Set(names).size).toBe(names.length)
+  for (const write of [...Object.keys(writes), "store.migrate"])
+    for (const moment of ["begin", "commit", "committed"]) expect(names).toContain(`${write} ${moment}`)
+})
+
+it("chance is repeatable, and leaves no point out", () => {
+  const hands = (seed: number) => dealt(running, seeded(seed), 4).map((hand) => hand.map(({ name }) => name))
+  expect(hands(7)).toEqual(hands(7))
+  expect(hands(7)).not.toEqual(hands(8))
+  expect(hands(7).flat().sort()).toEqual(running.map(({ name }) => name).sort())
+})

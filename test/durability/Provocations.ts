@@ -1,0 +1,218 @@
+/** How an instance is brought to the place where it dies: faults of the upstreams before the load, and acts beside it. */
+import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import {
+  failures,
+  secondaryLimit,
+  type TrackerFailure
+} from "../../src/sandbox/upstreams/tracker/Failures.ts"
+import { until } from "./Client.ts"
+import { type TestDatabase, text } from "./Databases.ts"
+import type { Instance } from "./Fleet.ts"
+import type { Load, Story } from "./Load.ts"
+import type { Provocation } from "./Points.ts"
+import { issuesPath, repository, type Simulators } from "./Simulators.ts"
+
+export interface Scene {
+  readonly world: Simulators
+  readonly database: TestDatabase
+  readonly load: Load
+  /** The one that runs now; another one after a crash. */
+  readonly instance: () => Instance
+  /** Notes that the tracker refuses one report for good. */
+  readonly refusing: () => void
+}
+
+/** Several lives may pass until an operator has what he wanted. */
+const patiently = { every: 100, within: 120_000 }
+
+const ingestPath = "/api/ingest"
+const filings = { method: "POST", path: issuesPath } as const
+
+/** For the next filing alone: comments are posted too. */
+const failFiling = ({ tracker }: Simulators, failure: TrackerFailure): void =>
+  tracker.fail({ ...filings, fault: failures[failure] })
+
+/** Repeats an operator's call until it has worked: the process may die of it. */
+const operate = async (
+  { instance }: Scene,
+  done: () => Promise<boolean>,
+  call: (of: Instance) => Promise<unknown>
+) =>
+  until(
+    "an operator's call was carried out",
+    async () => {
+      if (await done()) return true
+      const current = instance()
+      if ((await current.ready) === undefined) return false
+      await Promise.race([call(current), current.died])
+      return await done()
+    },
+    patiently
+  )
+
+const notWanted = "not wanted"
+
+/** A delivery that failed and that no operator has given up yet; the tracker refuses one for good when there is none. */
+const failedDelivery = async (scene: Scene): Promise<string> => {
+  const { database, load, refusing, world } = scene
+  const look = async () => {
+    const [row] = await database.rows(
+      `SELECT id FROM deliveries WHERE state = 'failed' AND last_failure <> '${notWanted}' LIMIT 1`
+    )
+    return text(row?.id)
+  }
+  failFiling(world, "spammed")
+  refusing()
+  await load.report()
+  await until("a report failed", async () => (await look()) !== "", patiently)
+  return look()
+}
+
+const deliveryOf = async ({ database }: Scene, id: string) => {
+  const [row] = await database.rows(`SELECT state, last_failure FROM deliveries WHERE id = '${id}'`)
+  return { state: text(row?.state), failure: text(row?.last_failure) }
+}
+
+const seenTimes = (
+  simulator: { readonly seen: ReadonlyArray<{ readonly path: string }> },
+  path: string | RegExp
+) =>
+  simulator.seen.filter((request) =>
+    typeof path === "string" ? request.path === path : path.test(request.path)
+  ).length
+
+/** Ends the instance once the upstream has got so far, and before it answers. */
+const endWhen = async ({ instance }: Scene, count: () => number, end: (victim: Instance) => void) => {
+  const victim = instance()
+  const before = count()
+  await until("the upstream was asked", () => victim.isDead() || count() > before, { every: 2 }).then(
+    () => end(victim),
+    // Somebody else met the fault: the life is given another try.
+    () => undefined
+  )
+}
+
+const killWhen = (scene: Scene, done: () => number) => endWhen(scene, done, (victim) => victim.kill())
+const stopWhen = (scene: Scene, begun: () => number) => endWhen(scene, begun, (victim) => victim.stop())
+
+interface Act {
+  /** What is sent to the instance. */
+  readonly story?: Story
+  /** Before anything is sent to the instance. */
+  readonly before?: (scene: Scene) => void
+  /** Beside the load; what it begins must be acknowledged in the end, by whichever instance. */
+  readonly beside?: (scene: Scene) => Promise<unknown>
+}
+
+const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
+  login: { story: "login" },
+  report: { story: "report" },
+  telemetry: { story: "telemetry" },
+  webhook: { story: "webhook" },
+  start: {},
+  "revoked grant": { beside: async ({ load }) => load.tingToNobody(await load.login()) },
+  "new plane": { beside: ({ load }) => load.newPlane() },
+  "slow tracker": {
+    story: "report",
+    before: ({ world }) => world.tracker.fail({ ...filings, fault: { kind: "delay", milliseconds: 700 } })
+  },
+  "limited tracker": {
+    story: "report",
+    before: ({ world }) =>
+      world.tracker.fail({ ...filings, fault: secondaryLimit({ retryAfter: 1, status: 429 }) })
+  },
+  "lost answer": { story: "report", before: ({ world }) => failFiling(world, "502-after") },
+  "spoiled report": {
+    story: "report",
+    before: ({ refusing, world }) => {
+      refusing()
+      failFiling(world, "spammed")
+    }
+  },
+  "tables down": { story: "telemetry", before: ({ world }) => world.tables.failIngest("before") },
+  // A list that lags hides the first issue, the report is filed again, and the late look finds both.
+  "two issues": {
+    story: "report",
+    before: ({ world }) => {
+      failFiling(world, "drop-after")
+      world.tracker.setListLag(60)
+    },
+    beside: async ({ instance, world }) => {
+      const victim = instance()
+      await until("a report was filed twice", () => {
+        const bodies = world.tracker.issues(repository).map(({ body, state }) => `${state} ${body}`)
+        return victim.isDead() || new Set(bodies).size < bodies.length
+      }).catch(() => undefined)
+      world.tracker.setListLag(0)
+    }
+  },
+  "stop with a report": {
+    story: "report",
+    before: ({ world }) => world.tracker.fail({ ...filings, fault: { kind: "hang-after" } }),
+    beside: (scene) => stopWhen(scene, () => scene.world.tracker.issues(repository).length)
+  },
+  "stop with telemetry": {
+    story: "telemetry",
+    before: ({ world }) => world.tables.fail({ path: ingestPath, fault: { kind: "hang" } }),
+    beside: (scene) => stopWhen(scene, () => seenTimes(scene.world.tables, ingestPath))
+  },
+  "executed at IAM": {
+    story: "login",
+    before: ({ world }) => world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang-after" } }),
+    beside: (scene) => killWhen(scene, () => scene.world.iam.world.plane(production).families.size)
+  },
+  "executed at Ting": {
+    story: "login",
+    before: ({ world }) => world.ting.fail({ path: "/v1/tings", fault: { kind: "hang-after" } }),
+    beside: (scene) => killWhen(scene, () => scene.world.ting.accepted(production).length)
+  },
+  "executed at the tracker": {
+    story: "report",
+    before: ({ world }) => world.tracker.fail({ ...filings, fault: { kind: "hang-after" } }),
+    beside: (scene) => killWhen(scene, () => scene.world.tracker.issues(repository).length)
+  },
+  "executed at the tables": {
+    story: "telemetry",
+    before: ({ world }) => world.tables.fail({ path: ingestPath, fault: { kind: "hang-after" } }),
+    beside: (scene) => killWhen(scene, () => scene.world.tables.received().batches)
+  },
+  "retry by an operator": {
+    beside: async (scene) => {
+      const id = await failedDelivery(scene)
+      await operate(
+        scene,
+        async () => (await deliveryOf(scene, id)).state !== "failed",
+        (current) => current.call("deliveries.retry", id, Date.now())
+      )
+    }
+  },
+  "discard by an operator": {
+    beside: async (scene) => {
+      const id = await failedDelivery(scene)
+      await operate(
+        scene,
+        async () => (await deliveryOf(scene, id)).failure === notWanted,
+        (current) => current.call("deliveries.discard", id, Date.now(), notWanted)
+      )
+    }
+  }
+}
+
+/** What cleaning is asked to remove: nothing that a run has made is that old. */
+const longAgo: Readonly<Record<string, ReadonlyArray<unknown>>> = {
+  "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1 }]
+}
+
+const isCall = (provocation: Provocation): provocation is `call ${string}` => provocation.startsWith("call ")
+
+export const actOf = (provocation: Provocation): Act => {
+  if (!isCall(provocation)) return acts[provocation]
+  const method = provocation.slice("call ".length)
+  return {
+    beside: async ({ instance }) => {
+      const current = instance()
+      if ((await current.ready) === undefined) return
+      await Promise.race([current.call(method, ...(longAgo[method] ?? [1])), current.died])
+    }
+  }
+}

@@ -1,0 +1,264 @@
+/** Several instances on one PostgreSQL under load; one is killed every few seconds and starts again. Production's leases. */
+import { setTimeout as pause } from "node:timers/promises"
+import { failures } from "../../src/sandbox/upstreams/tracker/Failures.ts"
+import { makeClient, until } from "./Client.ts"
+import { type TestDatabase, text, whole } from "./Databases.ts"
+import { type Instance, startInstance } from "./Fleet.ts"
+import { isQuiet, judge, type Verdict, whatWaits } from "./Laws.ts"
+import { emptyLedger, makeLoad } from "./Load.ts"
+import { type Random, seeded } from "./Random.ts"
+import { environmentOf, issuesPath, type Simulators, startSimulators } from "./Simulators.ts"
+
+const instances = 3
+/** Milliseconds. */
+const promisedRecovery = 15_000
+const tick = 250
+const restartAfter = 500
+const betweenKills = { least: 2_500, most: 5_000 }
+/** Under a load that never stops, every instance delivers something in a time as long as this. */
+const share = 15_000
+const longestEnd = 90_000
+const patience = 120_000
+/** Looks for a report whose sender died: sooner than in production, so that the lease is what recovery takes. */
+const reconcileSeconds = [1, 2, 3]
+
+export interface StormFigures {
+  readonly sent: number
+  readonly acknowledged: number
+  readonly attempts: number
+  readonly kills: number
+  /** Reports and telemetry records that a killed instance held. */
+  readonly recoveries: number
+  /** Milliseconds from a kill to the delivery of what the dead one held. */
+  readonly slowestRecovery: number
+  readonly faults: number
+  /** Stretches of 15 s that instances lived through, each of which had to bring a delivery. */
+  readonly shares: number
+}
+
+export interface StormOutcome extends Verdict {
+  readonly storm: StormFigures
+}
+
+/** One stay of an instance, from its start to its death or the end. */
+interface Life {
+  readonly instance: Instance
+  readonly since: number
+  until: number | undefined
+}
+
+const sharesOf = (life: Life) => {
+  const { deliveries } = life.instance
+  const lived = (life.until ?? life.since) - life.since
+  return Array.from({ length: Math.floor(lived / share) }, (_, index) => {
+    const from = life.since + index * share
+    return { life, delivered: deliveries.filter((at) => at >= from && at < from + share).length }
+  })
+}
+
+interface Kill {
+  readonly at: number
+  readonly reports: ReadonlyArray<string>
+  readonly records: ReadonlyArray<string>
+}
+
+/** What leases of these owners stand in the rows. */
+const heldBy = async (
+  database: TestDatabase,
+  owners: ReadonlySet<string>
+): Promise<Pick<Kill, "reports" | "records">> => {
+  if (owners.size === 0) return { reports: [], records: [] }
+  const list = [...owners].map((owner) => `'${owner}'`).join(", ")
+  const reports = await database.rows(
+    `SELECT id FROM deliveries WHERE kind = 'report' AND state = 'leased' AND lease_owner IN (${list})`
+  )
+  const records = await database.rows(`SELECT record_id FROM spool WHERE lease_owner IN (${list})`)
+  return { reports: reports.map((row) => text(row.id)), records: records.map((row) => text(row.record_id)) }
+}
+
+/**
+ * How long each held thing took to be delivered, or to be in the hands of another who was killed with it: from there on it is that
+ * kill's.
+ */
+const recoveryTimes = async (
+  database: TestDatabase,
+  kills: ReadonlyArray<Kill>
+): Promise<ReadonlyArray<number>> => {
+  const ends = new Map([
+    ...(await database.rows("SELECT id, finished_at FROM deliveries WHERE finished_at IS NOT NULL")).map(
+      (row): [string, number] => [text(row.id), whole(row.finished_at)]
+    ),
+    ...(await database.rows("SELECT record_id, delivered_at FROM spool_delivered")).map(
+      (row): [string, number] => [text(row.record_id), whole(row.delivered_at)]
+    )
+  ])
+  return kills.flatMap((kill, index) =>
+    [...kill.reports, ...kill.records].map((id) => {
+      const next = kills
+        .slice(index + 1)
+        .find(({ records, reports }) => [...reports, ...records].includes(id))
+      return Math.max(0, Math.min(next?.at ?? Number.POSITIVE_INFINITY, ends.get(id) ?? Number.NaN) - kill.at)
+    })
+  )
+}
+
+/** One trouble of an upstream, gone with the request that met it. */
+const sprinkle = (world: Simulators, random: Random): void => {
+  const filing = { method: "POST", path: issuesPath }
+  const troubles = [
+    () => world.tracker.fail({ ...filing, fault: failures["502-after"] }),
+    () => world.tracker.fail({ ...filing, fault: failures.drop }),
+    () => world.tables.failIngest("before"),
+    () => world.tables.failIngest("after"),
+    () => world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } }),
+    () => world.ting.fail({ path: "/v1/tings", fault: { kind: "drop-after" } }),
+    () => world.ting.fail({ path: "/v1/tings", fault: { kind: "delay", milliseconds: 800 } })
+  ]
+  troubles[random.below(troubles.length)]?.()
+}
+
+export const playStorm = async (parts: {
+  readonly instanceFile: string
+  readonly database: TestDatabase
+  readonly seed: number
+  readonly seconds: number
+  readonly tell?: (line: string) => void
+}): Promise<StormOutcome> => {
+  const { database, instanceFile, seconds, seed, tell = () => undefined } = parts
+  const random = seeded(seed)
+  const world = await startSimulators()
+  const environment = { ...environmentOf(world), ...database.environment }
+  const ledger = emptyLedger()
+  const broken: Array<string> = []
+  const lives: Array<Life> = []
+  const current: Array<Life | undefined> = []
+  const urls: Array<string | undefined> = []
+  const kills: Array<Kill> = []
+  let faults = 0
+  let turn = 0
+  let over = false
+
+  /** The next instance in turn that listens. */
+  const target = (): string | undefined => {
+    for (let tries = 0; tries < instances; tries += 1) {
+      turn = (turn + 1) % instances
+      const url = urls[turn]
+      if (url !== undefined) return url
+    }
+    return undefined
+  }
+  const client = makeClient(target, patience, random.next)
+  const load = makeLoad(world, client, ledger, random)
+  const begun: Array<Promise<unknown>> = []
+  const begin = (work: Promise<unknown>): void => {
+    begun.push(work)
+    work.catch(() => undefined)
+  }
+
+  const startAt = async (place: number): Promise<void> => {
+    const instance = startInstance(instanceFile, environment, { reconcileSeconds })
+    const url = await instance.ready
+    if (url === undefined) {
+      broken.push(`an instance did not start: ${instance.log().slice(-1500)}`)
+      return
+    }
+    const life: Life = { instance, since: performance.now(), until: undefined }
+    lives.push(life)
+    current[place] = life
+    urls[place] = url
+  }
+
+  const send = async (): Promise<void> => {
+    for (let ticks = 0; !over; ticks += 1) {
+      begin(load.stories.telemetry())
+      if (ticks % 2 === 0) begin(load.stories.webhook())
+      if (ticks % 6 === 0) begin(load.stories.report())
+      if (ticks % 8 === 0) begin(load.stories.login())
+      await pause(tick)
+    }
+  }
+
+  const kill = async (place: number): Promise<void> => {
+    const life = current[place]
+    if (life === undefined) return
+    const at = Date.now()
+    life.instance.kill()
+    life.until = performance.now()
+    urls[place] = undefined
+    current[place] = undefined
+    await life.instance.died
+    // What it had sent to the database a moment before may still be carried out.
+    await pause(50)
+    kills.push({ at, ...(await heldBy(database, life.instance.owners)) })
+    await pause(restartAfter)
+    await startAt(place)
+  }
+
+  const nobodyIsMissed = async (): Promise<boolean> => {
+    const dead = new Set(
+      lives.filter((life) => life.until !== undefined).flatMap(({ instance }) => [...instance.owners])
+    )
+    const { records, reports } = await heldBy(database, dead)
+    return records.length + reports.length === 0
+  }
+
+  const storm = async (): Promise<void> => {
+    while (!over) {
+      const wait = betweenKills.least + random.next() * (betweenKills.most - betweenKills.least)
+      await pause(wait / 2)
+      // A trouble in the middle of a recovery would be measured with it.
+      if (await nobodyIsMissed()) {
+        sprinkle(world, random)
+        faults += 1
+      }
+      await pause(wait / 2)
+      if (!over) await kill(random.below(instances))
+    }
+  }
+
+  try {
+    await Promise.all(Array.from({ length: instances }, (_, place) => startAt(place)))
+    const sending = send()
+    const storming = storm()
+    await pause(seconds * 1000)
+    over = true
+    for (const life of lives) life.until ??= performance.now()
+    await Promise.all([sending, storming])
+    for (const result of await Promise.allSettled(begun))
+      if (result.status === "rejected") broken.push(String(result.reason))
+    await until("everything was delivered", () => isQuiet(database), {
+      every: 100,
+      within: longestEnd
+    }).catch(async () => broken.push(`still waiting: ${await whatWaits(database)}`))
+    const verdict = await judge({ world, database, client, ledger, refusable: 0, repairable: false })
+
+    const recoveries = await recoveryTimes(database, kills)
+    const slowestRecovery = Math.max(0, ...recoveries)
+    if (!(slowestRecovery <= promisedRecovery)) broken.push(`a recovery took ${slowestRecovery} ms`)
+    const shares = lives.flatMap(sharesOf)
+    for (const { life, delivered } of shares)
+      if (delivered === 0) broken.push(`an instance stood idle: ${life.instance.log().slice(-500)}`)
+    tell(
+      `${lives.length} lives delivered ${lives.map(({ instance }) => instance.deliveries.length).join(", ")} times`
+    )
+    return {
+      figures: verdict.figures,
+      broken: [...broken, ...verdict.broken],
+      storm: {
+        sent: ledger.sent,
+        acknowledged: ledger.acknowledged,
+        attempts: client.attempts(),
+        kills: kills.length,
+        recoveries: recoveries.length,
+        slowestRecovery,
+        faults,
+        shares: shares.length
+      }
+    }
+  } finally {
+    over = true
+    for (const { instance } of lives) instance.kill()
+    await Promise.all(lives.map(({ instance }) => instance.died))
+    await world.close()
+  }
+}

@@ -1,0 +1,141 @@
+/**
+ * `npm run durability -- --seeds 1,2 --seconds 60`: for each seed every place to die at on both databases, and a storm of so many
+ * seconds over three instances on one PostgreSQL. Prints a table and exits with 0 when every promise held, else with 1.
+ * `--record <file>` adds the rows to a Markdown file, before the line `<!-- end of runs -->`.
+ */
+import { readFileSync, writeFileSync } from "node:fs"
+import { parseArgs } from "node:util"
+import { startPostgres } from "../support/Postgres.ts"
+import { type Outcome, playChain } from "./Chain.ts"
+import { postgresDatabase, sqliteDatabase, type TestDatabase } from "./Databases.ts"
+import { dealt, migrating, running } from "./Points.ts"
+import { prepareInstance } from "./Prepared.ts"
+import { seeded } from "./Random.ts"
+import { playStorm, type StormOutcome } from "./Storm.ts"
+
+const { values } = parseArgs({
+  options: {
+    seeds: { type: "string", default: "1" },
+    seconds: { type: "string", default: "60" },
+    record: { type: "string" },
+    verbose: { type: "boolean", default: false },
+    "skip-crashes": { type: "boolean", default: false }
+  }
+})
+const seeds = values.seeds.split(",").map(Number)
+const seconds = Number(values.seconds)
+/** Chains that run at once on each database. */
+const hands = 3
+const print = (line: string) => process.stdout.write(`${line}\n`)
+const detail = values.verbose ? print : () => undefined
+
+const header = [
+  "| seed | places | crashes | sent | acknowledged | reports | events | webhooks | tings | sessions | duplicates | kills | recoveries | slowest recovery | |",
+  "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+]
+
+interface Result {
+  readonly row: string
+  readonly broken: ReadonlyArray<string>
+}
+
+const playCrashes = async (
+  instanceFile: string,
+  server: string,
+  seed: number
+): Promise<ReadonlyArray<Outcome>> => {
+  const open = [sqliteDatabase, () => postgresDatabase(server)]
+  const chains = open.flatMap((database, index) =>
+    // Another order on each.
+    dealt(running, seeded(seed + index * 1_000), hands).map((hand, at) => ({
+      database,
+      points: at === 0 ? [...migrating, ...hand] : hand
+    }))
+  )
+  return Promise.all(
+    chains.map(async ({ database, points }) => {
+      const opened: TestDatabase = await database()
+      try {
+        return await playChain({ instanceFile, database: opened, points, seed, modest: true, tell: detail })
+      } finally {
+        await opened.remove()
+      }
+    })
+  )
+}
+
+const rowOf = (
+  seed: number,
+  crashes: ReadonlyArray<Outcome>,
+  { figures, storm }: StormOutcome,
+  held: boolean
+) =>
+  `| ${[
+    seed,
+    crashes.length === 0 ? 0 : running.length + migrating.length,
+    crashes.reduce((sum, outcome) => sum + outcome.crashes, 0),
+    storm.sent,
+    storm.acknowledged,
+    figures.reports,
+    figures.events,
+    figures.webhooks,
+    figures.tings,
+    figures.sessions,
+    crashes.reduce((sum, outcome) => sum + outcome.figures.duplicates, figures.duplicates),
+    storm.kills,
+    storm.recoveries,
+    `${(storm.slowestRecovery / 1000).toFixed(1)} s`,
+    held ? "held" : "**broken**"
+  ].join(" | ")} |`
+
+const play = async (instanceFile: string, server: string, seed: number): Promise<Result> => {
+  const database = await postgresDatabase(server)
+  try {
+    // At once, to save time; the crashes leave the storm what it needs of the processors, for it is timed.
+    const [crashes, storm] = await Promise.all([
+      values["skip-crashes"] ? [] : playCrashes(instanceFile, server, seed),
+      playStorm({ instanceFile, database, seed, seconds, tell: detail })
+    ])
+    detail(`crashes: ${crashes.map(({ took }) => `${(took / 1000).toFixed(0)} s`).join(", ")}`)
+    detail(JSON.stringify(storm.storm))
+    const broken = [
+      ...crashes.flatMap((outcome) => outcome.broken.map((law) => `${law} [${outcome.where}]`)),
+      ...storm.broken.map((law) => `${law} [storm, seed ${seed}]`)
+    ]
+    return { row: rowOf(seed, crashes, storm, broken.length === 0), broken }
+  } finally {
+    await database.remove()
+  }
+}
+
+const record = (file: string, rows: ReadonlyArray<string>): void => {
+  const end = "<!-- end of runs -->"
+  const page = readFileSync(file, "utf8")
+  if (!page.includes(end)) throw new Error(`${file} has no line ${end}`)
+  writeFileSync(file, page.replace(end, [...rows, end].join("\n")))
+}
+
+const began = performance.now()
+let status = 1
+const instance = await prepareInstance()
+const server = await startPostgres()
+try {
+  const results: Array<Result> = []
+  for (const seed of seeds) results.push(await play(instance.file, server.url, seed))
+  const broken = results.flatMap((result) => result.broken)
+  for (const law of broken) print(`BROKEN ${law}`)
+  for (const line of [...header, ...results.map(({ row }) => row)]) print(line)
+  print(
+    `${broken.length === 0 ? "every promise held" : `${broken.length} promises broken`}, ${((performance.now() - began) / 1000).toFixed(0)} s`
+  )
+  if (values.record !== undefined)
+    record(
+      values.record,
+      results.map(({ row }) => row)
+    )
+  status = broken.length === 0 ? 0 : 1
+} finally {
+  await server.stop()
+  instance.remove()
+}
+process.exit(status)
