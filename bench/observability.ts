@@ -1,9 +1,9 @@
 /**
  * What observability costs: the server's CPU for a request, of two builds side by side.
  *
- *     git archive HEAD~1 | tar -x -C /tmp/before && ln -s $PWD/node_modules /tmp/before/node_modules
- *     (cd /tmp/before && npm run build) && npm run build
- *     npx tsx bench/observability.ts /tmp/before .
+ *     git archive HEAD~1 | tar -x -C ../before && ln -s $PWD/node_modules ../before/node_modules
+ *     (cd ../before && npm run build) && npm run build
+ *     npx tsx bench/observability.ts ../before .
  *
  * Rounds alternate, so that what else the machine does hits all alike; told are medians, and their ratio to the first.
  */
