@@ -1,10 +1,9 @@
 /** The databases of a run, and a way to read them beside the server: what is promised is looked up in the rows. */
-import { mkdtempSync, rmSync } from "node:fs"
 import { createRequire } from "node:module"
-import { tmpdir } from "node:os"
 import { join } from "node:path"
 import pg from "pg"
 import { freshDatabase } from "../support/Postgres.ts"
+import { scratch } from "./Scratch.ts"
 
 export type Row = Readonly<Record<string, unknown>>
 
@@ -32,8 +31,8 @@ interface Driver {
 }
 
 export const sqliteDatabase = async (): Promise<TestDatabase> => {
-  const folder = mkdtempSync(join(tmpdir(), "music-durability-"))
-  const path = join(folder, "music.sqlite")
+  const folder = scratch()
+  const path = join(folder.path, "music.sqlite")
   const Sqlite = createRequire(import.meta.url)("better-sqlite3") as Driver
   return {
     kind: "SQLite",
@@ -47,7 +46,7 @@ export const sqliteDatabase = async (): Promise<TestDatabase> => {
         database.close()
       }
     },
-    remove: async () => rmSync(folder, { recursive: true, force: true })
+    remove: async () => folder.remove()
   }
 }
 

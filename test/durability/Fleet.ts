@@ -1,14 +1,14 @@
 /** Starts and kills instances of the real backend, bundled once a run for fast starts. */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
-import { mkdtempSync, rmSync } from "node:fs"
 import { createRequire } from "node:module"
-import { constants, setPriority, tmpdir } from "node:os"
+import { constants, setPriority } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
 import type { Bounds } from "../../src/layers/delivery/Bounds.ts"
 import type { Asked, Told } from "./Messages.ts"
+import { scratch } from "./Scratch.ts"
 
 const boot = fileURLToPath(new URL("./boot.mjs", import.meta.url))
 
@@ -19,8 +19,8 @@ export interface Bundle {
 
 /** The options of scripts/build.mjs, as a script whose compiled code can be kept; the addon stays where it is. */
 export const bundle = async (entry: string): Promise<Bundle> => {
-  const folder = mkdtempSync(join(tmpdir(), "music-durability-"))
-  const file = join(folder, "bundle.cjs")
+  const { path, remove } = scratch()
+  const file = join(path, "bundle.cjs")
   const addon = createRequire(import.meta.url).resolve("better-sqlite3")
   await build({
     entryPoints: [entry],
@@ -46,7 +46,7 @@ export const bundle = async (entry: string): Promise<Bundle> => {
     ],
     logLevel: "error"
   })
-  return { file, remove: () => rmSync(folder, { recursive: true, force: true }) }
+  return { file, remove }
 }
 
 export interface Death {

@@ -10,7 +10,7 @@ import { type TestDatabase, text } from "./Databases.ts"
 import type { Instance } from "./Fleet.ts"
 import type { Load, Story } from "./Load.ts"
 import type { Provocation } from "./Points.ts"
-import { issuesPath, repository, type Simulators } from "./Simulators.ts"
+import { ingestPath, issuesPath, repository, type Simulators } from "./Simulators.ts"
 
 export interface Scene {
   readonly world: Simulators
@@ -25,7 +25,6 @@ export interface Scene {
 /** Several lives may pass until an operator has what he wanted. */
 const patiently = { every: 100, within: 120_000 }
 
-const ingestPath = "/api/ingest"
 const filings = { method: "POST", path: issuesPath } as const
 
 /** For the next filing alone: comments are posted too. */
@@ -84,6 +83,8 @@ const seenTimes = (
 /** Ends the instance once the upstream has got so far, and before it answers. */
 const endWhen = async ({ instance }: Scene, count: () => number, end: (victim: Instance) => void) => {
   const victim = instance()
+  // What its predecessor had sent may still arrive until then.
+  await victim.ready
   const before = count()
   await until("the upstream was asked", () => victim.isDead() || count() > before, { every: 2 }).then(
     () => end(victim),

@@ -6,6 +6,7 @@ import { makeWorld, type World } from "../../src/sandbox/World.ts"
 
 export const repository = "harbor/music"
 export const issuesPath = `/repos/${repository}/issues`
+export const ingestPath = "/api/ingest"
 
 export interface Simulators extends World {
   readonly close: () => Promise<void>

@@ -115,6 +115,10 @@ const record = (file: string, rows: ReadonlyArray<string>): void => {
   writeFileSync(file, page.replace(end, [...rows, end].join("\n")))
 }
 
+// So that nothing stays behind: instances end with their parent, folders and PostgreSQL with its exit.
+process.once("SIGINT", () => process.exit(130))
+process.once("SIGTERM", () => process.exit(143))
+
 const began = performance.now()
 let status = 1
 const instance = await prepareInstance()
