@@ -35,8 +35,10 @@ import { WebhooksLive } from "./handlers/Webhooks.ts"
 import { unparsed } from "./middleware/AccessLog.ts"
 import { Admission } from "./middleware/Admission.ts"
 import { closingOf } from "./middleware/Closing.ts"
+import { connectionsOf } from "./middleware/Connections.ts"
 import { Limits, type Policies } from "./middleware/Limits.ts"
 import { pipeline } from "./middleware/Pipeline.ts"
+import { type ReceiptBounds, Receipts } from "./middleware/Receipts.ts"
 import { pathOf } from "./middleware/Routes.ts"
 import { ShapesLive } from "./middleware/Shapes.ts"
 import { answerSyntaxErrors } from "./middleware/Syntax.ts"
@@ -115,15 +117,18 @@ const urlOf = (host: string, port: number): string =>
 const server = Effect.gen(function* () {
   const { bind, shutdownGraceSeconds } = yield* Settings
   const app = yield* HttpRouter.withRouterConfig(HttpApiBuilder.httpApp, routing)
-  const handler = withoutQuery(yield* traced(NodeHttpServer.makeHandler(app)))
   const runFork = Runtime.runFork(yield* Effect.runtime<never>())
-  const node = createServer(transport, handler)
-  const close = yield* closingOf(node, Duration.seconds(shutdownGraceSeconds))
+  const node = createServer(transport)
+  const connections = connectionsOf(node)
+  const handler = connections.noting(withoutQuery(yield* traced(NodeHttpServer.makeHandler(app))))
+  const close = yield* closingOf(node, connections, Duration.seconds(shutdownGraceSeconds))
   // A header beyond Node's own count would vanish, and a vanished plane selector would mean production.
   node.maxHeadersCount = 0
+  // No listener for "upgrade": Node then takes such a request for what it asks besides, and keeps its connection.
+  node.on("request", handler)
   // Expectations may be ignored (RFC 9110, 10.1.1); Node would answer 417 without a body.
   node.on("checkExpectation", handler)
-  answerSyntaxErrors(node, (facts) => {
+  answerSyntaxErrors(node, connections, (facts) => {
     runFork(unparsed(facts))
   })
   const { port } = yield* Effect.acquireRelease(listen(node, bind.host, bind.port), () => close)
@@ -137,6 +142,8 @@ export interface Bounds {
   /** Requests in flight. */
   readonly inFlight?: number
   readonly policies?: Policies
+  /** Bodies that arrive at once. */
+  readonly bodies?: ReceiptBounds
 }
 
 /** The server with other bounds than the default ones. */
@@ -159,7 +166,11 @@ export const httpServerWith = (
   Layer.scoped(Listening, server).pipe(
     Layer.provide(ApiLive),
     Layer.provide([HttpApiBuilder.Router.Live, HttpApiBuilder.Middleware.layer, HttpServer.layerContext]),
-    Layer.provide([Admission.layer(bounds.inFlight), Limits.layer(bounds.policies)]),
+    Layer.provide([
+      Admission.layer(bounds.inFlight),
+      Limits.layer(bounds.policies),
+      Receipts.layer(bounds.bodies)
+    ]),
     Layer.provide(Work.Default)
   )
 

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as MetricBoundaries from "effect/MetricBoundaries"
 import * as MetricLabel from "effect/MetricLabel"
+import { failureTable } from "../schema/FailureTable.ts"
 
 /** How a metric is called and what tells its series apart. */
 export interface Described<Label extends string = string> {
@@ -87,6 +88,11 @@ const inFlightHelp = "Requests that are worked on now."
 described("gauge", inFlightName, inFlightHelp, [])
 export const httpRequestsInFlight = Metric.gauge(inFlightName, { description: inFlightHelp })
 
+const arrivingName = "music_http_bodies_arriving"
+const arrivingHelp = "Bodies of requests that have not arrived whole yet."
+described("gauge", arrivingName, arrivingHelp, [])
+export const bodiesArriving = Metric.gauge(arrivingName, { description: arrivingHelp })
+
 export const failures = counter("music_failures_total", "Error answers by their code.", ["code"])
 
 export const replays = counter(
@@ -123,10 +129,20 @@ export const upstreamRetries = counter(
   ["dependency"]
 )
 
+const dropReasons = ["buffer", "spool", "database"] as const
+/** Where there was no room for the backend's own events. */
+export type DropReason = (typeof dropReasons)[number]
+
 export const ownEventsDropped = counter(
   "music_own_events_dropped_total",
-  "The backend's own telemetry that was dropped, by where there was no room: buffer, spool, database.",
+  `The backend's own telemetry that was dropped, by where there was no room: ${dropReasons.join(", ")}.`,
   ["reason"]
+)
+
+export const storeWritesFailed = counter(
+  "music_store_writes_failed_total",
+  "Writes to the database that failed; whoever asked for one was told.",
+  []
 )
 
 export const exports = counter(
@@ -134,6 +150,16 @@ export const exports = counter(
   "Batches sent to the OpenTelemetry collector: ok or failed.",
   ["signal", "result"]
 )
+
+/**
+ * Makes the series whose increase alerts ask for: of one that begins with its first count, that count is no increase, and the
+ * first defect of a process would go unseen. For when somebody reads the metrics; otherwise it is not needed.
+ */
+export const beginAtZero: Effect.Effect<void> = Effect.sync(() => {
+  for (const code of Object.keys(failureTable)) recordNow(failures({ code }), 0)
+  for (const reason of dropReasons) recordNow(ownEventsDropped({ reason }), 0)
+  recordNow(storeWritesFailed({}), 0)
+})
 
 /** Read when somebody looks (layers/observability/Readings.ts); the ones of the store are absent while it is away. */
 export const sampled = {

@@ -6,6 +6,8 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { vi } from "vitest"
 import { call } from "../../src/sandbox/Exchange.ts"
+import { parse, scrape, sum } from "../observability/Exposition.ts"
+import { freePort } from "../support/Process.ts"
 import { freshFolder, scalar } from "./Files.ts"
 import { type Bundle, bundleServer, serve, stop } from "./Processes.ts"
 import {
@@ -35,8 +37,9 @@ const lookInto =
   (statement) =>
     Effect.orDie(Effect.map(scalar(path, statement), Number))
 
-/** Of 512 bytes: what a new database needs, and a little more. */
-const limit = "ulimit -f 1400;"
+/** Of 512 bytes: what a new database and its log need while a slow machine makes a round of calls, and a little more. */
+const blocks = 2_000
+const limit = `ulimit -f ${blocks};`
 
 describe("A full disk", () => {
   it.scopedLive(
@@ -44,8 +47,10 @@ describe("A full disk", () => {
     () =>
       Effect.gen(function* () {
         const path = join(yield* freshFolder, "music.sqlite")
+        const admin = `127.0.0.1:${yield* Effect.promise(freePort)}`
         const environment = {
           MUSIC_DATABASE_PATH: path,
+          MUSIC_ADMIN_BIND: admin,
           MUSIC_REQUEST_DEADLINE_SECONDS: "5",
           MUSIC_SHUTDOWN_GRACE_SECONDS: "7"
         }
@@ -54,6 +59,11 @@ describe("A full disk", () => {
         const signed = yield* signIn(first)
         deepStrictEqual((yield* everyCall(first, signed)).round, healthy)
         yield* eventually("an issue", () => issues({ world }) === 1)
+        // The first one is an increase: its series stands there already.
+        assert.include(
+          (yield* scrape(`http://${admin}`)).split("\n"),
+          'music_failures_total{code="internal"} 0'
+        )
         let events = 1
         let answer = yield* telemetry(first)
         for (; answer.status === 204 && events < 100; answer = yield* telemetry(first)) events += 1
@@ -66,13 +76,22 @@ describe("A full disk", () => {
           times: 100
         })
 
+        // What is scraped can be 2 s old. The database still reads: that alone would look like a good one.
+        const look = Effect.map(scrape(`http://${admin}`), parse)
+        const told = yield* Effect.repeat(Effect.delay(look, "100 millis"), {
+          until: (samples) => sum(samples, "music_check", { check: "database", state: "failed" }) === 1,
+          times: 50
+        })
+        const failedWrites = sum(told, "music_store_writes_failed_total")
+        assert.deepStrictEqual([sum(told, "music_store_up"), failedWrites > 1], [1, true])
+
         const { round, slowest } = yield* everyCall(first, signed)
         deepStrictEqual(round, unwritable)
         assert.isBelow(slowest, 2_000)
         assert.match(first.server.output(), /Database unavailable.*(?:SQLITE_IOERR|SQLITE_FULL)/)
         const { code } = yield* stop(first.server)
         assert.strictEqual(code, 0)
-        assert.isBelow(statSync(path).size, 1_400 * 512 + 1)
+        assert.isBelow(statSync(path).size, blocks * 512 + 1)
         yield* keptWhole(lookInto(path), { reports: 1, events })
 
         const second = yield* serve(bundle.file, environment, { world })

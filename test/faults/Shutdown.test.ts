@@ -123,6 +123,21 @@ describe.concurrent("A server that is told to stop", () => {
     })
   )
 
+  it.scopedLive("does not wait for requests that are never finished, though the grace period is long", () =>
+    Effect.gen(function* () {
+      const { port, server } = yield* serving({ MUSIC_SHUTDOWN_GRACE_SECONDS: "30" })
+      const fresh = yield* connection(port)
+      fresh.socket.write("GET / HT")
+      const reused = yield* connection(port)
+      reused.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT")
+      yield* eventually("an answer", () => reused.text().includes("}"))
+      const { code, took } = yield* stop(server)
+      assert.strictEqual(code, 0)
+      assert.isBelow(took, 5_000)
+      assert.notInclude(server.output(), "cut off")
+    })
+  )
+
   it.scopedLive("answers a request whose upstream hangs before it exits with 0", () =>
     Effect.gen(function* () {
       const { base, server, world } = yield* serving()

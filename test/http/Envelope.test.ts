@@ -5,6 +5,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Api } from "../../src/http/Api.ts"
+import { connectionsOf } from "../../src/http/middleware/Connections.ts"
 import { answerSyntaxErrors } from "../../src/http/middleware/Syntax.ts"
 import {
   DependencyUnavailable,
@@ -259,7 +260,7 @@ describe("What never becomes a request", () => {
   it("a request that does not arrive in time is 408 in the envelope", async () => {
     const server = createServer({ headersTimeout: 60, requestTimeout: 80, connectionsCheckingInterval: 20 })
     const reports: Array<object> = []
-    answerSyntaxErrors(server, (facts) => reports.push(facts))
+    answerSyntaxErrors(server, connectionsOf(server), (facts) => reports.push(facts))
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
     const address = server.address()
     const port = typeof address === "object" && address !== null ? address.port : 0
@@ -292,7 +293,29 @@ describe("What never becomes a request", () => {
       expect(text.match(/HTTP\/1\.1 (\d+)/g)).toEqual(["HTTP/1.1 415", "HTTP/1.1 200"])
     })
   )
+
+  it.scoped.each<[string, string, string]>([
+    ["what is no HTTP", "garbage\r\n\r\n", "400"],
+    ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "404"],
+    ["a badly chunked body", `${loginHead}Transfer-Encoding: chunked\r\n\r\nzz\r\n`, "400"]
+  ])(
+    "%s behind requests that are worked on is answered after them, not instead of them",
+    ([, text, status]) =>
+      Effect.gen(function* () {
+        const server = yield* backend({ during: { login: Effect.promise(() => tick(20)) } })
+        const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
+        const answers = yield* pipelined(server, [login, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", text])
+        expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "200", status])
+        expect(server.reached.map(({ useCase }) => useCase).sort()).toEqual(["health", "login"])
+      })
+  )
 })
+
+const loginHead = `POST ${good.login.path} HTTP/1.1\r\nHost: a\r\n${Object.entries(good.login.headers)
+  .map(([name, value]) => `${name}: ${value}\r\n`)
+  .join("")}`
+
+const tick = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds))
 
 const pipelined = (server: Backend, requests: ReadonlyArray<string>) =>
   Effect.promise(

@@ -379,7 +379,7 @@ const toAnswer = (sent: Sent, port: number): Promise<Answer> =>
     request.end()
   })
 
-export const call = (backend: Backend, sent: Sent): Effect.Effect<Answer> =>
+export const call = (backend: Pick<Backend, "port">, sent: Sent): Effect.Effect<Answer> =>
   Effect.promise(() => toAnswer(sent, backend.port))
 
 /** Writes bytes on a socket of its own and reads until the server closes it. */

@@ -7,8 +7,8 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { parts } from "../../src/Backend.ts"
-import { Store, StoreUnavailable } from "../../src/services/Store.ts"
-import { calls } from "../conformance/Calls.ts"
+import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
+import { calls, keyed } from "../conformance/Calls.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 
@@ -24,6 +24,15 @@ const uncounted: typeof parts.store = Layer.map(parts.store, (context) => {
   const away = Effect.fail(new StoreUnavailable({ reason: "test" }))
   return Context.add(context, Store, { ...store, check: away, spool: { ...store.spool, counts: away } })
 })
+
+/** The real store, in which a report waits. */
+const holding = (wait: Effect.Effect<void>): typeof parts.store =>
+  Layer.map(parts.store, (context) => {
+    const store = Context.get(context, Store)
+    const admit: StoreService["reports"]["admit"] = (report, deliver) =>
+      Effect.zipRight(wait, store.reports.admit(report, deliver))
+    return Context.add(context, Store, { ...store, reports: { ...store.reports, admit } })
+  })
 
 describe("The operators' server", () => {
   it.scopedLive("answers GET and HEAD of two paths, and nothing else", () =>
@@ -97,18 +106,29 @@ describe("The operators' server", () => {
   it.scopedLive("still answers while the API drains, and ends after it", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
-      const server = yield* Scope.extend(startObserved({ settings: { adminBind: anyPort } }), scope)
-      const { signed } = yield* calls(server).login()
-      server.world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 250 } })
-      const last = yield* Effect.fork(calls(server).get("/api/v1/auth/me", signed))
-      yield* Effect.sleep("60 millis")
+      const reached = yield* Effect.makeLatch(false)
+      const release = yield* Effect.makeLatch(false)
+      const server = yield* Scope.extend(
+        startObserved({
+          settings: { adminBind: anyPort },
+          parts: { store: holding(Effect.zipRight(reached.open, release.await)) }
+        }),
+        scope
+      )
+      const { get, post } = calls(server)
+      const last = yield* Effect.fork(post("/api/v1/reports", { message: "The player stops." }, keyed()))
+      yield* reached.await
       const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
-      yield* Effect.sleep("60 millis")
+      // Refused with 503 at first, and then not taken any more.
+      yield* Effect.repeat(Effect.option(Effect.sandbox(get("/readyz"))), {
+        until: Option.match({ onNone: () => true, onSome: ({ status }) => status !== 200 })
+      })
       const samples = parse(yield* scrape(server.admin))
       expect([
         sum(samples, "music_check", { check: "serving", state: "failed" }),
         sum(samples, "music_http_requests_in_flight")
       ]).toEqual([1, 1])
+      yield* release.open
       expect((yield* last).status).toBe(200)
       yield* closing
       expect(

@@ -3,6 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { expectJson, textOf } from "../../src/sandbox/Exchange.ts"
 import { mintSlt, type World } from "../../src/sandbox/World.ts"
+import { failureTable } from "../../src/schema/Failure.ts"
 import { version } from "../../src/schema/Release.ts"
 import { metrics } from "../../src/services/Metrics.ts"
 import { calls, keyed } from "../conformance/Calls.ts"
@@ -53,6 +54,27 @@ const answers = (samples: ReadonlyArray<Sample>): Readonly<Record<string, number
   )
 
 describe("The metrics", () => {
+  it.scopedLive("tell at once of everything whose first increase is an alert", () =>
+    Effect.gen(function* () {
+      const { admin } = yield* startObserved({ settings: { adminBind: anyPort } })
+      const samples = parse(yield* scrape(admin))
+      const told = (name: string, label: string) =>
+        samples.filter((sample) => sample.name === name).map(({ labels }) => labels[label])
+      expect(told("music_failures_total", "code").sort()).toEqual(Object.keys(failureTable).sort())
+      expect(told("music_own_events_dropped_total", "reason").sort()).toEqual(["buffer", "database", "spool"])
+      expect(told("music_store_writes_failed_total", "")).toHaveLength(1)
+      const lost = samples.filter(
+        ({ labels, name }) => name === "music_spool_events_total" && labels.result === "refused"
+      )
+      expect(lost.map(({ labels, value }) => [labels.table, value])).toEqual(
+        expect.arrayContaining([
+          ["musicbackend", 0],
+          ["musicclidaemon", 0]
+        ])
+      )
+    })
+  )
+
   it.scopedLive("agree with what a scripted load sent", () =>
     Effect.gen(function* () {
       const server = yield* startObserved({ settings: { adminBind: anyPort } })
@@ -167,18 +189,24 @@ describe("The metrics", () => {
       expect(sum(samples, "music_spool_bytes")).toBe(0)
       expect(sum(samples, "music_spool_limit_bytes")).toBe(500_000_000)
 
-      // What is told is what is described, with just those labels; two tell of what this load has none of.
-      const untroubled = ["music_own_events_dropped_total", "music_otlp_exports_total"]
+      // What is told is what is described, with just those labels; three tell of what this load has none of.
+      const untroubled = [
+        "music_own_events_dropped_total",
+        "music_otlp_exports_total",
+        "music_store_writes_failed_total"
+      ]
       const described = metrics
         .filter(({ name }) => !untroubled.includes(name))
         .map(({ labels, name }) => [name, [...labels].sort().join()])
-      const told = samples.map(({ labels, name }) => [
-        metrics.some((metric) => metric.name === name) ? name : name.replace(/_(?:bucket|count|sum)$/, ""),
-        Object.keys(labels)
-          .filter((label) => label !== "le")
-          .sort()
-          .join()
-      ])
+      const told = samples
+        .filter(({ name }) => !untroubled.includes(name))
+        .map(({ labels, name }) => [
+          metrics.some((metric) => metric.name === name) ? name : name.replace(/_(?:bucket|count|sum)$/, ""),
+          Object.keys(labels)
+            .filter((label) => label !== "le")
+            .sort()
+            .join()
+        ])
       expect(new Map(told.map(([name = "", labels = ""]) => [name, labels]))).toEqual(
         new Map(described.map(([name = "", labels = ""]) => [name, labels]))
       )

@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { makeReadings, type Reading } from "../../src/layers/observability/Readings.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
@@ -11,17 +12,17 @@ import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
-import { testSettings } from "../support/Settings.ts"
+import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
 import * as TestStore from "../support/TestStore.ts"
 
-const readingsOf = (change: (store: StoreService) => StoreService) => {
+const readingsOf = (change: (store: StoreService) => StoreService, settings: SettingsOverrides = {}) => {
   const changed = Layer.effect(Store, Effect.map(Store, change)).pipe(Layer.provide(TestStore.layer))
   const health = Layer.succeed(DeliveryHealth, {
     checks: Effect.succeed({ tracker: "degraded", tables: "off" } as const)
   })
   const world = Descriptors.Default.pipe(
     Layer.provideMerge(changed),
-    Layer.provideMerge(Layer.mergeAll(health, Drain.Default, Layer.succeed(Settings, testSettings())))
+    Layer.provideMerge(Layer.mergeAll(health, Drain.Default, Layer.succeed(Settings, testSettings(settings))))
   )
   return Effect.flatMap(Layer.build(world), (context) => Effect.provide(makeReadings, context))
 }
@@ -75,6 +76,21 @@ describe("Readings", () => {
       yield* TestClock.adjust("200 millis")
       yield* readings
       expect(looks).toBe(2)
+    })
+  )
+
+  it.scoped("tell zeros of a table that nothing was accepted for yet", () =>
+    Effect.gen(function* () {
+      const found = yield* yield* readingsOf((store) => store, {
+        tables: Option.some({
+          url: "https://tables.example",
+          keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
+        })
+      })
+      for (const result of ["accepted", "delivered", "duplicate", "expired", "refused"])
+        expect(valueOf(found, "music_spool_events_total", { table: "musicclidaemon", result })).toBe(0)
+      expect(valueOf(found, "music_spool_records", { table: "musicclidaemon" })).toBe(0)
+      expect(valueOf(found, "music_spool_records", { table: "musicfrontendevents" })).toBeUndefined()
     })
   )
 

@@ -2,11 +2,10 @@ import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as Effect from "effect/Effect"
-import { webhookBodyLimit } from "../../schema/Webhook.ts"
 import { Webhooks } from "../../services/Webhooks.ts"
 import { Api } from "../Api.ts"
 import { receive, receiveSlashed } from "../api/Webhooks.ts"
-import { bytesOf } from "../middleware/Body.ts"
+import { CurrentBody } from "../middleware/Body.ts"
 import { noting } from "../middleware/Exchange.ts"
 import { Gate } from "./Gate.ts"
 
@@ -31,7 +30,7 @@ export const WebhooksLive = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
       request: HttpServerRequest.HttpServerRequest
     ) => {
       const message = NodeHttpServerRequest.toIncomingMessage(request)
-      return Effect.flatMap(bytesOf(message, webhookBodyLimit), (body) =>
+      return Effect.flatMap(Effect.flatten(CurrentBody), (body) =>
         Effect.zipRight(
           noteTesting(body),
           unmetered(endpoint, webhooks.receive({ rawHeaders: message.rawHeaders, body }))

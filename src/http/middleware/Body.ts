@@ -1,4 +1,5 @@
 import type { IncomingMessage } from "node:http"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
@@ -30,12 +31,15 @@ export const declaredProblem = (message: IncomingMessage, bound: number): Failur
 const tooLarge = (bound: number): PayloadTooLarge =>
   new PayloadTooLarge({ hint: `Send a smaller body: this call takes ${bound} bytes.` })
 
+/** Runs while a body arrives: is given what ends the wait early, and gives what to do when it is over. */
+export type During = (cut: (failure: Failure) => void) => () => void
+
 /**
- * The exact bytes of the body. Over the bound it stops collecting and fails, without destroying the stream: the answer
- * must still reach the client. A client that goes away interrupts. Fails as a defect, because the router's own signature
- * has no room for our failures; the envelope knows them again.
+ * The exact bytes of the body. Over the bound, or cut, it stops collecting and fails, without destroying the stream: the
+ * answer must still reach the client. A client that goes away interrupts. Fails as a defect, because the router's own
+ * signature has no room for our failures; the envelope knows them again.
  */
-export const bytesOf = (message: IncomingMessage, bound: number): Effect.Effect<Uint8Array> =>
+export const bytesOf = (message: IncomingMessage, bound: number, during: During): Effect.Effect<Uint8Array> =>
   Effect.async((resume) => {
     const chunks: Array<Buffer> = []
     let size = 0
@@ -48,6 +52,7 @@ export const bytesOf = (message: IncomingMessage, bound: number): Effect.Effect<
       settle(Effect.succeed(chunks.length === 1 ? (chunks[0] ?? empty) : Buffer.concat(chunks)))
     const onGone = () => settle(Effect.interrupt)
     const release = () => {
+      over()
       message.off("data", onData).off("end", onEnd).off("close", onGone).off("error", onGone)
       message.pause()
     }
@@ -56,11 +61,17 @@ export const bytesOf = (message: IncomingMessage, bound: number): Effect.Effect<
       resume(outcome)
     }
     if (message.destroyed && !message.readableEnded) return resume(Effect.interrupt)
+    const over = during((failure) => settle(Effect.die(failure)))
     message.on("data", onData).on("end", onEnd).on("close", onGone).on("error", onGone)
     return Effect.sync(release)
   })
 
 const empty = new Uint8Array()
+
+/** Receives the body of the request in hand, whose call takes one. */
+export class CurrentBody extends Context.Reference<CurrentBody>()("music/http/Body", {
+  defaultValue: (): Effect.Effect<Uint8Array> => Effect.dieMessage("no body is to be had")
+}) {}
 
 const refused = (fields: ReadonlyArray<Field>): Effect.Effect<never> =>
   Effect.die(new InvalidInput({ details: { fields } }))
@@ -68,19 +79,17 @@ const refused = (fields: ReadonlyArray<Field>): Effect.Effect<never> =>
 /** Bytes; in a larger body, collecting every problem of it would take a hostile sender's work off their hands. */
 const allProblemsBelow = 16_384
 
-/** The body as strict JSON. A large one that does not fit is refused for its first problem alone. */
+/** A body as strict JSON. A large one that does not fit is refused for its first problem alone. */
 export const jsonOf = (
-  message: IncomingMessage,
-  { bodyBound, firstProblem }: Pick<Call, "bodyBound" | "firstProblem">
+  bytes: Uint8Array,
+  { firstProblem }: Pick<Call, "firstProblem">
 ): Effect.Effect<unknown> =>
-  Effect.flatMap(bytesOf(message, bodyBound), (bytes) =>
-    Either.match(parse(bytes), {
-      onLeft: (problem) => refused([{ path: "body", problem }]),
-      onRight: (body) => {
-        const found = bytes.length < allProblemsBelow ? undefined : firstProblem?.(body)
-        return found === undefined || Option.isNone(found)
-          ? Effect.succeed(body)
-          : refused(fieldsOf(ParseResult.ArrayFormatter.formatErrorSync(found.value)))
-      }
-    })
-  )
+  Either.match(parse(bytes), {
+    onLeft: (problem) => refused([{ path: "body", problem }]),
+    onRight: (body) => {
+      const found = bytes.length < allProblemsBelow ? undefined : firstProblem?.(body)
+      return found === undefined || Option.isNone(found)
+        ? Effect.succeed(body)
+        : refused(fieldsOf(ParseResult.ArrayFormatter.formatErrorSync(found.value)))
+    }
+  })

@@ -1,9 +1,11 @@
 import type { Server } from "node:http"
-import type { Socket } from "node:net"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { Admission } from "./Admission.ts"
+import type { Connections } from "./Connections.ts"
+import { Receipts } from "./Receipts.ts"
 import { Work } from "./Work.ts"
 
 /** Milliseconds of the wall clock before the first look for idle connections, and between two. */
@@ -17,30 +19,16 @@ const afterCut = Duration.millis(750)
 const forRequests = (grace: Duration.Duration): Duration.Duration =>
   Duration.max(Duration.subtract(grace, reserve), Duration.times(grace, 0.5))
 
-/** Connections on which nothing was ever sent: Node counts them as busy, and would wait for them. */
-const silentOn = (server: Server): (() => void) => {
-  const silent = new Set<Socket>()
-  server.on("connection", (socket) => {
-    silent.add(socket)
-    const forget = () => silent.delete(socket)
-    socket.once("close", forget)
-  })
-  server.on("request", ({ socket }) => silent.delete(socket))
-  return () => {
-    for (const socket of silent) if (socket.bytesRead === 0) socket.destroy()
-  }
-}
+/** How long a request that is being written when the end begins has for the rest of its head, and of its body. */
+const forHeads = Duration.seconds(1)
+const forBodies = Duration.seconds(5)
 
 /**
  * Stops listening; done when the last connection is gone. Not at once: Node then closes idle connections, also those on
  * which a request has arrived that nobody has read yet, and that deserves its refusal.
  */
-const closed = (server: Server, closeSilent: () => void): Effect.Effect<void> =>
+const closed = (server: Server, sweep: () => void): Effect.Effect<void> =>
   Effect.async((resume) => {
-    const sweep = () => {
-      server.closeIdleConnections()
-      closeSilent()
-    }
     let timer: NodeJS.Timeout | undefined
     const stop = () => {
       timer = setInterval(sweep, sweepEvery)
@@ -57,24 +45,40 @@ const closed = (server: Server, closeSilent: () => void): Effect.Effect<void> =>
 
 /**
  * Prepares a server for its end. Run at the close of its scope, the effect refuses new work, waits within the grace
- * period for what is in hand, and then cuts every connection.
+ * period for what is in hand, and then cuts every connection. It does not wait for those who never finish a request: a
+ * closed server no longer looks for late ones.
  */
-export const closingOf = (server: Server, grace: Duration.Duration) =>
+export const closingOf = (server: Server, connections: Connections, grace: Duration.Duration) =>
   Effect.gen(function* () {
     const drain = yield* Drain
     const admission = yield* Admission
+    const receipts = yield* Receipts
     const work = yield* Work
-    const closeSilent = silentOn(server)
     return Effect.gen(function* () {
       yield* drain.begin
-      const finished = yield* Effect.zipRight(closed(server, closeSilent), work.ended).pipe(
+      let headsAreDue = false
+      const sweep = () => {
+        server.closeIdleConnections()
+        if (headsAreDue) connections.closeFree()
+        else connections.closeSilent()
+      }
+      const impatience = Effect.gen(function* () {
+        yield* Effect.sleep(forHeads)
+        headsAreDue = true
+        yield* Effect.sleep(Duration.subtract(forBodies, forHeads))
+        yield* receipts.cutAll(new ShuttingDown())
+        return yield* Effect.never
+      })
+      const finished = yield* Effect.zipRight(closed(server, sweep), work.ended).pipe(
+        Effect.raceFirst(impatience),
         // Finalisers are uninterruptible, and a timeout does not fire in what cannot be interrupted.
         Effect.interruptible,
         Effect.timeoutOption(forRequests(grace))
       )
       if (finished._tag === "None") {
-        yield* Effect.logWarning("Requests cut off towards the end of the grace period")
-        server.closeAllConnections()
+        const requests = connections.inHand()
+        yield* Effect.logWarning("Requests cut off towards the end of the grace period", { requests })
+        connections.closeAll()
         yield* admission.idle.pipe(Effect.interruptible, Effect.timeoutOption(afterCut))
       }
     })

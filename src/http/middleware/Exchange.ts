@@ -28,6 +28,8 @@ export interface Exchange {
   span: Span | undefined
   /** The request was read and fits: what no longer fits from here on is our own fault. */
   decoded: boolean
+  /** The rest of its body is not waited for: its connection can serve no other request. */
+  unread: boolean
   /** RateLimit headers, once the limits were asked. */
   rate: Readonly<Record<string, string>>
 }

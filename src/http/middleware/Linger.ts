@@ -5,16 +5,18 @@ import * as Stream from "effect/Stream"
 
 /** Milliseconds of the wall clock, not of the program's: this is about a socket. */
 const patience = 5_000
+/** The same while the process ends, which must not wait for a client that has its answer. */
+const patienceAtTheEnd = 1_000
 
 /** Reads and drops what the client still sends. */
-const discarded = (message: IncomingMessage): Effect.Effect<void> =>
+const discarded = (message: IncomingMessage, milliseconds: number): Effect.Effect<void> =>
   Effect.async((resume) => {
     const done = () => {
       clearTimeout(timer)
       message.off("end", done).off("close", done).off("error", done)
       resume(Effect.void)
     }
-    const timer = setTimeout(done, patience)
+    const timer = setTimeout(done, milliseconds)
     if (message.complete || message.destroyed) return done()
     message.on("end", done).on("close", done).on("error", done)
     message.resume()
@@ -27,12 +29,16 @@ const discarded = (message: IncomingMessage): Effect.Effect<void> =>
  */
 export const lingering = (
   response: HttpServerResponse.HttpServerResponse,
-  message: IncomingMessage
+  message: IncomingMessage,
+  draining: boolean
 ): HttpServerResponse.HttpServerResponse =>
   response.body._tag !== "Uint8Array"
     ? response
     : HttpServerResponse.stream(
-        Stream.concat(Stream.make(response.body.body), Stream.execute(discarded(message))),
+        Stream.concat(
+          Stream.make(response.body.body),
+          Stream.execute(discarded(message, draining ? patienceAtTheEnd : patience))
+        ),
         {
           status: response.status,
           headers: response.headers,

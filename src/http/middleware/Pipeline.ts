@@ -13,13 +13,14 @@ import { RequestContext } from "../../services/RequestContext.ts"
 import { Settings } from "../../services/Settings.ts"
 import { accessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
-import { declaredProblem, jsonOf } from "./Body.ts"
+import { CurrentBody, declaredProblem, jsonOf } from "./Body.ts"
 import { corsFor } from "./Cors.ts"
 import { failureOf, responseOf } from "./Envelope.ts"
 import { CurrentExchange, type Exchange, planeNote } from "./Exchange.ts"
 import { lingering } from "./Linger.ts"
 import { allowsRecording, sourceOf } from "./Preferences.ts"
 import { countOf } from "./RawHeaders.ts"
+import { Receipts } from "./Receipts.ts"
 import { requestIdOf } from "./RequestId.ts"
 import { routes } from "./Routes.ts"
 import { inSpan } from "./Trace.ts"
@@ -34,6 +35,7 @@ const hostProblem = (message: IncomingMessage): Failure | undefined =>
 export const pipeline = Effect.gen(function* () {
   const settings = yield* Settings
   const admission = yield* Admission
+  const receipts = yield* Receipts
   const log = yield* accessLog
   const cors = corsFor(settings.webOrigins)
 
@@ -60,6 +62,7 @@ export const pipeline = Effect.gen(function* () {
       actor: "anonymous",
       span: undefined,
       decoded: false,
+      unread: false,
       rate: {}
     }
   }
@@ -86,12 +89,16 @@ export const pipeline = Effect.gen(function* () {
     if (call === undefined) return Effect.fail(new MethodNotAllowed({ allow: route.allow }))
     return Effect.flatMap(admission.refusal(call), (refusal) => {
       if (refusal !== undefined) return Effect.fail(refusal)
-      if (call.bodyBound === 0) return admission.counted(app)
+      if (call.bodyBound === 0) return admission.counted(call, (enter) => Effect.zipRight(enter, app))
       const problem = declaredProblem(message, call.bodyBound)
       if (problem !== undefined) return Effect.fail(problem)
-      // Shadows the library's reader: that one has no bound, and is lenient.
-      Object.defineProperty(request, "json", { value: jsonOf(message, call) })
-      return admission.counted(app)
+      return admission.counted(call, (enter) => {
+        const body = Effect.zipLeft(receipts.bytesOf(exchange, call.bodyBound), Effect.orDie(enter))
+        const json = Effect.flatMap(body, (bytes) => jsonOf(bytes, call))
+        // Shadows the library's reader: that one has no bound, and is lenient.
+        Object.defineProperty(request, "json", { value: json })
+        return Effect.provideService(app, CurrentBody, body)
+      })
     })
   }
 
@@ -103,8 +110,8 @@ export const pipeline = Effect.gen(function* () {
   ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
     Effect.flatMap(admission.draining, (draining) => {
       const { message, call, info, path, rate } = exchange
-      const oversized = response.status === 413 && !message.complete
-      const closing = draining || oversized
+      const unread = (exchange.unread || response.status === 413) && !message.complete
+      const closing = draining || unread
       const complete = HttpServerResponse.setHeaders(response, {
         ...cors.headersFor(path, message.headers.origin),
         ...rate,
@@ -114,7 +121,7 @@ export const pipeline = Effect.gen(function* () {
       })
       return Effect.as(
         log(exchange, { status: response.status, code, endedAt: clock.unsafeCurrentTimeNanos() }),
-        closing && !message.complete ? lingering(complete, message) : complete
+        closing && !message.complete ? lingering(complete, message, draining) : complete
       )
     })
 

@@ -1,7 +1,9 @@
 /** Answers for what never becomes a request: the parser's errors arrive on the socket, with no response object. */
-import { type Server, type ServerResponse, STATUS_CODES } from "node:http"
+import { type Server, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { type Failure, type FailureCode, InvalidInput, NotFound, toEnvelope } from "../../schema/Failure.ts"
+import type { Connections } from "./Connections.ts"
+import { lateFailure, lateStatus } from "./Late.ts"
 import { requestIdOf } from "./RequestId.ts"
 
 /** Milliseconds that a refused peer has to read the answer before its connection is cut. */
@@ -20,13 +22,7 @@ const answers: Readonly<Record<string, Answer>> = {
       hint: "Send at most 16 KiB of headers."
     })
   },
-  ERR_HTTP_REQUEST_TIMEOUT: {
-    status: 408,
-    failure: new InvalidInput({
-      message: "The request did not arrive in time.",
-      hint: "Send the whole request without pauses, and retry with the same key."
-    })
-  }
+  ERR_HTTP_REQUEST_TIMEOUT: { status: lateStatus, failure: lateFailure() }
 }
 
 const malformed: Answer = {
@@ -51,10 +47,6 @@ const rawResponse = ({ status, failure }: Answer, requestId: string): string => 
   ].join("\r\n")
 }
 
-/** An answer that has begun cannot be replaced by another. Node keeps the response in hand in an undeclared member. */
-const hasBegun = (socket: Duplex): boolean =>
-  (socket as Duplex & { readonly _httpMessage?: ServerResponse })._httpMessage?.headersSent === true
-
 /** Tells of an answer that no handler gave. */
 export type Report = (facts: {
   readonly status: number
@@ -62,18 +54,36 @@ export type Report = (facts: {
   readonly request_id: string
 }) => void
 
-/** Gives bad syntax, oversized headers, late requests and CONNECT the same envelope and a request id. */
-export const answerSyntaxErrors = (server: Server, report: Report): void => {
+/**
+ * Gives bad syntax, oversized headers, late requests and CONNECT the same envelope and a request id. What stands behind
+ * whole requests on the same connection is answered after them: it must not pass for the answer to one of them.
+ */
+export const answerSyntaxErrors = (server: Server, connections: Connections, report: Report): void => {
+  // The parser fails again with every further packet.
+  const refused = new WeakSet<Duplex>()
   const end = (socket: Duplex, answer: Answer) => {
-    const requestId = requestIdOf(undefined)
-    socket.end(rawResponse(answer, requestId))
-    setTimeout(() => socket.destroy(), patience).unref()
-    report({ status: answer.status, code: answer.failure.code, request_id: requestId })
+    refused.add(socket)
+    connections.afterAnswers(socket, () => {
+      if (!socket.writable) {
+        socket.destroy()
+        return
+      }
+      const requestId = requestIdOf(undefined)
+      socket.end(rawResponse(answer, requestId))
+      setTimeout(() => socket.destroy(), patience).unref()
+      report({ status: answer.status, code: answer.failure.code, request_id: requestId })
+    })
   }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
-    if (socket.writableEnded) return
-    if (error.code === "ECONNRESET" || !socket.writable || hasBegun(socket)) socket.destroy()
+    if (refused.has(socket)) return
+    if (error.code === "ECONNRESET" || !socket.writable || connections.answersHalf(socket)) socket.destroy()
     else end(socket, answers[error.code ?? ""] ?? malformed)
   })
-  server.on("connect", (_, socket) => end(socket, { status: 404, failure: new NotFound() }))
+  server.on("connect", (_, socket) => {
+    // Node takes its own listeners off before it gives the connection away: a reset would end the process.
+    socket.on("error", () => socket.destroy())
+    // Nobody reads what comes now, and unread bytes would turn the end into a reset.
+    socket.resume()
+    end(socket, { status: 404, failure: new NotFound() })
+  })
 }

@@ -1,7 +1,6 @@
 /** The small server for operators: `/metrics` and `/healthz`, on an address of its own. */
 import { createServer } from "node:http"
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
-import * as HttpServer from "@effect/platform/HttpServer"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
@@ -45,7 +44,21 @@ export const adminServer = <E extends { readonly reason: string }>(
   scrape: Effect.Effect<string, E>
 ) =>
   Effect.gen(function* () {
-    const node = createServer()
+    const answer = Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) => {
+      const page = pageOf(url.split("?")[0] ?? "", scrape)
+      if (page === undefined) return Effect.succeed(HttpServerResponse.empty({ status: 404 }))
+      return method === "GET" || method === "HEAD"
+        ? page
+        : Effect.succeed(HttpServerResponse.empty({ status: 405, headers: { allow: "GET, HEAD" } }))
+    })
+    // Not the library's `serve`: it also listens for upgrades, for which Node leaves a connection without a listener for
+    // its errors, so that a peer that resets it would end the process.
+    const node = createServer(
+      yield* NodeHttpServer.makeHandler(answer).pipe(
+        Effect.locally(HttpMiddleware.currentTracerDisabledWhen, () => true),
+        Effect.withTracerEnabled(false)
+      )
+    )
     const server = yield* NodeHttpServer.make(() => node, { host, port }).pipe(
       Effect.mapError(
         ({ cause }) =>
@@ -60,18 +73,6 @@ export const adminServer = <E extends { readonly reason: string }>(
         node.close()
         node.closeAllConnections()
       })
-    )
-    const answer = Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) => {
-      const page = pageOf(url.split("?")[0] ?? "", scrape)
-      if (page === undefined) return Effect.succeed(HttpServerResponse.empty({ status: 404 }))
-      return method === "GET" || method === "HEAD"
-        ? page
-        : Effect.succeed(HttpServerResponse.empty({ status: 405, headers: { allow: "GET, HEAD" } }))
-    })
-    yield* HttpServer.serveEffect(answer).pipe(
-      Effect.provideService(HttpServer.HttpServer, server),
-      Effect.locally(HttpMiddleware.currentTracerDisabledWhen, () => true),
-      Effect.withTracerEnabled(false)
     )
     const bound = server.address._tag === "TcpAddress" ? server.address.port : port
     const url = `http://${host.includes(":") ? `[${host}]` : host}:${bound}`

@@ -19,7 +19,7 @@ import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Redacted from "effect/Redacted"
 import * as Runtime from "effect/Runtime"
-import { exports as exportsCount } from "../../services/Metrics.ts"
+import { exports as exportsCount, recordNow } from "../../services/Metrics.ts"
 import type { OtlpTarget } from "../../services/Settings.ts"
 
 type Signal = "traces" | "metrics"
@@ -28,6 +28,7 @@ type Signal = "traces" | "metrics"
 const watching = (signal: Signal) =>
   Effect.map(Effect.runtime<never>(), (runtime) => {
     const run = Runtime.runFork(runtime)
+    for (const result of ["ok", "failed"]) recordNow(exportsCount({ signal, result }), 0)
     let failing = false
     return ({ code, error }: ExportResult): void => {
       const failed = code !== ExportResultCode.SUCCESS

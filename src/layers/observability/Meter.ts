@@ -15,7 +15,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
 import { version } from "../../schema/Release.ts"
-import { type Described, metrics, sampled, unitOf } from "../../services/Metrics.ts"
+import { beginAtZero, type Described, metrics, sampled, unitOf } from "../../services/Metrics.ts"
 import type { OtlpTarget, SettingsValues } from "../../services/Settings.ts"
 import type { Reading } from "./Readings.ts"
 import { flushMillis, resourceOf } from "./Resource.ts"
@@ -110,6 +110,7 @@ export const makeMeter = (
   readings: Effect.Effect<ReadonlyArray<Reading>>
 ) =>
   Effect.gen(function* () {
+    yield* beginAtZero
     const resource = resourceOf(openTelemetry)
     const producer = counted(yield* Effect.provideService(OtelMetrics.makeProducer, Resource, resource))
     const scraped = new ScrapeReader({ metricProducers: [producer] })

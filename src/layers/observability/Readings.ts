@@ -5,6 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { version } from "../../schema/Release.ts"
+import type { TableName } from "../../schema/Telemetry.ts"
 import { Descriptors } from "../../services/Descriptors.ts"
 import { type Described, sampled } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
@@ -75,11 +76,24 @@ const makeProcessReadings = Effect.map(
     })
 )
 
+/** What is told of a table that nothing was ever accepted for: alerts see its first loss only after a zero. */
+const untouched = (table: TableName): SpoolCounts => ({
+  table,
+  accepted: 0,
+  delivered: 0,
+  duplicates: 0,
+  expired: 0,
+  refused: 0,
+  waiting: 0,
+  waitingBytes: 0
+})
+
 /** All readings of now, at most 2 s old. Never fails and takes 3 s at most: what a store that is away would tell is left out. */
 export const makeReadings = Effect.gen(function* () {
   const store = yield* Store
   const descriptors = yield* Descriptors
-  const { telemetry } = yield* Settings
+  const { tables, telemetry } = yield* Settings
+  const open = Option.match(tables, { onNone: () => [], onSome: ({ keys }) => [...keys.keys()] })
   const processReadings = yield* makeProcessReadings
 
   const stored = Effect.gen(function* () {
@@ -102,7 +116,11 @@ export const makeReadings = Effect.gen(function* () {
         )
       ),
       bare(sampled.oldestDelivery, age),
-      ...spool.flatMap(spoolReadings)
+      ...spool.flatMap(spoolReadings),
+      ...open
+        .filter((table) => !spool.some((counts) => counts.table === table))
+        .map(untouched)
+        .flatMap(spoolReadings)
     ]
   }).pipe(
     // What cannot be interrupted must not be waited for either.

@@ -1,8 +1,11 @@
 import * as Effect from "effect/Effect"
+import { recordNow, storeWritesFailed } from "../../services/Metrics.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { writeMark } from "./Mark.ts"
 import { migrationsTable } from "./Migrations.ts"
+
+const failedWrites = storeWritesFailed({})
 
 /**
  * Remembers that a write failed: a full or read-only database still reads, but a server on it is not ready. From then on
@@ -28,7 +31,10 @@ export const watchWrites = (
     database: {
       ...database,
       write: (operation, body, committed) =>
-        Effect.tapError(database.write(operation, body, committed), () => note(true))
+        Effect.tapError(database.write(operation, body, committed), () => {
+          recordNow(failedWrites, 1)
+          return note(true)
+        })
     },
     writable: Effect.suspend(() => (failing ? Effect.zipRight(probe, note(false)) : Effect.void))
   }
