@@ -23,6 +23,7 @@ import {
   field,
   list,
   matching,
+  type Parse,
   problem,
   proxy,
   repository,
@@ -162,7 +163,18 @@ const tingType = matching(
   /^(?=.{1,255}$)[a-z][a-z0-9_-]{0,79}\.[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*$/,
   "must list types such as music.trigger.fired"
 )
-const years = whole(0, 36_500)
+const longestDays = 36_500
+const years = whole(0, longestDays)
+
+/** IAM keeps what it could not deliver for 45 days (identity-service.md 11.6): an event forgotten sooner counts twice. */
+const shortestWebhookDays = 46
+const webhookDays: Parse<number> = (raw) =>
+  Either.mapLeft(
+    Either.orElse(whole(0, 0)(raw), () => whole(shortestWebhookDays, longestDays)(raw)),
+    () =>
+      `must be 0 (for ever) or a whole number from ${shortestWebhookDays} to ${longestDays}: ` +
+      "IAM may send an event again for 45 days, and one that is forgotten would count twice"
+  )
 
 const settings = (terminal: boolean) =>
   Config.all({
@@ -211,7 +223,7 @@ const settings = (terminal: boolean) =>
     adminBind: Config.option(field("MUSIC_ADMIN_BIND", address)),
     openTelemetry: openTelemetrySettings,
     reportsDays: fallback("MUSIC_RETENTION_REPORTS_DAYS", years, 0),
-    webhooksDays: fallback("MUSIC_RETENTION_WEBHOOKS_DAYS", years, 46),
+    webhooksDays: fallback("MUSIC_RETENTION_WEBHOOKS_DAYS", webhookDays, 46),
     deliveriesDays: fallback("MUSIC_RETENTION_DELIVERIES_DAYS", years, 30),
     recipientsDays: fallback("MUSIC_RETENTION_RECIPIENTS_DAYS", years, 90),
     logLevel,

@@ -153,7 +153,11 @@ export const settingsCatalogue: ReadonlyArray<SettingEntry> = [
   },
 
   { name: "MUSIC_RETENTION_REPORTS_DAYS", fallback: "0", meaning: "days; 0 keeps for ever" },
-  { name: "MUSIC_RETENTION_WEBHOOKS_DAYS", fallback: "46", meaning: "days; 0 keeps for ever" },
+  {
+    name: "MUSIC_RETENTION_WEBHOOKS_DAYS",
+    fallback: "46",
+    meaning: "days, at least 46 as IAM may repeat an event for 45; 0 keeps for ever"
+  },
   { name: "MUSIC_RETENTION_DELIVERIES_DAYS", fallback: "30", meaning: "days; 0 keeps for ever" },
   { name: "MUSIC_RETENTION_RECIPIENTS_DAYS", fallback: "90", meaning: "days; 0 keeps for ever" },
 

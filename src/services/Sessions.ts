@@ -29,11 +29,29 @@ import type { UpstreamFailure } from "./Upstream.ts"
 
 const retry = Retry.transient({ dependency: "iam", repeatable: true })
 
-const noOrganisation = new Forbidden({
-  message: "The login shared no organisation with this application.",
-  hint: "Log in again and grant at least one organisation.",
-  details: { reason: "no_organization" }
-})
+const noOrganisation = () =>
+  new Forbidden({
+    message: "The login shared no organisation with this application.",
+    hint: "Log in again and grant at least one organisation.",
+    details: { reason: "no_organization" }
+  })
+
+/** Why a login that IAM granted is refused. */
+const refusals = {
+  no_organization: noOrganisation,
+  reconsent_required: () => new ReconsentRequired()
+} as const
+type Refusal = keyof typeof refusals
+
+/** Marks a recorded outcome as the login's own, not its registration's; no error code has a colon. */
+const refusalMark = "login:"
+
+const refusalIn = ({ outcome }: { readonly outcome: TingOutcome }): Option.Option<Refusal> =>
+  Option.fromNullable(
+    (["no_organization", "reconsent_required"] as const).find(
+      (refusal) => outcome.error === `${refusalMark}${refusal}`
+    )
+  )
 
 /** The organisation a session starts in: IAM's own choice when it was granted, else the first handle in order. */
 const chosen = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
@@ -144,6 +162,44 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         )
     )
 
+    /**
+     * Refuses a login that IAM granted, for good. Why stands beside the upstream key before the family is ended, so that a
+     * repetition, which then meets a dead session, is told the same even if this process dies in between. The record is
+     * one that gives way (`transient`): a family that lives on after all may log in later.
+     */
+    const refuse = (
+      plane: Plane,
+      grant: TokenGrant,
+      key: Redacted.Redacted,
+      refusal: Refusal
+    ): Effect.Effect<never, Failure> =>
+      store.loginOutcomes
+        .record(
+          upstreamKey("login", plane, key),
+          planeId(plane),
+          { subscribed: false, error: `${refusalMark}${refusal}` },
+          true
+        )
+        .pipe(
+          noting("Refusal of a login not recorded"),
+          Effect.zipRight(abandon(plane, grant, key)),
+          Effect.zipRight(Effect.fail(refusals[refusal]()))
+        )
+
+    /** Only a replay can meet a session that has ended: by a refusal that was recorded, or its token is spent for good. */
+    const ended = (key: UpstreamKey): Effect.Effect<never, Failure> =>
+      store.loginOutcomes.find(key).pipe(
+        loggingStore,
+        Effect.flatMap((recorded) =>
+          Effect.fail(
+            Option.match(Option.flatMap(recorded, refusalIn), {
+              onNone: () => new SltRejected(),
+              onSome: (refusal) => refusals[refusal]()
+            })
+          )
+        )
+      )
+
     /** Ends a family that a login cannot be told about; failing to do so fails the login as an outage, to be retried. */
     const abandon = (plane: Plane, grant: TokenGrant, key: Redacted.Redacted) =>
       iam.revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key)).pipe(
@@ -200,19 +256,12 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         yield* Effect.fork(iam.warmCatalogue(plane))
         const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retry, failing("login", plane))
         const found = yield* introspect(plane, grant.accessToken)
-        // Only a replay can meet a session that has ended: its token is spent for good.
-        if (Option.isNone(found)) return yield* new SltRejected()
+        if (Option.isNone(found)) return yield* ended(iamKey)
         const live = found.value
         const home = chosen(grant, live)
-        if (Option.isNone(home)) {
-          yield* abandon(plane, grant, key)
-          return yield* noOrganisation
-        }
+        if (Option.isNone(home)) return yield* refuse(plane, grant, key, "no_organization")
         const actor = home.value.actor
-        if (Option.isNone(actor)) {
-          yield* abandon(plane, grant, key)
-          return yield* new ReconsentRequired()
-        }
+        if (Option.isNone(actor)) return yield* refuse(plane, grant, key, "reconsent_required")
         if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
           return yield* new DependencyUnavailable({
             details: { dependency: "iam", reason: "actor_mismatch" }
@@ -251,7 +300,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         const found = yield* introspect(plane, grant.accessToken)
         if (Option.isNone(found)) return yield* new Unauthenticated()
         const home = chosen(grant, found.value)
-        if (Option.isNone(home)) return yield* noOrganisation
+        if (Option.isNone(home)) return yield* noOrganisation()
         const actor = actorOf(found.value, home.value)
         if (Option.isNone(actor)) {
           return yield* new DependencyUnavailable({ details: { dependency: "iam", reason: "actor_missing" } })

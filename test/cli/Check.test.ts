@@ -5,10 +5,12 @@ import { afterAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { Finding } from "../../src/layers/check/Finding.ts"
+import { checkProxy } from "../../src/layers/check/ProxyCheck.ts"
 import { storeAt } from "../../src/layers/store/SqliteStore.ts"
 import { makeWorld, type World } from "../../src/sandbox/World.ts"
 import { rawClient } from "../layers/store/Stores.ts"
 import { freePort } from "../support/Process.ts"
+import { testSettings } from "../support/Settings.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-check-"))
@@ -96,6 +98,7 @@ describe("music-backend check", () => {
         "tracker",
         "tracker token",
         "tracker rights",
+        "proxy",
         "server"
       ])
       expect(status).toBe("PASS")
@@ -120,6 +123,27 @@ describe("music-backend check", () => {
       expect(exit).toBe(0)
     })
   )
+
+  finds(
+    "finds a loopback address without a trusted proxy: behind one all clients would share a limit",
+    (_, environment) => {
+      environment.MUSIC_TRUSTED_PROXIES = ""
+    },
+    {
+      name: "proxy",
+      status: "WARN",
+      found: /^MUSIC_BIND is a loopback address, and no proxy is trusted/,
+      fix: /MUSIC_TRUSTED_PROXIES/
+    }
+  )
+
+  it.each([
+    ["limits are off", { rateLimit: false }],
+    ["it listens on the network", { bind: { host: "0.0.0.0", port: 8787 } }],
+    ["a proxy is trusted", { trustedProxies: ["127.0.0.1"] }]
+  ])("has nothing to say of a proxy when %s", (_, change) => {
+    expect(checkProxy(testSettings({ rateLimit: true, ...change })).status).toBe("PASS")
+  })
 
   finds(
     "finds a bad setting, and still checks the others",
@@ -380,11 +404,11 @@ describe("music-backend check", () => {
       world.tables.rotateKey("musicbackend")
       const { exit, out, progress } = yield* run(["check"], environment)
       const [first = ""] = out.split("\n")
-      expect(first).toMatch(/^PASS {2}settings {22}14 set, \d+ at their default or off$/)
+      expect(first).toMatch(/^PASS {2}settings {22}15 set, \d+ at their default or off$/)
       expect(out).toMatch(
         /\nFAIL {2}table musicbackend {12}the service does not know the key: .*\n {36}-> set MUSIC_BACKEND_TABLE_KEY to /
       )
-      expect(out).toMatch(/\n\n16 passed, 0 to look at, 1 failed, 1 skipped$/)
+      expect(out).toMatch(/\n\n17 passed, 0 to look at, 1 failed, 1 skipped$/)
       expect(progress.at(-1)).toBe("")
       expect(exit).toBe(1)
     })

@@ -4,13 +4,17 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { clientAddressFor, networkOf } from "../../src/http/middleware/ClientAddress.ts"
 import { bucketsFor, defaultPolicies } from "../../src/http/middleware/Limits.ts"
-import { accessToken, backend, bearer, call, errorOf, good, type Sent } from "./support.ts"
+import { accessToken, type Backend, backend, bearer, call, errorOf, good, type Sent } from "./support.ts"
 
 const policies = {
   address: { name: "address", quota: 4, windowSeconds: 60 },
-  credential: { name: "credential", quota: 2, windowSeconds: 60 }
+  credential: { name: "credential", quota: 2, windowSeconds: 60 },
+  refusals: { name: "refusals", quota: 30, windowSeconds: 60 }
 }
 const settings = { rateLimit: true }
+
+const warnings = ({ lines }: Backend) =>
+  lines.filter(({ level }) => level === "WARN").map(({ message }) => message)
 
 describe("Rate limits", () => {
   it.scoped("an address has its quota at once, and then one request as each becomes free", () =>
@@ -115,8 +119,39 @@ describe("Rate limits", () => {
     })
   )
 
+  const strangers: ReadonlyArray<readonly [string, string]> = [
+    ["x-forwarded-for", "203.0.113.1"],
+    ["forwarded", "for=203.0.113.1"]
+  ]
+  for (const [name, value] of strangers)
+    it.scoped(`say once that a proxy on this machine is not trusted, by its ${name}`, () =>
+      Effect.gen(function* () {
+        const server = yield* backend({ settings: { rateLimit: true } })
+        const sent: Sent = { ...good.version, headers: { [name]: value } }
+        yield* call(server, good.version)
+        expect(warnings(server)).toEqual([])
+        for (const one of [sent, sent, sent]) yield* call(server, one)
+        expect(warnings(server)).toEqual([
+          "A proxy on this machine is not trusted, so all its clients share one limit"
+        ])
+        const line = server.lines.find(({ level }) => level === "WARN")
+        expect(line?.fields).toMatchObject({ fix: expect.stringContaining("MUSIC_TRUSTED_PROXIES") })
+        expect(JSON.stringify(server.lines)).not.toContain("203.0.113.1")
+      })
+    )
+
+  it.scoped("say nothing of a proxy that is trusted, nor where nothing is limited", () =>
+    Effect.gen(function* () {
+      for (const settings of [{ rateLimit: true, trustedProxies: ["127.0.0.1"] }, { rateLimit: false }]) {
+        const server = yield* backend({ settings })
+        yield* call(server, { ...good.version, headers: { "x-forwarded-for": "203.0.113.1" } })
+        expect(warnings(server)).toEqual([])
+      }
+    })
+  )
+
   it("remember a bounded number of keys, and forget the one that was quiet longest", () => {
-    const take = bucketsFor({ name: "address", quota: 2, windowSeconds: 60 }, 3)
+    const { take } = bucketsFor({ name: "address", quota: 2, windowSeconds: 60 }, 3)
     for (const key of ["a", "a", "b", "c", "a"]) take(key, 0)
     expect(take("a", 0).retryAfterSeconds).toBeGreaterThan(0)
     take("d", 0)
@@ -126,7 +161,7 @@ describe("Rate limits", () => {
 
   it("let a client that keeps to the pace through for ever", () => {
     const { quota, windowSeconds } = defaultPolicies.credential
-    const take = bucketsFor(defaultPolicies.credential)
+    const { take } = bucketsFor(defaultPolicies.credential)
     for (let at = 0; at < 5_000; at += 1) {
       expect(take("a", at * ((windowSeconds * 1_000) / quota)).retryAfterSeconds).toBe(0)
     }

@@ -142,7 +142,11 @@ describe("What a call answers before it begins", () => {
       const quota = (name: string) => ({ name, quota: 1, windowSeconds: 600 })
       const limited = yield* backend({
         settings: { rateLimit: true },
-        policies: { address: quota("address"), credential: quota("credential") }
+        policies: {
+          address: quota("address"),
+          credential: quota("credential"),
+          refusals: quota("refusals")
+        }
       })
       yield* call(limited, good.version)
       yield* all(

@@ -139,7 +139,8 @@ const requestOf = (fault: Fault, other: Fault): Request => {
 /** One request a minute; the clock of the test stands still. */
 const policies = {
   address: { name: "address", quota: 1, windowSeconds: 60 },
-  credential: { name: "credential", quota: 1, windowSeconds: 60 }
+  credential: { name: "credential", quota: 1, windowSeconds: 60 },
+  refusals: { name: "refusals", quota: 1, windowSeconds: 60 }
 }
 
 const serverFor = (fault: Fault, other: Fault) =>

@@ -48,6 +48,22 @@ describe("Settings", () => {
     })
   )
 
+  it.effect("keep webhooks for ever, or for longer than IAM may send one again", () =>
+    Effect.gen(function* () {
+      for (const days of ["1", "45"]) {
+        const problems = yield* problemsOf({ ...least, MUSIC_RETENTION_WEBHOOKS_DAYS: days })
+        expect(problems).toEqual([
+          "MUSIC_RETENTION_WEBHOOKS_DAYS: must be 0 (for ever) or a whole number from 46 to 36500: " +
+            "IAM may send an event again for 45 days, and one that is forgotten would count twice"
+        ])
+      }
+      for (const days of [0, 46, 400]) {
+        const { retention } = yield* readSettings({ ...least, MUSIC_RETENTION_WEBHOOKS_DAYS: String(days) })
+        expect(retention.webhooksDays).toBe(days)
+      }
+    })
+  )
+
   it.effect("list every bad or missing variable at once, without any value", () =>
     Effect.gen(function* () {
       const problems = yield* problemsOf({

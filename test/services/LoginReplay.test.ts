@@ -8,6 +8,7 @@ import { Sessions } from "../../src/services/Sessions.ts"
 import { Refused } from "../../src/services/Upstream.ts"
 import { refused } from "../support/IamPlane.ts"
 import { isLive, login, people } from "../support/LoggingIn.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
 import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
 
 describe("an SLT", () => {
@@ -162,6 +163,81 @@ describe("the same key", () => {
         yield* Effect.flatMap(Sessions, (sessions) =>
           sessions.logout(production, { token: Redacted.make(refresh_token), key: callerKey("out") })
         )
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "slt_rejected")
+      })
+    )
+  )
+})
+
+describe("a login whose new family was revoked", () => {
+  const refusals = [
+    { code: "forbidden", why: "no organisation was granted", scopes: undefined, organisations: [] },
+    {
+      code: "reconsent_required",
+      why: "no identity was",
+      scopes: ["self.profile.read"],
+      organisations: ["acme"]
+    }
+  ] as const
+  for (const { code, organisations, scopes, why } of refusals)
+    it.effect(`because ${why} is told so again`, () =>
+      scenario(
+        Effect.gen(function* () {
+          const iam = yield* people
+          iam.production.addActor("c:ben", organisations)
+          const slt = yield* iam.slt({ actor: "c:ben", ...(scopes === undefined ? {} : { scopes }) })
+          const first = yield* Effect.flip(login(slt))
+          assert.strictEqual(first.code, code)
+          yield* TestClock.adjust("9 minutes")
+          const again = yield* Effect.flip(login(slt))
+          deepStrictEqual([again.code, again.details], [first.code, first.details])
+          assert.strictEqual(yield* iam.calls("revoke"), 1)
+        })
+      )
+    )
+
+  it.effect("is told so also when the answer to the revocation was lost, and it happened", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        iam.production.addActor("c:ben", [])
+        const slt = yield* iam.slt({ actor: "c:ben" })
+        yield* iam.failNext("revoke", lost("iam"), { times: 3, when: "after" })
+        assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
+      })
+    )
+  )
+
+  it.effect("logs in when the revocation failed and an organisation came meanwhile", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        iam.production.setMember("si:deejay", "acme", false)
+        yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
+        assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+        iam.production.setMember("si:deejay", "acme", true)
+        const session = yield* login(slt)
+        assert.isTrue(session.ting.subscribed)
+        const token = Redacted.make(session.refresh_token)
+        yield* Effect.flatMap(Sessions, (sessions) =>
+          sessions.logout(production, { token, key: callerKey("out") })
+        )
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "slt_rejected")
+      })
+    )
+  )
+
+  it.effect("is a rejected SLT when the record was lost", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* people
+        const store = yield* StoreSwitches
+        iam.production.addActor("c:ben", [])
+        const slt = yield* iam.slt({ actor: "c:ben" })
+        yield* store.breakDown("loginOutcomes.record")
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
         assert.strictEqual((yield* Effect.flip(login(slt))).code, "slt_rejected")
       })
     )

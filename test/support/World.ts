@@ -44,7 +44,7 @@ const ports = ({ settings, tables }: WorldOptions) =>
     Layer.succeed(Settings, testSettings(settings))
   )
 
-const useCases = Layer.mergeAll(
+export const useCases = Layer.mergeAll(
   Planes.Default,
   Notifications.Default,
   Telemetry.Default,

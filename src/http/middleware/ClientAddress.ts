@@ -21,6 +21,18 @@ const blockList = (proxies: ReadonlyArray<string>): BlockList => {
   return list
 }
 
+const isLoopback = (address: string): boolean => address === "::1" || address.startsWith("127.")
+
+/** A proxy on this machine handed the request on, and is not trusted: whoever it speaks for is taken for the proxy. */
+export const strangeProxyFor = (trustedProxies: ReadonlyArray<string>) => {
+  const proxies = blockList(trustedProxies)
+  return ({ headers, socket }: IncomingMessage): boolean => {
+    if (headers["x-forwarded-for"] === undefined && headers.forwarded === undefined) return false
+    const peer = plain(socket.remoteAddress ?? "")
+    return isLoopback(peer) && !proxies.check(peer, familyOf(peer))
+  }
+}
+
 /**
  * Who sent the request: the peer, or, behind trusted proxies, the rightmost address in `X-Forwarded-For` that is none
  * of them. What stands further left was written by the caller and is never believed.

@@ -8,6 +8,7 @@ import { UpstreamClient } from "../upstream/Connection.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
 import { type Check, type Finding, inTime, pass, skip } from "./Finding.ts"
 import { checkIam } from "./IamCheck.ts"
+import { checkProxy } from "./ProxyCheck.ts"
 import { checkServer } from "./ServerCheck.ts"
 import { checkSettings } from "./SettingsCheck.ts"
 import { checkTables } from "./TablesCheck.ts"
@@ -66,6 +67,12 @@ const checksOf = (
       "tracker",
       ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
       checkTracker(settings)
+    ),
+    unless(
+      problems,
+      "proxy",
+      ["MUSIC_BIND", "MUSIC_RATE_LIMIT", "MUSIC_TRUSTED_PROXIES"],
+      Effect.succeed([checkProxy(settings)])
     ),
     unless(problems, "server", ["MUSIC_BIND"], checkServer(client, settings))
   ]

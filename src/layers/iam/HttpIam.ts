@@ -6,11 +6,13 @@ import type * as Redacted from "effect/Redacted"
 import { Iam } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
+import { makeAcquaintances } from "./Acquaintances.ts"
 import { makeCatalogue } from "./Catalogue.ts"
 import { makeExchange } from "./Exchange.ts"
 import { makeIamCall, type PlaneCall } from "./IamCall.ts"
 import { makeIntrospection } from "./Introspection.ts"
 import { makeRevocation } from "./Revocation.ts"
+import { makeSpending } from "./Spending.ts"
 import { makeTestingContext } from "./TestingContext.ts"
 import { makeTokenClient } from "./TokenClient.ts"
 import { makeWebhookVerifier } from "./Webhook.ts"
@@ -21,7 +23,8 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
     const { iam: settings } = yield* Settings
     const client = yield* HttpClient.HttpClient
     const call = makeIamCall(client, settings)
-    const testingContext = yield* makeTestingContext(call, settings.applicationId)
+    const acquaintances = makeAcquaintances()
+    const testingContext = yield* makeTestingContext(call, settings.applicationId, acquaintances)
 
     const secretOf = (plane: Plane): Redacted.Redacted =>
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
@@ -36,20 +39,19 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
       )
 
     const tokens = makeTokenClient(planeCall, settings.applicationId)
-    const introspection = yield* makeIntrospection(planeCall, {
+    const introspection = yield* makeIntrospection(planeCall, acquaintances, {
       applicationId: settings.applicationId,
       cacheSeconds: settings.introspectionCacheSeconds
     })
-    const revoke = makeRevocation(planeCall)
+    const spending = makeSpending(
+      { ...tokens, revoke: makeRevocation(planeCall) },
+      acquaintances,
+      introspection.forgetWhere
+    )
     const catalogue = yield* makeCatalogue(planeCall)
 
     return {
-      exchange: tokens.exchange,
-      // A refresh that failed, or whose answer was lost, may have ended its family (identity-service.md 5).
-      refresh: (plane, token, key) =>
-        Effect.tapError(tokens.refresh(plane, token, key), () => introspection.forget),
-      // After the call, whatever its outcome: what was looked at before it may be dead.
-      revoke: (plane, token, key) => Effect.ensuring(revoke(plane, token, key), introspection.forget),
+      ...spending,
       introspect: introspection.introspect,
       introspectFor: introspection.introspectFor,
       introspectionPause: introspection.introspectionPause,

@@ -39,6 +39,9 @@ export type PlaneCall = <A>(plane: Plane, ask: IamAsk<A>) => Effect.Effect<A, Up
 /** Bytes (identity-service.md 1). */
 const largestAnswer = 4 * 1024 * 1024
 
+/** Seconds for which IAM blocks who asked too often (identity-service.md 1). */
+const longestPause = 60
+
 const versionHeader = "silicon-iam-api-version"
 
 const bodyOf = ({ form, json }: IamAsk<unknown>): { readonly body?: HttpBody.HttpBody } => {
@@ -64,6 +67,7 @@ export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsVal
     timeoutSeconds: settings.timeoutSeconds,
     largestAnswer,
     requestIdHeader: "x-request-id",
+    longestPause,
     // identity-service.md 1: the concurrency cap answers before anything is done.
     nothingDone: new Set(["server_overloaded"]),
     // identity-service.md 1.2: absent is accepted on ordinary calls.

@@ -22,7 +22,7 @@ export interface Remembered<A, E> {
   readonly get: (key: string, lookUp: Effect.Effect<A, E>) => Effect.Effect<A, E>
   /** Who asks from now on starts anew, also when a look-up is in flight. */
   readonly forget: (key: string) => Effect.Effect<void>
-  readonly clear: Effect.Effect<void>
+  readonly forgetWhere: (isOver: (key: string) => boolean) => Effect.Effect<void>
 }
 
 /** `millis` counts from the start of a look-up. Over `capacity` the oldest answer goes. */
@@ -84,6 +84,9 @@ export const makeRemembered = <A, E>(options: {
     return {
       get,
       forget: (key) => Effect.sync(() => void entries.delete(key)),
-      clear: Effect.sync(() => entries.clear())
+      forgetWhere: (isOver) =>
+        Effect.sync(() => {
+          for (const key of entries.keys()) if (isOver(key)) entries.delete(key)
+        })
     }
   })

@@ -10,9 +10,11 @@ import type { IamService } from "../../services/Iam.ts"
 import { Testing } from "../../services/Plane.ts"
 import type { UpstreamFailure } from "../../services/Upstream.ts"
 import { expect, type Read, readJson } from "../upstream/Answer.ts"
+import type { Acquaintances } from "./Acquaintances.ts"
 import type { IamCall } from "./IamCall.ts"
 import { makeRemembered } from "./Remembered.ts"
 import { nilUuid, omittable, only, Uuid } from "./Shapes.ts"
+import { isVerdict, tried } from "./Tried.ts"
 
 const rememberedMillis = 60_000
 const rememberedPlanes = 1_000
@@ -55,28 +57,38 @@ export interface TestingContextClient extends Pick<IamService, "resolvePlane"> {
 /** What IAM told is remembered for 60 s under the secret's digest; the secret itself is not kept. */
 export const makeTestingContext = (
   call: IamCall,
-  applicationId: string
+  applicationId: string,
+  acquaintances: Acquaintances
 ): Effect.Effect<TestingContextClient, never, Scope.Scope> =>
   Effect.map(
     makeRemembered<Environment, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
     (environments) => ({
-      resolvePlane: Effect.fn("Iam.resolvePlane")((secret) =>
-        Effect.map(
-          environments.get(
-            digestOf(secret),
-            call(
-              { secret, testing: true },
-              {
-                operation: "testing_context",
-                method: "GET",
-                path: "/application/testing-context",
-                read: only(200, readContext(applicationId))
-              }
+      resolvePlane: Effect.fn("Iam.resolvePlane")((secret) => {
+        const digest = digestOf(secret)
+        const key = `secret ${digest}`
+        const look = Effect.suspend(() =>
+          call(
+            { secret, testing: true },
+            {
+              operation: "testing_context",
+              method: "GET",
+              path: "/application/testing-context",
+              read: only(200, readContext(applicationId))
+            }
+          ).pipe(
+            tried({ vouched: acquaintances.isVouched(key), testing: true }),
+            Effect.tap(() => acquaintances.vouch(key)),
+            Effect.tapErrorTag("Refused", (refused) =>
+              Effect.sync(() => {
+                if (isVerdict(refused, true)) acquaintances.refused(key)
+              })
             )
-          ),
-          (environment) => Testing({ ...environment, secret })
+          )
         )
-      ),
+        return Effect.map(environments.get(digest, look), (environment) =>
+          Testing({ ...environment, secret })
+        )
+      }),
       forget: (secret) => environments.forget(digestOf(secret))
     })
   )

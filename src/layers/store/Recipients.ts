@@ -10,7 +10,8 @@ const Row = Schema.Struct({ active: Flag })
 
 export const makeRecipients = ({ sql, read, write }: Database): Recipients => ({
   activate: ({ plane, organisation, organisationUuid, publicId, subscriptionId = null }) =>
-    // Every accepted ting says it again; without news nothing is written, and the disk is not waited for.
+    // Every accepted ting says it again; without news nothing is written, and the disk is not waited for. A registration
+    // is always written: its time tells a removal that happened before from one that happened after (Webhooks.ts).
     write(
       "Recipients.activate",
       Effect.flatMap(
@@ -26,8 +27,7 @@ export const makeRecipients = ({ sql, read, write }: Database): Recipients => ({
             changed_at = excluded.changed_at
           WHERE recipients.active = 0
             OR recipients.organisation_uuid <> excluded.organisation_uuid
-            OR COALESCE(excluded.subscription_id, recipients.subscription_id)
-              IS DISTINCT FROM recipients.subscription_id`
+            OR excluded.subscription_id IS NOT NULL`
       ).pipe(Effect.asVoid)
     ),
   deactivate: ({ plane, organisation, publicId }) =>

@@ -43,12 +43,19 @@ export const readJson = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
 /** Seconds; what asks for longer is not believed. */
 const longestPause = 3_600
 
-/** `Retry-After` in whole seconds, at least 1; given as seconds or as a date. `now` is in milliseconds. */
-export const retryAfterSeconds = (answer: Answer, now: number): number | undefined => {
+/**
+ * `Retry-After` in whole seconds, at least 1 and at most `longest`; given as seconds or as a date. `now` is in
+ * milliseconds.
+ */
+export const retryAfterSeconds = (
+  answer: Answer,
+  now: number,
+  longest = longestPause
+): number | undefined => {
   const told = answer.headers["retry-after"]?.trim()
   if (told === undefined) return undefined
   const seconds = /^\d{1,9}$/.test(told) ? Number(told) : (Date.parse(told) - (answer.date ?? now)) / 1_000
-  return Number.isNaN(seconds) ? undefined : Math.min(longestPause, Math.max(1, Math.ceil(seconds)))
+  return Number.isNaN(seconds) ? undefined : Math.min(longest, Math.max(1, Math.ceil(seconds)))
 }
 
 const Envelope = Schema.Struct({

@@ -45,6 +45,8 @@ export interface UpstreamOptions {
   readonly largestAnswer: number
   /** Header of an answer that names it, lower case. */
   readonly requestIdHeader: string
+  /** Seconds: its contract names no longer pause, so a longer `Retry-After` is not believed. */
+  readonly longestPause?: number
   /** Codes with which a 503 says that nothing was done. */
   readonly nothingDone: ReadonlySet<string>
   /** Why the headers of an answer, whatever its status, show that it is not this upstream's. */
@@ -136,7 +138,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
 
   const failureOf = (answer: Answer, now: number): UpstreamFailure => {
     const { status } = answer
-    const seconds = retryAfterSeconds(answer, now)
+    const seconds = retryAfterSeconds(answer, now, options.longestPause)
     const after = seconds === undefined ? {} : { retryAfterSeconds: seconds }
     if (status < 400) return unknown(`answered ${status}, which is not its contract`)
     const envelope = readEnvelope(answer)

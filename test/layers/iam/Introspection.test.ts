@@ -1,16 +1,22 @@
+import * as Headers from "@effect/platform/Headers"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import { makeAcquaintances } from "../../../src/layers/iam/Acquaintances.ts"
+import type { PlaneCall } from "../../../src/layers/iam/IamCall.ts"
+import { makeIntrospection } from "../../../src/layers/iam/Introspection.ts"
 import { iamFaults } from "../../../src/sandbox/upstreams/Iam.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { IamService, Introspection } from "../../../src/services/Iam.ts"
 import type { UpstreamFailure } from "../../../src/services/Upstream.ts"
 import { eventually } from "../upstream/Simulated.ts"
-import { form, header, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
+import { form, header, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
 
 const path = "/oauth/introspect"
 
@@ -259,6 +265,34 @@ describe("introspectionPause", () => {
     })
   )
 
+  it.scoped("is believed for 60 s, whatever IAM asks for", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      simulator.fail({ fault: iamFaults.rateLimited(900) })
+      const limited = yield* Effect.flip(iam.introspect(production, someone))
+      assert.deepInclude(limited, { _tag: "Refused", status: 429, retryAfterSeconds: 60 })
+      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(60))
+    })
+  )
+
+  it.scoped("ends with a success of its plane that began after it", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, loginIn, simulator, testing } = yield* iamWorld()
+      const { accessToken } = yield* login()
+      const tested = yield* loginIn(testing)
+      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
+      const before = yield* Effect.fork(iam.introspect(production, accessToken))
+      yield* eventually(() => asked(path).length === 1)
+      simulator.fail({ fault: iamFaults.rateLimited(30) })
+      yield* Effect.flip(iam.introspect(production, someone))
+      yield* Fiber.join(before)
+      yield* iam.introspect(testing, tested.accessToken)
+      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(30))
+      yield* iam.introspect(production, accessToken)
+      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+    })
+  )
+
   it.scoped("is not set by other calls or other failures", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()
@@ -267,6 +301,39 @@ describe("introspectionPause", () => {
       yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
       yield* Effect.flip(iam.introspect(production, someone))
       assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+    })
+  )
+})
+
+describe("a token that IAM called inactive", () => {
+  it.scoped("is not asked about again for 30 s, in its plane", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, testing } = yield* iamWorld()
+      const { accessToken } = yield* login()
+      yield* iam.introspect(production, accessToken)
+      yield* iam.revoke(production, accessToken, key("logout"))
+      for (const _ of [1, 2, 3]) assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+      assert.lengthOf(asked(path), 2)
+      yield* iam.introspect(testing, accessToken)
+      yield* TestClock.adjust("29999 millis")
+      yield* iam.introspect(production, accessToken)
+      assert.lengthOf(asked(path), 3)
+      yield* TestClock.adjust("1 millis")
+      yield* iam.introspect(production, accessToken)
+      assert.lengthOf(asked(path), 4)
+    })
+  )
+
+  it.scoped("is asked about at once when IAM issues it again", () =>
+    Effect.gen(function* () {
+      const { asked, iam, slt, simulator } = yield* iamWorld()
+      const one = slt()
+      const { accessToken } = yield* iam.exchange(production, one, key("login"))
+      simulator.fail({ path: `/api/v1${path}`, fault: reply({ active: false }) })
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+      yield* iam.exchange(production, one, key("login"))
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+      assert.lengthOf(asked(path), 2)
     })
   )
 })
@@ -303,15 +370,16 @@ describe("the introspection cache", () => {
     })
   )
 
-  it.scoped("tells planes and tokens apart, and keeps no dead token and no failure", () =>
+  it.scoped("tells planes and tokens apart, and keeps no failure", () =>
     Effect.gen(function* () {
       const { asked, iam, login, simulator, testing } = yield* cached
       const { accessToken } = yield* login()
       yield* iam.introspect(production, accessToken)
       assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
-      assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
       assert.isTrue(Option.isNone(yield* iam.introspect(production, someone)))
-      assert.lengthOf(asked(path), 4)
+      assert.lengthOf(asked(path), 3)
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+      assert.lengthOf(asked(path), 3)
       const other = yield* login("c:ana")
       simulator.fail({ fault: iamFaults.internalError() })
       yield* Effect.flip(iam.introspect(production, other.accessToken))
@@ -349,17 +417,68 @@ describe("the introspection cache", () => {
       })
   )
 
-  it.scoped("does not keep what was looked at before a revocation ended", () =>
+  it.scoped("keeps live tokens when strangers log out or refresh what IAM never issued", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, loginIn, simulator, testing } = yield* cached
+      const { accessToken } = yield* login()
+      const tested = yield* loginIn(testing)
+      yield* iam.introspect(production, accessToken)
+      yield* iam.introspect(testing, tested.accessToken)
+      yield* iam.revoke(production, someone, key("logout-1"))
+      yield* iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout-2"))
+      yield* Effect.flip(iam.refresh(production, Redacted.make(`ort_${"b".repeat(43)}`), key("refresh-1")))
+      simulator.fail({ path: "/api/v1/app-auth/tokens", fault: iamFaults.rateLimited(5) })
+      yield* Effect.flip(iam.refresh(production, tested.refreshToken, key("refresh-2")))
+      yield* iam.introspect(production, accessToken)
+      yield* iam.introspect(testing, tested.accessToken)
+      assert.lengthOf(asked(path), 2)
+    })
+  )
+
+  it.scoped("is forgotten for tokens of a login that another process made, whichever family ends", () =>
     Effect.gen(function* () {
       const { asked, iam, login, simulator } = yield* cached
-      const { accessToken } = yield* login()
-      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
-      const looking = yield* Effect.fork(iam.introspect(production, accessToken))
-      yield* eventually(() => asked(path).length === 1)
-      yield* iam.revoke(production, accessToken, key("logout"))
-      yield* Fiber.join(looking)
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+      const elsewhere = yield* iamOver(simulator.url)
+      const { accessToken, refreshToken } = yield* login()
+      const { refreshToken: other } = yield* login()
+      const here = yield* iamOver(simulator.url, { introspectionCacheSeconds: 30 })
+      yield* here.introspect(production, accessToken)
+      yield* here.revoke(production, other, key("logout-1"))
+      yield* here.introspect(production, accessToken)
       assert.lengthOf(asked(path), 2)
+      yield* here.revoke(production, refreshToken, key("logout-2"))
+      assert.isTrue(Option.isNone(yield* here.introspect(production, accessToken)))
+      assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, accessToken)))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
+    })
+  )
+
+  it.scoped("does not keep what was looked at before it was to be forgotten", () =>
+    Effect.gen(function* () {
+      yield* TestClock.setTime(startTime)
+      const held = yield* Deferred.make<void>()
+      let looks = 0
+      const answer = {
+        status: 200,
+        headers: Headers.empty,
+        body: new TextEncoder().encode(JSON.stringify(general())),
+        date: startTime
+      }
+      const call: PlaneCall = (_, ask) =>
+        Effect.gen(function* () {
+          looks += 1
+          yield* Deferred.await(held)
+          return Either.getOrThrow(ask.read(answer))
+        })
+      const options = { applicationId: "music", cacheSeconds: 30 }
+      const client = yield* makeIntrospection(call, makeAcquaintances(), options)
+      const looking = yield* Effect.fork(client.introspect(production, someone))
+      yield* eventually(() => looks === 1)
+      yield* client.forgetWhere(() => true)
+      yield* Deferred.succeed(held, undefined)
+      assert.isTrue(Option.isSome(yield* Fiber.join(looking)))
+      for (const _ of [1, 2]) yield* client.introspect(production, someone)
+      assert.strictEqual(looks, 2)
     })
   )
 })

@@ -36,7 +36,7 @@ describe("remembered answers", () => {
       yield* Effect.forEach(["a", "b"], get)
       yield* remembered.forget("a")
       deepStrictEqual(yield* Effect.forEach(["a", "b"], get), [3, 2])
-      yield* remembered.clear
+      yield* remembered.forgetWhere(() => true)
       deepStrictEqual(yield* Effect.forEach(["a", "b"], get), [4, 5])
     })
   )

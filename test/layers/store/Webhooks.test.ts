@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
 import { productionId } from "../../../src/services/Plane.ts"
 import type { StoreService } from "../../../src/services/Store.ts"
 import { onBoth, sampleEvent } from "./Stores.ts"
@@ -111,4 +112,47 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
         assert.isFalse(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
       })
     )
+
+  // IAM delivers in order: a removal that it could not deliver holds back the news that the person came again.
+  const happened = Date.parse("2026-09-25T10:15:30.123Z")
+  const removal = { ...sampleEvent(), occurredAt: "2026-09-25T10:15:30.123456Z" }
+  const registered = { ...ana, organisationUuid: uuid, subscriptionId: "sub_1" }
+  const late = [
+    { name: "5 minutes before it", at: happened - 300_000, stays: false },
+    { name: "in its millisecond", at: happened, stays: false },
+    { name: "a millisecond after it", at: happened + 1, stays: true },
+    { name: "5 minutes after it", at: happened + 300_000, stays: true }
+  ]
+  for (const { name, at, stays } of late)
+    it.scoped(`a late removal ${stays ? "does not undo" : "undoes"} a registration made ${name}`, () =>
+      Effect.gen(function* () {
+        const { recipients, webhooks } = yield* freshStore
+        yield* TestClock.setTime(at)
+        yield* recipients.activate(registered)
+        const receivedAt = happened + 360_000
+        yield* TestClock.setTime(receivedAt)
+        assert.isTrue(yield* webhooks.receive({ ...removal, receivedAt }, ["c:ana"]))
+        assert.strictEqual(yield* recipients.isActive(ana), stays)
+      })
+    )
+
+  it.scoped("a registration that is repeated counts from then, an accepted ting without news does not", () =>
+    Effect.gen(function* () {
+      const { recipients, webhooks } = yield* freshStore
+      const { subscriptionId: _, ...evidence } = registered
+      yield* TestClock.setTime(happened - 1_000)
+      yield* recipients.activate(registered)
+      yield* TestClock.setTime(happened + 1_000)
+      yield* recipients.activate(registered)
+      yield* webhooks.receive(removal, ["c:ana"])
+      assert.isTrue(yield* recipients.isActive(ana))
+      yield* TestClock.setTime(happened + 9_000)
+      yield* recipients.activate(evidence)
+      const second = { ...removal, eventId: "second", occurredAt: "2026-09-25T10:15:35Z" }
+      yield* webhooks.receive(second, ["c:ana"])
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(evidence)
+      assert.isTrue(yield* recipients.isActive(ana))
+    })
+  )
 })

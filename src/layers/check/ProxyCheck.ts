@@ -1,0 +1,24 @@
+/** Whether clients behind a proxy can be told apart. Nobody but the operator knows whether there is one. */
+import { isIP } from "node:net"
+import type { SettingsValues } from "../../services/Settings.ts"
+import { type Finding, pass, warn } from "./Finding.ts"
+
+const isLoopback = (host: string): boolean =>
+  host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."))
+
+/** What listens on loopback alone is reached through a proxy, or from this machine. */
+export const checkProxy = ({
+  bind,
+  rateLimit,
+  trustedProxies
+}: Pick<SettingsValues, "bind" | "rateLimit" | "trustedProxies">): Finding => {
+  if (!rateLimit) return pass("proxy", "nothing is limited here, so it does not matter who asks")
+  if (trustedProxies.length > 0) return pass("proxy", "clients are told apart behind the trusted proxies")
+  return isLoopback(bind.host)
+    ? warn(
+        "proxy",
+        "MUSIC_BIND is a loopback address, and no proxy is trusted: behind one all clients share one limit",
+        "behind a proxy set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1; without one this is as it should be"
+      )
+    : pass("proxy", "each address that connects has limits of its own; behind a proxy trust it")
+}

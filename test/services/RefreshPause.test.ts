@@ -1,0 +1,59 @@
+/** A refresh whose token was spent and whose pair could not be told, because IAM answered 429 to the look at it. */
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { iamFaults } from "../../src/sandbox/upstreams/Iam.ts"
+import { type Answer, errorOf } from "../http/support.ts"
+import { asks, freshKey, serverOverIam } from "../support/RealIam.ts"
+
+const address = "203.0.113.1"
+
+const blocked = Effect.gen(function* () {
+  const { asked, from, iam, login, simulator } = yield* serverOverIam()
+  const { accessToken, refreshToken } = yield* login()
+  const key = freshKey()
+  const refresh = from(address)(asks.refresh(Redacted.value(refreshToken), key))
+  simulator.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.rateLimited(900) })
+  const first = yield* refresh
+  assert.deepStrictEqual(
+    [first.status, errorOf(first).code, first.headers["retry-after"]],
+    [429, "rate_limited", "60"]
+  )
+  const refreshes = () =>
+    asked("/app-auth/tokens").filter(({ body }) => body.toString().includes("refresh_token=")).length
+  return { accessToken, from, iam, login, refresh, refreshes }
+})
+
+const pairOf = (answer: Answer): string => {
+  assert.strictEqual(answer.status, 200)
+  return answer.text
+}
+
+describe("A pair that was spent inside a 429 of introspection", () => {
+  it.scoped("is told as soon as IAM answered somebody again, and rotated once", () =>
+    Effect.gen(function* () {
+      const { accessToken, from, refresh, refreshes } = yield* blocked
+      yield* TestClock.adjust("5 seconds")
+      const held = yield* refresh
+      assert.deepStrictEqual([held.status, held.headers["retry-after"]], [429, "55"])
+      assert.strictEqual(refreshes(), 1)
+      assert.strictEqual((yield* from(address)(asks.me(Redacted.value(accessToken)))).status, 200)
+      const told = pairOf(yield* refresh)
+      assert.strictEqual(
+        pairOf(yield* refresh).replace(/"expires_in":\d+/, ""),
+        told.replace(/"expires_in":\d+/, "")
+      )
+    })
+  )
+
+  it.scoped("is told after 60 s at the latest, whatever IAM asked for", () =>
+    Effect.gen(function* () {
+      const { refresh } = yield* blocked
+      yield* TestClock.adjust("59 seconds")
+      assert.strictEqual((yield* refresh).status, 429)
+      yield* TestClock.adjust("1 seconds")
+      pairOf(yield* refresh)
+    })
+  )
+})

@@ -1,0 +1,87 @@
+/** The real server and use cases over the real IAM client, against the simulated IAM, all on the clock of the test. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { type Bounds, httpServerWith, Listening } from "../../src/http/Server.ts"
+import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
+import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
+import { UpstreamClient } from "../../src/layers/upstream/Connection.ts"
+import { startTing } from "../../src/sandbox/upstreams/Ting.ts"
+import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
+import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Drain } from "../../src/services/Drain.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { type Answer, call, jsonHeaders, type Sent } from "../http/support.ts"
+import { iamWorld } from "../layers/iam/Simulated.ts"
+import { simulated } from "../layers/upstream/Simulated.ts"
+import { type SettingsOverrides, testSettings } from "./Settings.ts"
+import * as SimulatedTables from "./SimulatedTables.ts"
+import * as TestStore from "./TestStore.ts"
+import { useCases } from "./World.ts"
+
+/** Requests come through a proxy that is trusted, so that a test has as many addresses as it likes. */
+export const serverOverIam = (bounds: Bounds = {}, overrides: SettingsOverrides = {}) =>
+  Effect.gen(function* () {
+    const iam = yield* iamWorld()
+    const ting = yield* simulated((now) =>
+      startTing({ now, iamUrl: iam.simulator.url, appSecret: iam.seeded.tingSecret })
+    )
+    const settings = testSettings({
+      rateLimit: true,
+      trustedProxies: ["127.0.0.0/8"],
+      ...overrides,
+      iam: { url: iam.simulator.url, ...overrides.iam },
+      ting: { url: ting.url, ...overrides.ting }
+    })
+    const ports = Layer.mergeAll(HttpIam, HttpTing, TestStore.layer, SimulatedTables.layer([])).pipe(
+      Layer.provideMerge(Drain.Default),
+      Layer.provide(UpstreamClient),
+      Layer.provideMerge(Layer.succeed(Settings, settings))
+    )
+    const context = yield* Layer.build(
+      httpServerWith(bounds).pipe(
+        Layer.provide(Descriptors.Default),
+        Layer.provide(
+          Layer.succeed(DeliveryHealth, {
+            checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
+          })
+        ),
+        Layer.provide(useCases),
+        Layer.provide(ports)
+      )
+    )
+    const { port } = Context.get(context, Listening)
+    const from =
+      (address: string) =>
+      (sent: Sent & { readonly headers?: Readonly<Record<string, string>> }): Effect.Effect<Answer> =>
+        call({ port }, { ...sent, headers: { ...sent.headers, "x-forwarded-for": address } })
+    return { ...iam, from }
+  })
+
+let keys = 0
+/** A key that was never used. */
+export const freshKey = (): string => {
+  keys += 1
+  return `key-${String(keys).padStart(20, "0")}`
+}
+
+const posted = (path: string, body: unknown, key = freshKey()) => ({
+  method: "POST",
+  path: `/api/v1/auth/${path}`,
+  headers: { ...jsonHeaders, "idempotency-key": key },
+  body: JSON.stringify(body)
+})
+
+export const asks = {
+  me: (token: string) => ({
+    path: "/api/v1/auth/me",
+    headers: { authorization: `Bearer ${token}`, "x-org-id": "acme" }
+  }),
+  login: (slt: string, key?: string) => posted("login", { slt }, key),
+  refresh: (token: string, key?: string) => posted("refresh", { refresh_token: token }, key),
+  logout: (token: string, key?: string) => posted("logout", { token }, key),
+  testing: (secret: string) => ({
+    path: "/api/v1/iam",
+    headers: { "x-testing-environment-key": secret }
+  })
+}
