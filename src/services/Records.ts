@@ -53,6 +53,9 @@ export interface RecipientRecord {
   readonly changedAt: number
 }
 
+/** `discarded` has failed as well, but by an operator's will; `failed` are the others, which wait for one. */
+export type DeliveryStanding = DeliveryState | "discarded"
+
 interface Since {
   readonly since: Option.Option<number>
 }
@@ -62,11 +65,11 @@ export interface ReportFilter extends Since {
   /** Public id, `anonymous` or `unverified`. */
   readonly reporter: Option.Option<string>
   readonly filed: Option.Option<boolean>
-  readonly delivery: Option.Option<DeliveryState>
+  readonly delivery: Option.Option<DeliveryStanding>
 }
 
 export interface DeliveryFilter extends Since {
-  readonly state: Option.Option<DeliveryState>
+  readonly state: Option.Option<DeliveryStanding>
   readonly kind: Option.Option<DeliveryKind>
 }
 
@@ -91,7 +94,10 @@ export interface RecordsService {
   readonly delivery: (id: string) => Found<DeliveryRecord>
   readonly webhooks: (filter: WebhookFilter, page: PageRequest) => Listed<InboxEvent>
   readonly recipients: (filter: RecipientFilter, page: PageRequest) => Listed<RecipientRecord>
-  /** Gives a report of production that is not filed and has no delivery one, due now; false for any other. */
+  /**
+   * Gives a report of production that is not filed and has no delivery one, due now; false for any other. Nobody knows
+   * whether an earlier one was cleaned, so the tracker is looked through before anything is sent.
+   */
   readonly enqueue: (reportId: string, now: number) => Effect.Effect<boolean, StoreUnavailable>
 }
 

@@ -36,7 +36,7 @@ export interface Recipients {
   }) => Stored<boolean>
 }
 
-/** How registering went at a login, by upstream key, so that a replayed login tells the same. */
+/** How a login went, by upstream key, so that a replayed one tells the same: its registration, or why it was refused. */
 export interface LoginOutcomes {
   readonly record: (
     key: UpstreamKey,
@@ -116,7 +116,7 @@ export interface Webhooks {
   /**
    * Commits a delivery and its effect in one transaction; false when (plane, event id) is known already, and then
    * nothing happens. `removed` names the people whose registrations in the event's organisation turn inactive, unless
-   * a newer version of the aggregate was seen.
+   * a newer version of the aggregate was seen or they registered after the event happened.
    */
   readonly receive: (event: InboxEvent, removed: ReadonlyArray<string>) => Stored<boolean>
 }
@@ -209,6 +209,8 @@ export interface Delivery {
   /** Grows with every lease; a write under an older one changes nothing. */
   readonly fence: number
   readonly createdAt: number
+  /** When an operator gave it up; only a `failed` one has it, and such a one is no failure that waits for somebody. */
+  readonly discardedAt: Option.Option<number>
 }
 
 /** What the holder of a lease may write; `false` when its fence is no longer the newest. */
@@ -253,10 +255,15 @@ export interface Deliveries {
     concurrency?: number
   ) => Stored<Option.Option<number>>
   readonly find: (id: string) => Stored<Option.Option<Delivery>>
-  /** By an operator: due now. A failed one waits again, or is looked for first when it may have happened; false for one that is leased, delivered or missing. */
-  readonly retry: (id: string, now: number) => Stored<boolean>
-  /** By an operator: `failed` for good with this reason; false for one that is leased, delivered or missing. */
+  /**
+   * By an operator: due now. A failed one waits again, or is looked for first when it may have happened or was discarded;
+   * false for one that is leased, delivered or missing, and with `onlyFailed` for all but those that failed and that
+   * nobody discarded.
+   */
+  readonly retry: (id: string, now: number, options?: { readonly onlyFailed: boolean }) => Stored<boolean>
+  /** By an operator: `failed` and discarded, with this reason; false for one that is leased, delivered or missing. */
   readonly discard: (id: string, now: number, reason: string) => Stored<boolean>
+  /** Those that were discarded are not counted: they ask for nobody. */
   readonly counts: Stored<
     ReadonlyArray<{ readonly kind: DeliveryKind; readonly state: DeliveryState; readonly count: number }>
   >
@@ -304,7 +311,7 @@ export interface Retention {
   /** Only reports whose delivery is over. */
   readonly reports: (createdBefore: number) => Stored<number>
   readonly webhooks: (receivedBefore: number) => Stored<number>
-  /** Only deliveries that are over. */
+  /** Only deliveries that are over; those of a report that was not filed only once the report is gone. */
   readonly deliveries: (finishedBefore: number) => Stored<number>
   /** Only registrations that are inactive: their absence says the same. */
   readonly recipients: (changedBefore: number) => Stored<number>

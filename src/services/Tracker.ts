@@ -2,7 +2,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
-import type { UpstreamFailure } from "./Upstream.ts"
+import type { Refused, UpstreamFailure } from "./Upstream.ts"
 
 export interface Issue {
   readonly number: number
@@ -11,6 +11,8 @@ export interface Issue {
 
 export interface FoundIssue extends Issue {
   readonly open: boolean
+  /** Written by the account that files now. Another's is of one that filed before, or somebody's copy: nobody can tell. */
+  readonly own: boolean
 }
 
 export interface IssueDraft {
@@ -24,13 +26,19 @@ export interface TrackerService {
   readonly enabled: boolean
   /** Files one issue. Never repeats by itself: the API knows no idempotency key (issue-tracker.md 4). */
   readonly file: (draft: IssueDraft) => Effect.Effect<Issue, UpstreamFailure>
-  /** Every issue of our own account that carries the marker and was created at or after `since` (milliseconds), lowest number first. One clean, complete look, or a failure. */
+  /** Every issue, whoever wrote it, that carries the marker and was created at or after `since` (milliseconds), lowest number first. One clean, complete look, or a failure. */
   readonly findByMarker: (
     marker: string,
     since: number
   ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure>
-  /** Comments on a duplicate, naming the original, and closes it: two writes, a second apart. The closing comes last, so that a closed one needs nothing more. */
-  readonly closeDuplicate: (duplicate: Issue, original: Issue) => Effect.Effect<void, UpstreamFailure>
+  /**
+   * Comments on a duplicate, naming the original, and closes it: two writes, a second apart. The closing comes last, so that a closed
+   * one needs nothing more. One that takes no comment is closed all the same, and why it took none is told.
+   */
+  readonly closeDuplicate: (
+    duplicate: Issue,
+    original: Issue
+  ) => Effect.Effect<Option.Option<Refused>, UpstreamFailure>
   /** What the last calls showed of token and repository; none while nothing was wrong. */
   readonly trouble: Effect.Effect<Option.Option<string>>
 }

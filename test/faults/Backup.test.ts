@@ -430,10 +430,12 @@ describe("On PostgreSQL", () => {
         `pg_dump --format=custom --file='/backups/it'\\''s music.dump' --dbname='postgres://music@db.example:5433/music?sslmode=require'`
       )
       const restoring = yield* Effect.flip(restore(place, "/backups/music.dump"))
+      assert.include(restoring.fix, `pg_restore --file='/backups/music.dump.sql' '/backups/music.dump'`)
       assert.include(
         restoring.fix,
-        `pg_restore --clean --if-exists --single-transaction --dbname='postgres://music@db.example:5433/music?sslmode=require' '/backups/music.dump'`
+        `--file='/backups/music.dump.sql' --dbname='postgres://music@db.example:5433/music?sslmode=require' && `
       )
+      assert.match(restoring.fix, / && music-backend restore --finish$/)
       assert.notInclude(JSON.stringify([copying, restoring]), "very-secret")
     })
   )

@@ -1,4 +1,7 @@
-import { readFileSync } from "node:fs"
+import { execFileSync } from "node:child_process"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { readSettings } from "../../src/layers/Settings.ts"
@@ -43,7 +46,7 @@ describe("The catalogue of settings", () => {
   )
 
   it("agrees with .env.example, name by name and default by default", () => {
-    const lines = [...text(".env.example").matchAll(/^(MUSIC_[A-Z_]+)=(.*)$/gm)]
+    const lines = [...text(".env.example").matchAll(/^(MUSIC_[A-Z_]+)='(.*)'$/gm)]
     expect(lines.map(([, name]) => name).sort()).toEqual(namesOf(own))
     for (const [, name, value] of lines)
       expect([name, value]).toEqual([name, own.find((entry) => entry.name === name)?.fallback ?? ""])
@@ -81,6 +84,71 @@ describe("The catalogue of settings", () => {
       expect(page).toContain(`\`${name}\``)
       expect(page).toContain(fallback)
     }
+  })
+})
+
+/** Everything that a shell could take for its own. */
+const awkward = "a$HOME&b;c#d`e\"f\\g |<>(){}[]*?~!%= 'h"
+const address = "postgres://music:p$w%23d@db.example:5432/music?sslmode=require&channel_binding=require"
+const values: Readonly<Record<string, string>> = Object.fromEntries(
+  own.map(({ name }) => [name, name === "MUSIC_DATABASE_URL" ? address : `${name} ${awkward}`])
+)
+
+/** .env.example, filled in as its header says: between the quotes, if there are any. */
+const filledIn = (): string =>
+  text(".env.example").replace(/^(MUSIC_[A-Z_]+)=('?)[^'\n]*('?)$/gm, (_, name, opened, closed) => {
+    const value = values[name] ?? ""
+    return `${name}=${opened}${opened === "" ? value : value.replaceAll("'", "'\\''")}${closed}`
+  })
+
+/** The commands of its header, in order. */
+const recipes = [...text(".env.example").matchAll(/^# {3}(.+)$/gm)].map(([, line = ""]) => line)
+const recipeWith = (words: string): string => recipes.find((line) => line.includes(words)) ?? ""
+
+const inFolder = <A>(use: (run: (script: string) => string, folder: string) => A): A => {
+  const folder = mkdtempSync(join(tmpdir(), "music-environment-"))
+  const run = (script: string) =>
+    execFileSync("sh", ["-c", script], {
+      cwd: folder,
+      encoding: "utf8",
+      env: { PATH: process.env.PATH ?? "" },
+      stdio: ["ignore", "pipe", "pipe"]
+    })
+  try {
+    return use(run, folder)
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+const settingsIn = (lines: ReadonlyArray<string>) =>
+  Object.fromEntries(
+    lines
+      .filter((line) => line.startsWith("MUSIC_"))
+      .map((line) => [line.slice(0, line.indexOf("=")), line.slice(line.indexOf("=") + 1)])
+  )
+
+describe("The recipe of .env.example", () => {
+  it("hands every value to the process as it was written, whatever a shell makes of such characters", () =>
+    inFolder((run, folder) => {
+      writeFileSync(join(folder, ".env"), filledIn())
+      const recipe = recipeWith("npm start")
+      expect(recipe).toContain(". ./.env")
+      expect(settingsIn(run(recipe.replace("npm start", "env -0")).split("\0"))).toEqual(values)
+    }))
+
+  it("makes a file for docker --env-file, where quotes would be part of the value, for its owner only", () =>
+    inFolder((run, folder) => {
+      writeFileSync(join(folder, ".env"), filledIn())
+      run(recipeWith("docker.env"))
+      expect(settingsIn(readFileSync(join(folder, "docker.env"), "utf8").split("\n"))).toEqual(values)
+      expect(run("ls -l docker.env")).toMatch(/^-rw-------/)
+    }))
+
+  it("stands in the README as it is", () => {
+    expect(recipeWith("npm start")).not.toBe("")
+    for (const line of recipes.filter((each) => !each.includes("docker")))
+      expect(text("README.md")).toContain(line)
   })
 })
 

@@ -5,8 +5,10 @@ import * as Duration from "effect/Duration"
 export interface Bounds {
   /** For how long a worker holds a delivery without a heartbeat: what a dead one held is taken up by then. */
   readonly lease: number
-  /** The same for telemetry records. No heartbeat: the last request of a lease starts in its first sixth, and takes 10 s at most. */
+  /** The same for telemetry records. No heartbeat: a request is cut off in time before its end. */
   readonly telemetryLease: number
+  /** For how long a stop of the process waits for the answer to what telemetry has sent; a quarter of the grace period at most. */
+  readonly telemetryStop: number
   /** Between two looks for telemetry whose holder died. */
   readonly telemetryLook: number
   /** How long a first telemetry record waits for company. */
@@ -26,6 +28,7 @@ export interface Bounds {
 export const production: Bounds = {
   lease: 10_000,
   telemetryLease: 12_000,
+  telemetryStop: 5_000,
   telemetryLook: 1_500,
   gathering: 1_000,
   firstPause: 1_000,

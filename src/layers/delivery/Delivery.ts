@@ -35,7 +35,10 @@ export const deliveryWith = (
       const settings = yield* Settings
       const tracker = yield* Tracker
       const tables = yield* Tables
-      const all = { ...production, ...bounds }
+      const given = { ...production, ...bounds }
+      // Filing reports stops before it, in a time of its own; both must fit.
+      const telemetryStop = Math.min(given.telemetryStop, settings.shutdownGraceSeconds * 250)
+      const all = { ...given, telemetryStop }
       const reconcileSeconds = Option.match(settings.tracker, {
         onNone: () => [],
         onSome: (target) => target.reconcileSeconds

@@ -1,14 +1,11 @@
-/** How the tracker fares as a whole, for all processes and across restarts: one limit or one bad token concerns every report that waits. */
+/** How a destination fares as a whole, for all processes and across restarts: one limit or one bad token concerns everything that waits. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import { pauseLeft } from "../../services/AheadClock.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/Upstream.ts"
 import type { Bounds } from "./Bounds.ts"
 import { backoff } from "./Worker.ts"
-
-const longestPause = 5 * 60_000
-/** No pause is longer than an hour: what seems to was written by a clock that was wrong. */
-const beyondReason = 2 * 60 * 60_000
 
 /** Refusals of the destination, not of what was sent: credentials, permission, repository. */
 export const isConfiguration = (failure: UpstreamFailure): boolean =>
@@ -25,6 +22,8 @@ export interface Destination {
   readonly answered: Effect.Effect<void>
   /** A write was taken. */
   readonly accepted: Effect.Effect<void>
+  /** It failed last, and its pause is over: the next one that is answered should say so. */
+  readonly recovering: Effect.Effect<boolean, StoreUnavailable>
   /** Milliseconds for which nothing may be asked of it. */
   readonly paused: Effect.Effect<number, StoreUnavailable>
   /** Completes when the next so many writes in a row may begin; their pace is kept by all processes together. */
@@ -38,10 +37,13 @@ export const makeDestination = (
   bounds: Bounds,
   {
     advice,
+    longestPause,
     name,
     title
   }: {
     readonly name: string
+    /** Milliseconds after a failure that asks for no pause; it doubles up to here, jittered by a fifth. */
+    readonly longestPause: number
     /** What the log calls it. */
     readonly title: string
     /** What an operator should do about settings that it refused. */
@@ -57,13 +59,10 @@ export const makeDestination = (
   const failed = (failure: UpstreamFailure) =>
     Effect.gen(function* () {
       const stops = isConfiguration(failure)
-      const asked = failure.retryAfterSeconds
       const known = yield* noted(destinations.find(name))
-      const pause = stops
-        ? bounds.repairPause
-        : asked !== undefined
-          ? Math.max(bounds.writeSpacing, asked * 1000)
-          : yield* backoff((known?.failures ?? 0) + 1, bounds.firstPause, longestPause)
+      // What it asks for is the least: whoever limits us again and again is left alone for longer each time.
+      const own = yield* backoff((known?.failures ?? 0) + 1, bounds.firstPause, longestPause)
+      const pause = stops ? bounds.repairPause : Math.max(own, (failure.retryAfterSeconds ?? 0) * 1000)
       const now = yield* Clock.currentTimeMillis
       const before = yield* noted(
         destinations.failed(name, {
@@ -112,8 +111,13 @@ export const makeDestination = (
     failed,
     answered: better(false),
     accepted: better(true),
+    recovering: Effect.zipWith(
+      destinations.find(name),
+      Clock.currentTimeMillis,
+      ({ failures, pausedUntil }, now) => failures > 0 && pauseLeft(pausedUntil, now) === 0
+    ),
     paused: Effect.zipWith(destinations.find(name), Clock.currentTimeMillis, ({ pausedUntil }, now) =>
-      pausedUntil > now + beyondReason ? 0 : Math.max(0, pausedUntil - now)
+      pauseLeft(pausedUntil, now)
     ),
     turn,
     stopped: Effect.map(destinations.find(name), ({ stopped }) => stopped)

@@ -16,7 +16,20 @@ const longestPause = 10 * 60_000
 /** A comment, and the closing. */
 const writesOfAClosing = 2
 
-/** Keeps the issue with the lowest number, which the report then names, and closes the others. Repeatable at any point. */
+/** What a look found and did. */
+interface Seen {
+  readonly original: Option.Option<Issue>
+  /** What was refused about single copies, which may stay open. */
+  readonly refused: ReadonlyArray<string>
+  readonly foreign: ReadonlyArray<FoundIssue>
+}
+
+/**
+ * Keeps our issue with the lowest number, which the report then names, and closes our others. Repeatable at any point.
+ *
+ * What another account wrote stays as it is, and nothing is closed for it: anybody can copy a marker that stands in a public issue, also
+ * into an older issue of their own. It is named only where none of ours is left.
+ */
 export const makeDuplicateSweep = ({
   destination,
   firstPause,
@@ -24,33 +37,48 @@ export const makeDuplicateSweep = ({
   sweepDelay,
   tracker
 }: FilingParts): ((held: Held) => Effect.Effect<void, StoreUnavailable>) => {
+  /** What was refused, when it may stay open for that. Only a refusal of the token concerns more than this copy. */
   const close = (copy: FoundIssue, original: Issue) =>
     Effect.gen(function* () {
       // Whoever closed it, there is no more to say.
-      if (!copy.open) return
+      if (!copy.open) return []
       yield* destination.turn(writesOfAClosing)
-      yield* tracker.closeDuplicate(copy, original)
+      const uncommented = yield* tracker.closeDuplicate(copy, original)
       yield* destination.accepted
       yield* Effect.logWarning("A duplicate issue was closed", {
         issue: copy.number,
-        original: original.number
+        original: original.number,
+        ...(Option.isSome(uncommented) ? { uncommented: describe(uncommented.value) } : {})
       })
-    })
+      return []
+    }).pipe(
+      Effect.catchTag("Refused", (refusal) =>
+        refusal.status === 401
+          ? Effect.fail(refusal)
+          : Effect.succeed([`#${copy.number} ${describe(refusal)}`])
+      )
+    )
 
-  const lookAndClose = (marker: string, since: number) =>
+  const lookAndClose = (
+    marker: string,
+    since: number
+  ): Effect.Effect<Seen, UpstreamFailure | StoreUnavailable> =>
     Effect.gen(function* () {
       const found = yield* tracker.findByMarker(marker, since)
       yield* destination.answered
-      const [original, ...copies] = found
-      if (original !== undefined)
-        yield* Effect.forEach(copies, (copy) => close(copy, original), { discard: true })
-      return Option.fromNullable(original)
+      const foreign = found.filter(({ own }) => !own)
+      const [original, ...copies] = found.filter(({ own }) => own)
+      const refused =
+        original === undefined ? [] : yield* Effect.forEach(copies, (copy) => close(copy, original))
+      return { original: Option.fromNullable(original ?? foreign[0]), refused: refused.flat(), foreign }
     })
 
-  const finish = ({ delivery, write }: Held, original: Option.Option<Issue>) =>
+  const finish = (held: Held, { foreign, original, refused }: Seen) =>
     Effect.gen(function* () {
+      const { delivery, write } = held
       const at = yield* Clock.currentTimeMillis
-      const lateEnough = delivery.createdAt + sweepDelay
+      // A creation that has not come yet was written by a clock that was ahead.
+      const lateEnough = Math.min(delivery.createdAt, at) + sweepDelay
       // Copies that were seen at once are closed at once; others may turn up as late as ever.
       if (at < lateEnough)
         return yield* write(DeliveryUpdate.Waiting({ availableAt: lateEnough, failure: "looks once more" }))
@@ -58,6 +86,13 @@ export const makeDuplicateSweep = ({
         yield* Effect.logWarning("The issue of a report that was sent more than once is not in the list", {
           report: delivery.subject
         })
+      if (foreign.length > 0)
+        yield* Effect.logWarning("Issues of other accounts carry a report's marker, and stay as they are", {
+          report: delivery.subject,
+          issues: foreign.map(({ number }) => number)
+        })
+      // An operator finds it in the list of what failed, and has it tried again.
+      if (refused.length > 0) return yield* failed(held, refused.join("; "))
       return yield* write(DeliveryUpdate.Delivered({ at, issue: original, sweepAt: Option.none() }))
     })
 
@@ -83,7 +118,7 @@ export const makeDuplicateSweep = ({
       const report = yield* reports.find(held.delivery.subject)
       if (Option.isNone(report)) return yield* failed(held, "the report is gone")
       yield* lookAndClose(markerOf(report.value), report.value.createdAt - lookMargin).pipe(
-        Effect.flatMap((original) => finish(held, original)),
+        Effect.flatMap((seen) => finish(held, seen)),
         Effect.catchTags({
           Refused: (failure) => postpone(held, failure),
           NotExecuted: (failure) => postpone(held, failure),

@@ -14,12 +14,10 @@ import * as Queue from "effect/Queue"
 import * as Ref from "effect/Ref"
 import type { DeliveryKind, StoreService, StoreUnavailable } from "../../services/Store.ts"
 import { type Held, underLease } from "./Lease.ts"
-import { patiently, untilWoken } from "./Worker.ts"
+import { patiently, pausedLook, untilWoken } from "./Worker.ts"
 
 /** Milliseconds. */
 const lockedPause = 250
-/** Milliseconds between looks at a destination that is paused. */
-const pausedLook = 30_000
 
 export interface Work {
   readonly kinds: ReadonlyArray<DeliveryKind>

@@ -10,6 +10,9 @@ import { runEngine } from "./Engine.ts"
 import type { Held } from "./Lease.ts"
 import { makeFiling } from "./ReportFiling.ts"
 
+/** Milliseconds. */
+const longestPause = 5 * 60_000
+
 export interface ReportDelivery {
   readonly run: Effect.Effect<never>
   /** The tracker refused our settings, whichever process learned it. */
@@ -31,6 +34,7 @@ export const makeReportDelivery = (
     const destination = makeDestination(store.destinations, bounds, {
       name: "tracker",
       title: "The tracker",
+      longestPause,
       advice
     })
     const { firstPause, lease, sweepDelay } = bounds

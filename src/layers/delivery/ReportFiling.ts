@@ -5,7 +5,6 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { composeIssue, fullSize, markerOf, shortSize } from "../../services/IssueDraft.ts"
 import {
@@ -18,6 +17,7 @@ import {
 import type { Issue, TrackerService } from "../../services/Tracker.ts"
 import { Unknown, type UpstreamFailure } from "../../services/Upstream.ts"
 import { type Destination, describe, isConfiguration } from "./Destination.ts"
+import { recorded } from "./InFlight.ts"
 import type { Held } from "./Lease.ts"
 import { backoff } from "./Worker.ts"
 
@@ -48,11 +48,11 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
   const lookDelay = (looks: number): number =>
     (parts.reconcileSeconds[Math.min(looks, looksNeeded - 1)] ?? 0) * 1000
 
-  /** `sends` are all that were begun; `copies` are seen already, else they may turn up late. */
-  const delivered = ({ delivery, write }: Held, issue: Issue, sends: number, copies = false) =>
+  const delivered = ({ delivery, write }: Held, issue: Issue, copies: Copies) =>
     Effect.gen(function* () {
       const at = yield* Clock.currentTimeMillis
-      const sweepAt = copies ? Option.some(at) : sends > 1 ? Option.some(at + sweepDelay) : Option.none()
+      const sweepAt =
+        copies === "none" ? Option.none() : Option.some(copies === "seen" ? at : at + sweepDelay)
       if (yield* write(DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt })))
         yield* Effect.logInfo("Report filed", { report: delivery.subject, issue: issue.number })
     })
@@ -83,7 +83,7 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
     Effect.gen(function* () {
       const { delivery, write } = held
       if (Exit.isSuccess(exit)) {
-        yield* delivered(held, exit.value, delivery.attempts + 1)
+        yield* delivered(held, exit.value, copiesOf(delivery.attempts + 1))
         return yield* destination.accepted
       }
       const failure = yield* failureOf(exit.cause)
@@ -112,44 +112,32 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
 
   /** From the moment that `Sending` is committed, every way out records an outcome. */
   const send = (held: Held, report: StoredReport) =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.gen(function* () {
-        const draft = composeIssue(report, wasTooLong(held.delivery) ? shortSize : fullSize)
-        const at = yield* Clock.currentTimeMillis
-        if (!(yield* held.write(DeliveryUpdate.Sending({ at })))) return
-        // The commit may have taken long: another worker could be looking for the issue already.
-        if (!(yield* held.alive)) {
-          const failure = "its lease ended before it was sent"
-          yield* held.write(DeliveryUpdate.Waiting({ availableAt: at, failure }))
-          return
-        }
-        // A child would be interrupted together with us, before its outcome is known.
-        const request = yield* Effect.forkDaemon(Effect.interruptible(Effect.exit(tracker.file(draft))))
-        const answer = Effect.map(Fiber.await(request), Exit.flatten)
-        const exit = yield* restore(answer).pipe(
-          Effect.onInterrupt(() =>
-            Effect.interruptible(answer).pipe(
-              Effect.timeoutOption(stopGrace),
-              Effect.flatMap(
-                Option.match({
-                  onNone: () => Effect.map(Fiber.interrupt(request), Exit.flatten),
-                  onSome: Effect.succeed
-                })
-              ),
-              Effect.flatMap((late) => recordAnswer(held, at, late))
-            )
-          )
-        )
-        yield* recordAnswer(held, at, exit)
-      })
-    )
+    Effect.gen(function* () {
+      const draft = composeIssue(report, wasTooLong(held.delivery) ? shortSize : fullSize)
+      const at = yield* Clock.currentTimeMillis
+      if (!(yield* held.write(DeliveryUpdate.Sending({ at })))) return
+      // The commit may have taken long: another worker could be looking for the issue already.
+      if (!(yield* held.alive)) {
+        const failure = "its lease ended before it was sent"
+        yield* held.write(DeliveryUpdate.Waiting({ availableAt: at, failure }))
+        return
+      }
+      yield* tracker.file(draft).pipe(recorded(stopGrace, (exit) => recordAnswer(held, at, exit)))
+    }).pipe(Effect.uninterruptible)
 
-  /** True when nothing was found and no further look is needed; a failed look changes nothing but the time of the next one. */
+  /**
+   * True when nothing was found and no further look is needed; a failed look changes nothing but the time of the next one.
+   *
+   * The marker is in nobody's hands before the issue stands there: in whoever's issue it is found, the report was filed, and must not be
+   * sent again. Another account's issue may be ours, from before the token changed hands, or somebody's copy of ours, which a list that
+   * lags hides: so it is the report's only when all looks have shown no other, and the late look comes as well.
+   */
   const surelyAbsent = (held: Held, report: StoredReport) =>
     Effect.gen(function* () {
       const { delivery } = held
       const startedAt = yield* Clock.currentTimeMillis
-      const since = Option.getOrElse(delivery.sentAt, () => delivery.createdAt) - lookMargin
+      // A delivery may have been made anew, long after another of the same report was sent and cleaned.
+      const since = Option.getOrElse(delivery.sentAt, () => report.createdAt) - lookMargin
       const result = yield* Effect.either(tracker.findByMarker(markerOf(report), since))
       if (Either.isLeft(result)) {
         const pause = yield* destination.failed(result.left)
@@ -157,19 +145,29 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
         return false
       }
       yield* destination.answered
-      const [issue, ...copies] = result.right
+      const [issue, ...copies] = result.right.filter(({ own }) => own)
       if (issue !== undefined) {
-        yield* delivered(held, issue, delivery.attempts, copies.length > 0)
+        yield* delivered(held, issue, copies.length > 0 ? "seen" : copiesOf(delivery.attempts))
         return false
       }
+      const [foreign] = result.right
       const looks = delivery.looks + 1
-      if (Option.isNone(delivery.sentAt) || looks >= looksNeeded) return true
+      if (Option.isNone(delivery.sentAt) || looks >= looksNeeded) {
+        if (foreign === undefined) return true
+        yield* Effect.logWarning("A report was found under another account than the token's", {
+          report: delivery.subject,
+          issue: foreign.number
+        })
+        yield* delivered(held, foreign, "late")
+        return false
+      }
       // Looks that came late keep their distance all the same: lists need the time.
       const availableAt = Math.max(
         delivery.sentAt.value + lookDelay(looks),
         startedAt + lookDelay(looks) - lookDelay(looks - 1)
       )
-      yield* held.write(DeliveryUpdate.Unknown({ availableAt, failure: "not found yet", looks }))
+      const failure = foreign === undefined ? "not found yet" : "found under another account only"
+      yield* held.write(DeliveryUpdate.Unknown({ availableAt, failure, looks }))
       return false
     })
 
@@ -179,14 +177,16 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
       const found = yield* reports.find(delivery.subject)
       if (Option.isNone(found)) return yield* failed(held, "the report is gone")
       const report = found.value
-      if (Option.isSome(report.issue)) return yield* delivered(held, report.issue.value, delivery.attempts)
+      if (Option.isSome(report.issue))
+        return yield* delivered(held, report.issue.value, copiesOf(delivery.attempts))
       if (lostItsSender(delivery)) {
         const availableAt = (yield* Clock.currentTimeMillis) + lookDelay(0)
         const failure = "its sender was lost"
         return yield* held.write(DeliveryUpdate.Unknown({ availableAt, failure, looks: 0 }))
       }
       // Even a refused attempt may follow one whose answer was lost: whatever was sent before is looked for first.
-      const sentBefore = delivery.attempts > 0 || Option.isSome(delivery.sentAt)
+      const sentBefore =
+        delivery.state === "unknown" || delivery.attempts > 0 || Option.isSome(delivery.sentAt)
       if (sentBefore && !(yield* surelyAbsent(held, report))) return
       yield* destination.turn(1)
       yield* send(held, report)
@@ -195,6 +195,11 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
       Effect.withSpan("ReportFiling.handle", { attributes: { report: held.delivery.subject } })
     )
 }
+
+/** Issues of the report beside the one that it names: seen in the list, to be looked for late, or impossible. */
+type Copies = "seen" | "late" | "none"
+
+const copiesOf = (sends: number): Copies => (sends > 1 ? "late" : "none")
 
 const wasTooLong = (delivery: Delivery): boolean => Option.contains(delivery.lastFailure, tooLong)
 

@@ -5,6 +5,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { TableName } from "../../schema/Telemetry.ts"
+import { pauseLeft } from "../../services/AheadClock.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 
 export interface TableGates {
@@ -46,11 +47,13 @@ export const makeTableGates = (
     look: Effect.zipWith(states, Clock.currentTimeMillis, (all, now) => ({
       open: new Set(all.filter(({ stopped }) => !stopped).map(({ table }) => table)),
       due: new Set(
-        all.filter(({ pausedUntil, stopped }) => stopped && pausedUntil <= now).map(({ table }) => table)
+        all
+          .filter(({ pausedUntil, stopped }) => stopped && pauseLeft(pausedUntil, now) === 0)
+          .map(({ table }) => table)
       )
     })),
     // Noted as the failure that it will be, unless the record is taken.
-    book: (table) => Effect.map(shut(table), ({ before, now }) => before.pausedUntil <= now),
+    book: (table) => Effect.map(shut(table), ({ before, now }) => pauseLeft(before.pausedUntil, now) === 0),
     close: (table) =>
       Effect.flatMap(shut(table), ({ before }) =>
         before.stopped

@@ -8,14 +8,16 @@ import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { type SpoolEntry, Store, type StoreUnavailable } from "../../services/Store.ts"
 import { Tables, type WriteResult } from "../../services/Tables.ts"
-import type { NotExecuted, Unknown } from "../../services/Upstream.ts"
+import { type NotExecuted, Unknown } from "../../services/Upstream.ts"
 import type { Bounds } from "./Bounds.ts"
+import { makeDestination } from "./Destination.ts"
+import { recorded } from "./InFlight.ts"
 import { makeTableGates } from "./TableGates.ts"
-import { backoff, patiently } from "./Worker.ts"
+import { patiently, pausedLook } from "./Worker.ts"
 
 const batchCount = 200
 const batchBytes = 1024 * 1024
-/** Milliseconds. */
+/** Milliseconds: soon enough after an outage that no answer that was lost with it is forgotten (table-service.md 4). */
 const longestPause = 30_000
 const expiryInterval = Duration.minutes(10)
 const hour = 3_600_000
@@ -33,17 +35,17 @@ interface Lease {
   /** Another for each lease: who was too slow cannot settle what its successor holds. */
   readonly owner: string
   readonly entries: ReadonlyArray<SpoolEntry>
-  /** After this time no further request starts: what is still open is given back. */
-  readonly startsUntil: number
+  /** By then a request is answered or cut off; what is left of the lease is for settling it. */
+  readonly answersUntil: number
   /** Ids that are neither delivered nor refused yet. */
   readonly open: Ref.Ref<ReadonlySet<string>>
 }
 
-/** The lease does not suffice for a request of so many records. */
+/** What is left of the lease does not suffice for a request of so many records. */
 class LeaseOver extends Data.TaggedError("LeaseOver")<{ readonly size: number }> {}
 
-/** What a round found: nothing, less than it could have sent, or more is waiting. */
-type Found = "nothing" | "some" | "more"
+/** The service failed, and is left alone for so many milliseconds. */
+class Paused extends Data.TaggedError("Paused")<{ readonly millis: number }> {}
 
 export const makeTelemetryShipping = (
   spoolHours: number,
@@ -53,7 +55,19 @@ export const makeTelemetryShipping = (
     const { destinations, spool, wakeups } = yield* Store
     const tables = yield* Tables
     const gates = makeTableGates(destinations, tables.open, bounds.repairPause)
-    const failures = yield* Ref.make(0)
+    const service = makeDestination(destinations, bounds, {
+      name: "tables",
+      title: "The table service",
+      longestPause,
+      // Its refusals concern a batch or a table's key, which have ways of their own.
+      advice: Effect.succeed("look at MUSIC_TABLES_URL")
+    })
+    // Of a lease: the time of one request in full, with which also the last one of a split batch begins, and the least that the
+    // first one makes do with. The rest is for settling.
+    const fullTime = (bounds.telemetryLease * 10) / 12
+    const leastTime = bounds.telemetryLease / 3
+    /** The database is known to take too long for leases. */
+    const dragging = yield* Ref.make(false)
     /** Records of the next lease: fewer after a spoiled batch whose bad record was not found in time. */
     const limit = yield* Ref.make(batchCount)
 
@@ -64,8 +78,10 @@ export const makeTelemetryShipping = (
         const leaseUntil = now + bounds.telemetryLease
         const entries = yield* spool.lease({ tables: of, count, bytes: batchBytes, now, leaseUntil, owner })
         const open = yield* Ref.make<ReadonlySet<string>>(new Set(entries.map(({ recordId }) => recordId)))
-        // A request takes 10 s at most; the rest is for settling it.
-        return { owner, entries, open, startsUntil: now + bounds.telemetryLease / 12 }
+        // A database that took so long to lease may take as long to settle.
+        const took = (yield* Clock.currentTimeMillis) - now
+        const answersUntil = leaseUntil - Math.max(took, bounds.telemetryLease / 12)
+        return { owner, entries, open, answersUntil }
       })
 
     const giveBack = ({ open, owner }: Lease): Effect.Effect<void> =>
@@ -113,64 +129,96 @@ export const makeTelemetryShipping = (
         { discard: true }
       )
 
+    /** For how many milliseconds everything pauses after a failure. */
+    const pauseAfter = (failure: NotExecuted | Unknown) =>
+      Effect.gen(function* () {
+        // Requests in flight beside ours fail with it, and that was told: counted for each process, it would pause all the longer.
+        const paused = yield* Effect.orElseSucceed(service.paused, () => 0)
+        const asked = (failure.retryAfterSeconds ?? 0) * 1000
+        return paused > 0 && paused >= asked ? paused : yield* service.failed(failure)
+      })
+
+    const recovered = service.recovering.pipe(
+      Effect.orElseSucceed(() => false),
+      Effect.flatMap((recovering) => (recovering ? service.accepted : Effect.void))
+    )
+
+    /** Milliseconds that a request may take. */
+    const timeFor = (lease: Lease, size: number) =>
+      Effect.gen(function* () {
+        const time = lease.answersUntil - (yield* Clock.currentTimeMillis)
+        const isFirst = size === lease.entries.length
+        if (time < (isFirst ? leastTime : fullTime)) return yield* new LeaseOver({ size })
+        yield* Ref.set(dragging, false)
+        return time
+      })
+
+    /** One request, and what it tells about records, tables and the service; a stop of the process leaves it time. */
+    const send = (lease: Lease, entries: ReadonlyArray<SpoolEntry>) =>
+      Effect.gen(function* () {
+        const duration = yield* timeFor(lease, entries.length)
+        const onTimeout = () =>
+          new Unknown({ dependency: "tables", reason: "no answer before the lease ended" })
+        return yield* tables.write(entries).pipe(
+          Effect.timeoutFail({ duration, onTimeout }),
+          recorded(bounds.telemetryStop, (exit) =>
+            exit.pipe(
+              Effect.tapErrorTag("Refused", () => recovered),
+              Effect.catchTags({ NotExecuted: failing, Unknown: failing }),
+              Effect.flatMap((result) => Effect.zipLeft(settle(lease, entries, result), recovered))
+            )
+          )
+        )
+      })
+
+    const failing = (failure: NotExecuted | Unknown) =>
+      Effect.flatMap(pauseAfter(failure), (millis) => new Paused({ millis }))
+
     /** A batch that the service calls spoiled is halved until the bad record stands alone. */
     const write = (
       lease: Lease,
       entries: ReadonlyArray<SpoolEntry>
-    ): Effect.Effect<void, NotExecuted | Unknown | LeaseOver | StoreUnavailable> =>
-      Effect.gen(function* () {
-        if ((yield* Clock.currentTimeMillis) > lease.startsUntil)
-          return yield* new LeaseOver({ size: entries.length })
-        yield* tables.write(entries).pipe(
-          Effect.flatMap((result) => settle(lease, entries, result)),
-          Effect.catchTag("Refused", ({ code }) => {
-            const [first] = entries
-            if (entries.length === 1 && first !== undefined)
-              return settle(lease, entries, {
-                duplicates: [],
-                refused: [{ recordId: first.recordId, code }]
-              })
-            const middle = Math.ceil(entries.length / 2)
-            return Effect.zipRight(
-              write(lease, entries.slice(0, middle)),
-              write(lease, entries.slice(middle))
-            )
+    ): Effect.Effect<void, Paused | LeaseOver | StoreUnavailable> =>
+      send(lease, entries).pipe(
+        Effect.catchTag("Refused", ({ code }) => {
+          const [first] = entries
+          if (entries.length === 1 && first !== undefined)
+            return settle(lease, entries, {
+              duplicates: [],
+              refused: [{ recordId: first.recordId, code }]
+            })
+          const middle = Math.ceil(entries.length / 2)
+          return Effect.zipRight(write(lease, entries.slice(0, middle)), write(lease, entries.slice(middle)))
+        }),
+        Effect.asVoid
+      )
+
+    /** A lease that was over before anything could be sent: without a word, everything would wait until it expires. */
+    const tellDragging = Effect.flatMap(Ref.getAndSet(dragging, true), (known) =>
+      known
+        ? Effect.void
+        : Effect.logWarning("The database takes too long to lease telemetry; it waits", {
+            leaseMillis: bounds.telemetryLease
           })
-        )
-      })
-
-    const recovered = Effect.flatMap(Ref.getAndSet(failures, 0), (count) =>
-      count === 0 ? Effect.void : Effect.logInfo("The table service is available again")
     )
-
-    const pause = (failure: NotExecuted | Unknown): Effect.Effect<Found> =>
-      Effect.gen(function* () {
-        const count = yield* Ref.updateAndGet(failures, (before) => before + 1)
-        const own = yield* backoff(count, bounds.firstPause, longestPause)
-        const millis = Math.max(own, (failure.retryAfterSeconds ?? 0) * 1000)
-        const facts = { failure: failure.reason, pauseMillis: millis }
-        if (count === 1)
-          yield* Effect.logWarning("The table service is not available; telemetry waits", facts)
-        else yield* Effect.logDebug("The table service is still not available", facts)
-        yield* Effect.sleep(millis)
-        return "more" as const
-      })
 
     const shipOpen = (open: ReadonlySet<TableName>) =>
       Effect.gen(function* () {
         const count = yield* Ref.get(limit)
         return yield* Effect.acquireUseRelease(
           leaseOf(open, count),
-          ({ entries, ...lease }) =>
+          (lease) =>
             Effect.gen(function* () {
+              const { entries } = lease
               if (entries.length === 0) return "nothing" as const
-              yield* write({ ...lease, entries }, entries)
+              yield* write(lease, entries)
               yield* Ref.set(limit, batchCount)
-              yield* recovered
               return isFull(entries, count) ? ("more" as const) : ("some" as const)
             }).pipe(
               Effect.catchTag("LeaseOver", ({ size }) =>
-                Effect.as(Ref.set(limit, size), size < entries.length ? ("more" as const) : ("some" as const))
+                size < lease.entries.length
+                  ? Effect.as(Ref.set(limit, size), "more" as const)
+                  : Effect.as(tellDragging, "some" as const)
               )
             ),
           giveBack
@@ -185,27 +233,35 @@ export const makeTelemetryShipping = (
           Effect.gen(function* () {
             const [entry] = lease.entries
             if (entry === undefined || !(yield* gates.book(entry.table))) return false
-            const known = yield* settle(lease, [entry], yield* tables.write([entry]))
+            const known = yield* send(lease, [entry])
             if (known) yield* gates.reopen(entry.table)
             return known
           }).pipe(
-            // A batch of one that is spoiled tells nothing about the key.
-            Effect.catchTag("Refused", ({ code }) =>
-              settle(lease, lease.entries, {
-                duplicates: [],
-                refused: lease.entries.map(({ recordId }) => ({ recordId, code }))
-              }).pipe(Effect.as(false))
-            )
+            Effect.catchTags({
+              // A batch of one that is spoiled tells nothing about the key.
+              Refused: ({ code }) =>
+                settle(lease, lease.entries, {
+                  duplicates: [],
+                  refused: lease.entries.map(({ recordId }) => ({ recordId, code }))
+                }).pipe(Effect.as(false)),
+              LeaseOver: () => Effect.as(tellDragging, false)
+            })
           ),
         giveBack
       ).pipe(Effect.withSpan("TelemetryShipping.tryClosed"))
 
     const round = Effect.gen(function* () {
+      const pause = yield* service.paused
+      if (pause > 0) return yield* new Paused({ millis: pause })
       const { due, open } = yield* gates.look
       const reopened = due.size > 0 && (yield* tryClosed(due))
       const found = yield* shipOpen(open)
       return reopened ? ("more" as const) : found
-    }).pipe(Effect.catchTags({ NotExecuted: pause, Unknown: pause }))
+    }).pipe(
+      Effect.catchTag("Paused", ({ millis }) =>
+        Effect.as(Effect.sleep(Math.min(pausedLook, millis)), "more" as const)
+      )
+    )
 
     /** Without a sign: records of a holder that died come back unannounced. */
     const idle = Effect.raceFirst(

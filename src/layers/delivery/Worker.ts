@@ -13,6 +13,9 @@ export const backoff = (failures: number, first: number, most: number): Effect.E
     Math.round(Math.min(most, first * 2 ** Math.min(30, Math.max(0, failures - 1))) * factor)
   )
 
+/** Milliseconds between looks at a destination that is paused. */
+export const pausedLook = 30_000
+
 /** Until there may be work: the sign or the time (milliseconds), whichever comes first. */
 export const untilWoken = (wakeup: Effect.Effect<void>, millis: number): Effect.Effect<void> =>
   Effect.raceFirst(wakeup, Effect.sleep(millis))

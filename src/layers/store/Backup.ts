@@ -1,5 +1,5 @@
 /** Backup and restore of a SQLite database, while a server writes to it or not; for operators. */
-import { existsSync, mkdirSync } from "node:fs"
+import { existsSync, mkdirSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -7,8 +7,19 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import type { SettingsValues } from "../../services/Settings.ts"
+import { doubtUnfiled } from "./AfterRestore.ts"
 import { type BackupFacts, type BackupOptions, copyBeside, examine } from "./BackupCopy.ts"
-import { attempt, BackupFailed, isSameFile, nameOf, openFile, publish, replace } from "./BackupFiles.ts"
+import {
+  attempt,
+  BackupFailed,
+  failedIn,
+  isSameFile,
+  nameOf,
+  openFile,
+  publish,
+  replace,
+  syncFile
+} from "./BackupFiles.ts"
 import { isLocked } from "./Failures.ts"
 import { latestMigration } from "./Migrations.ts"
 
@@ -18,6 +29,8 @@ export { BackupFailed } from "./BackupFiles.ts"
 export interface Restored extends BackupFacts {
   /** Where the database that was there before is kept. */
   readonly aside: Option.Option<string>
+  /** Reports that were not filed in the backup, and may be by now: they are looked for before they are sent. */
+  readonly doubted: number
 }
 
 type Place = Pick<SettingsValues, "databasePath" | "databaseUrl">
@@ -141,6 +154,32 @@ const claim = (database: string): Effect.Effect<void, BackupFailed, Scope.Scope>
     )
   )
 
+/** Changes the checked copy before anybody serves it. */
+const doubt = (partial: string): Effect.Effect<number, BackupFailed> =>
+  Effect.gen(function* () {
+    const fix = "Make room, and try again."
+    const doubted = yield* openFile(partial, { readonly: false, fix }).pipe(
+      Effect.flatMap((sql) => Effect.mapError(doubtUnfiled(sql), failedIn(partial, "Backup.restore", fix))),
+      Effect.scoped
+    )
+    yield* attempt(partial, "Check the disk, and try again.", () => syncFile(partial))
+    return doubted
+  })
+
+/**
+ * Fills an emptied database: with tables that the backup does not know beside it, the next upgrade would fail. The dump is made a script
+ * first, so that all of it, and the emptying, is one transaction.
+ */
+const pgRestore = (url: string, file: string): string => {
+  const script = quoted(`${file}.sql`)
+  return [
+    `(umask 077 && pg_restore --file=${script} ${quoted(file)})`,
+    `psql --single-transaction --set=ON_ERROR_STOP=1 --command='DROP SCHEMA public CASCADE' --command='CREATE SCHEMA public' --file=${script} --dbname=${url}`,
+    `rm ${script}`,
+    "music-backend restore --finish"
+  ].join(" && ")
+}
+
 /**
  * Puts a checked copy of `file` in the place of the database, which no server may have open meanwhile. An existing
  * database is replaced with `overwrite` only, and kept aside. On a failure the database is as it was.
@@ -152,10 +191,7 @@ export const restore = (
 ): Effect.Effect<Restored, BackupFailed> =>
   Effect.gen(function* () {
     const source = resolve(file)
-    yield* refusePostgres(
-      place,
-      (url) => `pg_restore --clean --if-exists --single-transaction --dbname=${url} ${quoted(source)}`
-    )
+    yield* refusePostgres(place, (url) => pgRestore(url, source))
     const database = resolve(place.databasePath)
     if (isSameFile(database, source))
       return yield* new BackupFailed({
@@ -168,10 +204,14 @@ export const restore = (
       mkdirSync(dirname(database), { recursive: true, mode: 0o700 })
     )
     const { facts, partial } = yield* copyBeside(source, database, options)
+    const doubted = yield* doubt(partial)
+    const { size: bytes } = yield* attempt(partial, "Check the folder, and try again.", () =>
+      statSync(partial)
+    )
     const replaced = existsSync(database)
     if (replaced) yield* claim(database)
     const at = new Date(yield* Clock.currentTimeMillis).toISOString().replaceAll(/[-:.]/g, "")
     const aside = `${database}.before-${at}`
     yield* replace(partial, database, aside)
-    return { ...facts, file: database, aside: replaced ? Option.some(aside) : Option.none() }
+    return { ...facts, bytes, file: database, aside: replaced ? Option.some(aside) : Option.none(), doubted }
   }).pipe(Effect.scoped, Effect.withSpan("Backup.restore"))

@@ -4,7 +4,14 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../services/Store.ts"
+import { beyondReason } from "../../services/AheadClock.ts"
+import type {
+  Deliveries,
+  Delivery,
+  DeliveryKind,
+  DeliveryState,
+  DeliveryUpdate
+} from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { all, any, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -24,7 +31,8 @@ const Row = Schema.Struct({
   looks: Whole,
   last_failure: OptionalText,
   fence: Whole,
-  created_at: Whole
+  created_at: Whole,
+  discarded_at: OptionalWhole
 })
 type Row = typeof Row.Type
 
@@ -40,37 +48,82 @@ const toDelivery = (row: Row): Delivery => ({
   looks: row.looks,
   lastFailure: row.last_failure,
   fence: row.fence,
-  createdAt: row.created_at
+  createdAt: row.created_at,
+  discardedAt: row.state === "failed" ? row.discarded_at : Option.none()
 })
 
-/** For the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing. */
+/**
+ * For the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing.
+ * `unknown` is one that may have happened before, so that it is looked for first.
+ */
 export const enqueue = (
   sql: SqlClient,
   {
     kind,
     subject,
     createdAt,
-    availableAt = createdAt
-  }: Pick<Delivery, "kind" | "subject" | "createdAt"> & { readonly availableAt?: number }
+    availableAt = createdAt,
+    state = "waiting"
+  }: Pick<Delivery, "kind" | "subject" | "createdAt"> & {
+    readonly availableAt?: number
+    readonly state?: "waiting" | "unknown"
+  }
 ): Effect.Effect<void, SqlError> =>
   Effect.asVoid(sql`
     INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
-    VALUES (${`${kind}:${subject}`}, ${kind}, ${subject}, 'waiting', 0, ${availableAt}, 0, 0, ${createdAt})
+    VALUES (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt})
     ON CONFLICT (id) DO NOTHING`)
+
+/** Rows of a state; a discarded one has failed, and is none of those that did. */
+export const standing = (sql: SqlClient, wanted: DeliveryState | "discarded"): Fragment => {
+  switch (wanted) {
+    case "discarded":
+      return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NOT NULL)`
+    case "failed":
+      return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NULL)`
+    default:
+      return sql`deliveries.state = ${wanted}`
+  }
+}
+
+const day = 24 * 3_600_000
+
+/** A lease that ends later than so many times its own length from now was written by a clock that was ahead. */
+const leasesAhead = 5
 
 /** `wake` is run after a commit that may let another worker go on. */
 export const makeDeliveries = (
   { sql, read, write, alone, skipLocked }: Database,
   wake: Effect.Effect<void> = Effect.void
 ): Deliveries => {
-  /** A holder that died while sending leaves an unknown outcome, to be looked into from the start. */
-  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
+  /**
+   * When it was sent. A time that has not come yet says nothing: then it is looked for from its creation, or, when that has not come
+   * either, from the day before.
+   */
+  const sentBy = (now: number) => sql`
+    CASE
+      WHEN COALESCE(sending_at, sent_at) > ${now}
+        THEN CASE WHEN created_at <= ${now} THEN created_at ELSE ${now - day} END
+      ELSE COALESCE(sending_at, sent_at)
+    END`
+
+  /**
+   * Takes up what nobody holds any more. A holder that died while sending leaves an unknown outcome, to be looked into from the start.
+   * A lease by a clock that was ahead ends now; should its holder live, the fence keeps it from writing.
+   */
+  const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number, latestEnd: number) => sql`
     UPDATE deliveries SET
       state = CASE WHEN sending_at IS NULL THEN leased_from ELSE 'unknown' END,
       looks = CASE WHEN sending_at IS NULL THEN looks ELSE 0 END,
-      sent_at = COALESCE(sending_at, sent_at),
+      sent_at = ${sentBy(now)},
       sending_at = NULL, ${released}
-    WHERE ${sql.in("kind", kinds)} AND state = 'leased' AND lease_until <= ${now}`
+    WHERE ${sql.in("kind", kinds)} AND state = 'leased'
+      AND (lease_until <= ${now} OR lease_until > ${latestEnd})`
+
+  /** What a clock that was ahead has put off is due now. */
+  const bringForward = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
+    UPDATE deliveries SET available_at = ${now}, sent_at = ${sentBy(now)}
+    WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') AND available_at > ${beyondReason(now)}`
 
   const held = (kinds: ReadonlyArray<DeliveryKind>) =>
     all(Schema.Struct({ count: Whole, ends_at: OptionalWhole }))(sql`
@@ -106,7 +159,7 @@ export const makeDeliveries = (
       case "Failed":
         return sql`
           state = 'failed', finished_at = ${update.at}, last_failure = ${update.failure},
-          sending_at = NULL, ${released}`
+          discarded_at = NULL, sending_at = NULL, ${released}`
     }
   }
 
@@ -121,13 +174,15 @@ export const makeDeliveries = (
     })
 
   /** What is leased is its holder's, and what was delivered is over. */
-  const byOperator = (operation: string, id: string, changes: Fragment) =>
+  const byOperator = (
+    operation: string,
+    id: string,
+    changes: Fragment,
+    among: Fragment = sql`state IN ('waiting', 'unknown', 'failed')`
+  ) =>
     write(
       operation,
-      any(sql`
-        UPDATE deliveries SET ${changes}
-        WHERE id = ${id} AND state IN ('waiting', 'unknown', 'failed')
-        RETURNING id`),
+      any(sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${among} RETURNING id`),
       (changed) => (changed ? wake : Effect.void)
     )
 
@@ -138,17 +193,20 @@ export const makeDeliveries = (
         Effect.gen(function* () {
           // One claim at a time, so that no two of them count the same free places.
           yield* alone(`deliveries ${[...kinds].sort().join(" ")}`)
-          yield* recover(kinds, now)
+          yield* recover(kinds, now, now + leasesAhead * (leaseUntil - now))
+          yield* bringForward(kinds, now)
           const free = Math.min(count, concurrency - (yield* held(kinds)).count)
           if (free <= 0) return []
+          // Chosen once: as a subquery it may run for each row again, and pass over what it has locked before, to the next ones.
           const leased = yield* all(Row)(sql`
-            UPDATE deliveries SET
-              state = 'leased', leased_from = state, fence = fence + 1,
-              lease_owner = ${owner}, lease_until = ${leaseUntil}
-            WHERE id IN (
+            WITH due AS MATERIALIZED (
               SELECT id FROM deliveries
               WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') AND available_at <= ${now}
               ORDER BY created_at, id LIMIT ${free} ${skipLocked})
+            UPDATE deliveries SET
+              state = 'leased', leased_from = state, fence = fence + 1,
+              lease_owner = ${owner}, lease_until = ${leaseUntil}
+            WHERE id IN (SELECT id FROM due)
             RETURNING *`)
           return leased
             .map((row) => toDelivery({ ...row, state: row.leased_from ?? row.state }))
@@ -189,25 +247,31 @@ export const makeDeliveries = (
       read("Deliveries.find", first(Row)(sql`SELECT * FROM deliveries WHERE id = ${id}`)).pipe(
         Effect.map(Option.map(toDelivery))
       ),
-    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew.
-    retry: (id, now) =>
+    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew. What was
+    // discarded may have been uncertain before.
+    retry: (id, now, { onlyFailed } = { onlyFailed: false }) =>
       byOperator(
         "Deliveries.retry",
         id,
         sql`
-          state = CASE WHEN attempts > 0 OR sent_at IS NOT NULL THEN 'unknown' ELSE 'waiting' END,
-          available_at = ${now}, looks = 0, finished_at = NULL`
+          state = CASE
+            WHEN attempts > 0 OR sent_at IS NOT NULL OR state = 'unknown' OR discarded_at IS NOT NULL
+            THEN 'unknown' ELSE 'waiting' END,
+          available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
+        onlyFailed ? standing(sql, "failed") : undefined
       ),
     discard: (id, now, reason) =>
       byOperator(
         "Deliveries.discard",
         id,
-        sql`state = 'failed', finished_at = ${now}, last_failure = ${reason}`
+        sql`state = 'failed', finished_at = ${now}, discarded_at = ${now}, last_failure = ${reason}`
       ),
     counts: read(
       "Deliveries.counts",
       all(Schema.Struct({ kind: Kind, state: State, count: Whole }))(sql`
-        SELECT kind, state, COUNT(*) AS count FROM deliveries GROUP BY kind, state ORDER BY kind, state`)
+        SELECT kind, state, COUNT(*) AS count FROM deliveries
+        WHERE state <> 'failed' OR discarded_at IS NULL
+        GROUP BY kind, state ORDER BY kind, state`)
     ),
     // A sweep waits on purpose, and would hide for how long a report waits.
     oldestOpen: read(

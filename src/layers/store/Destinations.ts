@@ -2,6 +2,7 @@ import type { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { beyondReason } from "../../services/AheadClock.ts"
 import type { DestinationState, Destinations } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { all, Flag, first, OptionalText, toFlag, Whole } from "./Rows.ts"
@@ -59,7 +60,8 @@ export const makeDestinations = ({ sql, read, write, alone }: Database): Destina
             failures = destinations.failures + 1,
             stopped = CASE WHEN excluded.stopped = 1 THEN 1 ELSE destinations.stopped END,
             paused_until = CASE
-              WHEN excluded.paused_until > destinations.paused_until THEN excluded.paused_until
+              WHEN excluded.paused_until > destinations.paused_until
+                OR destinations.paused_until > ${beyondReason(now)} THEN excluded.paused_until
               ELSE destinations.paused_until END,
             last_failure = excluded.last_failure, changed_at = excluded.changed_at`
         )

@@ -10,9 +10,14 @@ import type { Database } from "./Database.ts"
 import { missingSchema, newerSchema, olderSchema } from "./Failures.ts"
 import initial from "./migrations/0001_initial.ts"
 import durableDelivery from "./migrations/0002_durable_delivery.ts"
+import discardedDeliveries from "./migrations/0003_discarded_deliveries.ts"
 import { any, first, OptionalWhole } from "./Rows.ts"
 
-const migrations = { "0001_initial": initial, "0002_durable_delivery": durableDelivery }
+const migrations = {
+  "0001_initial": initial,
+  "0002_durable_delivery": durableDelivery,
+  "0003_discarded_deliveries": discardedDeliveries
+}
 
 export const migrationsTable = "migrations"
 
@@ -66,6 +71,14 @@ export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavai
   Effect.flatMap(latestApplied(database, "Store.check"), (applied) =>
     applied < latestMigration ? Effect.fail(missingSchema(database.name)) : Effect.void
   )
+
+/** Fails when the database is empty, or newer than this version; an older one is left as it is. */
+export const checkReadable = (database: Database): Effect.Effect<void, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
+    if (found === 0) return yield* olderSchema(database.name, found, latestMigration)
+    if (found > latestMigration) return yield* newerSchema(database.name, found, latestMigration)
+  })
 
 /**
  * Brings an opened database to this version's schema: by `migration` where something is missing, and without one that is a failure.

@@ -12,7 +12,7 @@ import pg from "pg"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { type Database, makeDatabase } from "./Database.ts"
 import { notMigrated, notOpened, olderServer, otherEncoding, unreadableAddress } from "./Failures.ts"
-import { migrate, prepareSchema } from "./Migrations.ts"
+import { checkReadable, migrate, prepareSchema } from "./Migrations.ts"
 import { pgDialect } from "./PgDialect.ts"
 import { type Listening, pgSigns } from "./PgSigns.ts"
 import { makeStore } from "./Repositories.ts"
@@ -25,6 +25,8 @@ export interface PgOptions {
   readonly lockWait?: number
   /** Without it, an older schema is refused; it is done when not told. */
   readonly migrate?: boolean
+  /** An older schema is taken as it is; for what every version's schema allows. */
+  readonly older?: boolean
   /** Milliseconds; for tests. */
   readonly timeouts?: Partial<typeof defaultTimeouts>
   readonly signs?: Pick<Listening, "proofEvery" | "proofWithin" | "pause">
@@ -107,7 +109,14 @@ const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUn
 /** Opens an existing database and brings it to this version's schema. */
 export const openPostgres = (
   url: Redacted.Redacted,
-  { connections = 10, lockWait = 5_000, migrate: migrating = true, signs = {}, ...options }: PgOptions = {}
+  {
+    connections = 10,
+    lockWait = 5_000,
+    migrate: migrating = true,
+    older = false,
+    signs = {},
+    ...options
+  }: PgOptions = {}
 ): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const timeouts = { ...defaultTimeouts, ...options.timeouts }
@@ -164,7 +173,8 @@ export const openPostgres = (
       )
     }).pipe(Effect.scoped)
 
-    yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
+    if (older) yield* checkReadable(database)
+    else yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
     return database
   })
 

@@ -16,7 +16,7 @@ import {
 } from "../../services/Records.ts"
 import type { InboxEvent, StoredReport } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { DeliveryRow, enqueue, toDelivery } from "./Deliveries.ts"
+import { DeliveryRow, enqueue, standing, toDelivery } from "./Deliveries.ts"
 import { ReportRow, toReport } from "./Reports.ts"
 import { all, any, Flag, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -148,7 +148,7 @@ export const makeRecords = ({ alone, announce, read, sql, write }: Database): Re
             filter.delivery,
             (state) => sql`EXISTS (
               SELECT 1 FROM deliveries
-              WHERE subject = reports.id AND kind = 'report' AND deliveries.state = ${state})`
+              WHERE subject = reports.id AND kind = 'report' AND ${standing(sql, state)})`
           )
         ]
         const rows = yield* read(
@@ -177,7 +177,7 @@ export const makeRecords = ({ alone, announce, read, sql, write }: Database): Re
         const clauses = [
           ...given(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
           ...given(filter.since, (since) => sql`created_at >= ${since}`),
-          ...given(filter.state, (state) => sql`state = ${state}`),
+          ...given(filter.state, (state) => standing(sql, state)),
           ...given(filter.kind, (kind) => sql`kind = ${kind}`)
         ]
         const rows = yield* read(
@@ -256,7 +256,8 @@ export const makeRecords = ({ alone, announce, read, sql, write }: Database): Re
             WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
           if (open) {
-            yield* enqueue(sql, { kind: "report", subject: reportId, createdAt: now })
+            // One that it had, and that was cleaned, may have filed it: it is looked for first.
+            yield* enqueue(sql, { kind: "report", subject: reportId, createdAt: now, state: "unknown" })
             yield* announce("deliveries")
           }
           return open

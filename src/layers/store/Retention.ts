@@ -32,6 +32,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
             WHERE received_at < ${receivedBefore} ORDER BY received_at LIMIT ${atOnce})
           RETURNING event_id`
       ),
+    // What is known of a report that was not filed is kept for as long as the report.
     deliveries: (finishedBefore) =>
       remove(
         "Retention.deliveries",
@@ -39,6 +40,8 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
           DELETE FROM deliveries WHERE id IN (
             SELECT id FROM deliveries
             WHERE state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
+              AND (state = 'delivered' OR kind <> 'report'
+                OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
             ORDER BY finished_at LIMIT ${atOnce})
           RETURNING id`
       ),

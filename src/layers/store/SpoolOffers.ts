@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { backendTable, type TableName } from "../../schema/Telemetry.ts"
+import { beyondReason } from "../../services/AheadClock.ts"
 import type {
   Spool,
   SpoolAdmission,
@@ -127,7 +128,8 @@ export const makeOffers = (
       // What is being shipped will be settled.
       const oldest = yield* all(Schema.Struct({ record_id: Schema.String, bytes: Whole }))(sql`
         SELECT record_id, bytes FROM spool
-        WHERE table_name = ${backendTable} AND (lease_until IS NULL OR lease_until <= ${now})
+        WHERE table_name = ${backendTable}
+          AND (lease_until IS NULL OR lease_until <= ${now} OR lease_until > ${beyondReason(now)})
         ORDER BY sequence LIMIT ${groupRecords} ${skipLocked}`)
       let freed = 0
       const dropped = oldest.filter(({ bytes }) => {

@@ -21,7 +21,7 @@ import {
   notOpened
 } from "./Failures.ts"
 import { applicationId, writeMark } from "./Mark.ts"
-import { migrate, migrationsTable, prepareSchema } from "./Migrations.ts"
+import { checkReadable, migrate, migrationsTable, prepareSchema } from "./Migrations.ts"
 import { makeStore } from "./Repositories.ts"
 import { first, Whole } from "./Rows.ts"
 import { sqliteDialect } from "./SqliteDialect.ts"
@@ -31,6 +31,8 @@ export interface SqliteOptions {
   readonly lockWait?: number
   /** Without it, an absent file and an older schema are refused; it is done when not told. */
   readonly migrate?: boolean
+  /** An older schema is taken as it is; for what every version's schema allows. */
+  readonly older?: boolean
 }
 
 const defaultLockWait = 5_000
@@ -104,7 +106,7 @@ const refuseForeign = ({ name, read, sql }: Database) =>
 /** Opens or creates a database of this version's schema. */
 export const openDatabase = (
   path: string,
-  { lockWait = defaultLockWait, migrate: migrating = true }: SqliteOptions = {}
+  { lockWait = defaultLockWait, migrate: migrating = true, older = false }: SqliteOptions = {}
 ): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const file = resolve(path)
@@ -143,7 +145,8 @@ export const openDatabase = (
         Effect.catchAllDefect((defect) => Effect.fail(notMigrated(name, defect)))
       )
     )
-    yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
+    if (older) yield* checkReadable(database)
+    else yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
     // At every start: only a write shows that the file can be written.
     if (migrating) yield* database.write("Store.open", sql.unsafe(writeMark))
     return database

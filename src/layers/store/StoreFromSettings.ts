@@ -9,12 +9,12 @@ import { makeStore } from "./Repositories.ts"
 import { openDatabase } from "./SqliteStore.ts"
 
 /**
- * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate`, an older schema is refused
- * and nothing is created. The failure says which database could not be used, and why.
+ * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate`, an older schema is refused,
+ * or with `older` left as it is, and nothing is created. The failure says which database could not be used, and why.
  */
 export const databaseFromSettings = (
   { databasePath, databaseUrl }: Pick<SettingsValues, "databasePath" | "databaseUrl">,
-  options: { readonly migrate: boolean }
+  options: { readonly migrate: boolean; readonly older?: boolean }
 ): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
     onNone: () => openDatabase(databasePath, options),

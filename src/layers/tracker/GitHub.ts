@@ -5,7 +5,7 @@ import type * as Redacted from "effect/Redacted"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import type { FoundIssue, TrackerService } from "../../services/Tracker.ts"
-import type { UpstreamFailure } from "../../services/Upstream.ts"
+import type { Refused, UpstreamFailure } from "../../services/Upstream.ts"
 import { observed, peerOf } from "../upstream/Observed.ts"
 import { configurationTroubles, judge, misshapen } from "./GitHubAnswers.ts"
 import { type Answer, type Ask, makeRequests } from "./GitHubRequests.ts"
@@ -25,8 +25,8 @@ const ListedIssue = Schema.Struct({
 type ListedIssue = typeof ListedIssue.Type
 const UserAnswer = Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) })
 
-/** More pages than this hold no five minutes of one account: something is wrong, and the look must not count as complete. */
-const mostPages = 50
+/** Ten thousand issues and pull requests since one report: something is wrong, and the look must not count as complete. */
+const mostPages = 100
 
 /** Who owns the token: not asked yet, not to be had, or known. */
 type Login = { readonly asked: boolean; readonly name: Option.Option<string> }
@@ -99,7 +99,7 @@ export const makeGitHub = (settings: {
         return { number: value.number, url: value.html_url }
       }).pipe(watched("file"), Effect.withSpan("Tracker.file"))
 
-    /** None when the token may not say whose it is; the list is then read without that filter. */
+    /** None when the token may not say whose it is. */
     const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.gen(function* () {
       const known = yield* Ref.get(login)
       if (known.asked) return known.name
@@ -115,15 +115,14 @@ export const makeGitHub = (settings: {
 
     const listSince = (since: number): Effect.Effect<ReadonlyArray<ListedIssue>, UpstreamFailure> =>
       Effect.gen(function* () {
-        const creator = yield* ownLogin
         const found: Array<ListedIssue> = []
+        // Not by creator: what another account filed for us, before the token changed hands, must be seen as well.
         let query: Record<string, string | number> | undefined = {
           state: "all",
           sort: "created",
           direction: "desc",
           per_page: 100,
-          since: new Date(since).toISOString(),
-          ...(Option.isSome(creator) ? { creator: creator.value } : {})
+          since: new Date(since).toISOString()
         }
         for (let page = 1; query !== undefined; page += 1) {
           if (page > mostPages) return yield* misshapen()
@@ -141,31 +140,38 @@ export const makeGitHub = (settings: {
       })
 
     const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
-      listSince(since).pipe(
-        Effect.map((listed) => {
-          const hits = listed.filter(
-            (issue) =>
-              issue.pull_request === undefined &&
-              Date.parse(issue.created_at) >= since &&
-              (issue.body ?? "").split(/\r?\n/).some((line) => line.trim() === marker)
-          )
-          // A page can repeat what moved there meanwhile.
-          const byNumber = new Map(
-            hits.map(({ html_url, number, state }): [number, FoundIssue] => [
-              number,
-              { number, url: html_url, open: state !== "closed" }
-            ])
-          )
-          return [...byNumber.values()].sort((left, right) => left.number - right.number)
-        }),
-        watched("look"),
-        Effect.withSpan("Tracker.findByMarker")
-      )
+      Effect.gen(function* () {
+        const hits = (yield* listSince(since)).filter(
+          (issue) =>
+            issue.pull_request === undefined &&
+            Date.parse(issue.created_at) >= since &&
+            (issue.body ?? "").split(/\r?\n/).some((line) => line.trim() === marker)
+        )
+        // A page can repeat what moved there meanwhile.
+        const unique = [...new Map(hits.map((issue) => [issue.number, issue])).values()].sort(
+          (left, right) => left.number - right.number
+        )
+        const [first] = unique
+        if (first === undefined) return []
+        // Where the token may not say whose it is, whoever wrote the first one is taken for us.
+        const us = Option.match(yield* ownLogin, {
+          onNone: () => authorOf(first),
+          onSome: (name) => name.toLowerCase()
+        })
+        return unique.map(
+          (issue): FoundIssue => ({
+            number: issue.number,
+            url: issue.html_url,
+            open: issue.state !== "closed",
+            own: authorOf(issue) === us
+          })
+        )
+      }).pipe(watched("look"), Effect.withSpan("Tracker.findByMarker"))
 
     const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
       Effect.gen(function* () {
         const path = { ...repository, issue_number: duplicate.number }
-        yield* ask(
+        const uncommented = yield* ask(
           {
             operation: "comment",
             method: "POST",
@@ -177,6 +183,12 @@ export const makeGitHub = (settings: {
           },
           201,
           Schema.Unknown
+        ).pipe(
+          Effect.as(Option.none<Refused>()),
+          // A locked issue, say, takes no comments; the token is another matter.
+          Effect.catchTag("Refused", (refusal) =>
+            refusal.status === 401 ? Effect.fail(refusal) : Effect.succeed(Option.some(refusal))
+          )
         )
         // One second between writes (issue-tracker.md 3).
         yield* Effect.sleep("1 second")
@@ -191,6 +203,7 @@ export const makeGitHub = (settings: {
           200,
           IssueAnswer
         )
+        return uncommented
       }).pipe(Effect.withSpan("Tracker.closeDuplicate"))
 
     return {
@@ -201,6 +214,9 @@ export const makeGitHub = (settings: {
       trouble: Ref.get(trouble).pipe(Effect.map(Option.map(({ text }) => text)))
     }
   })
+
+/** Logins are compared without case. */
+const authorOf = ({ user }: ListedIssue): string | undefined => user?.login.toLowerCase()
 
 /** The query of the next page: only that is taken from the link, so that it cannot lead elsewhere. */
 const nextPage = ({ headers }: Answer): Record<string, string> | undefined => {

@@ -27,7 +27,12 @@ const makeWorld = (bounds: Partial<typeof production> = {}) =>
       makeDestination(
         destinations,
         { ...production, ...bounds },
-        { name: "tracker", title: "The tracker", advice: Effect.succeed("set a new token") }
+        {
+          name: "tracker",
+          title: "The tracker",
+          longestPause: 300_000,
+          advice: Effect.succeed("set a new token")
+        }
       )
     )
     const logged = <A, E>(effect: Effect.Effect<A, E>) =>
@@ -38,7 +43,7 @@ const makeWorld = (bounds: Partial<typeof production> = {}) =>
     return { open, lines, logged }
   })
 
-describe("The tracker as a destination", () => {
+describe("A destination", () => {
   it.scoped("takes a write a second, of all processes together", () =>
     Effect.gen(function* () {
       const { open } = yield* makeWorld()

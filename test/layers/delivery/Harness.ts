@@ -10,11 +10,13 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import type { Bounds } from "../../../src/layers/delivery/Bounds.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
-import { storeAt } from "../../../src/layers/store/SqliteStore.ts"
+import { makeRecords } from "../../../src/layers/store/Records.ts"
+import { openDatabase, storeAt } from "../../../src/layers/store/SqliteStore.ts"
 import { TablesFromSettings } from "../../../src/layers/tables/Tables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
 import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
@@ -44,7 +46,14 @@ export const makeHarness = Effect.gen(function* () {
     Effect.promise(() => mkdtemp(join(tmpdir(), "music-delivery-"))),
     (path) => Effect.promise(() => rm(path, { recursive: true }))
   )
-  const store = Context.get(yield* Layer.build(storeAt(join(folder, "music.sqlite"))), Store)
+  const file = join(folder, "music.sqlite")
+  const store = Context.get(yield* Layer.build(storeAt(file)), Store)
+  /** What an operator's commands work with, beside the processes. */
+  const database = yield* openDatabase(file, { migrate: false })
+  const records = makeRecords(database)
+  /** As an earlier version cleaned what had failed, though its report was there. */
+  const forget = (id: string) =>
+    database.write("Test.forget", database.sql`DELETE FROM deliveries WHERE id = ${id} RETURNING id`)
   const lines: Array<{ readonly level: string; readonly text: string }> = []
   const logger = Logger.make(({ cause, logLevel, message }) => {
     lines.push({ level: logLevel.label, text: JSON.stringify(message) + Cause.pretty(cause) })
@@ -151,6 +160,9 @@ export const makeHarness = Effect.gen(function* () {
       const stop = Effect.gen(function* () {
         const closing = yield* Effect.fork(close)
         yield* settledWithin(2)
+        // As long as it takes, but not for ever.
+        for (let more = 0; more < 8 && Option.isNone(yield* Fiber.poll(closing)); more += 1)
+          yield* settledWithin(1)
         yield* Fiber.await(closing)
       })
       return {
@@ -175,6 +187,8 @@ export const makeHarness = Effect.gen(function* () {
   return {
     now: () => clock.unsafeCurrentTimeMillis(),
     store,
+    records,
+    forget,
     lines,
     start,
     settled,

@@ -183,7 +183,6 @@ describe("An uncertain answer", () => {
           sort: "created",
           direction: "desc",
           per_page: "100",
-          creator: "harbor-bot",
           since: new Date(report.createdAt - 300_000).toISOString()
         })
       })
@@ -297,6 +296,91 @@ describe("An uncertain answer", () => {
       yield* pass(10)
       expect(yield* filed(report)).toEqual(Option.some(1))
       expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
+    })
+  )
+})
+
+describe("An issue of another account that carries the marker", () => {
+  it.scoped(
+    "is the report's own when the token has changed hands since it was sent: nothing is sent again",
+    () =>
+      Effect.gen(function* () {
+        const world = yield* makeWorld
+        const { admit, delivery, expectHanging, failPost, filed, github, issues, lines, pass, posts } = world
+        const { settings, start, store, until } = world
+        const report = yield* admit()
+        failPost({ kind: "hang-after" })
+        yield* expectHanging(1)
+        const process = yield* start(settings)
+        yield* until(() => issues().length === 1)
+        yield* process.stop
+        yield* expectHanging(0)
+        const other = Redacted.make(github.addToken("harbor-bot-2", "write"))
+        yield* start({
+          ...settings,
+          tracker: Option.map(settings.tracker, (target) => ({ ...target, token: other }))
+        })
+        yield* pass(20)
+        expect(yield* delivery(report)).toMatchObject({ state: "unknown", looks: 2 })
+        yield* pass(50)
+        expect(issues().length).toBe(1)
+        expect(posts().length).toBe(1)
+        expect(yield* filed(report)).toEqual(Option.some(1))
+        expect(lines.filter(({ level, text }) => level === "WARN" && text.includes("account")).length).toBe(1)
+        // Should another one turn up after all, it is seen to.
+        expect(Option.isSome(yield* store.deliveries.find(`sweep:${report.id}`))).toBe(true)
+      })
+  )
+
+  it.scoped("is not taken for ours while ours may still be hidden, though it is older", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, github, issues, pass, posts, settings, start } = yield* makeWorld
+      github.addIssue(repository, { login: "somebody", title: "mine" })
+      yield* pass(30)
+      github.setListLag(20)
+      const report = yield* admit()
+      failPost(badGatewayAfter)
+      yield* start(settings, {}, { sweepDelay: 100_000 })
+      const [theirs] = issues()
+      if (theirs !== undefined) theirs.body = issues()[1]?.body ?? ""
+      yield* pass(20)
+      expect(yield* filed(report)).toEqual(Option.none())
+      yield* pass(30)
+      expect(yield* filed(report)).toEqual(Option.some(2))
+      expect(posts().length).toBe(1)
+      yield* pass(150)
+      expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
+        ["open", 0],
+        ["open", 0]
+      ])
+    })
+  )
+
+  it.scoped("is never closed or commented on, and none of ours is closed for it", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, github, issues, lines, pass, settings, start, store } = yield* makeWorld
+      github.addIssue(repository, { login: "somebody", title: "older" })
+      const report = yield* admit()
+      failPost(badGateway)
+      yield* start(settings, {}, { sweepDelay: 100_000 })
+      yield* pass(45)
+      expect(yield* filed(report)).toEqual(Option.some(2))
+      const [older, ours] = issues()
+      if (older === undefined || ours === undefined) return expect.fail("nothing was filed")
+      older.body = ours.body
+      github.addIssue(repository, { login: "somebody", title: "newer", body: ours.body ?? "" })
+      github.addIssue(repository, { login: "Harbor-Bot", title: "copy", body: ours.body ?? "" })
+      yield* pass(120)
+      expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
+        ["open", 0],
+        ["open", 0],
+        ["open", 0],
+        ["closed", 1]
+      ])
+      expect(yield* filed(report)).toEqual(Option.some(2))
+      const sweep = Option.getOrThrow(yield* store.deliveries.find(`sweep:${report.id}`))
+      expect(sweep.state).toBe("delivered")
+      expect(lines.filter(({ text }) => text.includes("other accounts")).length).toBe(1)
     })
   )
 })
@@ -577,7 +661,7 @@ describe("The end of a process", () => {
         count: 1,
         concurrency: 1,
         now: now(),
-        leaseUntil: now() + 60_000,
+        leaseUntil: now() + 40_000,
         owner: "dead"
       })
       if (leased !== undefined)
@@ -586,7 +670,7 @@ describe("The end of a process", () => {
       yield* pass(120)
       expect(yield* filed(report)).toEqual(Option.some(1))
       expect(issues().length).toBe(1)
-      expect(posts()[0]?.at).toBeGreaterThanOrEqual(report.createdAt + 60_000)
+      expect(posts()[0]?.at).toBeGreaterThanOrEqual(report.createdAt + 40_000)
     })
   )
 
@@ -693,16 +777,89 @@ describe("A report that an operator tries again", () => {
   )
 })
 
+describe("A delivery that was cleaned", () => {
+  const day = 86_400
+  const weeksLater = Effect.gen(function* () {
+    const world = yield* makeWorld
+    const report = yield* world.admit()
+    world.failPost(badGatewayAfter)
+    const { stop } = yield* world.start(world.settings)
+    yield* world.pass(1)
+    expect(yield* world.stateOf(report)).toBe("unknown")
+    yield* stop
+    const id = `report:${report.id}`
+    expect(yield* world.store.deliveries.discard(id, world.now(), "not wanted")).toBe(true)
+    yield* world.pass(31 * day)
+    return { ...world, report, id }
+  })
+
+  it.scoped("and made anew finds the issue that was filed under the one before", () =>
+    Effect.gen(function* () {
+      const { filed, forget, id, issues, now, pass, posts, records, report, settings, start, store } =
+        yield* weeksLater
+      yield* forget(id)
+      expect(yield* store.deliveries.find(id)).toEqual(Option.none())
+      expect(yield* records.enqueue(report.id, now())).toBe(true)
+      yield* start(settings)
+      yield* pass(60)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(issues().length).toBe(1)
+      expect(posts().length).toBe(1)
+    })
+  )
+
+  it.scoped("and made anew, given up and retried is still looked for", () =>
+    Effect.gen(function* () {
+      const { filed, forget, id, issues, now, pass, records, report, settings, start, store } =
+        yield* weeksLater
+      yield* forget(id)
+      yield* records.enqueue(report.id, now())
+      yield* store.deliveries.discard(id, now(), "not wanted")
+      yield* store.deliveries.retry(id, now())
+      yield* start(settings)
+      yield* pass(60)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(issues().length).toBe(1)
+    })
+  )
+
+  it.scoped("is sent at once after one look where nothing is found, as for a report that never had one", () =>
+    Effect.gen(function* () {
+      const { filed, forget, id, issues, looks, now, pass, records, report, settings, start } =
+        yield* weeksLater
+      const [issue] = issues()
+      if (issue !== undefined) issue.body = "about something else"
+      yield* forget(id)
+      yield* records.enqueue(report.id, now())
+      yield* start(settings)
+      yield* pass(3)
+      expect(yield* filed(report)).toEqual(Option.some(2))
+      expect(looks().length).toBe(1)
+    })
+  )
+
+  it.scoped("and was discarded, not cleaned, is found as well", () =>
+    Effect.gen(function* () {
+      const { filed, id, issues, now, pass, report, settings, start, store } = yield* weeksLater
+      yield* store.deliveries.retry(id, now())
+      yield* start(settings)
+      yield* pass(60)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      expect(issues().length).toBe(1)
+    })
+  )
+})
+
 describe("The late look", () => {
   const twice = Effect.gen(function* () {
     const world = yield* makeWorld
     const report = yield* world.admit()
     world.failPost(badGateway)
-    yield* world.start(world.settings, {}, { sweepDelay: 100_000 })
+    const process = yield* world.start(world.settings, {}, { sweepDelay: 100_000 })
     yield* world.pass(45)
     expect(yield* world.filed(report)).toEqual(Option.some(1))
     const sweep = Effect.map(world.store.deliveries.find(`sweep:${report.id}`), Option.getOrThrow)
-    return { ...world, report, sweep }
+    return { ...world, process, report, sweep }
   })
 
   it.scoped("that fails is tried again", () =>
@@ -726,6 +883,94 @@ describe("The late look", () => {
       expect(issues().map(({ state }) => state)).toEqual(["open", "closed", "closed"])
       expect(issues()[1]?.comments.length).toBe(1)
       expect((yield* sweep).state).toBe("delivered")
+    })
+  )
+
+  it.scoped("closes a copy that takes no comment, and nobody else waits for it", () =>
+    Effect.gen(function* () {
+      const { admit, filed, github, issues, lines, pass, report, sweep, process } = yield* twice
+      for (const number of [2, 3])
+        github.addIssue(repository, { login: "harbor-bot", title: `copy ${number}`, body: markerOf(report) })
+      github.fail({
+        method: "POST",
+        path: `${issuesPath}/2/comments`,
+        times: Number.POSITIVE_INFINITY,
+        fault: faults.status(403, { message: "Unable to create comment because issue is locked." })
+      })
+      yield* pass(100)
+      const next = yield* admit()
+      yield* pass(10)
+      expect(Option.isSome(yield* filed(next))).toBe(true)
+      expect(yield* process.checks).toEqual({ tables: "off", tracker: "ok" })
+      expect((yield* sweep).state).toBe("delivered")
+      expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
+        ["open", 0],
+        ["closed", 0],
+        ["closed", 1],
+        ["open", 0]
+      ])
+      expect(lines.filter(({ level }) => level === "ERROR")).toEqual([])
+      expect(lines.filter(({ text }) => text.includes("403 permission")).length).toBe(1)
+    })
+  )
+
+  it.scoped.each([403, 301])(
+    "that is refused a closing with %i closes the others, and is listed as failed",
+    (status) =>
+      Effect.gen(function* () {
+        const { admit, delivery, filed, github, issues, lines, now, pass, process, report, store, sweep } =
+          yield* twice
+        for (const number of [2, 3])
+          github.addIssue(repository, {
+            login: "harbor-bot",
+            title: `copy ${number}`,
+            body: markerOf(report)
+          })
+        github.fail({
+          path: /\/2(\/comments)?$/,
+          times: Number.POSITIVE_INFINITY,
+          fault: faults.status(status, { message: "no" })
+        })
+        yield* pass(100)
+        const next = yield* admit()
+        yield* pass(10)
+        expect(Option.isSome(yield* filed(next))).toBe(true)
+        expect(yield* process.checks).toEqual({ tables: "off", tracker: "ok" })
+        expect(issues().map(({ state }) => state)).toEqual(["open", "open", "closed", "open"])
+        const { lastFailure, state } = yield* sweep
+        expect(state).toBe("failed")
+        expect(Option.getOrElse(lastFailure, () => "")).toMatch(new RegExp(`#2.*${status}`))
+        expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+
+        // An operator who has seen to it has it tried again.
+        github.clearFaults()
+        expect(yield* store.deliveries.retry(`sweep:${report.id}`, now())).toBe(true)
+        yield* pass(10)
+        expect(issues().map(({ state: open }) => open)).toEqual(["open", "closed", "closed", "open"])
+        expect((yield* sweep).state).toBe("delivered")
+        expect((yield* delivery(next)).state).toBe("delivered")
+      })
+  )
+
+  it.scoped.each([
+    ["a closing", 401, /\/comments$/],
+    ["a look", 404, new RegExp(`${issuesPath}$`)]
+  ] as const)("stops the destination when %s is refused with %i", ([, status, path]) =>
+    Effect.gen(function* () {
+      const { github, issues, pass, process, report, sweep } = yield* twice
+      github.addIssue(repository, { login: "harbor-bot", title: "copy", body: markerOf(report) })
+      github.fail({
+        path,
+        times: Number.POSITIVE_INFINITY,
+        fault: faults.status(status, { message: "no" })
+      })
+      yield* pass(110)
+      expect(yield* process.checks).toEqual({ tables: "off", tracker: "degraded" })
+      expect((yield* sweep).state).toBe("waiting")
+      github.clearFaults()
+      yield* pass(320)
+      expect((yield* sweep).state).toBe("delivered")
+      expect(issues().map(({ state }) => state)).toEqual(["open", "closed"])
     })
   )
 
@@ -803,8 +1048,8 @@ describe("A report delivery's lease", () => {
         kinds: ["report"],
         count: 1,
         concurrency: 10,
-        now: now() + 61_000,
-        leaseUntil: now() + 600_000,
+        now: now() + 11_000,
+        leaseUntil: now() + 45_000,
         owner: "thief"
       })
       expect(taken).toMatchObject({ state: "unknown", attempts: 1 })

@@ -242,7 +242,7 @@ describe("Telemetry shipping", () => {
       expect(gaps[0]).toBeLessThanOrEqual(3)
       expect(gaps.at(-1)).toBeGreaterThan(20)
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 3 })
-      expect(lines.filter(({ text }) => text.includes("telemetry waits")).length).toBe(1)
+      expect(lines.filter(({ text }) => text.includes("The table service is not available")).length).toBe(1)
       service.clearFaults()
       yield* pass(40)
       expect(stored("musicclidaemon")).toEqual([...ids].sort())
@@ -260,6 +260,57 @@ describe("Telemetry shipping", () => {
       expect(service.seen.length).toBe(1)
       yield* pass(4)
       expect(service.received().stored).toBe(1)
+    })
+  )
+
+  it.scoped("waits for all processes and across restarts, when the service asks one to", () =>
+    Effect.gen(function* () {
+      const { lines, offerSome, pass, service, settings, start } = yield* makeWorld()
+      const one = yield* start(settings, {}, seldom)
+      yield* start(settings, {}, seldom)
+      service.fail({ fault: faults.status(429, {}, { "retry-after": "60" }) })
+      yield* offerSome(1)
+      yield* pass(5)
+      expect(service.seen.length).toBe(1)
+      const askedAt = service.seen[0]?.at ?? 0
+      yield* offerSome(300)
+      yield* pass(20)
+      yield* one.stop
+      yield* start(settings, {}, seldom)
+      yield* offerSome(1)
+      yield* pass(32)
+      expect(service.seen.length).toBe(1)
+      yield* pass(10)
+      expect((service.seen[1]?.at ?? 0) - askedAt).toBeGreaterThanOrEqual(60_000)
+      expect((service.seen[1]?.at ?? 0) - askedAt).toBeLessThanOrEqual(62_000)
+      expect(service.received()).toMatchObject({ stored: 302, duplicates: 0 })
+      expect(lines.filter(({ text }) => text.includes("The table service is not available")).length).toBe(1)
+      expect(lines.filter(({ text }) => text.includes("available again")).length).toBe(1)
+    })
+  )
+
+  it.scoped("pauses no longer for a failure that several processes met at the same time", () =>
+    Effect.gen(function* () {
+      const { offerSome, pass, service, settings, start, store, until } = yield* makeWorld()
+      // All three have leased and sent before any is answered.
+      service.fail({ times: 3, fault: faults.status(503, {}) })
+      let waiting = 0
+      const { lease } = store.spool
+      Object.assign(store.spool, {
+        lease: (request: Parameters<typeof lease>[0]) =>
+          Effect.tap(lease(request), ({ length }) => {
+            if (length === 0) return Effect.void
+            waiting += 1
+            return Effect.promise(async () => {
+              while (waiting < 3) await new Promise((wake) => setTimeout(wake, 1))
+            })
+          })
+      })
+      yield* offerSome(600)
+      for (let process = 0; process < 3; process += 1) yield* start(settings)
+      yield* until(() => service.seen.length === 3)
+      yield* pass(2)
+      expect(service.received()).toMatchObject({ stored: 600, duplicates: 0 })
     })
   )
 
@@ -301,6 +352,70 @@ describe("Telemetry shipping", () => {
     })
   )
 
+  it.scoped.each([
+    [30, 5],
+    [8, 2]
+  ] as const)(
+    "keeps its stop short where nothing answers: of %i s of grace it takes %i",
+    ([grace, seconds]) =>
+      Effect.gen(function* () {
+        const { expectHanging, harness, offerSome, service, settings, start, until } = yield* makeWorld({
+          shutdownGraceSeconds: grace
+        })
+        yield* offerSome(1)
+        service.fail({ fault: { kind: "hang" } })
+        yield* expectHanging(1)
+        const process = yield* start(settings)
+        yield* until(() => service.seen.length === 1)
+        const before = harness.now()
+        yield* process.stop
+        expect((harness.now() - before) / 1000).toBe(seconds)
+      })
+  )
+
+  it.scoped("waits at a stop for the answer to what it sent, so that nothing is stored a second time", () =>
+    Effect.gen(function* () {
+      const { counts, expectHanging, offerSome, pass, service, settings, start, stored, until } =
+        yield* makeWorld()
+      const ids = yield* offerSome(3)
+      service.fail({ fault: faults.delay(40) })
+      yield* expectHanging(1)
+      const process = yield* start(settings)
+      yield* until(() => service.seen.length === 1)
+      yield* process.close
+      yield* until(() => service.received().stored === 3)
+      yield* expectHanging(0)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 3, waiting: 0 })
+      // By now the service has forgotten the ids.
+      yield* pass(301)
+      yield* start(settings)
+      yield* pass(3)
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+      expect(service.received()).toMatchObject({ stored: 3, duplicates: 0 })
+    })
+  )
+
+  it.scoped("sends nothing further while it stops, and gives back what is still open", () =>
+    Effect.gen(function* () {
+      const { counts, expectHanging, harness, offer, offerSome, service, settings, start, until } =
+        yield* makeWorld()
+      yield* offerSome(1)
+      yield* offer([entry(harness, "musicclidaemon", "{broken")])
+      service.fail({ fault: faults.delay(40) })
+      yield* expectHanging(1)
+      const process = yield* start(settings)
+      yield* until(() => service.seen.length === 1)
+      yield* process.close
+      yield* expectHanging(0)
+      // The batch was spoiled: which record it was is for the next process to find out.
+      expect(service.seen.length).toBe(1)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 0, refused: 0, waiting: 2 })
+      yield* start(settings)
+      yield* harness.pass(3)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 1, refused: 1, waiting: 0 })
+    })
+  )
+
   it.scoped("sends what a dead process had once its lease has ended", () =>
     Effect.gen(function* () {
       const { expectHanging, offerSome, pass, service, settings, start, stored, until } = yield* makeWorld()
@@ -312,10 +427,10 @@ describe("Telemetry shipping", () => {
       yield* process.kill
       yield* expectHanging(0)
       yield* start(settings)
-      yield* pass(8)
-      expect(service.seen.length).toBe(1)
-      // Within fifteen seconds of its death, which was more than two ago.
       yield* pass(5)
+      expect(service.seen.length).toBe(1)
+      // Within fifteen seconds of its death, which took five itself.
+      yield* pass(4)
       expect(service.received()).toMatchObject({ stored: 3, duplicates: 3 })
       expect(stored("musicclidaemon")).toEqual([...ids].sort())
     })
@@ -366,6 +481,82 @@ describe("Telemetry shipping", () => {
       broken = false
       yield* pass(40)
       expect(stored("musicclidaemon")).toEqual(ids)
+    })
+  )
+
+  it.scoped("ships though the database takes over a second for every lease", () =>
+    Effect.gen(function* () {
+      const { harness, offer, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
+      const lease = harness.store.spool.lease
+      Object.assign(harness.store.spool, {
+        lease: (request: Parameters<typeof lease>[0]) => Effect.zipLeft(lease(request), Effect.sleep(1_200))
+      })
+      const ids = yield* offerSome(3)
+      yield* start(settings)
+      yield* pass(5)
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+      // A spoiled batch as well, though a lease then suffices for one request only.
+      yield* offer([entry(harness, "musicclidaemon", "{broken")])
+      ids.push(...(yield* offerSome(3)))
+      yield* pass(15)
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+      expect(service.received().duplicates).toBe(0)
+    })
+  )
+
+  it.scoped("ends a request before its lease may be another's", () =>
+    Effect.gen(function* () {
+      const { counts, expectHanging, harness, offerSome, pass, service, settings, start, until } =
+        yield* makeWorld()
+      const lease = harness.store.spool.lease
+      const from = harness.now()
+      let leased = 0
+      let endedAt = 0
+      Object.assign(harness.store.spool, {
+        lease: (request: Parameters<typeof lease>[0]) => {
+          leased += 1
+          return leased === 1 ? Effect.zipLeft(lease(request), Effect.sleep(2_500)) : lease(request)
+        },
+        release: () =>
+          Effect.sync(() => {
+            endedAt = harness.now()
+          })
+      })
+      yield* offerSome(1)
+      service.fail({ fault: { kind: "hang" } })
+      yield* expectHanging(1)
+      yield* start(settings)
+      yield* pass(2.5)
+      yield* until(() => service.seen.length === 1)
+      yield* pass(6)
+      expect(endedAt).toBe(0)
+      yield* pass(2.5)
+      yield* expectHanging(0)
+      expect(endedAt - from).toBeLessThan(11_000)
+      yield* pass(10)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 1 })
+    })
+  )
+
+  it.scoped("says so when the database takes so long that nothing can be sent under a lease", () =>
+    Effect.gen(function* () {
+      const { harness, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
+      const lease = harness.store.spool.lease
+      let slow = true
+      Object.assign(harness.store.spool, {
+        lease: (request: Parameters<typeof lease>[0]) =>
+          slow ? Effect.zipLeft(lease(request), Effect.sleep(9_000)) : lease(request)
+      })
+      const warnings = () => lines.filter(({ level, text }) => level === "WARN" && text.includes("lease"))
+      const ids = yield* offerSome(2)
+      yield* start(settings)
+      yield* pass(40)
+      expect(service.seen.length).toBe(0)
+      expect(warnings().length).toBe(1)
+      slow = false
+      yield* pass(20)
+      expect(stored("musicclidaemon")).toEqual([...ids].sort())
+      expect(warnings().length).toBe(1)
     })
   )
 

@@ -46,7 +46,8 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         looks: 0,
         lastFailure: Option.none(),
         fence: 1,
-        createdAt: 1_000
+        createdAt: 1_000,
+        discardedAt: Option.none()
       }
       deepStrictEqual(delivery, expected)
       deepStrictEqual(yield* found(store, delivery), { ...expected, state: "leased" })
@@ -458,11 +459,64 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         const row = Option.getOrThrow(yield* store.deliveries.find("report:rep_1"))
         deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some("spam")])
         deepStrictEqual(yield* lease(store, 9_000), [])
+        assert.strictEqual(yield* store.retention.reports(5_000), 1)
         assert.strictEqual(yield* store.retention.deliveries(4_001), 1, "it is over since then")
         yield* enqueue(store, "rep_2")
         yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
         assert.isTrue(yield* store.deliveries.retry("report:rep_2", 5_000))
         assert.strictEqual(yield* store.retention.deliveries(9_000), 0, "it is not over any more")
+      })
+    )
+
+    it.scoped(
+      "marks what was given up: it does not count as failed, and stays so when all that failed is retried",
+      () =>
+        Effect.gen(function* () {
+          const store = yield* freshStore
+          yield* enqueue(store, "rep_1", "rep_2")
+          const [first, second] = yield* lease(store, 5_000)
+          if (first === undefined || second === undefined) return assert.fail("two were due")
+          for (const { fence, id } of [first, second])
+            yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 6_000, failure }))
+          assert.isTrue(yield* store.deliveries.discard(first.id, 7_000, "filed by hand"))
+          deepStrictEqual((yield* found(store, first)).discardedAt, Option.some(7_000))
+          deepStrictEqual((yield* found(store, second)).discardedAt, Option.none())
+          deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
+          assert.isFalse(yield* store.deliveries.retry(first.id, 8_000, { onlyFailed: true }))
+          assert.isTrue(yield* store.deliveries.retry(second.id, 8_000, { onlyFailed: true }))
+          assert.isFalse(
+            yield* store.deliveries.retry(second.id, 8_000, { onlyFailed: true }),
+            "it waits already"
+          )
+          deepStrictEqual(
+            (yield* lease(store, 9_000)).map(({ id }) => id),
+            [second.id]
+          )
+        })
+    )
+
+    it.scoped("takes the mark away with a retry by name, and has what was given up looked for first", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        yield* store.deliveries.discard("report:rep_1", 4_000, "filed by hand")
+        assert.isTrue(yield* store.deliveries.retry("report:rep_1", 5_000))
+        const again = yield* leaseOne(store, 6_000)
+        deepStrictEqual([again.state, again.discardedAt], ["unknown", Option.none()])
+        // It fails by itself then, and waits for an operator again.
+        yield* store.deliveries.update(again.id, again.fence, DeliveryUpdate.Failed({ at: 7_000, failure }))
+        deepStrictEqual((yield* found(store, again)).discardedAt, Option.none())
+        deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
+      })
+    )
+
+    it.scoped("has one that may have happened looked for, however often it is retried", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        yield* store.deliveries.discard("report:rep_1", 4_000, "filed by hand")
+        for (const at of [5_000, 6_000]) assert.isTrue(yield* store.deliveries.retry("report:rep_1", at))
+        deepStrictEqual((yield* leaseOne(store, 7_000)).state, "unknown")
       })
     )
 

@@ -98,6 +98,10 @@ const readEverything = (store: StoreService) =>
         state,
         subject
       })),
+      discarded: Option.flatMap(
+        yield* store.deliveries.find("report:rep_2"),
+        ({ discardedAt }) => discardedAt
+      ),
       destination: yield* store.destinations.find("tracker"),
       refusals: yield* store.retention.refusals(1_501),
       replayed: (yield* store.reports.admit(sampleReport(), true))._tag,
@@ -124,6 +128,7 @@ const everything = (version: number) => ({
     }
   ],
   delivery: Option.some({ state: "waiting", subject: "rep_1" }),
+  discarded: version < 3 ? Option.none() : Option.some(990),
   destination:
     version === 1
       ? { failures: 0, stopped: false, pausedUntil: 0, lastFailure: Option.none() }
@@ -166,6 +171,52 @@ onBoth("Migrations", (kind) => {
         })
       )
   }
+
+  it.scoped("what was discarded before that was marked is known by the reason that nobody gave", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 2)
+      for (const [id, reason] of [
+        ["rep_5", "discarded by an operator"],
+        ["rep_6", "422 validation_failed"]
+      ])
+        yield* rawQuery(
+          path,
+          `INSERT INTO deliveries
+            (id, kind, subject, state, attempts, available_at, looks, last_failure, fence, created_at, finished_at)
+          VALUES ('report:${id}', 'report', '${id}', 'failed', 0, 900, 0, '${reason}', 1, 800, 990)`
+        )
+      const marks = yield* withStore(path, ({ deliveries }) =>
+        Effect.forEach(["report:rep_5", "report:rep_6", "report:rep_1"], (id) =>
+          Effect.map(
+            deliveries.find(id),
+            Option.flatMap(({ discardedAt }) => discardedAt)
+          )
+        )
+      )
+      deepStrictEqual(marks, [Option.some(990), Option.none(), Option.none()])
+    })
+  )
+
+  it.scoped("a newer version that adds a column beside us does not stop us", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { deliveries, reports } = yield* openStore(path)
+      const lease = (now: number) =>
+        deliveries.lease({
+          kinds: ["report"],
+          count: 1,
+          concurrency: 9,
+          now,
+          leaseUntil: now + 10,
+          owner: "one"
+        })
+      yield* reports.admit(sampleReport(), true)
+      assert.strictEqual((yield* lease(2_000)).length, 1)
+      yield* rawQuery(path, "ALTER TABLE deliveries ADD COLUMN later TEXT")
+      assert.strictEqual((yield* lease(3_000)).length, 1)
+      assert.isTrue(Option.isSome(yield* deliveries.find("report:rep_1")))
+    })
+  )
 
   it.scoped("running them again changes nothing", () =>
     Effect.gen(function* () {

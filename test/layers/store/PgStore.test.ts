@@ -336,6 +336,51 @@ describe("A Postgres database", () => {
     )
   })
 
+  it.scopedLive("leases no more deliveries than were asked for, whatever plan the server chooses", () =>
+    Effect.gen(function* () {
+      const url = yield* postgres.emptyPath
+      const name = new URL(url).pathname.slice(1)
+      // Leaves it a nested loop, which runs the inner side once for each row of the outer one.
+      const others = [
+        "hashjoin",
+        "mergejoin",
+        "hashagg",
+        "sort",
+        "material",
+        "memoize",
+        "bitmapscan",
+        "indexscan"
+      ]
+      yield* rawQuery(
+        url,
+        others.map((other) => `ALTER DATABASE ${name} SET enable_${other} = off`).join(";\n")
+      )
+      const { deliveries, reports } = yield* open(url)
+      yield* Effect.forEach(
+        Array.from({ length: 21 }, (_, index) => `rep_${index}`),
+        (id) => reports.admit(sampleReport({ id, keyDigest: id }), true)
+      )
+      const leased = yield* deliveries.lease({
+        kinds: ["report"],
+        count: 1,
+        concurrency: 1,
+        now: 2_000,
+        leaseUntil: 9_000,
+        owner: "worker"
+      })
+      deepStrictEqual(
+        [leased.length, yield* deliveries.counts],
+        [
+          1,
+          [
+            { kind: "report", state: "leased", count: 1 },
+            { kind: "report", state: "waiting", count: 20 }
+          ]
+        ]
+      )
+    })
+  )
+
   describe("shared by processes", () => {
     const lease = {
       tables: new Set(["musicclidaemon"] as const),

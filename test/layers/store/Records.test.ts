@@ -6,12 +6,13 @@ import { makeRecords } from "../../../src/layers/store/Records.ts"
 import { databaseFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
 import {
   CursorInvalid,
+  type DeliveryFilter,
   type Page,
   type PageRequest,
   type RecordsService,
   type ReportFilter
 } from "../../../src/services/Records.ts"
-import { Unverified, Verified } from "../../../src/services/Store.ts"
+import { DeliveryUpdate, Unverified, Verified } from "../../../src/services/Store.ts"
 import { type Kind, onBoth, sampleEvent, sampleReport } from "./Stores.ts"
 
 /** A store to write to and the records to look at, of one database. */
@@ -129,9 +130,39 @@ onBoth("Records", (kind) => {
       expect(yield* records.enqueue("rep_9", 5_000)).toBe(false)
       const { items } = yield* records.deliveries(anyDelivery, first(10))
       expect(items).toMatchObject([
-        { id: "report:rep_1", state: "waiting", availableAt: 5_000, finishedAt: Option.none() }
+        // It may have had one that was cleaned: looked for first.
+        { id: "report:rep_1", state: "unknown", availableAt: 5_000, finishedAt: Option.none() }
       ])
       expect(yield* records.delivery("report:rep_1")).toEqual(Option.some(items[0]))
+    })
+  )
+
+  it.scopedLive("what an operator discarded is no failure, and has a list of its own", () =>
+    Effect.gen(function* () {
+      const { records, store } = yield* opened(kind)
+      for (const id of ["rep_1", "rep_2"])
+        yield* store.reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
+      for (const { fence, id } of yield* store.deliveries.lease({
+        kinds: ["report"],
+        count: 2,
+        concurrency: 2,
+        now: 2_000,
+        leaseUntil: 9_000,
+        owner: "worker"
+      }))
+        yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "422" }))
+      yield* store.deliveries.discard("report:rep_2", 4_000, "filed by hand")
+      const ids = (filter: Partial<DeliveryFilter>) =>
+        Effect.map(records.deliveries({ ...anyDelivery, ...filter }, first(10)), ({ items }) =>
+          items.map(({ id }) => id)
+        )
+      expect(yield* ids({})).toEqual(["report:rep_2", "report:rep_1"])
+      expect(yield* ids({ state: Option.some("failed") })).toEqual(["report:rep_1"])
+      expect(yield* ids({ state: Option.some("discarded") })).toEqual(["report:rep_2"])
+      const reports = (delivery: ReportFilter["delivery"]) =>
+        Effect.map(records.reports({ ...anyReport, delivery }, first(10)), idsOf)
+      expect(yield* reports(Option.some("failed"))).toEqual(["rep_1"])
+      expect(yield* reports(Option.some("discarded"))).toEqual(["rep_2"])
     })
   )
 

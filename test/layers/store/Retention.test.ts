@@ -17,6 +17,13 @@ const lease = {
   owner: "worker"
 } as const
 
+const filed = (at: number) =>
+  DeliveryUpdate.Delivered({
+    at,
+    issue: Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" }),
+    sweepAt: Option.none()
+  })
+
 onBoth("Retention", ({ freshStore }) => {
   it.scoped("removes webhooks received before the bound, and only those", () =>
     Effect.gen(function* () {
@@ -54,10 +61,42 @@ onBoth("Retention", ({ freshStore }) => {
       const [leased] = yield* deliveries.lease(lease)
       if (leased === undefined) return assert.fail("nothing was leased")
       yield* reports.admit(sampleReport({ id: "rep_2", keyDigest: "two" }), true)
-      yield* deliveries.update(leased.id, leased.fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
+      yield* deliveries.update(leased.id, leased.fence, filed(3_000))
       assert.strictEqual(yield* retention.deliveries(3_000), 0)
       assert.strictEqual(yield* retention.deliveries(3_001), 1)
       deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "waiting", count: 1 }])
+    })
+  )
+
+  it.scoped("keeps what it knows of a report that was not filed for as long as the report is there", () =>
+    Effect.gen(function* () {
+      const { reports, deliveries, retention } = yield* freshStore
+      const kept = Effect.forEach(["rep_failed", "rep_discarded", "rep_filed"], (id) =>
+        Effect.map(
+          deliveries.find(`report:${id}`),
+          Option.flatMap(({ lastFailure }) => lastFailure)
+        )
+      )
+      for (const id of ["rep_failed", "rep_discarded", "rep_filed"])
+        yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
+      for (const { fence, id, subject } of yield* deliveries.lease(lease)) {
+        if (subject === "rep_failed")
+          yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "refused: 422" }))
+        if (subject === "rep_filed") yield* deliveries.update(id, fence, filed(3_000))
+        if (subject === "rep_discarded")
+          yield* deliveries.update(
+            id,
+            fence,
+            DeliveryUpdate.Waiting({ availableAt: 9_000, failure: "rate limited" })
+          )
+      }
+      yield* deliveries.discard("report:rep_discarded", 3_000, "spam")
+      assert.strictEqual(yield* retention.deliveries(9_000), 1)
+      deepStrictEqual(yield* kept, [Option.some("refused: 422"), Option.some("spam"), Option.none()])
+
+      assert.strictEqual(yield* retention.reports(9_000), 3)
+      assert.strictEqual(yield* retention.deliveries(9_000), 2)
+      deepStrictEqual(yield* kept, [Option.none(), Option.none(), Option.none()])
     })
   )
 

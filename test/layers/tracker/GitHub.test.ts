@@ -47,8 +47,20 @@ const start = Effect.gen(function* () {
   const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
   const numbers = (since = now - hour) =>
     Effect.map(tracker.findByMarker(marker, since), (found) => found.map(({ number }) => number))
+  /** Closes one, over the second between its two writes. */
+  const close = (duplicate: number, original: number) =>
+    Effect.gen(function* () {
+      const closing = yield* Effect.fork(
+        tracker.closeDuplicate({ number: duplicate, url: "" }, { number: original, url: "" })
+      )
+      while (Option.isNone(yield* Fiber.poll(closing))) {
+        yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 2)))
+        if ((yield* TestClock.sleeps()).length > 0) yield* TestClock.adjust("1 second")
+      }
+      return yield* Fiber.join(closing)
+    })
   const lists = () => github.seen.filter(({ method, path }) => method === "GET" && path === list)
-  return { add, github, lists, numbers, tracker }
+  return { add, close, github, lists, numbers, tracker }
 })
 
 describe("A look for a marker", () => {
@@ -68,13 +80,20 @@ describe("A look for a marker", () => {
     })
   )
 
-  it.scoped("leaves out pull requests, and issues of other accounts", () =>
+  it.scoped("leaves out pull requests, and tells issues of other accounts from our own", () =>
     Effect.gen(function* () {
-      const { add, github, numbers } = yield* start
+      const { add, github, lists, numbers, tracker } = yield* start
       github.addPullRequest(repository, { login: "harbor-bot", body: marker })
-      add(marker, "somebody")
       add("something else")
       expect(yield* numbers()).toEqual([])
+      add(marker, "somebody")
+      add(marker, "Harbor-Bot")
+      const found = yield* tracker.findByMarker(marker, now)
+      expect(found.map(({ number, own }) => [number, own])).toEqual([
+        [3, false],
+        [4, true]
+      ])
+      expect(lists().some(({ query }) => query.has("creator"))).toBe(false)
     })
   )
 
@@ -135,10 +154,13 @@ describe("A look for a marker", () => {
     })
   )
 
-  it.scoped("asks once whose the token is, and not at all after an issue was filed", () =>
+  it.scoped("asks once whose the token is, not before it matters, nor after an issue was filed", () =>
     Effect.gen(function* () {
-      const { github, numbers } = yield* start
+      const { add, github, numbers } = yield* start
       const users = () => github.seen.filter(({ path }) => path === "/user").length
+      yield* numbers()
+      expect(users()).toBe(0)
+      add(marker)
       yield* numbers()
       yield* numbers()
       expect(users()).toBe(1)
@@ -147,31 +169,30 @@ describe("A look for a marker", () => {
       yield* other.tracker.file({ title: "[report] x", body: marker })
       expect(yield* other.numbers()).toEqual([1])
       expect(other.github.seen.map(({ path }) => path)).not.toContain("/user")
-      expect(other.lists()[0]?.query.get("creator")).toBe("harbor-bot")
     })
   )
 
-  it.scoped("does without the account's name when the token may not tell it", () =>
+  it.scoped("takes who was first for us when the token may not tell whose it is", () =>
     Effect.gen(function* () {
-      const { add, github, lists, numbers } = yield* start
-      add(marker)
+      const { add, github, tracker } = yield* start
+      for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)
       github.fail({ path: "/user", fault: faults.status(403, { message: "Resource not accessible" }) })
-      expect(yield* numbers()).toEqual([1])
-      expect(lists()[0]?.query.has("creator")).toBe(false)
-      expect(yield* numbers()).toEqual([1])
+      const own = Effect.map(tracker.findByMarker(marker, now), (found) => found.map((issue) => issue.own))
+      expect(yield* own).toEqual([true, false, true])
+      expect(yield* own).toEqual([true, false, true])
       expect(github.seen.filter(({ path }) => path === "/user").length).toBe(1)
     })
   )
 
   it.scoped("fails while the account cannot be asked for", () =>
     Effect.gen(function* () {
-      const { github, lists, numbers } = yield* start
+      const { add, github, numbers } = yield* start
+      add(marker)
       github.fail({ path: "/user", fault: faults.status(503, {}) })
       github.fail({ path: "/user", fault: faults.status(401, {}) })
       expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
       expect((yield* Effect.flip(numbers()))._tag).toBe("Refused")
-      expect(lists().length).toBe(0)
-      expect(yield* numbers()).toEqual([])
+      expect(yield* numbers()).toEqual([1])
     })
   )
 })
@@ -211,21 +232,46 @@ describe("Trouble of looking", () => {
 describe("A duplicate", () => {
   it.scoped("is closed, and told which issue is the original", () =>
     Effect.gen(function* () {
-      const { add, github, tracker } = yield* start
-      const [original, duplicate] = [add(marker), add(marker)].map((number) => ({ number, url: "" }))
-      if (original === undefined || duplicate === undefined) return
-      const closing = yield* Effect.fork(tracker.closeDuplicate(duplicate, original))
-      for (let round = 0; round < 50 && github.issues(repository)[1]?.state === "open"; round += 1)
-        yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 5)))
-      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
-      yield* TestClock.adjust("1 second")
-      yield* Fiber.join(closing)
+      const { add, close, github } = yield* start
+      add(marker)
+      add(marker)
+      expect(yield* close(2, 1)).toEqual(Option.none())
       expect(github.issues(repository).map(({ state, comments }) => [state, comments.length])).toEqual([
         ["open", 0],
         ["closed", 1]
       ])
       expect(github.issues(repository)[1]?.comments[0]?.body).toContain("#1")
       expect(github.issues(repository)[1]?.stateReason).toBe("not_planned")
+    })
+  )
+})
+
+describe("A duplicate that takes no comment", () => {
+  const comments = `${list}/2/comments`
+
+  it.scoped("is closed all the same, and why it took none is told", () =>
+    Effect.gen(function* () {
+      const { add, close, github } = yield* start
+      add(marker)
+      add(marker)
+      github.fail({ path: comments, fault: faults.status(403, { message: "locked" }) })
+      expect(Option.map(yield* close(2, 1), ({ code }) => code)).toEqual(Option.some("permission"))
+      expect(github.issues(repository)[1]).toMatchObject({ state: "closed", comments: [] })
+    })
+  )
+
+  it.scoped.each([
+    [401, { message: "Bad credentials" }, "Refused"],
+    [403, { message: "You have exceeded a secondary rate limit." }, "NotExecuted"],
+    [502, "<html>", "Unknown"]
+  ] as const)("because of something else is left as it is: %i", ([status, body, tag]) =>
+    Effect.gen(function* () {
+      const { add, close, github } = yield* start
+      add(marker)
+      add(marker)
+      github.fail({ path: comments, fault: faults.status(status, body) })
+      expect((yield* Effect.flip(close(2, 1)))._tag).toBe(tag)
+      expect(github.issues(repository)[1]?.state).toBe("open")
     })
   )
 })

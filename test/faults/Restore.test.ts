@@ -1,0 +1,110 @@
+/** What a server does with a database that is older than what was done: the real server, before and after a restore. */
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { vi } from "vitest"
+import { backup, restore } from "../../src/layers/store/Backup.ts"
+import { storeAt } from "../../src/layers/store/SqliteStore.ts"
+import { makeWorld, settingsFor } from "../../src/sandbox/World.ts"
+import { postgres, sampleReport } from "../layers/store/Stores.ts"
+import { freshFolder, query, withStore } from "./Files.ts"
+import { eventually, issues, startServer } from "./Server.ts"
+
+// Generous for a busy machine.
+vi.setConfig({ testTimeout: 90_000 })
+
+/** A backup in which a report waits, for which no worker ran yet; and the tracker that outlives every server. */
+const waiting = Effect.gen(function* () {
+  const path = join(yield* freshFolder, "music.sqlite")
+  const place = { databasePath: path, databaseUrl: Option.none() }
+  yield* withStore(path, ({ reports }) =>
+    reports.admit(sampleReport({ createdAt: Date.now() - 20 * 60_000 }), true)
+  )
+  const copy = `${path}.backup`
+  yield* backup(place, copy)
+
+  const world = yield* makeWorld(() => Date.now())
+  const { tracker } = settingsFor(world, {
+    bind: { host: "127.0.0.1", port: 0 },
+    databasePath: "unused",
+    logLevel: LogLevel.Info,
+    logFormat: "json"
+  })
+  const target = Option.map(tracker, (all) => ({ ...all, reconcileSeconds: [0.02, 0.04, 0.06] }))
+  /** Serves until the report is delivered. */
+  const serve = Effect.scoped(
+    Effect.gen(function* () {
+      const server = yield* startServer(storeAt(path), { tracker: target })
+      yield* eventually("the report is filed", () => server.log.some((line) => line.includes("Report filed")))
+    })
+  )
+  const restored = restore(place, copy, { overwrite: true })
+  const looks = () =>
+    world.tracker.seen.filter(({ method, path: asked }) => method === "GET" && /issues$/.test(asked))
+  const kinds = Effect.map(query(path, "SELECT kind, state FROM deliveries ORDER BY kind"), (rows) =>
+    rows.map(({ kind, state }) => `${kind} ${state}`)
+  )
+  return { kinds, looks, restored, serve, world }
+})
+
+describe("A report that waits in a backup", () => {
+  it.scopedLive("and was filed since is found, and filed no second time", () =>
+    Effect.gen(function* () {
+      const { kinds, restored, serve, world } = yield* waiting
+      yield* serve
+      assert.strictEqual(issues({ world }), 1)
+      const { doubted } = yield* restored
+      yield* serve
+      assert.strictEqual(issues({ world }), 1)
+      assert.strictEqual(doubted, 1)
+      deepStrictEqual(yield* kinds, ["report delivered"])
+    })
+  )
+
+  it.scopedLive("and was not is filed after all looks, with a late look for a copy", () =>
+    Effect.gen(function* () {
+      const { kinds, looks, restored, serve, world } = yield* waiting
+      yield* restored
+      yield* serve
+      assert.strictEqual(issues({ world }), 1)
+      assert.strictEqual(looks().length, 3)
+      deepStrictEqual(yield* kinds, ["report delivered", "sweep waiting"])
+    })
+  )
+})
+
+describe("The line for PostgreSQL", () => {
+  /** Tables of the second version, as its dump has them. */
+  const dump = readFileSync(new URL("../layers/store/fixtures/0002.sql", import.meta.url), "utf8")
+    .replaceAll(/^--.*$/gm, "")
+    .split(/;$/m)
+    .filter((statement) => /^\s*CREATE|INSERT INTO (?:"?migrations|reports|deliveries)/.test(statement))
+    .join(";\n")
+    .replace("created_at datetime", "created_at TIMESTAMP WITH TIME ZONE")
+    .replace("sequence INTEGER PRIMARY KEY", "sequence BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+
+  it.scopedLive("empties the database first: nothing newer stands in the way of the next upgrade", () =>
+    Effect.gen(function* () {
+      const url = yield* postgres.emptyPath
+      const { openStore, rawQuery } = postgres
+      yield* Effect.scoped(openStore(url))
+      yield* rawQuery(url, "CREATE TABLE of_a_later_version (id TEXT NOT NULL PRIMARY KEY)")
+      const { fix } = yield* Effect.flip(
+        restore({ databasePath: "unused", databaseUrl: Option.some(Redacted.make(url)) }, "music.dump")
+      )
+      const emptying = Array.from(fix.matchAll(/--command='([^']*)'/g), ([, statement]) => statement)
+      assert.isAtLeast(emptying.length, 1)
+      yield* rawQuery(url, `${emptying.join(";\n")};\n${dump}`)
+      deepStrictEqual(yield* rawQuery(url, "SELECT to_regclass('of_a_later_version') AS later"), [
+        { later: null }
+      ])
+      const store = yield* openStore(url)
+      yield* store.check
+    })
+  )
+})
