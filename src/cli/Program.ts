@@ -115,8 +115,9 @@ const command = (args: ReadonlyArray<string>) =>
     )
   })
 
+/** A command stands as it is, to be copied. */
 const sentence = (text: string): string =>
-  `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`
+  `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") || text.startsWith("Run: ") ? "" : "."}`
 
 const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
   lines.map((line, index) => {
@@ -124,18 +125,28 @@ const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
     return `${program}: ${oneLine(line)}${advised ? `. ${sentence(oneLine(fix))}` : ""}`
   })
 
+/** Clears what was shown as progress, and says what is wrong. */
+const complain = (lines: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const screen = yield* Screen
+    yield* screen.progress("")
+    for (const line of lines) yield* screen.say(coloured(screen, "red", line))
+  })
+
+/** For a command that was cut short. */
+export const sayInterrupted = (
+  args: ReadonlyArray<string>,
+  signal: string
+): Effect.Effect<void, never, Screen> => {
+  const [, ...path] = named(tree, args).path
+  return complain([`${program}: ${path.join(" ") || "it"} was interrupted by ${signal} before its end`])
+}
+
 /** Runs one command to its end. */
 export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, never, Screen | Surroundings> =>
   command(args).pipe(
     Effect.as(exits.ok),
-    Effect.catchAll((failed) =>
-      Effect.gen(function* () {
-        const screen = yield* Screen
-        yield* screen.progress("")
-        for (const line of linesOf(failed)) yield* screen.say(coloured(screen, "red", line))
-        return failed.exit
-      })
-    ),
+    Effect.catchAll((failed) => Effect.as(complain(linesOf(failed)), failed.exit)),
     Effect.catchAllDefect((defect) =>
       Effect.flatMap(Screen, ({ say }) =>
         Effect.as(say(`${program}: a mistake of this program: ${oneLine(String(defect))}`), exits.defect)

@@ -35,7 +35,8 @@ export const deliveryShape = (delivery: Delivery) => ({
   created_at: iso(delivery.createdAt),
   available_at: iso(delivery.availableAt),
   sent_at: isoOrNull(delivery.sentAt),
-  last_failure: Option.getOrNull(delivery.lastFailure)
+  last_failure: Option.getOrNull(delivery.lastFailure),
+  discarded_at: isoOrNull(delivery.discardedAt)
 })
 
 export const deliveryRecordShape = (delivery: DeliveryRecord) => ({

@@ -2,24 +2,42 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { hearInterruption } from "../layers/Interruption.ts"
 import { processEnvironment } from "../layers/Settings.ts"
-import { runCommand } from "./Program.ts"
+import { runCommand, sayInterrupted } from "./Program.ts"
 import { Screen } from "./Screen.ts"
 import { Surroundings } from "./Surroundings.ts"
 import { terminalScreen } from "./Terminal.ts"
+import { UntilSignal } from "./UntilSignal.ts"
 
 const Here = Layer.effect(
   Screen,
   Effect.map(processEnvironment, (environment) => terminalScreen(environment))
 ).pipe(Layer.merge(Layer.effect(Surroundings, processEnvironment)))
 
-runCommand(process.argv.slice(2)).pipe(
+const args = process.argv.slice(2)
+const interruption = hearInterruption()
+
+runCommand(args).pipe(
   Effect.tap((exit) =>
     Effect.sync(() => {
       // The server sets one of its own when it does not start.
       if (exit !== 0) process.exitCode = exit
     })
   ),
+  // Said last, when all is put in order.
+  Effect.onInterrupt(() =>
+    Effect.flatMap(
+      interruption.by,
+      Option.match({ onNone: () => Effect.void, onSome: (signal) => sayInterrupted(args, signal) })
+    )
+  ),
+  Effect.provideService(UntilSignal, interruption.expected),
   Effect.provide(Here),
-  NodeRuntime.runMain({ disableErrorReporting: true, disablePrettyLogger: true })
+  NodeRuntime.runMain({
+    disableErrorReporting: true,
+    disablePrettyLogger: true,
+    teardown: interruption.teardown
+  })
 )

@@ -4,7 +4,8 @@
  */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
-import { endOnSecondSignal } from "../layers/Signals.ts"
+import * as Option from "effect/Option"
+import { hearInterruption } from "../layers/Interruption.ts"
 import { reportStartFailure } from "../layers/StartFailure.ts"
 import { sandbox } from "./Program.ts"
 
@@ -15,6 +16,9 @@ const usage = `Usage: npm run sandbox -- [--walk] [--debug]
 const known = ["--walk", "--debug"]
 const flags = process.argv.slice(2)
 
+const walking = flags.includes("--walk")
+const interruption = hearInterruption()
+
 const exit = (code: number, text = "") =>
   Effect.sync(() => {
     process.stderr.write(text)
@@ -22,13 +26,20 @@ const exit = (code: number, text = "") =>
   })
 
 const program = flags.every((flag) => known.includes(flag))
-  ? Effect.flatMap(sandbox({ walk: flags.includes("--walk"), debug: flags.includes("--debug") }), (passed) =>
+  ? Effect.flatMap(sandbox({ walk: walking, debug: flags.includes("--debug") }), (passed) =>
       passed ? Effect.void : exit(1)
     )
   : exit(64, `${usage}\n`)
 
-endOnSecondSignal.pipe(
+/** A walk that was cut short has not passed. */
+const sayInterrupted = Effect.map(
+  interruption.by,
+  Option.map((signal) => process.stderr.write(`The walk was interrupted by ${signal} before its end\n`))
+)
+
+Effect.when(interruption.expected, () => !walking).pipe(
   Effect.zipRight(program),
   reportStartFailure,
-  NodeRuntime.runMain({ disablePrettyLogger: true })
+  Effect.onInterrupt(() => sayInterrupted),
+  NodeRuntime.runMain({ disablePrettyLogger: true, teardown: interruption.teardown })
 )

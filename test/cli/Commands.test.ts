@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { openApi } from "../../src/http/api/Document.ts"
 import { settingsCatalogue } from "../../src/layers/SettingsCatalogue.ts"
+import { latestMigration } from "../../src/layers/store/Migrations.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { openStore, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
@@ -131,7 +132,8 @@ describe("music-backend reports", () => {
               created_at: "2026-11-21T07:30:00.000Z",
               available_at: "2026-11-21T07:30:00.000Z",
               sent_at: null,
-              last_failure: null
+              last_failure: null,
+              discarded_at: null
             },
             summary: "Playback stops after a seek."
           }
@@ -235,7 +237,8 @@ describe("music-backend reports", () => {
         expect([failed.exit, failed.out]).toEqual([0, "rep_failed is due now (waiting)"])
         expect(failed.err).toContain("MUSIC_GITHUB_TOKEN is not set here")
         const alone = yield* run(["reports", "retry", "rep_alone", "--json"], environment)
-        expect(alone.json).toMatchObject({ id: "report:rep_alone", state: "waiting", attempts: 0 })
+        // One that was made for it and cleaned may have filed it.
+        expect(alone.json).toMatchObject({ id: "report:rep_alone", state: "unknown", attempts: 0 })
         const filed = yield* run(["reports", "retry", "rep_filed"], environment)
         expect([filed.exit, filed.err]).toEqual([
           1,
@@ -283,8 +286,49 @@ describe("music-backend deliveries", () => {
         "report:rep_failed is discarded: nobody will try it again. Its report is kept."
       )
       const after = yield* run(["deliveries", "show", "report:rep_failed"], environment)
-      expect(after.out).toMatch(/^state +failed$/m)
+      expect(after.out).toMatch(/^state +discarded$/m)
       expect(after.out).toMatch(/^last failure +seen by hand$/m)
+    })
+  )
+
+  it.live("leaves what was discarded alone until it is named, and tells it from what failed", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      yield* run(["deliveries", "discard", "report:rep_failed", "--reason", "filed by hand"], environment)
+      const retried = yield* run(["deliveries", "retry", "--failed"], environment)
+      expect([retried.exit, retried.out, retried.err]).toEqual([0, "", "No deliveries failed."])
+
+      const failed = yield* run(["deliveries", "list", "--state", "failed"], environment)
+      expect([failed.out, failed.err]).toEqual(["", "No deliveries."])
+      const discarded = yield* run(["deliveries", "list", "--discarded"], environment)
+      const { out: all } = yield* run(["deliveries", "list"], environment)
+      expect(discarded.out.split("\n")).toEqual([
+        "ID                 CREATED               STATE      SENT  NEXT  LAST FAILURE",
+        "report:rep_failed  2026-11-21T07:30:00Z  discarded  0     -     filed by hand"
+      ])
+      expect(all).toContain("\nreport:rep_failed  2026-11-21T07:30:00Z  discarded ")
+      const both = yield* run(["deliveries", "list", "--state", "failed", "--discarded"], environment)
+      expect([both.exit, both.out]).toEqual([64, ""])
+      const reports = yield* run(["reports", "list"], environment)
+      expect(reports.out).toMatch(/^rep_failed .* - +discarded +c:ana /m)
+      const report = yield* run(["reports", "show", "rep_failed"], environment)
+      expect(report.out).toMatch(/^delivery +discarded, 0 sent \(report:rep_failed\)$/m)
+      const asJson = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
+      expect(asJson.json).toMatchObject({
+        state: "failed",
+        discarded_at: expect.stringMatching(/^\d{4}-.*Z$/),
+        last_failure: "filed by hand"
+      })
+
+      const { json: checks } = yield* run(["check", "--json"], environment)
+      expect(checks).toMatchObject({
+        checks: expect.arrayContaining([expect.objectContaining({ name: "deliveries", status: "PASS" })])
+      })
+
+      const named = yield* run(["deliveries", "retry", "report:rep_failed"], environment)
+      expect([named.exit, named.out]).toEqual([0, "report:rep_failed is due now (unknown)"])
+      const { json } = yield* run(["deliveries", "show", "report:rep_failed", "--json"], environment)
+      expect(json).toMatchObject({ state: "unknown", discarded_at: null })
     })
   )
 
@@ -370,7 +414,10 @@ describe("music-backend on a database", () => {
     Effect.gen(function* () {
       const { environment, place } = yield* furnished
       const current = yield* run(["migrate"], environment)
-      expect([current.exit, current.out]).toEqual([0, `SQLite database ${place} is at 2 already`])
+      expect([current.exit, current.out]).toEqual([
+        0,
+        `SQLite database ${place} is at ${latestMigration} already`
+      ])
 
       const old = yield* freshPlace
       const script = readFileSync(new URL("../layers/store/fixtures/0001.sql", import.meta.url), "utf8")
@@ -378,17 +425,25 @@ describe("music-backend on a database", () => {
       const there = { MUSIC_DATABASE_PATH: old }
       const refused = yield* run(["reports", "list"], there)
       expect(refused.exit).toBe(69)
-      expect(refused.err).toMatch(/older schema .*\(1, needed 2\)\. Run music-backend migrate, or/)
+      expect(refused.err).toMatch(/older schema .*\(1, needed \d+\)\. Run music-backend migrate, or/)
       const checked = yield* run(["check", "--json"], there)
       expect(checked.json).toMatchObject({
         checks: expect.arrayContaining([expect.objectContaining({ name: "database", status: "WARN" })])
       })
       const migrated = yield* run(["migrate"], there)
-      expect([migrated.exit, migrated.out]).toEqual([0, `SQLite database ${old}: migrated from 1, now at 2`])
+      expect([migrated.exit, migrated.out]).toEqual([
+        0,
+        `SQLite database ${old}: migrated from 1, now at ${latestMigration}`
+      ])
 
       const made = yield* freshPlace
       const asJson = yield* run(["migrate", "--json"], { MUSIC_DATABASE_PATH: made })
-      expect(asJson.json).toEqual({ database: `SQLite database ${made}`, from: 0, to: 2, migrated: true })
+      expect(asJson.json).toEqual({
+        database: `SQLite database ${made}`,
+        from: 0,
+        to: latestMigration,
+        migrated: true
+      })
     })
   )
 
@@ -397,7 +452,7 @@ describe("music-backend on a database", () => {
       const { environment, place } = yield* furnished
       const copy = `${place}.backup`
       const made = yield* run(["backup", copy, "--json"], environment)
-      expect(made.json).toMatchObject({ file: copy, schema: 2, rows: { reports: 4 } })
+      expect(made.json).toMatchObject({ file: copy, schema: latestMigration, rows: { reports: 4 } })
       const again = yield* run(["backup", copy], environment)
       expect([again.exit, again.err]).toEqual([
         69,
@@ -406,7 +461,7 @@ describe("music-backend on a database", () => {
       const verified = yield* run(["restore", copy, "--verify"], {})
       expect(verified.exit).toBe(0)
       expect(verified.out).toMatch(
-        /^This backup is whole and can be restored\.\nfile +\S+\nsize +\S+ kB\nschema +2\nrows +.*4 reports/
+        /^This backup is whole and can be restored\.\nfile +\S+\nsize +\S+ kB\nschema +\d+\nrows +.*4 reports/
       )
 
       yield* run(["deliveries", "discard", "report:rep_failed", "--reason", "after the copy"], environment)

@@ -65,6 +65,7 @@ export const wholeEnvironment = (
   place: { readonly databasePath: string; readonly port: number }
 ): Readonly<Record<string, string>> => ({
   MUSIC_BIND: `127.0.0.1:${place.port}`,
+  MUSIC_TRUSTED_PROXIES: "127.0.0.1",
   MUSIC_DATABASE_PATH: place.databasePath,
   MUSIC_IAM_URL: world.iam.url,
   MUSIC_TING_URL: world.ting.url,

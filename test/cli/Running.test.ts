@@ -41,7 +41,7 @@ describe("music-backend beside a running server", () => {
       expect(checked.exit).toBe(0)
 
       const retried = yield* run(["reports", "retry", "rep_1"], environment)
-      expect([retried.exit, retried.out]).toEqual([0, "rep_1 is due now (waiting)"])
+      expect([retried.exit, retried.out]).toEqual([0, "rep_1 is due now (unknown)"])
       const filed = yield* run(["reports", "list", "--status", "filed", "--json"], environment).pipe(
         Effect.delay("50 millis"),
         Effect.repeat({ until: ({ json }) => JSON.stringify(json).includes("rep_1"), times: 100 })

@@ -3,9 +3,11 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { BackupFacts, BackupFailed, BackupProgress } from "../../layers/store/Backup.ts"
-import { databasePlace } from "../Access.ts"
-import { CommandFailed, type Exit, exits } from "../Failure.ts"
+import { isOlder, schemaFound } from "../../layers/check/StoreTrouble.ts"
+import type { BackupFacts, BackupFailed, BackupProgress, Restored } from "../../layers/store/Backup.ts"
+import type { StoreUnavailable } from "../../services/Store.ts"
+import { databasePlace, storeFailed } from "../Access.ts"
+import { CommandFailed, type Exit, exits, usage } from "../Failure.ts"
 import { json } from "../Flags.ts"
 import { printFacts, printJson, Screen, type ScreenService } from "../Screen.ts"
 import { bytesText } from "../Text.ts"
@@ -44,13 +46,25 @@ const kept = (rows: BackupFacts["rows"]): string =>
     .map(([table, count]) => `${count} ${table}`)
     .join(", ")
 
-const printCopy = (facts: BackupFacts, aside?: string) =>
+const factsOf = (facts: BackupFacts): ReadonlyArray<readonly [string, string]> => [
+  ["file", facts.file],
+  ["size", bytesText(facts.bytes)],
+  ["schema", String(facts.migration)],
+  ["rows", kept(facts.rows) || "none"]
+]
+
+const printCopy = (facts: BackupFacts) => printFacts(factsOf(facts))
+
+const doubtedText = (count: number): string =>
+  count === 0
+    ? "none"
+    : `${count} ${count === 1 ? "report" : "reports"} not filed in it, to be looked for before they are sent`
+
+const printRestored = (facts: Restored) =>
   printFacts([
-    ["file", facts.file],
-    ["size", bytesText(facts.bytes)],
-    ["schema", String(facts.migration)],
-    ["rows", kept(facts.rows) || "none"],
-    ["before", aside]
+    ...factsOf(facts),
+    ["before", Option.getOrUndefined(facts.aside)],
+    ["doubted", doubtedText(facts.doubted)]
   ])
 
 export const backup = Command.make(
@@ -79,11 +93,51 @@ const verify = Options.boolean("verify").pipe(
   Options.withDescription("only read the backup from end to end and say whether it can be restored")
 )
 
+const finish = Options.boolean("finish").pipe(
+  Options.withDescription(
+    "after another tool restored the database: what may have been filed since is looked for first"
+  )
+)
+
+const misused = (line: string) => usage(line, "see music-backend restore --help")
+
+/** The end of a restore that was made by PostgreSQL's own tools or from a snapshot. */
+const finishRestored = (asJson: boolean) =>
+  Effect.gen(function* () {
+    const settings = yield* databasePlace
+    const { databaseFromSettings, finishRestore } = yield* Effect.promise(() => import("../Drivers.ts"))
+    const trouble = (error: StoreUnavailable) => {
+      const empty = isOlder(error.reason) && schemaFound(error.reason) === 0
+      return empty
+        ? new CommandFailed({
+            exit: exits.unavailable,
+            lines: [error.reason.replace(/ has an older schema .*/, " holds nothing")],
+            fix: "restore it first: music-backend restore <file> says how"
+          })
+        : storeFailed(error)
+    }
+    // Of an older version it stays: a rollback may have brought it back.
+    const facts = yield* databaseFromSettings(settings, { migrate: false, older: true }).pipe(
+      Effect.flatMap((database) =>
+        Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))
+      ),
+      Effect.scoped,
+      Effect.mapError(trouble)
+    )
+    yield* asJson
+      ? printJson(facts)
+      : printFacts([
+          ["database", facts.database],
+          ["doubted", doubtedText(facts.doubted)]
+        ])
+  })
+
 export const restore = Command.make(
   "restore",
   {
-    file: file.pipe(Args.withDescription("the backup")),
+    file: file.pipe(Args.withDescription("the backup"), Args.optional),
     verify,
+    finish,
     overwrite: overwrite.pipe(
       Options.withDescription("replace the database that is there; it is kept aside")
     ),
@@ -92,10 +146,16 @@ export const restore = Command.make(
   (given) =>
     Effect.gen(function* () {
       const screen = yield* Screen
+      if (given.finish) {
+        if (Option.isSome(given.file) || given.verify || given.overwrite)
+          return yield* misused("restore --finish takes no file, --verify or --overwrite")
+        return yield* finishRestored(given.json)
+      }
+      if (Option.isNone(given.file)) return yield* misused("restore needs a file, or --finish")
       const backups = yield* Effect.promise(() => import("../../layers/store/Backup.ts"))
       if (given.verify) {
         yield* screen.progress("checking")
-        const facts = yield* Effect.mapError(backups.verifyBackup(given.file), failed(exits.no))
+        const facts = yield* Effect.mapError(backups.verifyBackup(given.file.value), failed(exits.no))
         yield* screen.progress("")
         if (given.json) return yield* printJson({ ...factsShape(facts), usable: true })
         yield* screen.out("This backup is whole and can be restored.")
@@ -103,10 +163,15 @@ export const restore = Command.make(
       }
       const settings = yield* databasePlace
       const facts = yield* backups
-        .restore(settings, given.file, { overwrite: given.overwrite, progress: shown(screen) })
+        .restore(settings, given.file.value, { overwrite: given.overwrite, progress: shown(screen) })
         .pipe(Effect.mapError(failed(exits.unavailable)))
       yield* screen.progress("")
-      if (given.json) return yield* printJson({ ...factsShape(facts), before: Option.getOrNull(facts.aside) })
-      yield* printCopy(facts, Option.getOrUndefined(facts.aside))
+      if (given.json)
+        return yield* printJson({
+          ...factsShape(facts),
+          before: Option.getOrNull(facts.aside),
+          doubted: facts.doubted
+        })
+      yield* printRestored(facts)
     })
 ).pipe(Command.withDescription("Puts a backup in the place of the database, which no server may have open"))

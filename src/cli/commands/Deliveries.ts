@@ -10,10 +10,10 @@ import { onDatabase } from "../Access.ts"
 import { type CommandFailed, notFound, usage } from "../Failure.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
 import { branch } from "../Help.ts"
-import { type Colour, printFacts, printJson, printTable, Screen } from "../Screen.ts"
+import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
 import { deliveryRecordShape } from "../Shapes.ts"
 import { instant } from "../Text.ts"
-import { noTrackerNote, states } from "./DeliveryWork.ts"
+import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryWork.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
 
@@ -23,12 +23,10 @@ const filters = {
     Options.withDescription("report: files one; sweep: looks later for an issue that stands there twice"),
     Options.optional
   ),
+  discarded: Options.boolean("discarded").pipe(
+    Options.withDescription("given up by an operator; --state failed leaves those out")
+  ),
   since
-}
-
-const colourOf = ({ state }: DeliveryRecord): Colour | undefined => {
-  if (state === "failed") return "red"
-  return state === "unknown" ? "yellow" : undefined
 }
 
 const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || state === "failed"
@@ -36,7 +34,10 @@ const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || 
 const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
   Effect.flatMap(Effect.all([sinceOf(given.since), pageOf(given)]), ([from, request]) =>
     Effect.gen(function* () {
-      const filter = { state: given.state, kind: given.kind, since: from }
+      if (given.discarded && Option.isSome(given.state))
+        return yield* usage("--discarded and --state together", "say one of them")
+      const state = given.discarded ? Option.some("discarded" as const) : given.state
+      const filter = { state, kind: given.kind, since: from }
       const page = yield* (yield* Records).deliveries(filter, request)
       yield* printPage(page, {
         json: given.json,
@@ -47,7 +48,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
             [
               { title: "ID", of: (item) => item.id },
               { title: "CREATED", of: (item) => instant(item.createdAt) },
-              { title: "STATE", of: (item) => item.state, colour: colourOf },
+              { title: "STATE", of: standingOf, colour: standingColour },
               { title: "SENT", of: (item) => String(item.attempts) },
               { title: "NEXT", of: (item) => (isOver(item) ? "" : instant(item.availableAt)) },
               {
@@ -80,7 +81,7 @@ const show = Command.make("show", { id, json }, (given) =>
     yield* printFacts([
       ["id", delivery.id],
       ["of", delivery.subject],
-      ["state", delivery.state],
+      ["state", standingOf(delivery)],
       ["created", instant(delivery.createdAt)],
       ["next", isOver(delivery) ? undefined : instant(delivery.availableAt)],
       ["over", time(delivery.finishedAt)],
@@ -103,7 +104,7 @@ const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): Com
 /** Of those that failed, read at once. */
 const batch = 500
 
-/** The ids of all that failed, and how many more there are. */
+/** The ids of all that failed and that nobody discarded, and whether there are more. */
 const failedOnes = Effect.gen(function* () {
   const page = yield* (yield* Records).deliveries(
     { state: Option.some("failed"), kind: Option.none(), since: Option.none() },
@@ -116,7 +117,9 @@ const ids = Args.text({ name: "id" }).pipe(
   Args.withDescription("ids of deliveries, report:rep_…"),
   Args.repeated
 )
-const failed = Options.boolean("failed").pipe(Options.withDescription("all that failed, instead of ids"))
+const failed = Options.boolean("failed").pipe(
+  Options.withDescription("all that failed and that nobody discarded, instead of ids")
+)
 
 const retry = Command.make("retry", { ids, failed, json }, (given) =>
   Effect.gen(function* () {
@@ -130,14 +133,16 @@ const retry = Command.make("retry", { ids, failed, json }, (given) =>
     const { deliveries } = yield* Store
     const changed = yield* Effect.forEach(chosen.ids, (deliveryId, index) =>
       Effect.gen(function* () {
-        const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis)
-        const delivery = yield* found(deliveryId)
-        // Somebody else may have been faster with one of many.
-        if (!done && !given.failed) return yield* unchanged(delivery, "retry")
+        const done = yield* deliveries.retry(deliveryId, yield* Clock.currentTimeMillis, {
+          onlyFailed: given.failed
+        })
         yield* screen.progress(`${index + 1} of ${chosen.ids.length}`)
-        return delivery
+        // Somebody else may have been faster with one of many, and discarded it.
+        if (!done && given.failed) return []
+        const delivery = yield* found(deliveryId)
+        return done ? [delivery] : yield* unchanged(delivery, "retry")
       })
-    )
+    ).pipe(Effect.map((lists) => lists.flat()))
     yield* screen.progress("")
     if (given.json) return yield* printJson({ items: changed.map(deliveryRecordShape), next: null })
     if (changed.length === 0) return yield* screen.say("No deliveries failed.")

@@ -1,9 +1,10 @@
 /** What reports and deliveries have in common. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { DeliveryState } from "../../services/Store.ts"
+import type { DeliveryStanding } from "../../services/Records.ts"
+import type { Delivery, DeliveryState } from "../../services/Store.ts"
 import { databasePlace } from "../Access.ts"
-import { Screen } from "../Screen.ts"
+import { type Colour, Screen } from "../Screen.ts"
 
 export const states = [
   "waiting",
@@ -12,6 +13,14 @@ export const states = [
   "delivered",
   "failed"
 ] as const satisfies ReadonlyArray<DeliveryState>
+
+/** As an operator sees it: what was given up is no failure to look after. */
+export const standingOf = ({ discardedAt, state }: Delivery): DeliveryStanding =>
+  Option.isSome(discardedAt) ? "discarded" : state
+
+const colours: Readonly<Partial<Record<DeliveryStanding, Colour>>> = { failed: "red", unknown: "yellow" }
+
+export const standingColour = (delivery: Delivery): Colour | undefined => colours[standingOf(delivery)]
 
 /** Who retries should know who will do the work. */
 export const noTrackerNote = Effect.gen(function* () {

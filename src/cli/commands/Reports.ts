@@ -14,7 +14,7 @@ import { branch } from "../Help.ts"
 import { type Colour, coloured, printFacts, printJson, printTable, Screen } from "../Screen.ts"
 import { deliveryShape, reporterName, reportShape, summaryOf, wholeReportShape } from "../Shapes.ts"
 import { bytesText, instant, manyLines } from "../Text.ts"
-import { noTrackerNote, states } from "./DeliveryWork.ts"
+import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryWork.ts"
 import { exportReports } from "./ReportExport.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the report's id, rep_…"))
@@ -56,10 +56,10 @@ const filterOf = (given: {
   )
 
 const stateOf = ({ delivery }: ReportRecord): string =>
-  Option.match(delivery, { onNone: () => "", onSome: ({ state }) => state })
+  Option.match(delivery, { onNone: () => "", onSome: standingOf })
 
-const stateColour = (record: ReportRecord): Colour | undefined =>
-  stateOf(record) === "failed" ? "red" : stateOf(record) === "unknown" ? "yellow" : undefined
+const stateColour = ({ delivery }: ReportRecord): Colour | undefined =>
+  Option.getOrUndefined(Option.map(delivery, standingColour))
 
 const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
   Effect.flatMap(Effect.all([filterOf(given), pageOf(given)]), ([filter, request]) =>
@@ -127,7 +127,7 @@ const printReport = (record: ReportRecord) =>
         "delivery",
         Option.match(record.delivery, {
           onNone: () => "none",
-          onSome: ({ attempts, id: deliveryId, state }) => `${state}, ${attempts} sent (${deliveryId})`
+          onSome: (delivery) => `${standingOf(delivery)}, ${delivery.attempts} sent (${delivery.id})`
         })
       ],
       [
@@ -179,8 +179,10 @@ const retry = Command.make("retry", { id, json }, (given) =>
   Command.withDescription("Delivers a report again, now; also one that was stored before a tracker was set")
 )
 
-const file = Options.file("output", { exists: "either" }).pipe(
+// No `Options.file`: that refuses pipes and devices.
+const file = Options.text("output").pipe(
   Options.withAlias("o"),
+  Options.withPseudoName("file"),
   Options.withDescription("into this file, for its owner only, instead of standard output"),
   Options.optional
 )

@@ -1,0 +1,9 @@
+/** For a command that runs until a signal ends it: said as it begins, so that its end is no interruption. */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+
+export class UntilSignal extends Context.Reference<UntilSignal>()("music/cli/UntilSignal", {
+  defaultValue: (): Effect.Effect<void> => Effect.void
+}) {}
+
+export const untilSignal: Effect.Effect<void> = Effect.flatten(UntilSignal)

@@ -1,0 +1,143 @@
+import { execFileSync } from "node:child_process"
+import { once } from "node:events"
+import { mkdtempSync, readdirSync, rmSync, watch } from "node:fs"
+import { createServer, type Server, type Socket } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { makeWorld } from "../../src/sandbox/World.ts"
+import { rawQuery, withStore } from "../layers/store/Stores.ts"
+import { environmentFor, type Running, root, start } from "../support/Process.ts"
+
+const program = "dist/cli.js"
+const scratch = mkdtempSync(join(tmpdir(), "music-interruption-"))
+
+beforeAll(() => {
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+})
+afterAll(() => rmSync(scratch, { recursive: true, force: true }))
+
+/** A command as a process of its own, until its signal has ended it. */
+const interrupted = async (
+  args: ReadonlyArray<string>,
+  environment: Readonly<Record<string, string>>,
+  interrupt: (running: Running) => Promise<void>
+) => {
+  const running = start(process.execPath, [program, ...args], environment)
+  try {
+    await interrupt(running)
+    return { ...(await running.ended), output: running.output() }
+  } finally {
+    running.child.kill("SIGKILL")
+  }
+}
+
+/** Takes connections and never says a word. */
+const silent = async () => {
+  const sockets = new Set<Socket>()
+  const server: Server = createServer((socket) => {
+    sockets.add(socket)
+    socket.on("error", () => undefined)
+  }).listen(0, "127.0.0.1")
+  await once(server, "listening")
+  const address = server.address()
+  const port = typeof address === "object" && address !== null ? address.port : 0
+  return {
+    port,
+    met: once(server, "connection"),
+    close: () => {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    }
+  }
+}
+
+/** A database of so many megabytes. */
+const databaseOf = (megabytes: number) =>
+  Effect.gen(function* () {
+    const path = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
+    yield* withStore(path, ({ check }) => check)
+    yield* rawQuery(path, "CREATE TABLE ballast (bytes BLOB)")
+    yield* rawQuery(path, `INSERT INTO ballast VALUES (zeroblob(${megabytes * 1_000_000}))`)
+    return path
+  })
+
+describe("A command that a signal cuts short", () => {
+  it.each([
+    ["SIGTERM", 143],
+    ["SIGINT", 130]
+  ] as const)("ends check by %s with %i while IAM is silent, and says so in a line", async (signal, code) => {
+    const upstream = await silent()
+    try {
+      const ended = await interrupted(
+        ["check"],
+        { MUSIC_IAM_URL: `http://127.0.0.1:${upstream.port}` },
+        async ({ child }) => {
+          await upstream.met
+          child.kill(signal)
+        }
+      )
+      expect(ended).toEqual({
+        code,
+        signal: null,
+        output: `music-backend: check was interrupted by ${signal} before its end\n`
+      })
+    } finally {
+      upstream.close()
+    }
+  })
+
+  it.live("leaves no half backup behind, also when the signal comes twice as from npm", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(100)
+      const folder = mkdtempSync(join(scratch, "copies-"))
+      const ended = yield* Effect.promise(() =>
+        interrupted(
+          ["backup", join(folder, "copy.sqlite")],
+          { MUSIC_DATABASE_PATH: path },
+          async ({ child }) => {
+            const watcher = watch(folder)
+            await once(watcher, "change")
+            watcher.close()
+            expect(readdirSync(folder)[0]).toMatch(/\.partial/)
+            child.kill("SIGTERM")
+            child.kill("SIGTERM")
+          }
+        )
+      )
+      expect([ended.code, ended.output]).toEqual([
+        143,
+        "music-backend: backup was interrupted by SIGTERM before its end\n"
+      ])
+      expect(readdirSync(folder)).toEqual([])
+    })
+  )
+
+  it("is no sandbox that waits for one, but a walk", async () => {
+    const walk = await interrupted(["sandbox", "--walk"], {}, async ({ child, says }) => {
+      await says(/✓ {2}1 /)
+      child.kill("SIGINT")
+    })
+    expect(walk.code).toBe(130)
+    expect(walk.output).toMatch(/^music-backend: sandbox was interrupted by SIGINT before its end$/m)
+  })
+
+  it.scopedLive("is no server either: that ends with 0 and quietly", () =>
+    Effect.gen(function* () {
+      const world = yield* makeWorld(Date.now)
+      const environment = environmentFor(world, {
+        port: 0,
+        databasePath: join(scratch, "served", "music.sqlite")
+      })
+      const ended = yield* Effect.promise(() =>
+        interrupted(["serve"], environment, async ({ child, says }) => {
+          await says(/Listening/)
+          child.kill("SIGTERM")
+        })
+      )
+      expect([ended.code, ended.signal]).toEqual([0, null])
+      expect(ended.output).not.toContain("interrupted")
+    })
+  )
+})

@@ -1,0 +1,88 @@
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { folder, freshPath, postgres, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
+import { run } from "./Harness.ts"
+
+const withReport = Effect.gen(function* () {
+  const place = yield* freshPath
+  yield* withStore(place, ({ reports }) => reports.admit(sampleReport(), true))
+  return { place, environment: { MUSIC_DATABASE_PATH: place } }
+})
+const states = (place: string) => rawQuery(place, "SELECT state, attempts FROM deliveries")
+
+it.scopedLive("restore says how many reports are looked for, and --json as a number", () =>
+  Effect.gen(function* () {
+    const { environment } = yield* withReport
+    const copy = join(yield* folder, "copy.sqlite")
+    yield* run(["backup", copy], environment)
+    const told = yield* run(["restore", copy, "--overwrite"], environment)
+    expect(told.out).toMatch(/^doubted +1 reports? .*looked for/m)
+    const { json } = yield* run(["restore", copy, "--overwrite", "--json"], environment)
+    expect(json).toMatchObject({ doubted: 1 })
+  })
+)
+
+it.scopedLive("restore --finish does the same for a database that another tool restored", () =>
+  Effect.gen(function* () {
+    const { environment, place } = yield* withReport
+    const { err, exit, out } = yield* run(["restore", "--finish"], environment)
+    expect([exit, err]).toEqual([0, ""])
+    expect(out).toMatch(/^database +SQLite database \S+\ndoubted +1 report/)
+    expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
+    const { json } = yield* run(["restore", "--finish", "--json"], environment)
+    expect(json).toEqual({ database: `SQLite database ${place}`, doubted: 1 })
+  })
+)
+
+it.scopedLive("restore --finish takes an older database, and leaves it to its version", () =>
+  Effect.gen(function* () {
+    const place = yield* freshPath
+    yield* rawQuery(
+      place,
+      readFileSync(new URL("../layers/store/fixtures/0001.sql", import.meta.url), "utf8")
+    )
+    const { exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_PATH: place })
+    expect(exit).toBe(0)
+    expect(yield* rawQuery(place, "SELECT MAX(migration_id) AS latest FROM migrations")).toEqual([
+      { latest: 1 }
+    ])
+    expect(yield* states(place)).toContainEqual({ state: "unknown", attempts: expect.any(Number) })
+  })
+)
+
+it.scopedLive("restore --finish is no way to make a database", () =>
+  Effect.gen(function* () {
+    const url = yield* postgres.emptyPath
+    const { err, exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: url })
+    expect(exit).toBe(69)
+    expect(err).toMatch(/^music-backend: Postgres database \S+ holds nothing. Restore it first/)
+    expect(yield* postgres.rawQuery(url, "SELECT to_regclass('migrations') AS made")).toEqual([
+      { made: null }
+    ])
+  })
+)
+
+it.effect("on PostgreSQL the line to run ends where the command does", () =>
+  Effect.gen(function* () {
+    const environment = { MUSIC_DATABASE_URL: "postgres://music@db.example/music" }
+    const { err, exit } = yield* run(["restore", "music.dump"], environment)
+    expect([exit, err]).toEqual([69, expect.stringMatching(/ Run: \(umask .* --finish$/)])
+    expect((yield* run(["backup", "music.dump"], environment)).err).toMatch(/db\.example\/music'$/)
+  })
+)
+
+it.effect("restore takes a file or --finish, and not both", () =>
+  Effect.gen(function* () {
+    for (const args of [
+      [],
+      ["a.sqlite", "--finish"],
+      ["--finish", "--verify"],
+      ["--finish", "--overwrite"]
+    ]) {
+      const { err, exit } = yield* run(["restore", ...args], {})
+      expect([exit, err]).toEqual([64, expect.stringContaining("--finish")])
+    }
+  })
+)
