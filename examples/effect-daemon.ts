@@ -1,5 +1,5 @@
-// A daemon on the Effect client: every tick it looks whether somebody is signed in, fires a trigger in their name and
-// measures. It shares its session with the command line beside it and never refreshes at the same time.
+// A daemon on the Effect client: at each due time it looks whether somebody is signed in, fires a trigger in their name
+// and measures. It shares its session with the command line beside it and never refreshes at the same time.
 //
 //   MUSIC_URL=http://127.0.0.1:8787 node --import tsx examples/effect-daemon.ts
 //
@@ -8,10 +8,11 @@ import { homedir } from "node:os"
 import { join } from "node:path"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import * as Clock from "effect/Clock"
 import * as Config from "effect/Config"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Schedule from "effect/Schedule"
 import { exchangeOf, MusicClient } from "music-backend/client/effect"
 import { fileSessionStore } from "music-backend/client/node"
 
@@ -22,24 +23,28 @@ const settings = Config.all({
   pause: Config.withDefault(Config.duration("MUSIC_DAEMON_PAUSE"), "10 seconds")
 })
 
-const fireTrigger = (tick: number) =>
+/** `due`: when the trigger was to be fired, as a text. */
+const fireTrigger = (due: string) =>
   Effect.gen(function* () {
     const client = yield* MusicClient
     const { actor } = yield* client.me()
-    // The key names the event, not the attempt: after a crash the same trigger is still sent once.
-    const ting = yield* client.ting({
+    // The key names the event itself: neither the attempt nor how many there were since this process began. So a trigger
+    // that was sent before a crash is not sent again after it, and every other one is.
+    const send = client.ting({
       type: "music.trigger.fired",
-      key: `${actor.public_id}/daemon/${tick}`,
-      data: { tick }
+      key: `${actor.public_id}/daemon/${due}`,
+      data: { due }
     })
-    yield* Effect.log(`trigger ${tick}: ${ting.id}`)
+    const ting = yield* send.pipe(
+      Effect.catchTag("RecipientNotRegistered", () => Effect.zipRight(client.subscribe(), send))
+    )
+    yield* Effect.log(`trigger ${due}: ${ting.id}${ting.replayed ? " (had been sent)" : ""}`)
   }).pipe(
     Effect.catchTags({
       NotLoggedIn: () => Effect.log("nobody is signed in: waiting"),
-      LoggedOut: ({ reason }) => Effect.log(`the session has ended (${reason}): waiting for a login`),
-      RecipientNotRegistered: () => Effect.flatMap(MusicClient, (client) => client.subscribe())
+      LoggedOut: ({ reason }) => Effect.log(`the session has ended (${reason}): waiting for a login`)
     }),
-    // Whatever else it is, the session is kept; the next tick tries again.
+    // Whatever else it is, the session is kept, and the next trigger tries again.
     Effect.catchAll((failure) =>
       Effect.logWarning(`${failure.code} (${exchangeOf(failure).requestId ?? "not sent"})`)
     ),
@@ -49,14 +54,19 @@ const fireTrigger = (tick: number) =>
 const daemon = ({ pause, ticks }: Config.Config.Success<typeof settings>) =>
   Effect.gen(function* () {
     const { telemetry } = yield* MusicClient
-    let tick = 0
-    yield* Effect.suspend(() => {
-      tick += 1
-      return Effect.zipRight(
-        Effect.ignore(telemetry.record("musicclidaemon", { type: "daemon.tick", data: { tick } })),
-        fireTrigger(tick)
-      )
-    }).pipe(Effect.repeat(Schedule.spaced(pause).pipe(Schedule.intersect(Schedule.recurs(ticks - 1)))))
+    const period = Math.max(1, Duration.toMillis(pause))
+    let last = 0
+    const tick = Effect.gen(function* () {
+      const now = yield* Clock.currentTimeMillis
+      // Due are the multiples of the pause, in every process the same: this period's, or the one after the last.
+      const at = Math.max(Math.floor(now / period) * period, last + period)
+      yield* Effect.sleep(Math.max(0, at - now))
+      last = at
+      const due = new Date(at).toISOString()
+      yield* Effect.ignore(telemetry.record("musicclidaemon", { type: "daemon.tick", data: { due } }))
+      yield* fireTrigger(due)
+    })
+    yield* Effect.repeat(tick, { times: ticks - 1 })
   })
 
 const program = Effect.flatMap(settings, (values) =>

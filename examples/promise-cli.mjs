@@ -5,18 +5,26 @@
 //   node examples/promise-cli.mjs login <short-lived token>
 //   node examples/promise-cli.mjs status | ting <name> | report <text> | logout
 //
-// MUSIC_TEST_APP_SECRET selects a testing plane. Exit codes: 0 done, 1 refused, 2 usage, 5 cannot tell now.
+// MUSIC_TEST_APP_SECRET selects a testing plane; MUSIC_PATIENCE is how many milliseconds a call may take, with its
+// retries (30,000). Exit codes: 0 done, 1 refused, 2 usage, 5 cannot tell now.
 import { homedir } from "node:os"
 import { join } from "node:path"
 import { createMusicClient } from "music-backend/client"
 import { fileSessionStore } from "music-backend/client/node"
 
-const { MUSIC_TEST_APP_SECRET, MUSIC_URL = "http://127.0.0.1:8787", SILICON_HOME, SILICON_ORG } = process.env
+const {
+  MUSIC_PATIENCE = "30000",
+  MUSIC_TEST_APP_SECRET,
+  MUSIC_URL = "http://127.0.0.1:8787",
+  SILICON_HOME,
+  SILICON_ORG
+} = process.env
 
 const client = createMusicClient({
   baseUrl: MUSIC_URL,
   source: "cli",
   telemetry: process.env.MUSIC_TELEMETRY !== "off",
+  deadlineMilliseconds: Number(MUSIC_PATIENCE),
   sessionStore: fileSessionStore({ directory: join(SILICON_HOME ?? join(homedir(), ".silicon"), "music") }),
   // Present means testing, whatever is in it: never hand an unset variable over as one.
   ...(MUSIC_TEST_APP_SECRET === undefined ? {} : { testingKey: MUSIC_TEST_APP_SECRET }),

@@ -6,13 +6,13 @@ import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import * as Option from "effect/Option"
-import { type Failure, InvalidInput, TestingSecretInvalid } from "../schema/Failure.ts"
-import { testingSecretPattern } from "../schema/Identity.ts"
+import type { Failure } from "../schema/Failure.ts"
 import { ClientApi } from "./Api.ts"
 import { attempted, currentSeen, type Raw, type Seen } from "./Attempt.ts"
 import type { WireFailure } from "./Failures.ts"
 import { randomUuid } from "./Keys.ts"
 import type { MusicClientOptions } from "./Options.ts"
+import { type OptionsProblem, problemOf } from "./OptionsProblem.ts"
 import { type Deadline, retried } from "./Retrying.ts"
 
 /**
@@ -68,24 +68,9 @@ const instrumented =
       HttpClient.withTracerDisabledWhen(() => true)
     )
 
-/** What is wrong with the options, said by every call instead of thrown at the start. */
-const problemOf = (options: MusicClientOptions): InvalidInput | TestingSecretInvalid | undefined => {
-  const url = URL.canParse(options.baseUrl) ? new URL(options.baseUrl) : undefined
-  if (url === undefined || !/^https?:$/.test(url.protocol))
-    return new InvalidInput({
-      hint: "Give the address of the service as baseUrl.",
-      details: { fields: [{ path: "baseUrl", problem: "must be an http or https URL" }] }
-    })
-  const { testingKey } = options
-  // Named but empty or malformed is a mistake in the set-up of a test, which must not end in production.
-  return "testingKey" in options && testingKey !== null && !testingSecretPattern.test(testingKey ?? "")
-    ? new TestingSecretInvalid({ hint: "Give testingKey an `ask_` secret, or null for production." })
-    : undefined
-}
-
-const derive = (options: MusicClientOptions) =>
+const derive = (options: MusicClientOptions, baseUrl: string) =>
   HttpApiClient.make(ClientApi, {
-    baseUrl: options.baseUrl.replace(/\/+$/, ""),
+    baseUrl: baseUrl.replace(/\/+$/, ""),
     transformClient: instrumented(options)
   })
 
@@ -105,7 +90,7 @@ export interface CallFacts {
 }
 
 /** What any call can fail with before and around the service's own failures. */
-export type AnyCallFailure = InvalidInput | TestingSecretInvalid | WireFailure
+export type AnyCallFailure = OptionsProblem | WireFailure
 
 export interface Calls {
   /** One call under one request id, with retries inside the deadline. */
@@ -115,9 +100,12 @@ export interface Calls {
   ) => Effect.Effect<A, Extract<E, Failure> | AnyCallFailure>
 }
 
-export const makeCalls = (options: MusicClientOptions): Effect.Effect<Calls, never, HttpClient.HttpClient> =>
-  Effect.map(derive(options), (client) => {
-    const problem = problemOf(options)
+export const makeCalls = (
+  options: MusicClientOptions
+): Effect.Effect<Calls, never, HttpClient.HttpClient> => {
+  const problem = problemOf(options)
+  // With a problem nothing is ever sent, so its address may be none.
+  return Effect.map(derive(options, problem === undefined ? options.baseUrl : ""), (client) => {
     const attemptMilliseconds = options.attemptMilliseconds ?? 10_000
     const run: Calls["run"] = (facts, use) => {
       if (problem !== undefined) return Effect.fail(problem)
@@ -132,6 +120,7 @@ export const makeCalls = (options: MusicClientOptions): Effect.Effect<Calls, nev
     }
     return { run }
   })
+}
 
 /** The service's own failures of one call. */
 export type FailureOf<Method> = Method extends (

@@ -6,6 +6,7 @@ import { type AnyCallFailure, type Derived, type FailureOf, makeCalls } from "./
 import type { SessionFailure } from "./Failures.ts"
 import { randomUuid } from "./Keys.ts"
 import type { CallOptions, MusicClientOptions } from "./Options.ts"
+import type { OptionsProblem } from "./OptionsProblem.ts"
 import { makeRefreshing, type RefreshFailure } from "./Refreshing.ts"
 import { deadlineIn } from "./Retrying.ts"
 import {
@@ -55,7 +56,7 @@ export interface MusicClientService {
   /** Ends the session there, then here. When the service cannot be told, the session is kept (see `forget`). */
   readonly logout: (options?: LogoutOptions) => Effect.Effect<void, LogoutFailure>
   /** Who is signed in as far as the store knows; asks nobody. */
-  readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure>
+  readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure | OptionsProblem>
   /** Asks the service whether the session lives, and tells "logged out" from "cannot tell now". */
   readonly status: (options?: CallOptions) => Effect.Effect<Status<MeFailure>>
   readonly me: (options?: CallOptions) => Effect.Effect<Me, MeFailure>

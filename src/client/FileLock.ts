@@ -72,8 +72,15 @@ const take = async (path: string): Promise<Held | undefined> => {
   const handle = await unless("EEXIST", () => open(path, "wx", 0o600))
   if (handle === undefined) return undefined
   const token = randomUUID()
-  await handle.write(`${line({ pid: process.pid, host: hostname(), token }, 0)}\n`, 0)
-  return { handle, token }
+  try {
+    await handle.write(`${line({ pid: process.pid, host: hostname(), token }, 0)}\n`, 0)
+    return { handle, token }
+  } catch (error) {
+    // On a full disk a file can be made but not written: left there, it would lock everybody out until it is stale.
+    await handle.close()
+    await remove(path)
+    return Promise.reject(error)
+  }
 }
 
 // Of one length for a holder, so that a beat overwrites the last one exactly.
@@ -86,11 +93,13 @@ const giveBack = async (path: string, { handle, token }: Held): Promise<void> =>
   if (parsed((await contentOf(path)) ?? "")?.token === token) await remove(path)
 }
 
-/** Watches one file: says whether its holder is dead. */
-const watcher = (path: string, staleMilliseconds: number) => {
+/** Looks at one file in a wait that began then, and says what stands in it if its holder is dead. */
+type Watcher = (begun: number) => Promise<string | undefined>
+
+const watcher = (path: string, staleMilliseconds: number): Watcher => {
   let last: string | undefined
   let since = performance.now()
-  return async (): Promise<string | undefined> => {
+  return async (begun) => {
     const content = await contentOf(path)
     if (content === undefined) return undefined
     if (content !== last) {
@@ -99,7 +108,9 @@ const watcher = (path: string, staleMilliseconds: number) => {
     }
     const holder = parsed(content)
     const gone = typeof holder?.pid === "number" && holder.host === hostname() && isGone(holder.pid)
-    return gone || performance.now() - since >= staleMilliseconds ? content : undefined
+    // Without a token it may be another file that looks alike, as every one does before it is written.
+    const silent = performance.now() - (holder?.token === undefined ? Math.max(since, begun) : since)
+    return gone || silent >= staleMilliseconds ? content : undefined
   }
 }
 
@@ -138,19 +149,28 @@ const beating = (path: string, held: Held): (() => Promise<void>) => {
 }
 
 /** Locks by files that `pathOf` names; their folder must exist. */
-export const fileLock = (pathOf: (slot: string) => string, options: FileLockOptions = {}): SessionLock => ({
-  acquire: async (slot, signal) => {
-    const path = pathOf(slot)
-    const stale = options.staleMilliseconds ?? 15_000
-    const isDead = watcher(path, stale)
-    const breakerIsDead = watcher(`${path}.break`, stale)
-    while (!signal.aborted) {
-      const held = await take(path)
-      if (held !== undefined) return beating(path, held)
-      const dead = await isDead()
-      if (dead === undefined) await pause(10 + Math.random() * 30)
-      else await breakLock(path, dead, breakerIsDead)
-    }
-    return Promise.reject(signal.reason)
+export const fileLock = (pathOf: (slot: string) => string, options: FileLockOptions = {}): SessionLock => {
+  // Kept between the waits: callers with less patience than a lock needs to become stale see it become so together.
+  const watchers = new Map<string, Watcher>()
+  const watched = (path: string) => {
+    const known = watchers.get(path) ?? watcher(path, options.staleMilliseconds ?? 15_000)
+    watchers.set(path, known)
+    return known
   }
-})
+  return {
+    acquire: async (slot, signal) => {
+      const path = pathOf(slot)
+      const begun = performance.now()
+      const isDead = watched(path)
+      const breakerIsDead = watched(`${path}.break`)
+      while (!signal.aborted) {
+        const held = await take(path)
+        if (held !== undefined) return beating(path, held)
+        const dead = await isDead(begun)
+        if (dead === undefined) await pause(10 + Math.random() * 30)
+        else await breakLock(path, dead, () => breakerIsDead(begun))
+      }
+      return Promise.reject(signal.reason)
+    }
+  }
+}

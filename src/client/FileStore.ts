@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto"
 import { mkdir, open, readdir, readFile, rename, unlink } from "node:fs/promises"
 import { join } from "node:path"
 import { type FileLockOptions, fileLock } from "./FileLock.ts"
-import type { SessionStore } from "./Store.ts"
+import type { SessionStore, StoredSession } from "./Store.ts"
 
 const isMissing = (error: unknown): boolean =>
   typeof error === "object" && error !== null && "code" in error && error.code === "ENOENT"
@@ -39,25 +39,37 @@ export const fileSessionStore = (options: { readonly directory: string } & FileL
     await Promise.all(left.map((name) => unlink(join(directory, name)).catch(whenMissing(undefined))))
   }
 
-  return {
-    load: async (slot) => {
-      const text = await readFile(pathOf(slot), "utf8").catch(whenMissing(undefined))
-      return text === undefined ? undefined : JSON.parse(text)
-    },
-    save: async (slot, session) => {
-      await ready()
-      await clean(slot)
-      const temporary = `${pathOf(slot)}.${randomUUID()}.tmp`
-      const handle = await open(temporary, "wx", 0o600)
+  /** A file beside the session's, on the disk when this resolves; one that failed leaves nothing behind. */
+  const written = async (slot: string, session: StoredSession): Promise<string> => {
+    await ready()
+    await clean(slot)
+    const temporary = `${pathOf(slot)}.${randomUUID()}.tmp`
+    const handle = await open(temporary, "wx", 0o600)
+    try {
       try {
         await handle.writeFile(`${JSON.stringify(session)}\n`)
         await handle.sync()
       } finally {
         await handle.close()
       }
-      await rename(temporary, pathOf(slot))
+    } catch (error) {
+      await unlink(temporary).catch(() => undefined)
+      return Promise.reject(error)
+    }
+    return temporary
+  }
+
+  return {
+    load: async (slot) => {
+      const text = await readFile(pathOf(slot), "utf8").catch(whenMissing(undefined))
+      return text === undefined ? undefined : JSON.parse(text)
+    },
+    save: async (slot, session) => {
+      await rename(await written(slot, session), pathOf(slot))
       await syncFolder(directory)
     },
+    // Everything but the rename, so that a holder of the lock that overslept takes nobody's newer pair away.
+    probe: async (slot, session) => unlink(await written(slot, session)),
     clear: async (slot) => {
       await unlink(pathOf(slot)).catch(whenMissing(undefined))
       await clean(slot).catch(whenMissing(undefined))

@@ -35,7 +35,7 @@ export const randomUuid: Effect.Effect<string> = Effect.sync(() => {
 })
 
 /** A short-lived token works once, so its digest names the login; anything else (a test public id) names many. */
-const shortLivedToken = /^oac_/
+export const namesItsLogin = (slt: string): boolean => /^oac_/.test(slt)
 
 export const loginKey = (slt: string): Effect.Effect<string, Unsupported> =>
-  shortLivedToken.test(slt) ? derivedKey("login", slt) : randomUuid
+  namesItsLogin(slt) ? derivedKey("login", slt) : randomUuid

@@ -63,13 +63,18 @@ export interface Running {
   ) => Promise<Result<A>>
 }
 
-export const start = (options: PromiseClientOptions): Running => {
+// Programs without the type checker may pass null, or nothing at all, and are not thrown at either.
+const isGiven = <A>(part: A | null | undefined): part is A => part !== undefined && part !== null
+const nothingGiven: PromiseClientOptions = { baseUrl: "", source: "cli", telemetry: false }
+
+export const start = (given: PromiseClientOptions): Running => {
+  const options = isGiven(given) ? given : nothingGiven
   const { clock, fetch, random } = options
   const surrounded = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
     effect.pipe(
-      fetch === undefined ? identity : Effect.provideService(FetchHttpClient.Fetch, fetch),
-      random === undefined ? identity : Effect.provideService(Jitter, Effect.sync(random)),
-      clock === undefined ? identity : Effect.withClock(clockOf(clock))
+      isGiven(fetch) ? Effect.provideService(FetchHttpClient.Fetch, fetch) : identity,
+      isGiven(random) ? Effect.provideService(Jitter, Effect.sync(random)) : identity,
+      isGiven(clock) ? Effect.withClock(clockOf(clock)) : identity
     )
   const service = Effect.runSync(surrounded(makeCore(options).pipe(Effect.provide(FetchHttpClient.layer))))
   return {

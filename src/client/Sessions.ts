@@ -2,19 +2,19 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Failure } from "../schema/Failure.ts"
+import type { LoginSession } from "../schema/Session.ts"
 import type { Raw } from "./Attempt.ts"
 import type { AnyCallFailure, Calls, Derived, FailureOf } from "./Calls.ts"
-import { LoggedOut, type NotLoggedIn, type SessionFailure } from "./Failures.ts"
-import { derivedKey, loginKey } from "./Keys.ts"
+import { LoggedOut, type NotLoggedIn, type SessionFailure, StoreFailed } from "./Failures.ts"
+import { derivedKey, loginKey, namesItsLogin } from "./Keys.ts"
 import type { CallOptions, MusicClientOptions } from "./Options.ts"
+import type { OptionsProblem } from "./OptionsProblem.ts"
 import { ownPlane, type RefreshFailure, type Refreshing } from "./Refreshing.ts"
 import { type Deadline, deadlineIn, monotonic } from "./Retrying.ts"
 import type { Slot } from "./Slot.ts"
 import type { StoredSession } from "./Store.ts"
 import type { LoginInfo, SessionInfo } from "./Types.ts"
 
-/** A session that was received is saved, whatever the caller's deadline says by then, milliseconds. */
-const saveMilliseconds = 10_000
 /** How long a report waits for a fresh token: milliseconds, and a part of the time that it has. */
 const renewal = { most: 5_000, part: 1 / 3 } as const
 /** A refused access token is renewed so often for one call: the first may be another program's token that is dead too. */
@@ -37,7 +37,7 @@ export interface Sessions {
   readonly login: (slt: string, options?: LoginOptions) => Effect.Effect<LoginInfo, LoginFailure>
   readonly logout: (options?: LogoutOptions) => Effect.Effect<void, LogoutFailure>
   /** The stored session; asks nobody. */
-  readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure>
+  readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure | OptionsProblem>
   /** A call with a bearer: renewed early, and once more when the service refuses it. */
   readonly signed: <A, E extends Failure | Raw>(
     options: CallOptions | undefined,
@@ -58,6 +58,11 @@ const infoOf = (stored: StoredSession): SessionInfo => ({
   testing_environment_id: stored.testing_environment_id
 })
 
+const loginInfoOf = (stored: StoredSession): LoginInfo => ({ ...infoOf(stored), ting: stored.ting })
+
+const unsavedHint = (more: string) =>
+  `The login was done, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
+
 const isOver = (failure: { readonly _tag: string }): failure is LoggedOut | NotLoggedIn =>
   failure._tag === "LoggedOut" || failure._tag === "NotLoggedIn"
 
@@ -74,13 +79,17 @@ export const makeSessions = (
   const deadlineOf = (call: CallOptions | undefined) =>
     deadlineIn(call?.deadlineMilliseconds ?? parts.deadlineMilliseconds)
 
+  // The lock comes first: a wait for it that ends in vain has spent no token, and what was received is saved at once.
   const login: Sessions["login"] = (slt, call) =>
     Effect.gen(function* () {
       const key = call?.idempotencyKey ?? (yield* loginKey(slt))
-      const same = (stored: StoredSession) => stored.login_key === key
       // A replay would bring back the pair that this session has long renewed.
-      const known = Option.filter(yield* Effect.option(slot.load), same)
-      if (Option.isSome(known)) return { ...infoOf(known.value), ting: known.value.ting }
+      const known = Effect.map(
+        Effect.option(slot.load),
+        Option.filter((stored) => stored.login_key === key)
+      )
+      const before = yield* known
+      if (Option.isSome(before)) return loginInfoOf(before.value)
       const deadline = yield* deadlineOf(call)
       let sentAt = yield* monotonic
       const asked = calls.run({ deadline, uncertain: true }, (client) =>
@@ -89,19 +98,25 @@ export const makeSessions = (
           return yield* client.auth.login({ headers: { "idempotency-key": key }, payload: { slt } })
         })
       )
-      const stored = yield* Effect.uninterruptibleMask((restore) =>
-        Effect.gen(function* () {
-          const session = yield* Effect.flatMap(restore(asked), ownPlane(slot))
-          const save = Effect.gen(function* () {
-            const now = yield* Effect.option(slot.load)
-            return Option.isSome(now) && same(now.value)
-              ? now.value
-              : yield* slot.save(session, { login_key: key, ting: session.ting }, sentAt)
+      const saved = (session: LoginSession) =>
+        slot.save(session, { login_key: key, ting: session.ting }, sentAt).pipe(
+          Effect.catchTag("StoreFailed", ({ cause }) => {
+            const again = call?.idempotencyKey !== undefined || namesItsLogin(slt)
+            const hint = unsavedHint(again ? "" : ` and the idempotencyKey ${key}`)
+            return Effect.fail(new StoreFailed({ cause, hint }))
           })
-          return yield* slot.exclusively(yield* deadlineIn(saveMilliseconds))(save)
+        )
+      const begun = Effect.uninterruptibleMask((restore) =>
+        Effect.gen(function* () {
+          const during = yield* known
+          if (Option.isSome(during)) return during.value
+          const session = yield* Effect.flatMap(restore(asked), ownPlane(slot))
+          // A holder of the lock that overslept may find the store changed.
+          const after = yield* known
+          return Option.isSome(after) ? after.value : yield* saved(session)
         })
       )
-      return { ...infoOf(stored), ting: stored.ting }
+      return loginInfoOf(yield* slot.exclusively(deadline)(begun))
     })
 
   const logout: Sessions["logout"] = (call) =>

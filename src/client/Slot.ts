@@ -7,6 +7,7 @@ import { type Session, TingOutcome } from "../schema/Session.ts"
 import { NotLoggedIn, StoreFailed, type TimedOut, type Unsupported } from "./Failures.ts"
 import { sha256 } from "./Keys.ts"
 import type { MusicClientOptions } from "./Options.ts"
+import { type OptionsProblem, problemOf } from "./OptionsProblem.ts"
 import { type Deadline, monotonic, within } from "./Retrying.ts"
 import { memorySessionStore, processLock, type StoredSession } from "./Store.ts"
 
@@ -32,35 +33,46 @@ const decodeStored = Schema.decodeUnknown(Stored)
 
 const isTesting = (options: MusicClientOptions): boolean => typeof options.testingKey === "string"
 
-const addressOf = (baseUrl: string): string =>
-  (URL.canParse(baseUrl) ? new URL(baseUrl).href : baseUrl).replace(/\/+$/, "")
+const addressOf = (baseUrl: string): string => new URL(baseUrl).href.replace(/\/+$/, "")
 
-/** File-name-safe; holds a digest of the testing secret, never the secret. */
-const nameOf = (options: MusicClientOptions): Effect.Effect<string, Unsupported> =>
-  Effect.map(
-    sha256(`music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`),
+/**
+ * File-name-safe; holds a digest of the testing secret, never the secret. Options with a problem name no slot, so a
+ * mistaken testing key can neither read nor clear the session of production.
+ */
+const nameOf = (options: MusicClientOptions): Effect.Effect<string, Unsupported | OptionsProblem> => {
+  const problem = problemOf(options)
+  if (problem !== undefined) return Effect.fail(problem)
+  const text = `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
+  return Effect.map(
+    sha256(text),
     (digest) => `${isTesting(options) ? "testing" : "production"}-${digest.slice(0, 32)}`
   )
+}
 
 const storeFailed = (cause: unknown) => new StoreFailed({ cause })
 
+/** What stands between a client and its slot. */
+export type SlotFailure = StoreFailed | Unsupported | OptionsProblem
+
 export interface Slot {
   /** What is stored now, whoever stored it. */
-  readonly load: Effect.Effect<StoredSession, NotLoggedIn | StoreFailed | Unsupported>
+  readonly load: Effect.Effect<StoredSession, NotLoggedIn | SlotFailure>
   /** Writes a session of the service down; `sentAt` is when its request left, on the monotonic clock. */
   readonly save: (
     session: Session,
     kept: Pick<StoredSession, "login_key" | "ting">,
     sentAt: number
-  ) => Effect.Effect<StoredSession, StoreFailed | Unsupported>
-  readonly clear: Effect.Effect<void, StoreFailed | Unsupported>
+  ) => Effect.Effect<StoredSession, SlotFailure>
+  /** Fails when the session that is stored now could not be replaced; changes nothing. */
+  readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
+  readonly clear: Effect.Effect<void, SlotFailure>
   /** Milliseconds of life that the access token has left. */
   readonly lifeOf: (session: StoredSession) => Effect.Effect<number>
   readonly isDue: (session: StoredSession) => Effect.Effect<boolean>
-  /** Runs while nobody else who shares the store does. */
+  /** Runs while nobody else who shares the store does. The wait ends with the deadline, or when it is interrupted. */
   readonly exclusively: (
     deadline: Deadline
-  ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | StoreFailed | TimedOut | Unsupported>
+  ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | SlotFailure | TimedOut>
   /** Whether an answer is of the plane that this client was made for. */
   readonly isOwn: (session: Session) => boolean
 }
@@ -131,7 +143,7 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
         return restore(
           within(
             deadline,
-            "Another program holds the session lock; try again in a moment."
+            "Another program, or another call, holds the session lock; try again in a moment."
           )(Effect.tryPromise({ try: () => pending, catch: storeFailed }))
         ).pipe(
           Effect.onError(() =>
@@ -154,6 +166,8 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
     return {
       load,
       save,
+      probe: (stored) =>
+        asked((slot) => (store.probe === undefined ? store.save(slot, stored) : store.probe(slot, stored))),
       clear: asked((slot) => store.clear(slot)),
       lifeOf,
       isDue: (session) =>

@@ -41,6 +41,11 @@ export interface SessionStore {
   /** Resolves when a crash can no longer undo it. All or nothing. */
   readonly save: (slot: string, session: StoredSession) => Promise<void>
   readonly clear: (slot: string) => Promise<void>
+  /**
+   * Rejects when `session` could not be saved now; leaves what is stored alone. Asked before each refresh, so that no
+   * pair is fetched that cannot be kept. Default: the stored session is saved once more.
+   */
+  readonly probe?: (slot: string, session: StoredSession) => Promise<void>
   /** Used unless the client is given another one; without any, the client only excludes itself. */
   readonly lock?: SessionLock
 }

@@ -92,6 +92,9 @@ export const makeTelemetry = (
     let delivered = 0
     let dropped = 0
     let failures = 0
+    /** Background sends nothing before this moment of the monotonic clock. */
+    let pausedUntil = 0
+    let inFlight = false
     let closed = false
     let cancel: (() => void) | undefined
 
@@ -110,6 +113,12 @@ export const makeTelemetry = (
         client.telemetry.accept({ headers: {}, payload: payloadOf(batch) })
       )
 
+    const pauseAfter = (failure: TelemetryFailure) =>
+      Math.max(
+        Math.min(firstPause * 2 ** failures, longestPause),
+        (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000
+      )
+
     const drained = (deadline: number): Effect.Effect<TelemetryStats, TelemetryFailure> =>
       Effect.gen(function* () {
         for (let batch = nextBatch(queue); batch.length > 0; batch = nextBatch(queue)) {
@@ -117,10 +126,12 @@ export const makeTelemetry = (
           if (Either.isRight(answer)) {
             delivered += without(batch)
             failures = 0
+            pausedUntil = 0
           } else if (isVerdict(answer.left)) {
             dropped += without(refusedIn(batch, answer.left))
           } else {
             failures += 1
+            pausedUntil = (yield* monotonic) + pauseAfter(answer.left)
             return yield* Effect.fail(answer.left)
           }
         }
@@ -141,25 +152,31 @@ export const makeTelemetry = (
       })
     }
 
-    const pauseAfter = (failure: TelemetryFailure) =>
-      Math.max(
-        Math.min(firstPause * 2 ** failures, longestPause),
-        (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000
+    // One at a time: those that wait for each other would send one after the other, whatever the first was told.
+    const background: Effect.Effect<void> = Effect.gen(function* () {
+      if (inFlight || closed) return
+      const rest = pausedUntil - (yield* monotonic)
+      if (rest > 0) return schedule(rest)
+      inFlight = true
+      yield* Effect.ignore(flush()).pipe(
+        Effect.ensuring(
+          Effect.sync(() => {
+            inFlight = false
+          })
+        )
       )
-
-    const background: Effect.Effect<void> = Effect.suspend(() => flush()).pipe(
-      Effect.catchAll((failure) => Effect.sync(() => !closed && schedule(pauseAfter(failure)))),
-      Effect.asVoid
-    )
+      if (queue.length > 0) wake()
+    })
 
     const isFull = (event: QueuedEvent) =>
       queue.length >= queueLimit || bytesOf(queue) + event.bytes > queueBytes
 
-    // After a failure the pause decides, not the next event.
+    // After a failure the pause decides, not the next event; during a flush, its end does.
     const wake = () => {
+      if (inFlight || closed) return
       const plenty = queue.length >= batchLimits.events || bytesOf(queue) >= batchLimits.bytes / 2
       if (failures === 0 && plenty) schedule(0)
-      else if (cancel === undefined) schedule(interval)
+      else if (cancel === undefined) schedule(failures === 0 ? interval : 0)
     }
 
     const record: Telemetry["record"] = (table, event) =>

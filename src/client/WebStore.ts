@@ -1,12 +1,9 @@
-/** A session store for browsers: local storage, and Web Locks so that two tabs never refresh at once. */
+/**
+ * A session store for browsers: IndexedDB, and Web Locks so that two tabs never refresh at once. `localStorage` would not
+ * do: a tab may read what another one has long overwritten, and what is written may be lost for seconds.
+ */
+import { type IDBPDatabase, openDB } from "idb"
 import { processLock, type SessionLock, type SessionStore } from "./Store.ts"
-
-/** The part of `Storage` that is used. */
-export interface WebStorage {
-  readonly getItem: (name: string) => string | null
-  readonly setItem: (name: string, text: string) => void
-  readonly removeItem: (name: string) => void
-}
 
 /** The part of `LockManager` that is used. */
 export interface WebLocks {
@@ -18,7 +15,7 @@ export interface WebLocks {
 }
 
 interface Page {
-  readonly localStorage?: WebStorage
+  readonly indexedDB?: unknown
   readonly navigator?: { readonly locks?: WebLocks }
 }
 
@@ -43,28 +40,50 @@ const webLock = (locks: WebLocks): SessionLock => ({
     })
 })
 
+const sessions = "sessions"
+
+/** The part of an object store that is used for writing. */
+interface Sessions {
+  readonly get: (slot: string) => Promise<unknown>
+  readonly put: (session: unknown, slot: string) => Promise<unknown>
+  readonly delete: (slot: string) => Promise<void>
+}
+
 /**
- * Keeps the session in `localStorage`, readable by every script of the origin; use `memorySessionStore` where that is
- * too much. Without Web Locks only the callers of this page exclude each other.
+ * Keeps the session in IndexedDB, readable by every script of the origin; use `memorySessionStore` where that is too much.
+ * A save is on the disk when it resolves. Without Web Locks only the callers of this page exclude each other.
  */
 export const webSessionStore = (
-  options: { readonly storage?: WebStorage; readonly locks?: WebLocks; readonly prefix?: string } = {}
+  options: {
+    /** Name of the database; default `music-session`. */
+    readonly database?: string
+    readonly locks?: WebLocks
+  } = {}
 ): SessionStore => {
-  const prefix = options.prefix ?? "music-session:"
   const locks = options.locks ?? page().navigator?.locks
-  // Storage throws when it is full or forbidden: as a rejection, the client can tell it.
-  const use = async <A>(run: (storage: WebStorage) => A): Promise<A> => {
-    const storage = options.storage ?? page().localStorage
-    return storage === undefined ? Promise.reject(new Error("there is no localStorage")) : run(storage)
+  // Opened for each use: a connection that is kept may be closed by the browser, and keeps others from clearing the site.
+  const use = async <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> => {
+    if (page().indexedDB === undefined) return Promise.reject(new Error("there is no IndexedDB"))
+    const database = await openDB(options.database ?? "music-session", 1, {
+      upgrade: (made) => void made.createObjectStore(sessions)
+    })
+    try {
+      return await run(database)
+    } finally {
+      database.close()
+    }
   }
+  const write = (run: (store: Sessions) => Promise<unknown>): Promise<void> =>
+    use(async (database) => {
+      const transaction = database.transaction(sessions, "readwrite", { durability: "strict" })
+      await Promise.all([run(transaction.store), transaction.done])
+    })
   return {
-    load: (slot) =>
-      use((storage) => {
-        const text = storage.getItem(prefix + slot)
-        return text === null ? undefined : JSON.parse(text)
-      }),
-    save: (slot, session) => use((storage) => storage.setItem(prefix + slot, JSON.stringify(session))),
-    clear: (slot) => use((storage) => storage.removeItem(prefix + slot)),
+    load: (slot) => use((database) => database.get(sessions, slot)),
+    save: (slot, session) => write((store) => store.put(session, slot)),
+    // In one transaction, so whatever is stored stays, even if another tab has just replaced it.
+    probe: (slot) => write(async (store) => store.put(await store.get(slot), slot)),
+    clear: (slot) => write((store) => store.delete(slot)),
     lock: locks === undefined ? processLock() : webLock(locks)
   }
 }

@@ -17,4 +17,4 @@ export {
   type StoredSession
 } from "./Store.ts"
 export type * from "./Types.ts"
-export { type WebLocks, type WebStorage, webSessionStore } from "./WebStore.ts"
+export { type WebLocks, webSessionStore } from "./WebStore.ts"

@@ -11,6 +11,7 @@ import { root } from "../support/Process.ts"
 import { scenarios } from "./suite/Scenarios.ts"
 import { type Built, buildClient, scratch } from "./support/Built.ts"
 import { makeConsumer } from "./support/Consumer.ts"
+import { startFaultProxy } from "./support/FaultProxy.ts"
 import { openPage, type Page, suiteScript } from "./support/Page.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
@@ -136,20 +137,47 @@ describe("The examples run as they stand", () => {
     })
     expect(await cli("login", bench.commands.slt())).toMatchObject({ code: 0 })
     expect(await readdir(join(project.folder, "music"))).toHaveLength(1)
-    const daemon = await run(["--import", "tsx", "examples/effect-daemon.ts"], {
-      MUSIC_DAEMON_TICKS: "2",
-      MUSIC_DAEMON_PAUSE: "10 millis"
-    })
-    expect(daemon).toMatchObject({ code: 0 })
-    expect(daemon.out).toMatch(/trigger 1: msg_[\s\S]*trigger 2: msg_/)
-    expect(bench.commands.tings("si:deejay/daemon/2")).toBe(1)
+    const environment = { MUSIC_DAEMON_TICKS: "2", MUSIC_DAEMON_PAUSE: "10 millis" }
+    const daemon = () => run(["--import", "tsx", "examples/effect-daemon.ts"], environment)
+    // The second is what the first is after a restart: its triggers are other ones.
+    const lives = [await daemon(), await daemon()]
+    expect(lives).toMatchObject([{ code: 0 }, { code: 0 }])
+    const fired = lives.flatMap(({ out }) => [...out.matchAll(/trigger (\S+Z): (msg_\w+)(?! \(had)/g)])
+    expect(fired).toHaveLength(4)
+    for (const [, due] of fired) expect(bench.commands.tings(`si:deejay/daemon/${due}`)).toBe(1)
+    expect(new Set(fired.map(([, , id]) => id)).size).toBe(4)
     expect(bench.commands.attempts("examples", "/api/v1/telemetry")).toBeGreaterThan(0)
     expect(await cli("logout")).toMatchObject({ code: 0 })
   })
 
-  it("the command line tells an outage from a logout by its exit code", async () => {
-    const away = await run(["examples/promise-cli.mjs", "login", "oac_refused"])
-    expect(away).toMatchObject({ code: 1, err: expect.stringContaining("slt_rejected") })
+  it("the command line tells an outage from a logout by its exit code, and keeps the session", async () => {
+    const gate = await startFaultProxy(bench.server)
+    // A session belongs to its address, so the address that is away later is the one of the login.
+    const at = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) =>
+      run(["examples/promise-cli.mjs", ...words], { MUSIC_URL: `${gate.url}/away`, ...environment })
+    const folder = join(project.folder, "music")
+    expect(await at(["login", bench.commands.slt()])).toMatchObject({ code: 0 })
+    const kept = await readdir(folder)
+    expect(kept).toHaveLength(1)
+    const before = await readFile(join(folder, kept[0] ?? ""), "utf8")
+    await gate.close()
+    expect(await at(["status"], { MUSIC_PATIENCE: "300" })).toMatchObject({
+      code: 5,
+      out: "",
+      err: expect.stringContaining("transport_failed")
+    })
+    expect(await readdir(folder)).toEqual(kept)
+    expect(await readFile(join(folder, kept[0] ?? ""), "utf8")).toBe(before)
+    // Elsewhere nobody has logged in, and that is no error.
+    expect(await cli("status")).toMatchObject({
+      code: 0,
+      out: expect.stringContaining('"authenticated": false')
+    })
+  })
+
+  it("the command line says a refusal and a mistake by other exit codes", async () => {
+    const refused = await cli("login", "oac_refused")
+    expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("slt_rejected") })
     expect(await cli("dance")).toMatchObject({ code: 2 })
   })
 })

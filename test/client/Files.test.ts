@@ -54,6 +54,14 @@ describe("The file store", () => {
     expect(await readdir(made.folder)).toEqual(["session-production-1.json"])
   })
 
+  it("probes without a trace: what is stored stays, and nothing lies beside it", async () => {
+    const store = fileSessionStore({ directory: made.folder })
+    await store.save("production-1", session)
+    await store.probe?.("production-1", { ...session, refresh_token: "ort_0" })
+    expect(await store.load("production-1")).toMatchObject({ refresh_token: "ort_1" })
+    expect(await readdir(made.folder)).toEqual(["session-production-1.json"])
+  })
+
   it("keeps planes apart", async () => {
     const store = fileSessionStore({ directory: made.folder })
     await store.save("production-1", session)
@@ -104,6 +112,18 @@ describe("The file lock", () => {
     await writeFile(pathOf("slot"), JSON.stringify({ pid: 1, host: "another", token: "other", beat: "0" }))
     const lock = fileLock(pathOf, { staleMilliseconds: 80 })
     await (await lock.acquire("slot", AbortSignal.timeout(5_000)))()
+  })
+
+  it("breaks it also for callers who have less patience than that takes", async () => {
+    await writeFile(pathOf("slot"), JSON.stringify({ pid: 1, host: "another", token: "other", beat: "0" }))
+    const lock = fileLock(pathOf, { staleMilliseconds: 200 })
+    let tries = 0
+    const hasty = async (): Promise<() => Promise<void>> => {
+      tries += 1
+      return lock.acquire("slot", AbortSignal.timeout(50)).catch(hasty)
+    }
+    await (await hasty())()
+    expect(tries).toBeGreaterThan(2)
   })
 
   it("waits for a holder that lives, and gives up when it is told to", async () => {

@@ -1,9 +1,12 @@
-import { describe, expect, it } from "vitest"
+import * as IndexedDb from "fake-indexeddb"
+import { describe, expect, it, vi } from "vitest"
 import {
   createMusicClient,
   memorySessionStore,
   processLock,
   type SessionStore,
+  type StoredSession,
+  type WebLocks,
   webSessionStore
 } from "../../src/client/index.ts"
 import { stubService } from "./support/StubService.ts"
@@ -21,14 +24,16 @@ describe("A session store that fails", () => {
     expect(await client.report({ message: "long enough a message" })).toMatchObject({ ok: false })
   })
 
-  it("when it cannot save, keeps the new pair from being used; the next call asks for it again", async () => {
+  it("when it cannot save, keeps the new pair from being used; the next call saves it, and asks for none", async () => {
     const { calls, fetch } = stubService()
     const inner = memorySessionStore()
     let failing = false
     let now = 0
     const sessionStore: SessionStore = {
       ...inner,
-      save: (slot, session) => (failing ? broken() : inner.save(slot, session))
+      save: (slot, session) => (failing ? broken() : inner.save(slot, session)),
+      // It fails between the probe and the save.
+      probe: () => Promise.resolve()
     }
     const client = createMusicClient({
       ...options,
@@ -44,7 +49,7 @@ describe("A session store that fails", () => {
     expect(calls).toEqual(["refresh"])
     failing = false
     expect(await client.me()).toMatchObject({ ok: true })
-    expect(calls).toEqual(["refresh", "refresh", "me"])
+    expect(calls).toEqual(["refresh", "me"])
   })
 
   it("that holds another slot's session is not believed", async () => {
@@ -99,33 +104,38 @@ describe("A client of a testing plane", () => {
 })
 
 describe("The web store", () => {
-  it("keeps text under a name of the slot, and locks with Web Locks when there are any", async () => {
-    const kept = new Map<string, string>()
-    const names: Array<string> = []
-    const store = webSessionStore({
-      storage: {
-        getItem: (name) => kept.get(name) ?? null,
-        setItem: (name, text) => void kept.set(name, text),
-        removeItem: (name) => void kept.delete(name)
-      },
-      locks: {
+  it("keeps a session under its slot, and locks that with Web Locks when there are any", async () => {
+    for (const [name, value] of Object.entries(IndexedDb)) vi.stubGlobal(name, value)
+    vi.stubGlobal("indexedDB", new IndexedDb.IDBFactory())
+    try {
+      const names: Array<string> = []
+      const locks: WebLocks = {
         request: (name, _, run) => {
           names.push(name)
           return run()
         }
       }
-    })
-    const client = createMusicClient({ ...options, sessionStore: store, fetch: stubService().fetch })
-    await client.login("oac_1")
-    const [name = ""] = [...kept.keys()]
-    expect(name).toMatch(/^music-session:production-/)
-    expect(names).toEqual([name.replace("music-session:", "")])
-    await client.logout()
-    expect(kept.size).toBe(0)
+      const store = webSessionStore({ locks })
+      const client = createMusicClient({ ...options, sessionStore: store, fetch: stubService().fetch })
+      await client.login("oac_1")
+      const [name = ""] = names
+      expect(name).toMatch(/^production-/)
+      // Another tab: nothing of it is in this one's memory.
+      expect(await webSessionStore().load(name)).toMatchObject({ slot: name, version: 1 })
+      expect(await webSessionStore({ database: "another" }).load(name)).toBe(undefined)
+      const kept = await store.load(name)
+      await store.probe?.(name, { ...(kept as StoredSession), refresh_token: "ort_old" })
+      expect(await store.load(name)).toEqual(kept)
+      await client.logout()
+      expect(await store.load(name)).toBe(undefined)
+      expect(new Set(names)).toEqual(new Set([name]))
+    } finally {
+      vi.unstubAllGlobals()
+    }
   })
 
   it("says that there is no storage, instead of that there is no session", async () => {
-    await expect(webSessionStore().load("slot")).rejects.toThrow("localStorage")
+    await expect(webSessionStore().load("slot")).rejects.toThrow("IndexedDB")
   })
 })
 

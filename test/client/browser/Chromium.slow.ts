@@ -134,6 +134,27 @@ describe("The promise client in Chromium", () => {
     await second.close()
   })
 
+  it("keeps what one tab wrote for the next holder of the lock", async () => {
+    const tabs = [await opened(), await opened()]
+    const rounds = 40
+    // Each adds one under the lock; a tab that is shown what has been overwritten loses the other's.
+    const adding = `(async () => {
+      const store = Kit.webSessionStore()
+      for (let round = 0; round < ${rounds}; round += 1) {
+        const release = await store.lock.acquire("counted", new AbortController().signal)
+        await store.save("counted", { count: ((await store.load("counted"))?.count ?? 0) + 1 })
+        await release()
+      }
+    })()`
+    await Promise.all(tabs.map((tab) => inPage(tab, adding)))
+    for (const tab of tabs) {
+      expect(await inPage(tab, `Kit.webSessionStore().load("counted")`)).toEqual({
+        count: tabs.length * rounds
+      })
+      await tab.close()
+    }
+  })
+
   it("hands its last events to the browser when the page goes", async () => {
     const page = await opened()
     const id = await inPage<string>(

@@ -213,6 +213,35 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
+    name: "a pair that could not be saved is kept, and saved when the store is well again, however late",
+    run: async (bench, kit) => {
+      const inner = kit.memorySessionStore()
+      let full = false
+      const sessionStore: typeof inner = {
+        ...inner,
+        save: (slot, session) => (full ? Promise.reject(new Error("disk")) : inner.save(slot, session)),
+        // It fills up between the probe and the save.
+        probe: () => Promise.resolve()
+      }
+      const { client, login, name, pass, stored } = makeLane(bench, kit, { sessionStore })
+      await login()
+      const before = (await stored())?.refresh_token ?? ""
+      pass(life - 30_000)
+      full = true
+      succeeded(await client.me(), "with the living token")
+      same(await bench.command("attempts", name, paths.refresh), 1, "renewed early")
+      same((await stored())?.refresh_token, before, "the old pair is what is stored")
+      await bench.command("advance", 661_000)
+      pass(661_000)
+      same(failed(await client.me(), "no room yet").code, "store_failed", "code")
+      full = false
+      succeeded(await client.me(), "with the pair that was kept")
+      same(await bench.command("attempts", name, paths.refresh), 1, "which was not asked for again")
+      const family = await bench.command("family", before)
+      same(family, { status: "active", rotations: 1 }, "one rotation")
+    }
+  },
+  {
     name: "only the identity service ends a session: a proxy's 401 does not, a revocation does",
     run: async (bench, kit) => {
       const { client, clear, fault, login, pass, stored } = makeLane(bench, kit)
@@ -295,14 +324,20 @@ export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "a call that is taken back ends at once, and what it began is not lost",
     run: async (bench, kit) => {
-      const { client, fault, login, pass, stored } = makeLane(bench, kit)
+      const { client, fault, login, name, pass, stored } = makeLane(bench, kit)
       await login()
       const before = await stored()
       await fault("delay", paths.refresh)
       pass(life)
       const controller = new AbortController()
-      setTimeout(() => controller.abort(), 50)
-      same(failed(await client.me({ signal: controller.signal }), "taken back").code, "aborted", "code")
+      const taken = client.me({ signal: controller.signal })
+      // Sooner there is nothing that could go on.
+      await eventually(
+        async () => (await bench.command("attempts", name, paths.refresh)) === 1,
+        "it is asked"
+      )
+      controller.abort()
+      same(failed(await taken, "taken back").code, "aborted", "code")
       await eventually(
         async () => (await stored())?.refresh_token !== before?.refresh_token,
         "the refresh goes on and is saved"

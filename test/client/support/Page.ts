@@ -2,6 +2,7 @@
 import { join } from "node:path"
 import { createContext, Script } from "node:vm"
 import { build } from "esbuild"
+import * as IndexedDb from "fake-indexeddb"
 import { root } from "../../support/Process.ts"
 import type { Bench } from "../suite/Bench.ts"
 
@@ -27,15 +28,6 @@ export const suiteScript = async (bundle: string): Promise<string> => {
     logLevel: "warning"
   })
   return outputFiles[0]?.text ?? ""
-}
-
-const memoryStorage = () => {
-  const kept = new Map<string, string>()
-  return {
-    getItem: (name: string) => kept.get(name) ?? null,
-    setItem: (name: string, text: string) => void kept.set(name, String(text)),
-    removeItem: (name: string) => void kept.delete(name)
-  }
 }
 
 /** Web Locks as far as exclusive ones go (W3C Web Locks API). */
@@ -85,7 +77,8 @@ export const openPage = (script: string): Page => {
     clearInterval,
     queueMicrotask,
     structuredClone,
-    localStorage: memoryStorage(),
+    ...IndexedDb,
+    indexedDB: new IndexedDb.IDBFactory(),
     navigator: { locks: locks() },
     document: {},
     addEventListener: () => undefined,

@@ -4,9 +4,23 @@ const answer = (value: unknown) =>
 
 const actor = { type: "silicon", public_id: "si:deejay" }
 
-export const stubService = () => {
+export type Answers = Readonly<Record<string, () => Response | Promise<Response>>>
+
+/** A failure of the service, as it is sent. */
+export const failure = (status: number, code: string, headers: Readonly<Record<string, string>> = {}) =>
+  new Response(JSON.stringify({ error: { code, message: "m", hint: "h", retryable: false } }), {
+    status,
+    headers: { "content-type": "application/json", ...headers }
+  })
+
+/**
+ * `instead` answers for the calls that it names, by the last part of their path; it may be changed at any time. Tokens
+ * are numbered from `first`.
+ */
+export const stubService = (instead: Answers = {}, first = 1) => {
   const calls: Array<string> = []
-  let generation = 0
+  const keys: Array<string | null> = []
+  let generation = first - 1
   const session = () => {
     generation += 1
     return {
@@ -21,9 +35,13 @@ export const stubService = () => {
       testing_environment_id: null
     }
   }
-  const fetch: typeof globalThis.fetch = async (input) => {
+  const fetch: typeof globalThis.fetch = async (input, init) => {
     const path = new URL(String(input)).pathname
-    calls.push(path.slice(path.lastIndexOf("/") + 1))
+    const call = path.slice(path.lastIndexOf("/") + 1)
+    calls.push(call)
+    keys.push(new Headers(init?.headers).get("idempotency-key"))
+    const given = instead[call]
+    if (given !== undefined) return given()
     if (path.endsWith("/login")) return answer({ ...session(), ting: { subscribed: true } })
     if (path.endsWith("/refresh")) return answer(session())
     if (path.endsWith("/logout") || path.endsWith("/telemetry")) return new Response(null, { status: 204 })
@@ -38,5 +56,5 @@ export const stubService = () => {
       testing_environment_id: null
     })
   }
-  return { fetch, calls }
+  return { fetch, calls, keys }
 }

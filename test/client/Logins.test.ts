@@ -1,0 +1,156 @@
+/** A login and the lock: nothing is asked before the lock is held, and what was received is saved. */
+import { writeFile } from "node:fs/promises"
+import { join } from "node:path"
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
+import { describe, expect, it } from "@effect/vitest"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as TestClock from "effect/TestClock"
+import { makeCore } from "../../src/client/Core.ts"
+import { createMusicClient, memorySessionStore, type SessionLock } from "../../src/client/index.ts"
+import { fileSessionStore } from "../../src/client/node.ts"
+import { scratch } from "./support/Built.ts"
+import { stubService } from "./support/StubService.ts"
+
+const options = { baseUrl: "https://music.example", source: "cli", telemetry: false } as const
+
+/** Ignores even the signal. */
+const never: SessionLock = { acquire: () => new Promise(() => undefined) }
+
+describe("A login whose lock is never granted", () => {
+  it("ends by its deadline, with its token unspent", async () => {
+    const { calls, fetch } = stubService()
+    const client = createMusicClient({ ...options, lock: never, fetch })
+    expect(await client.login("oac_1", { deadlineMilliseconds: 20 })).toMatchObject({
+      ok: false,
+      error: { code: "timed_out", hint: expect.stringContaining("lock"), requestId: null }
+    })
+    expect(calls).toEqual([])
+  })
+
+  it("is taken back at once", async () => {
+    const { calls, fetch } = stubService()
+    const client = createMusicClient({ ...options, lock: never, fetch })
+    const signal = AbortSignal.timeout(20)
+    expect(await client.login("oac_1", { signal })).toMatchObject({ ok: false, error: { code: "aborted" } })
+    expect(calls).toEqual([])
+  })
+
+  it("leaves nothing locked: a lock that is granted too late is given back", async () => {
+    let grant: (release: () => Promise<void>) => void = () => undefined
+    const granted = new Promise<() => Promise<void>>((resolve) => {
+      grant = resolve
+    })
+    const client = createMusicClient({ ...options, lock: { acquire: () => granted } })
+    await client.login("oac_1", { deadlineMilliseconds: 20 })
+    await new Promise<void>((released) => grant(async () => released()))
+  })
+})
+
+describe("A login that waits for a dead holder's lock", () => {
+  it.effect("is one when the lock comes after 15 s", () =>
+    Effect.gen(function* () {
+      const asked = yield* Deferred.make<void>()
+      const granted = yield* Deferred.make<() => Promise<void>>()
+      const lock: SessionLock = {
+        acquire: () => {
+          Effect.runSync(Deferred.succeed(asked, undefined))
+          return Effect.runPromise(Deferred.await(granted))
+        }
+      }
+      const { fetch } = stubService()
+      const client = yield* makeCore({ ...options, lock })
+      const login = yield* Effect.fork(
+        client.login("oac_1").pipe(Effect.provideService(FetchHttpClient.Fetch, fetch))
+      )
+      yield* Deferred.await(asked)
+      yield* TestClock.adjust("15 seconds")
+      yield* Deferred.succeed(granted, () => Promise.resolve())
+      expect(yield* Fiber.join(login)).toMatchObject({ org_id: "acme" })
+    }).pipe(Effect.provide(FetchHttpClient.layer))
+  )
+
+  it("breaks a lock file of another host", async () => {
+    const { folder, remove } = await scratch()
+    const files = fileSessionStore({ directory: folder, staleMilliseconds: 60 })
+    let slot = ""
+    const sessionStore: typeof files = {
+      ...files,
+      load: (name) => {
+        slot = name
+        return files.load(name)
+      }
+    }
+    const client = createMusicClient({ ...options, sessionStore, fetch: stubService().fetch })
+    await client.session()
+    const dead = { pid: 1, host: "another", token: "other", beat: "0" }
+    await writeFile(join(folder, `session-${slot}.lock`), JSON.stringify(dead))
+    expect(await client.login("oac_1")).toMatchObject({ ok: true })
+    await remove()
+  })
+})
+
+describe("A login that was received", () => {
+  const failing = () => {
+    const inner = memorySessionStore()
+    const broken = { now: true }
+    const sessionStore: typeof inner = {
+      ...inner,
+      save: (slot, session) => (broken.now ? Promise.reject(new Error("disk")) : inner.save(slot, session))
+    }
+    return { broken, sessionStore }
+  }
+
+  it("but not saved says what to do; the same token then brings the same login", async () => {
+    const { calls, fetch, keys } = stubService()
+    const { broken, sessionStore } = failing()
+    const client = createMusicClient({ ...options, sessionStore, fetch })
+    expect(await client.login("oac_1")).toMatchObject({
+      ok: false,
+      error: { code: "store_failed", retryable: true, hint: expect.stringMatching(/same token.*10 minutes/) }
+    })
+    broken.now = false
+    expect(await client.login("oac_1")).toMatchObject({ ok: true })
+    expect(calls).toEqual(["login", "login"])
+    expect(keys[0]).toBe(keys[1])
+  })
+
+  it("with a token that names no login says its key", async () => {
+    const { fetch, keys } = stubService()
+    const { broken, sessionStore } = failing()
+    const client = createMusicClient({ ...options, sessionStore, fetch })
+    expect(await client.login("si:deejay")).toMatchObject({
+      ok: false,
+      error: { hint: expect.stringContaining(`idempotencyKey ${keys[0]}`) }
+    })
+    broken.now = false
+    expect(await client.login("si:deejay", { idempotencyKey: keys[0] ?? "" })).toMatchObject({ ok: true })
+    expect(new Set(keys).size).toBe(1)
+  })
+
+  it("twice at once is asked for once", async () => {
+    const { calls, fetch } = stubService()
+    const client = createMusicClient({ ...options, fetch })
+    const both = await Promise.all([client.login("oac_1"), client.login("oac_1")])
+    expect(both).toMatchObject([{ ok: true }, { ok: true }])
+    expect(calls).toEqual(["login"])
+  })
+
+  it("is saved although it is taken back in that moment", async () => {
+    const { fetch } = stubService()
+    const controller = new AbortController()
+    const inner = memorySessionStore()
+    const sessionStore: typeof inner = {
+      ...inner,
+      save: async (slot, session) => {
+        controller.abort()
+        await new Promise((resolve) => setImmediate(resolve))
+        return inner.save(slot, session)
+      }
+    }
+    const client = createMusicClient({ ...options, sessionStore, fetch })
+    await client.login("oac_1", { signal: controller.signal })
+    expect(await client.session()).toMatchObject({ ok: true, value: { org_id: "acme" } })
+  })
+})

@@ -1,0 +1,21 @@
+// Does with the session store of a folder what needs the disk, and prints how each failed.
+import { readdirSync } from "node:fs"
+import { fileSessionStore, type StoredSession } from "../../../src/client/node.ts"
+
+const [directory = ""] = process.argv.slice(2)
+const store = fileSessionStore({ directory })
+const [name = ""] = readdirSync(directory)
+const slot = name.replace(/^session-|\.json$/g, "")
+
+const codeOf = (run: () => Promise<unknown> | undefined) =>
+  Promise.resolve(run()).then(
+    () => "done",
+    (error: unknown) => (error instanceof Error && "code" in error ? error.code : String(error))
+  )
+
+const session = (await store.load(slot)) as StoredSession
+const lock = await codeOf(() => store.lock?.acquire(slot, new AbortController().signal))
+const probe = await codeOf(() => store.probe?.(slot, session))
+const save = await codeOf(() => store.save(slot, session))
+const loaded = (await store.load(slot)) !== undefined
+process.stdout.write(JSON.stringify({ lock, probe, save, loaded }))
