@@ -1,6 +1,9 @@
 import { availableParallelism } from "node:os"
 import { defineConfig } from "vitest/config"
 
+/** Three at least: half of the time is spent waiting for disks and sockets. */
+const forks = Math.max(3, availableParallelism() - 1)
+
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
@@ -13,7 +16,7 @@ export default defineConfig({
     pool: "forks",
     // Loading every module anew for each file takes longer than many of the tests.
     isolate: false,
-    // Two at least: half of the time is spent waiting for disks and sockets.
-    poolOptions: { forks: { minForks: 1, maxForks: Math.max(2, availableParallelism() - 1) } }
+    // As many from first to last: taking an idle one away early, tinypool can end it twice, and the run with it.
+    poolOptions: { forks: { minForks: forks, maxForks: forks } }
   }
 })

@@ -52,7 +52,7 @@ const operate = async (
 const notWanted = "not wanted"
 
 /** A delivery that failed and that no operator has given up yet; the tracker refuses one for good when there is none. */
-const failedDelivery = async (scene: Scene): Promise<string> => {
+const failedDelivery = async (scene: Scene): Promise<string | undefined> => {
   const { database, load, refusing, world } = scene
   const look = async () => {
     const [row] = await database.rows(
@@ -63,8 +63,9 @@ const failedDelivery = async (scene: Scene): Promise<string> => {
   failFiling(world, "spammed")
   refusing()
   await load.report()
-  await until("a report failed", async () => (await look()) !== "", patiently)
-  return look()
+  // Another report may have met the refusal, and another operator that one.
+  const found = until("a report failed", async () => (await look()) !== "")
+  return found.then(look, () => undefined)
 }
 
 const deliveryOf = async ({ database }: Scene, id: string) => {
@@ -180,6 +181,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
   "retry by an operator": {
     beside: async (scene) => {
       const id = await failedDelivery(scene)
+      if (id === undefined) return
       await operate(
         scene,
         async () => (await deliveryOf(scene, id)).state !== "failed",
@@ -190,6 +192,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
   "discard by an operator": {
     beside: async (scene) => {
       const id = await failedDelivery(scene)
+      if (id === undefined) return
       await operate(
         scene,
         async () => (await deliveryOf(scene, id)).failure === notWanted,

@@ -11,6 +11,7 @@ export const quick: InstanceOptions = {
   bounds: {
     lease: 1_500,
     telemetryLease: 3_000,
+    telemetryStop: 300,
     telemetryLook: 200,
     gathering: 50,
     firstPause: 50,

@@ -88,8 +88,8 @@ interface Recovery {
 }
 
 /**
- * How long each held thing took to be delivered, or until a later kill stood in its way: a record was in the hands of another who was
- * killed as well, or for a report, of which one is handled at a time, whoever handled any. From there on it waits for that one's lease.
+ * How long each held thing took to be delivered after the last kill that stood in its way: of whoever held it then, or for a report,
+ * of which one is handled at a time, of whoever handled any. From there on it waits for that one's lease.
  */
 const recoveriesFrom = async (
   database: TestDatabase,
@@ -103,15 +103,22 @@ const recoveriesFrom = async (
       (row): [string, number] => [text(row.record_id), whole(row.delivered_at)]
     )
   ])
-  return kills.flatMap((kill, index) =>
-    [...kill.reports, ...kill.records].map((id) => {
-      const next = kills
-        .slice(index + 1)
-        .find(({ records, reports }) => [...reports, ...records].includes(id))
-      const until = Math.min(next?.at ?? Number.POSITIVE_INFINITY, ends.get(id) ?? Number.POSITIVE_INFINITY)
-      return { id, at: kill.at, took: Math.max(0, until - kill.at) }
-    })
-  )
+  const recovery = (id: string, inTheWay: ReadonlyArray<Kill>): Recovery => {
+    const end = ends.get(id) ?? Number.POSITIVE_INFINITY
+    const at = Math.max(...inTheWay.map((kill) => kill.at).filter((moment) => moment <= end))
+    return { id, at, took: end - at }
+  }
+  const ofReports = kills.filter(({ reports }) => reports.length > 0)
+  const ids = (pick: (kill: Kill) => ReadonlyArray<string>) => [...new Set(kills.flatMap(pick))]
+  return [
+    ...ids(({ reports }) => reports).map((id) => recovery(id, ofReports)),
+    ...ids(({ records }) => records).map((id) =>
+      recovery(
+        id,
+        kills.filter(({ records }) => records.includes(id))
+      )
+    )
+  ]
 }
 
 /** One trouble of an upstream, gone with the request that met it. */
@@ -216,11 +223,17 @@ export const playStorm = async (parts: {
     urls[place] = undefined
     current[place] = undefined
     await life.instance.died
-    // What it had sent to the database a moment before may still be carried out.
-    await pause(50)
-    kills.push({ at, ...(await heldBy(database, life.instance.owners)) })
     await pause(restartAfter)
+    const early = await heldBy(database, life.instance.owners)
     await startAt(place)
+    // What it had sent to the database a moment before may have been carried out late.
+    const late = await heldBy(database, life.instance.owners)
+    const reports = [...new Set([...early.reports, ...late.reports])]
+    const records = [...new Set([...early.records, ...late.records])]
+    kills.push({ at, reports, records })
+    tell(
+      `${new Date(at).toISOString()} killed, holding ${reports.length} reports and ${records.length} records`
+    )
   }
 
   const nobodyIsMissed = async (): Promise<boolean> => {
