@@ -86,7 +86,7 @@ export class OwnEvents extends Effect.Service<OwnEvents>()("music/OwnEvents", {
               })
             )
 
-    const lost = (events: number, reason: "buffer" | "spool" | "database") =>
+    const lost = (events: number, reason: Metrics.DropReason) =>
       Effect.zipRight(
         Metric.incrementBy(Metrics.ownEventsDropped({ reason }), events),
         Effect.logWarning("Own telemetry dropped", { events, reason })

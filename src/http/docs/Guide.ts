@@ -16,11 +16,13 @@ export const guide = (): Html => html`<section id="start" data-find>
 ${shell('curl "$MUSIC/api/v1/iam"')}</li>
 <li><p><strong>Get a short-lived token from the identity service.</strong> A person opens its login page with <code>app_id</code> and gets the token as <code>slt</code>; a machine runs the identity service's own command. It works once and for two minutes.</p>
 ${shell("iam silicon-login --app-id music --grant-org acme --approve-scopes")}</li>
-<li><p><strong>Exchange it for a session</strong> with ${call("auth.login", "login")}. Choose one <code>Idempotency-Key</code> for the token and send the same one when you retry.</p>
+<li><p><strong>Exchange it for a session</strong> with ${call("auth.login", "login")}. Choose one <code>Idempotency-Key</code> for the token, any 16 to 255 visible characters that nobody else would choose:</p>
+${shell("KEY=$(uuidgen)")}
+<p>When no answer comes, send the same command again: under its key the token may be repeated for ten minutes, under another one it is spent and the session lost.</p>
 ${shell(
   `curl -X POST "$MUSIC/api/v1/auth/login" \\
   -H "Content-Type: application/json" \\
-  -H "Idempotency-Key: $(uuidgen)" \\
+  -H "Idempotency-Key: $KEY" \\
   -d '{"slt":"oac_…"}'`
 )}</li>
 <li><p><strong>Call with the access token</strong> and the organisation you act in; the session's <code>org_ids</code> lists them. ${call("auth.me", "Who am I")} shows that it works.</p>
