@@ -8,50 +8,25 @@ import {
   Forbidden,
   RateLimited,
   ReconsentRequired,
-  SltRejected,
   Unauthenticated
 } from "../schema/Failure.ts"
 import { type Actor, accessTokenPattern, refreshTokenPattern, scopes } from "../schema/Identity.ts"
-import type { LoginSession, Me, Session, TingOutcome } from "../schema/Session.ts"
+import type { LoginSession, Me, Session } from "../schema/Session.ts"
 import { actorOf } from "./Actors.ts"
 import type { Caller, Credential } from "./Caller.ts"
 import { digestOf } from "./Digest.ts"
-import { Iam, type Introspection, type Membership, type TokenGrant, type UpstreamKey } from "./Iam.ts"
+import { Iam, type Introspection, type Membership, type TokenGrant } from "./Iam.ts"
 import { Idempotency, upstreamKey } from "./Idempotency.ts"
+import { type LoginRefusal, loginOutcomes, loginRefusals } from "./LoginOutcomes.ts"
 import { countReplay } from "./Metrics.ts"
 import { OwnEvents } from "./OwnEvents.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
-import { fromIam, fromStore, loggingStore, noting } from "./Refusals.ts"
-import { Registration } from "./Registration.ts"
+import { fromIam, loggingStore } from "./Refusals.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
 import type { UpstreamFailure } from "./Upstream.ts"
 
 const retry = Retry.transient({ dependency: "iam", repeatable: true })
-
-const noOrganisation = () =>
-  new Forbidden({
-    message: "The login shared no organisation with this application.",
-    hint: "Log in again and grant at least one organisation.",
-    details: { reason: "no_organization" }
-  })
-
-/** Why a login that IAM granted is refused. */
-const refusals = {
-  no_organization: noOrganisation,
-  reconsent_required: () => new ReconsentRequired()
-} as const
-type Refusal = keyof typeof refusals
-
-/** Marks a recorded outcome as the login's own, not its registration's; no error code has a colon. */
-const refusalMark = "login:"
-
-const refusalIn = ({ outcome }: { readonly outcome: TingOutcome }): Option.Option<Refusal> =>
-  Option.fromNullable(
-    (["no_organization", "reconsent_required"] as const).find(
-      (refusal) => outcome.error === `${refusalMark}${refusal}`
-    )
-  )
 
 /** The organisation a session starts in: IAM's own choice when it was granted, else the first handle in order. */
 const chosen = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
@@ -84,9 +59,6 @@ const sessionOf = (
   testing_environment_id: environmentIdOf(plane)
 })
 
-/** Registering at a login has 2 attempts and 5 s in all, so that a slow Ting cannot hold a login up. */
-const registrationBound = { attempts: 2, withinMillis: 5_000 }
-
 export interface Keyed {
   /** The caller's Idempotency-Key. */
   readonly key: Redacted.Redacted
@@ -97,7 +69,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const store = yield* Store
-    const registration = yield* Registration
+    const outcomes = yield* loginOutcomes
     const { shared, detach } = yield* Idempotency
     const events = yield* OwnEvents
 
@@ -162,43 +134,19 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         )
     )
 
-    /**
-     * Refuses a login that IAM granted, for good. Why stands beside the upstream key before the family is ended, so that a
-     * repetition, which then meets a dead session, is told the same even if this process dies in between. The record is
-     * one that gives way (`transient`): a family that lives on after all may log in later.
-     */
+    /** Why stands beside the key before the family is ended: a repetition is told the same even if this process dies in between. */
     const refuse = (
       plane: Plane,
       grant: TokenGrant,
       key: Redacted.Redacted,
-      refusal: Refusal
+      refusal: LoginRefusal
     ): Effect.Effect<never, Failure> =>
-      store.loginOutcomes
-        .record(
-          upstreamKey("login", plane, key),
-          planeId(plane),
-          { subscribed: false, error: `${refusalMark}${refusal}` },
-          true
-        )
+      outcomes
+        .refused(plane, upstreamKey("login", plane, key), refusal)
         .pipe(
-          noting("Refusal of a login not recorded"),
           Effect.zipRight(abandon(plane, grant, key)),
-          Effect.zipRight(Effect.fail(refusals[refusal]()))
+          Effect.zipRight(Effect.fail(loginRefusals[refusal]()))
         )
-
-    /** Only a replay can meet a session that has ended: by a refusal that was recorded, or its token is spent for good. */
-    const ended = (key: UpstreamKey): Effect.Effect<never, Failure> =>
-      store.loginOutcomes.find(key).pipe(
-        loggingStore,
-        Effect.flatMap((recorded) =>
-          Effect.fail(
-            Option.match(Option.flatMap(recorded, refusalIn), {
-              onNone: () => new SltRejected(),
-              onSome: (refusal) => refusals[refusal]()
-            })
-          )
-        )
-      )
 
     /** Ends a family that a login cannot be told about; failing to do so fails the login as an outage, to be retried. */
     const abandon = (plane: Plane, grant: TokenGrant, key: Redacted.Redacted) =>
@@ -211,40 +159,6 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         failing("revoke", plane)
       )
 
-    const registerAnew = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
-      registration.register(plane, caller, registrationBound).pipe(
-        Effect.match({
-          onSuccess: ({ id }) => ({ outcome: { subscribed: true, subscription_id: id }, transient: false }),
-          onFailure: (failure) => ({
-            outcome: notRegistered(failure),
-            transient: isTransient(failure)
-          })
-        }),
-        Effect.tap(({ outcome, transient }) =>
-          store.loginOutcomes
-            .record(key, planeId(plane), outcome, transient)
-            .pipe(noting("Registration outcome not recorded"))
-        ),
-        Effect.map(({ outcome }) => outcome)
-      )
-
-    /**
-     * A replayed login tells the recorded outcome: registering again could re-activate a grant revoked in between. A
-     * record that cannot be read is no reason to lose the session, nor to register.
-     */
-    const registrationOutcome = (
-      plane: Plane,
-      caller: Caller,
-      key: UpstreamKey,
-      replayed: boolean
-    ): Effect.Effect<TingOutcome> =>
-      Effect.gen(function* () {
-        const recorded = replayed ? yield* store.loginOutcomes.find(key) : Option.none()
-        return Option.isSome(recorded) && !recorded.value.transient
-          ? recorded.value.outcome
-          : yield* registerAnew(plane, caller, key)
-      }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(fromStore(failure)))))
-
     const login = Effect.fn("Sessions.login")(function* (
       plane: Plane,
       { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
@@ -256,7 +170,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         yield* Effect.fork(iam.warmCatalogue(plane))
         const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retry, failing("login", plane))
         const found = yield* introspect(plane, grant.accessToken)
-        if (Option.isNone(found)) return yield* ended(iamKey)
+        if (Option.isNone(found)) return yield* outcomes.ended(iamKey)
         const live = found.value
         const home = chosen(grant, live)
         if (Option.isNone(home)) return yield* refuse(plane, grant, key, "no_organization")
@@ -274,7 +188,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           introspection: live
         }
         yield* countReplay("login", grant.replayed)
-        const ting = yield* registrationOutcome(plane, caller, iamKey, grant.replayed)
+        const ting = yield* outcomes.ofRegistration(plane, caller, iamKey, grant.replayed)
         return { ...sessionOf(plane, grant, live, home.value, actor.value), ting }
       })
       return yield* run.pipe(
@@ -300,7 +214,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         const found = yield* introspect(plane, grant.accessToken)
         if (Option.isNone(found)) return yield* new Unauthenticated()
         const home = chosen(grant, found.value)
-        if (Option.isNone(home)) return yield* noOrganisation()
+        if (Option.isNone(home)) return yield* loginRefusals.no_organization()
         const actor = actorOf(found.value, home.value)
         if (Option.isNone(actor)) {
           return yield* new DependencyUnavailable({ details: { dependency: "iam", reason: "actor_missing" } })
@@ -358,11 +272,3 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     return { authenticate, authenticateOnce, login, refresh, logout, me } as const
   })
 }) {}
-
-const notRegistered = ({ code }: Failure): TingOutcome => ({ subscribed: false, error: code })
-
-/** A registration that failed for a while only, so that a replayed login tries again. */
-const isTransient = (failure: Failure): boolean =>
-  failure.code === "dependency_unavailable" ||
-  failure.code === "rate_limited" ||
-  failure.code === "temporarily_rate_limited"
