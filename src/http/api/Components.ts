@@ -101,7 +101,7 @@ export const headers = {
     examples: ['"address";r=1199;t=1']
   }),
   RateLimitPolicy: answerHeader(
-    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token.",
+    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `refusals` appears where a credential had to be tried: 30 a minute from one address may be no good.",
     {
       type: "string",
       examples: ['"address";q=1200;w=60']
