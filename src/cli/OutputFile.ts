@@ -7,7 +7,6 @@ import {
   closeSync,
   constants,
   fstatSync,
-  fsyncSync,
   linkSync,
   openSync,
   realpathSync,
@@ -24,6 +23,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
+import { syncFolder } from "../layers/SyncedFolder.ts"
 import { CommandFailed, exits } from "./Failure.ts"
 import { Screen } from "./Screen.ts"
 
@@ -62,13 +62,6 @@ const opened = <A>(
   Effect.uninterruptibleMask((restore) =>
     Effect.tap(restore(acquire), (resource) => Effect.addFinalizer(() => release(resource)))
   )
-
-/** A rename and a new file are lasting only when their folder is. */
-const syncFolder = (folder: string): void => {
-  const descriptor = openSync(folder, "r")
-  fsyncSync(descriptor)
-  closeSync(descriptor)
-}
 
 /** A link never replaces what stands there. Not every disk knows links: there an empty file takes the name first. */
 const nameUnlessTaken = (partial: string, file: string): void => {

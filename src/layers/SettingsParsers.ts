@@ -5,6 +5,7 @@ import * as ConfigError from "effect/ConfigError"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { isLoopback } from "../services/Loopback.ts"
 
 export type Parse<A> = (raw: string) => Either.Either<A, string>
 
@@ -54,9 +55,6 @@ export const list =
         .filter((part) => part !== "")
         .map(each)
     )
-
-const isLoopback = (host: string): boolean =>
-  host === "localhost" || host === "[::1]" || (isIP(host) === 4 && host.startsWith("127."))
 
 const parseUrl = (raw: string): Option.Option<URL> =>
   URL.canParse(raw) ? Option.some(new URL(raw)) : Option.none()

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http"
 import { BlockList, isIP } from "node:net"
+import { isLoopback } from "../../services/Loopback.ts"
 
 const familyOf = (address: string): "ipv4" | "ipv6" => (isIP(address) === 6 ? "ipv6" : "ipv4")
 
@@ -20,8 +21,6 @@ const blockList = (proxies: ReadonlyArray<string>): BlockList => {
   }
   return list
 }
-
-const isLoopback = (address: string): boolean => address === "::1" || address.startsWith("127.")
 
 /** A proxy on this machine handed the request on, and is not trusted: whoever it speaks for is taken for the proxy. */
 export const strangeProxyFor = (trustedProxies: ReadonlyArray<string>) => {

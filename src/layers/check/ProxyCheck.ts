@@ -1,10 +1,7 @@
 /** Whether clients behind a proxy can be told apart. Nobody but the operator knows whether there is one. */
-import { isIP } from "node:net"
+import { isLoopback } from "../../services/Loopback.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Finding, pass, warn } from "./Finding.ts"
-
-const isLoopback = (host: string): boolean =>
-  host === "localhost" || host === "::1" || (isIP(host) === 4 && host.startsWith("127."))
 
 /** What listens on loopback alone is reached through a proxy, or from this machine. */
 export const checkProxy = ({

@@ -7,15 +7,13 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import { version } from "../../schema/Release.ts"
+import { isLoopback } from "../../services/Loopback.ts"
 
 /** The address could not be taken. */
 export class AdminListenFailed extends Data.TaggedError("AdminListenFailed")<{ readonly reason: string }> {}
 
 /** Prometheus' text format. */
 const textFormat = "text/plain; version=0.0.4; charset=utf-8"
-
-const isLoopback = (host: string): boolean =>
-  host === "localhost" || host === "::1" || host.startsWith("127.")
 
 const health = HttpServerResponse.unsafeJson({ status: "ok", service: "music-backend", version })
 

@@ -17,6 +17,7 @@ import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
+import { syncFolder } from "../SyncedFolder.ts"
 import { type DatabaseFailure, notOpened, unavailable } from "./Failures.ts"
 
 /** A copy was not made, not usable, or not put in place; nothing was changed. `fix` says what to do. */
@@ -59,13 +60,6 @@ export const openFile = (
       Effect.fail(new BackupFailed({ reason: notOpened(nameOf(file), defect).reason, fix }))
     )
   )
-
-/** A rename and a new file are lasting only when their folder is. */
-const syncFolder = (folder: string): void => {
-  const descriptor = openSync(folder, "r")
-  fsyncSync(descriptor)
-  closeSync(descriptor)
-}
 
 export const syncFile = (file: string): void => {
   const descriptor = openSync(file, "r+")
