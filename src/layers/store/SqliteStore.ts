@@ -1,8 +1,10 @@
 /** The embedded store: one SQLite file, private to its owner, whose commits survive a power cut. */
-import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs"
+import { closeSync, existsSync, mkdirSync, openSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as SqlClient from "@effect/sql/SqlClient"
+import { SqlError } from "@effect/sql/SqlError"
+import type { Statement } from "@effect/sql/Statement"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -12,19 +14,13 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { type Database, makeDatabase } from "./Database.ts"
-import {
-  absentDatabase,
-  closedDatabase,
-  foreignDatabase,
-  goneDatabase,
-  notMigrated,
-  notOpened
-} from "./Failures.ts"
+import { absentDatabase, closedDatabase, foreignDatabase, notMigrated, notOpened } from "./Failures.ts"
 import { applicationId, writeMark } from "./Mark.ts"
 import { checkReadable, migrate, migrationsTable, prepareSchema } from "./Migrations.ts"
 import { makeStore } from "./Repositories.ts"
 import { first, Whole } from "./Rows.ts"
 import { sqliteDialect } from "./SqliteDialect.ts"
+import { watchFiles } from "./SqliteFiles.ts"
 
 export interface SqliteOptions {
   /** Milliseconds that a lock of another process is waited for; 5 s when not given. */
@@ -47,34 +43,6 @@ const createFile = (path: string): void => {
   closeSync(openSync(path, "a", 0o600))
 }
 
-/** SQLite goes on writing to a file that was moved or deleted, or whose log was, and what it commits is lost. */
-const sameFile = (
-  path: string,
-  name: string
-): Effect.Effect<Effect.Effect<void, StoreUnavailable>, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const identity = (file: string) => {
-      const found = statSync(file, { throwIfNoEntry: false })
-      return found === undefined ? undefined : `${found.dev}:${found.ino}`
-    }
-    const opened = identity(path)
-    // The first access makes it, and the last process that closes the database removes it.
-    let log: string | undefined
-    let open = true
-    yield* Effect.addFinalizer(() =>
-      Effect.sync(() => {
-        open = false
-      })
-    )
-    return Effect.suspend(() => {
-      const seen = identity(`${path}-wal`)
-      log ??= seen
-      return identity(path) === opened && (seen === log || !open)
-        ? Effect.void
-        : Effect.fail(goneDatabase(name))
-    })
-  })
-
 // The wait for a lock is `DatabaseOptions.lockWait`; SQLite's own would hold up the thread.
 const withoutWaiting = "busy_timeout = 0"
 const pragmas = [
@@ -84,16 +52,30 @@ const pragmas = [
   "foreign_keys = ON"
 ]
 
+/** Whatever reads the file opens its log as well, and holds it as long as the connection lasts. */
+const anyRead = "SELECT COUNT(*) FROM sqlite_master"
+
 const Owner = Schema.Struct({ id: Whole, tables: Whole, migrated: Whole })
+
+/**
+ * The first statement on a connection reads the schema, so preparing it fails while another process has the file to itself;
+ * the client would remember that for longer than it lasts, and makes a defect of it when it prepares for once only.
+ */
+const unremembered = <A extends object>(statement: Statement<A>) =>
+  Effect.catchAllDefect(statement.unprepared, (cause) =>
+    Effect.fail(new SqlError({ cause, message: "Failed to prepare statement" }))
+  )
 
 /** Nothing is written to a file that another program made; a mark of 0 is nobody's, or that of a file which was never opened to its end. */
 const refuseForeign = ({ name, read, sql }: Database) =>
   read(
     "Store.open",
-    first(Owner)(sql`
-      SELECT (SELECT application_id FROM pragma_application_id) AS id, COUNT(*) AS tables,
-        COALESCE(SUM(name = ${migrationsTable}), 0) AS migrated
-      FROM sqlite_master WHERE type = 'table'`)
+    first(Owner)(
+      unremembered(sql`
+        SELECT (SELECT application_id FROM pragma_application_id) AS id, COUNT(*) AS tables,
+          COALESCE(SUM(name = ${migrationsTable}), 0) AS migrated
+        FROM sqlite_master WHERE type = 'table'`)
+    )
   ).pipe(
     Effect.filterOrFail(
       Option.exists(
@@ -128,15 +110,20 @@ export const openDatabase = (
     )
     const closed = yield* Ref.make(false)
     yield* Effect.addFinalizer(() => Ref.set(closed, true))
-    const same = yield* sameFile(file, name)
+    const files = yield* watchFiles(file, name)
     // The last to close a database takes its log away.
-    const present = Effect.if(Ref.get(closed), { onTrue: () => closedDatabase(name), onFalse: () => same })
+    const present = Effect.if(Ref.get(closed), {
+      onTrue: () => closedDatabase(name),
+      onFalse: () => files.present
+    })
     const database = makeDatabase(sql, { name, lockWait, dialect: sqliteDialect(sql, present) })
 
     const set = (pragma: string) => database.read("Store.open", sql.unsafe(`PRAGMA ${pragma}`))
     yield* set(withoutWaiting)
     yield* refuseForeign(database)
     for (const pragma of pragmas) yield* set(pragma)
+    yield* database.read("Store.open", sql.unsafe(anyRead))
+    yield* files.joined
     const migration = database.write(
       "Store.migrate",
       migrate.pipe(

@@ -31,7 +31,7 @@ const linesOf = (child: ChildProcess, enough = Number.POSITIVE_INFINITY) =>
       lines.push(line)
       if (lines.length === enough) child.kill("SIGKILL")
     }
-    await closed
+    deepStrictEqual(await closed, enough === Number.POSITIVE_INFINITY ? [0, null] : [null, "SIGKILL"])
     return lines
   })
 

@@ -1,5 +1,6 @@
 import {
   chmodSync,
+  existsSync,
   mkdirSync,
   readFileSync,
   renameSync,
@@ -11,6 +12,7 @@ import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
@@ -155,6 +157,26 @@ describe("SqliteStore", () => {
       assert.strictEqual(waiting?.count ?? 0, reports.filter(({ _tag }) => _tag === "Some").length)
       yield* activate(store)
     })
+  )
+
+  it.live("opens a file that another process closes meanwhile, and whose log goes with it", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      yield* withStore(path, (store) => activate(store))
+      const scope = yield* Scope.make()
+      const other = yield* Scope.extend(rawClient(path), scope)
+      yield* other.unsafe("PRAGMA locking_mode = EXCLUSIVE")
+      yield* other.unsafe("UPDATE recipients SET plane = plane")
+      const opening = yield* Effect.fork(openStore(path))
+      yield* Effect.sleep(40)
+      assert.isTrue(existsSync(`${path}-wal`))
+      yield* Scope.close(scope, Exit.void)
+      assert.isFalse(existsSync(`${path}-wal`))
+      const [soon, store] = yield* Effect.timed(Fiber.join(opening))
+      assert.isTrue(yield* isActive(store))
+      // The lock is gone: nothing is left to wait for.
+      assert.isBelow(Duration.toMillis(soon), 2_000)
+    }).pipe(Effect.scoped)
   )
 
   describe("refuses to start, saying which database and why:", () => {
