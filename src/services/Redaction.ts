@@ -42,9 +42,18 @@ const credentials: ReadonlyArray<{ readonly pattern: RegExp; readonly kept: stri
   { pattern: /gh[pousr]_[A-Za-z0-9_]{16,}(?:\.[A-Za-z0-9_-]+)*/g, kept: "" }
 ]
 
-/** The text with every credential replaced by `[redacted]`; all other text stays as it is. Doing it twice changes nothing more. */
-export const redact = (text: string): string =>
+const redactOnce = (text: string): string =>
   credentials.reduce((clean, { kept, pattern }) => clean.replace(pattern, kept + redactedText), text)
+
+/**
+ * The text with every credential replaced by `[redacted]`; all other text stays as it is. Doing it twice changes nothing more.
+ * What directly follows a credential may show as one only when that is gone. It ends: every round that changes the text leaves
+ * less of what was given.
+ */
+export const redact = (text: string): string => {
+  const clean = redactOnce(text)
+  return clean === text ? text : redact(clean)
+}
 
 const authorizationName = /^(?:proxy-)?authorization$/i
 

@@ -94,7 +94,9 @@ describe("Redaction", () => {
     [`stk-${"0a".repeat(16)}`, redactedText],
     [`github_pat_${"A1".repeat(20)}_x and ghp_${"a1".repeat(18)}`, `${redactedText} and ${redactedText}`],
     [`ghs_${"12".repeat(10)}.eyJhbGciOi.abc-_def`, redactedText],
-    [`oat_${"a".repeat(43)}`, redactedText]
+    [`oat_${"a".repeat(43)}`, redactedText],
+    // Behind a letter or digit it could be words; once the key before it is gone, it no longer is behind one.
+    [`stk-${"0a".repeat(16)}oat_words-that-could-be`, redactedText.repeat(2)]
   ])("finds the credential in %s", (text, clean) => {
     expect(redact(text)).toBe(clean)
   })
