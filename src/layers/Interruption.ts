@@ -3,14 +3,7 @@ import { defaultTeardown, type Teardown } from "@effect/platform/Runtime"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
-
-/** As a shell reports a process that a signal ended: 128 and its number. */
-const exitCodes = { SIGINT: 130, SIGTERM: 143 } as const
-type EndingSignal = keyof typeof exitCodes
-const signals = ["SIGINT", "SIGTERM"] as const satisfies ReadonlyArray<EndingSignal>
-
-/** Milliseconds within which a repeated signal is taken for the same one: npm passes its own on a second time. */
-const sameSignal = 1_000
+import { type EndingSignal, hearSignals, signalExits } from "./Signals.ts"
 
 export interface Interruption {
   /** From now on the program runs until a signal ends it: that is its end, with 0, and no interruption. */
@@ -26,32 +19,28 @@ export interface Interruption {
  * after the first ends the process now.
  */
 export const hearInterruption = (): Interruption => {
-  let first: { readonly signal: EndingSignal; readonly at: number } | undefined
+  let first: EndingSignal | undefined
   let expected = false
-  const listeners = signals.map((signal) => ({
-    signal,
-    listener: () => {
-      // The process clock, not ours: signals belong to the process.
-      const at = performance.now()
-      if (first === undefined) first = { signal, at }
-      else if (at - first.at >= sameSignal) process.exit(expected ? exitCodes.SIGTERM : exitCodes[signal])
-    }
-  }))
-  for (const { listener, signal } of listeners) process.on(signal, listener)
+  const stopHearing = hearSignals({
+    first: (signal) => {
+      first = signal
+    },
+    again: (signal) => process.exit(signalExits[expected ? "SIGTERM" : signal])
+  })
   return {
     expected: Effect.sync(() => {
       expected = true
     }),
-    by: Effect.sync(() => (first === undefined || expected ? Option.none() : Option.some(first.signal))),
+    by: Effect.sync(() => (first === undefined || expected ? Option.none() : Option.some(first))),
     teardown: (exit, end) =>
       defaultTeardown(exit, (code) => {
         if (first === undefined) {
           // What is left to be written may take a while, and a signal ends that as it ends any process.
-          for (const { listener, signal } of listeners) process.off(signal, listener)
+          stopHearing()
           return end(code)
         }
         const cut = Exit.isInterrupted(exit) && !expected
-        end(cut ? exitCodes[first.signal] : Number(process.exitCode ?? code))
+        end(cut ? signalExits[first] : Number(process.exitCode ?? code))
       })
   }
 }

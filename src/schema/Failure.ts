@@ -46,6 +46,8 @@ const fields = (code: FailureCode) => ({
   details: Schema.optionalWith(Details, { exact: true }),
   /** Seconds; becomes the Retry-After header, never part of the body. */
   retryAfterSeconds: Schema.optionalWith(Schema.Number, { exact: true }),
+  /** Instead of the code's own status, where HTTP has one for just this; never part of the body. */
+  status: Schema.optionalWith(Schema.Number, { exact: true }),
   /** Methods that the path takes; becomes the Allow header of a 405. */
   allow: Schema.optionalWith(Schema.String, { exact: true })
 })
@@ -255,7 +257,7 @@ const classes = Object.values(failureClasses)
 /** Tells a declared failure from anything else that went wrong. */
 export const isFailure = (value: unknown): value is Failure => classes.some((known) => value instanceof known)
 
-export const failureStatus = (failure: Failure): number => failureTable[failure.code].status
+export const failureStatus = (failure: Failure): number => failure.status ?? failureTable[failure.code].status
 
 /** The body that a caller receives. */
 export const toEnvelope = (failure: Failure) => ({

@@ -4,6 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Struct from "effect/Struct"
 import { type Failure, Forbidden, ReconsentRequired, SltRejected } from "../schema/Failure.ts"
 import type { TingOutcome } from "../schema/Session.ts"
 import type { Caller } from "./Caller.ts"
@@ -32,9 +33,7 @@ const refusalMark = "login:"
 
 const refusalIn = ({ outcome }: { readonly outcome: TingOutcome }): Option.Option<LoginRefusal> =>
   Option.fromNullable(
-    (["no_organization", "reconsent_required"] as const).find(
-      (refusal) => outcome.error === `${refusalMark}${refusal}`
-    )
+    Struct.keys(loginRefusals).find((refusal) => outcome.error === `${refusalMark}${refusal}`)
   )
 
 /** Registering at a login has 2 attempts and 5 s in all, so that a slow Ting cannot hold a login up. */

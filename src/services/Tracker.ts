@@ -11,7 +11,10 @@ export interface Issue {
 
 export interface FoundIssue extends Issue {
   readonly open: boolean
-  /** Written by the account that files now. Another's is of one that filed before, or somebody's copy: nobody can tell. */
+  /**
+   * Written by the account that files now, or, where its token may not say which that is, by the author of the first.
+   * Another's is of one that filed before, or somebody's copy: nobody can tell.
+   */
   readonly own: boolean
 }
 

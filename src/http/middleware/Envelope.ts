@@ -13,7 +13,6 @@ import {
   toEnvelope
 } from "../../schema/Failure.ts"
 import type { Exchange } from "./Exchange.ts"
-import { isLate, lateStatus } from "./Late.ts"
 import { fieldsOf } from "./Problems.ts"
 
 /** What went wrong, as one of the declared failures. A defect is logged with its cause and tells the caller nothing. */
@@ -27,8 +26,6 @@ export const failureOf = (cause: Cause.Cause<unknown>, exchange: Exchange): Effe
   if (error instanceof HttpServerError.RouteNotFound) return Effect.succeed(new NotFound())
   return Effect.as(Effect.logError("Request failed", cause), new Internal())
 }
-
-const statusOf = (failure: Failure): number => (isLate(failure) ? lateStatus : failureStatus(failure))
 
 const headersOf = (failure: Failure): Record<string, string> => {
   const status = failureStatus(failure)
@@ -44,7 +41,7 @@ const headersOf = (failure: Failure): Record<string, string> => {
 /** The one form of every error response. */
 export const responseOf = (failure: Failure): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(JSON.stringify(toEnvelope(failure)), {
-    status: statusOf(failure),
+    status: failureStatus(failure),
     contentType: "application/json",
     headers: headersOf(failure)
   })

@@ -1,39 +1,37 @@
 /** Answers for what never becomes a request: the parser's errors arrive on the socket, with no response object. */
 import { type Server, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import { type Failure, type FailureCode, InvalidInput, NotFound, toEnvelope } from "../../schema/Failure.ts"
+import {
+  type Failure,
+  type FailureCode,
+  failureStatus,
+  InvalidInput,
+  NotFound,
+  toEnvelope
+} from "../../schema/Failure.ts"
 import type { Connections } from "./Connections.ts"
-import { lateFailure, lateStatus } from "./Late.ts"
+import { lateFailure } from "./Late.ts"
 import { requestIdOf } from "./RequestId.ts"
 
 /** Milliseconds that a refused peer has to read the answer before its connection is cut. */
 const patience = 1_000
 
-interface Answer {
-  readonly status: number
-  readonly failure: Failure
-}
-
-const answers: Readonly<Record<string, Answer>> = {
-  HPE_HEADER_OVERFLOW: {
+const failures: Readonly<Record<string, Failure>> = {
+  HPE_HEADER_OVERFLOW: new InvalidInput({
     status: 431,
-    failure: new InvalidInput({
-      message: "The headers of the request are too large.",
-      hint: "Send at most 16 KiB of headers."
-    })
-  },
-  ERR_HTTP_REQUEST_TIMEOUT: { status: lateStatus, failure: lateFailure() }
+    message: "The headers of the request are too large.",
+    hint: "Send at most 16 KiB of headers."
+  }),
+  ERR_HTTP_REQUEST_TIMEOUT: lateFailure()
 }
 
-const malformed: Answer = {
-  status: 400,
-  failure: new InvalidInput({
-    message: "The request is not well-formed HTTP.",
-    hint: "Send a complete HTTP/1.1 request; a body must have the length that its headers declare."
-  })
-}
+const malformed = new InvalidInput({
+  message: "The request is not well-formed HTTP.",
+  hint: "Send a complete HTTP/1.1 request; a body must have the length that its headers declare."
+})
 
-const rawResponse = ({ status, failure }: Answer, requestId: string): string => {
+const rawResponse = (failure: Failure, requestId: string): string => {
+  const status = failureStatus(failure)
   const body = JSON.stringify(toEnvelope(failure))
   return [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
@@ -61,7 +59,7 @@ export type Report = (facts: {
 export const answerSyntaxErrors = (server: Server, connections: Connections, report: Report): void => {
   // The parser fails again with every further packet.
   const refused = new WeakSet<Duplex>()
-  const end = (socket: Duplex, answer: Answer) => {
+  const end = (socket: Duplex, failure: Failure) => {
     refused.add(socket)
     connections.afterAnswers(socket, () => {
       if (!socket.writable) {
@@ -69,21 +67,21 @@ export const answerSyntaxErrors = (server: Server, connections: Connections, rep
         return
       }
       const requestId = requestIdOf(undefined)
-      socket.end(rawResponse(answer, requestId))
+      socket.end(rawResponse(failure, requestId))
       setTimeout(() => socket.destroy(), patience).unref()
-      report({ status: answer.status, code: answer.failure.code, request_id: requestId })
+      report({ status: failureStatus(failure), code: failure.code, request_id: requestId })
     })
   }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     if (refused.has(socket)) return
     if (error.code === "ECONNRESET" || !socket.writable || connections.answersHalf(socket)) socket.destroy()
-    else end(socket, answers[error.code ?? ""] ?? malformed)
+    else end(socket, failures[error.code ?? ""] ?? malformed)
   })
   server.on("connect", (_, socket) => {
     // Node takes its own listeners off before it gives the connection away: a reset would end the process.
     socket.on("error", () => socket.destroy())
     // Nobody reads what comes now, and unread bytes would turn the end into a reset.
     socket.resume()
-    end(socket, { status: 404, failure: new NotFound() })
+    end(socket, new NotFound())
   })
 }

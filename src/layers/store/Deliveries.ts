@@ -4,14 +4,9 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { beyondReason } from "../../services/AheadClock.ts"
-import type {
-  Deliveries,
-  Delivery,
-  DeliveryKind,
-  DeliveryState,
-  DeliveryUpdate
-} from "../../services/Store.ts"
+import { beyondReason, latestLeaseEnd } from "../../services/AheadClock.ts"
+import type { DeliveryStanding } from "../../services/Records.ts"
+import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { all, any, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -75,7 +70,7 @@ export const enqueue = (
     ON CONFLICT (id) DO NOTHING`)
 
 /** Rows of a state; a discarded one has failed, and is none of those that did. */
-export const standing = (sql: SqlClient, wanted: DeliveryState | "discarded"): Fragment => {
+export const standing = (sql: SqlClient, wanted: DeliveryStanding): Fragment => {
   switch (wanted) {
     case "discarded":
       return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NOT NULL)`
@@ -87,9 +82,6 @@ export const standing = (sql: SqlClient, wanted: DeliveryState | "discarded"): F
 }
 
 const day = 24 * 3_600_000
-
-/** A lease that ends later than so many times its own length from now was written by a clock that was ahead. */
-const leasesAhead = 5
 
 /** `wake` is run after a commit that may let another worker go on. */
 export const makeDeliveries = (
@@ -193,7 +185,7 @@ export const makeDeliveries = (
         Effect.gen(function* () {
           // One claim at a time, so that no two of them count the same free places.
           yield* alone(`deliveries ${[...kinds].sort().join(" ")}`)
-          yield* recover(kinds, now, now + leasesAhead * (leaseUntil - now))
+          yield* recover(kinds, now, latestLeaseEnd(now, leaseUntil))
           yield* bringForward(kinds, now)
           const free = Math.min(count, concurrency - (yield* held(kinds)).count)
           if (free <= 0) return []

@@ -2,15 +2,13 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { beyondReason } from "../../services/AheadClock.ts"
+import { beyondReason, latestLeaseEnd } from "../../services/AheadClock.ts"
 import type { Spool, SpoolEntry } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { all, inChunks, Table, Whole } from "./Rows.ts"
 import { makeCounting, RemovedRow } from "./SpoolCounting.ts"
+import { unheld } from "./SpoolLeases.ts"
 import { makeOffers } from "./SpoolOffers.ts"
-
-/** A lease that ends later than so many times its own length from now was written by a clock that was ahead. */
-const leasesAhead = 5
 
 /** Rows that one expiry transaction removes. */
 const expiredAtOnce = 500
@@ -98,7 +96,7 @@ export const makeSpool = (
         const old = yield* all(Schema.Struct({ sequence: Whole }))(sql`
           SELECT sequence FROM spool
           WHERE accepted_at < ${acceptedBefore}
-            AND (lease_until IS NULL OR lease_until <= ${now} OR lease_until > ${beyondReason(now)})
+            AND ${unheld(sql, now, beyondReason(now))}
           ORDER BY accepted_at LIMIT ${expiredAtOnce} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
           all(RemovedRow)(sql`
@@ -144,13 +142,12 @@ export const makeSpool = (
         : write(
             "Spool.lease",
             Effect.gen(function* () {
-              const latestEnd = now + leasesAhead * (leaseUntil - now)
+              const free = unheld(sql, now, latestLeaseEnd(now, leaseUntil))
               // Table by table, along the index: however much waits for a table that is not open, it is not looked at.
               const oldest = yield* Effect.forEach([...tables], (table) =>
                 all(Candidate)(sql`
                   SELECT sequence, bytes FROM spool
-                  WHERE table_name = ${table}
-                    AND (lease_until IS NULL OR lease_until <= ${now} OR lease_until > ${latestEnd})
+                  WHERE table_name = ${table} AND ${free}
                   ORDER BY sequence LIMIT ${count} ${skipLocked}`)
               )
               const chosen = within(oldest.flat().sort(bySequence).slice(0, count), bytes)

@@ -15,6 +15,7 @@ import type { Database } from "./Database.ts"
 import { groupCommit } from "./GroupCommit.ts"
 import { all, inChunks, Whole } from "./Rows.ts"
 import { bytesOf, makeCounting, RemovedRow } from "./SpoolCounting.ts"
+import { unheld } from "./SpoolLeases.ts"
 
 /** Records that one transaction takes: it holds up the others, and in SQLite the thread. */
 const groupRecords = 1_000
@@ -128,8 +129,7 @@ export const makeOffers = (
       // What is being shipped will be settled.
       const oldest = yield* all(Schema.Struct({ record_id: Schema.String, bytes: Whole }))(sql`
         SELECT record_id, bytes FROM spool
-        WHERE table_name = ${backendTable}
-          AND (lease_until IS NULL OR lease_until <= ${now} OR lease_until > ${beyondReason(now)})
+        WHERE table_name = ${backendTable} AND ${unheld(sql, now, beyondReason(now))}
         ORDER BY sequence LIMIT ${groupRecords} ${skipLocked}`)
       let freed = 0
       const dropped = oldest.filter(({ bytes }) => {
