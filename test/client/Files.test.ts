@@ -108,6 +108,15 @@ describe("The file lock", () => {
     await releases()
   })
 
+  it("leaves the lock of another host alone, whatever its process number means here", async () => {
+    const { pid } = spawnSync(process.execPath, ["--version"])
+    const theirs = JSON.stringify({ pid, host: "another", token: "other", beat: "0" })
+    await writeFile(pathOf("slot"), theirs)
+    const lock = fileLock(pathOf, { staleMilliseconds: 60_000 })
+    await expect(lock.acquire("slot", AbortSignal.timeout(200))).rejects.toThrow()
+    expect(await readFile(pathOf("slot"), "utf8")).toBe(theirs)
+  })
+
   it("breaks the lock of a holder that has stopped beating, wherever it runs", async () => {
     await writeFile(pathOf("slot"), JSON.stringify({ pid: 1, host: "another", token: "other", beat: "0" }))
     const lock = fileLock(pathOf, { staleMilliseconds: 80 })

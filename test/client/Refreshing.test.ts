@@ -87,7 +87,8 @@ describe("A refused refresh", () => {
 
   it("does not stand in the way of a new login", async () => {
     const { answers, calls, client, pass } = await loggedIn()
-    answers.refresh = () => failure(429, "rate_limited", { "retry-after": "600" })
+    // Longer than the new token lives.
+    answers.refresh = () => failure(429, "rate_limited", { "retry-after": "3600" })
     pass(life)
     await client.me()
     delete answers.refresh

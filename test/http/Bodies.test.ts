@@ -5,6 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
+import { defaultReceiptBounds } from "../../src/http/middleware/Receipts.ts"
 import { bodiesArriving, httpRequestsInFlight } from "../../src/services/Metrics.ts"
 import { type Answer, type Backend, backend, call, errorOf, good, parseRaw, type Sent } from "./support.ts"
 
@@ -163,6 +164,10 @@ describe("A body that does not come", () => {
 })
 
 describe("Many bodies that do not come", () => {
+  it("are 256 at once at most, and 64 of one address", () => {
+    expect(defaultReceiptBounds).toEqual({ all: 256, address: 64 })
+  })
+
   it.scoped("from one address: the oldest of them makes room, and no other address notices", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: proxied, bodies: { all: 100, address: 3 } })

@@ -112,6 +112,18 @@ describe("Credentials that IAM refuses", () => {
     })
   )
 
+  it.scoped("cost tries also when IAM vouched for them before", () =>
+    Effect.gen(function* () {
+      const { from, login, simulator } = yield* prepared
+      const sessions = [yield* login(stranger), yield* login(stranger)]
+      const dead = { status: 200, body: JSON.stringify({ active: false }) }
+      simulator.fail({ path: "/api/v1/oauth/introspect", times: 2, fault: { kind: "reply", reply: dead } })
+      for (const { access_token } of sessions)
+        expect(codeOf(yield* from(stranger)(asks.me(access_token)))).toBe("unauthenticated")
+      expect(codeOf(yield* from(stranger)(asks.me(strange("oat", 1))))).toBe("rate_limited")
+    })
+  )
+
   it.scoped("cost nothing while limits are off", () =>
     Effect.gen(function* () {
       const { from } = yield* serverOverIam({ policies }, { rateLimit: false })

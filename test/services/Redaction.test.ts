@@ -9,7 +9,7 @@ const word = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 const hex = "0123456789abcdef"
 
 const familyToken = FastCheck.tuple(
-  FastCheck.constantFrom("oat_", "ort_", "oac_", "obo_", "ask_", "cat_", "sat_", "rft_"),
+  FastCheck.constantFrom("oat_", "ort_", "oac_", "obo_", "ask_", "cat_", "sat_", "rft_", "sup_"),
   // A digit, so that the token is never just words.
   letters(base64url, 14, 21),
   FastCheck.constantFrom(..."0123456789"),
@@ -82,6 +82,9 @@ describe("Redaction", () => {
   it.each([
     [`curl -H "Authorization: Bearer ${token}"`, `curl -H "Authorization: ${redactedText}"`],
     [`authorization: basic dXNlcjpwYXNz`, `authorization: ${redactedText}`],
+    ["Authorization: Token t1", `Authorization: ${redactedText}`],
+    ['Authorization: Digest username="ana"', `Authorization: ${redactedText}"ana"`],
+    ["authorization: ApiKey k1", `authorization: ${redactedText}`],
     [`AUTHORIZATION=Bearer short`, `AUTHORIZATION=${redactedText}`],
     [`{"authorization":"Bearer ${token}"}`, `{"authorization":"${redactedText}"}`],
     [`"{\\"Authorization\\": \\"Bearer x.y.z\\"}"`, `"{\\"Authorization\\": \\"${redactedText}\\"}"`],
@@ -127,7 +130,7 @@ describe("Redaction", () => {
       redactJson({
         [token]: 1,
         [`${token}2`]: [token, { deep: `x ${token}` }],
-        headers: { Authorization: "Digest abc", other: "kept" },
+        headers: { Authorization: "Digest abc", "Proxy-Authorization": "any", other: "kept" },
         none: null,
         yes: true,
         n: 1.5
@@ -135,7 +138,7 @@ describe("Redaction", () => {
     ).toEqual({
       [redactedText]: 1,
       [`${redactedText} 2`]: [redactedText, { deep: `x ${redactedText}` }],
-      headers: { Authorization: redactedText, other: "kept" },
+      headers: { Authorization: redactedText, "Proxy-Authorization": redactedText, other: "kept" },
       none: null,
       yes: true,
       n: 1.5

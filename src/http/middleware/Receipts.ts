@@ -20,7 +20,7 @@ export interface ReceiptBounds {
 }
 
 /** Of 1 MiB at most each: what they hold of the memory is bounded with them. */
-const defaultBounds: ReceiptBounds = { all: 256, address: 64 }
+export const defaultReceiptBounds: ReceiptBounds = { all: 256, address: 64 }
 
 /** One body that has not arrived whole. */
 interface Receipt {
@@ -53,7 +53,9 @@ interface ReceiptsService {
 
 /** Receives bodies, none of them for longer than its request's deadline. */
 export class Receipts extends Context.Tag("music/http/Receipts")<Receipts, ReceiptsService>() {
-  static readonly layer = (bounds: ReceiptBounds = defaultBounds): Layer.Layer<Receipts, never, Settings> =>
+  static readonly layer = (
+    bounds: ReceiptBounds = defaultReceiptBounds
+  ): Layer.Layer<Receipts, never, Settings> =>
     Layer.scoped(
       Receipts,
       Effect.gen(function* () {

@@ -428,7 +428,7 @@ describe("the introspection cache", () => {
       yield* iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout-2"))
       yield* Effect.flip(iam.refresh(production, Redacted.make(`ort_${"b".repeat(43)}`), key("refresh-1")))
       simulator.fail({ path: "/api/v1/app-auth/tokens", fault: iamFaults.rateLimited(5) })
-      yield* Effect.flip(iam.refresh(production, tested.refreshToken, key("refresh-2")))
+      yield* Effect.flip(iam.refresh(testing, tested.refreshToken, key("refresh-2")))
       yield* iam.introspect(production, accessToken)
       yield* iam.introspect(testing, tested.accessToken)
       assert.lengthOf(asked(path), 2)
