@@ -250,6 +250,19 @@ describe("Telemetry shipping", () => {
     })
   )
 
+  it.scoped("takes a refused batch for the end of an outage: whoever judges is there", () =>
+    Effect.gen(function* () {
+      const { harness, offer, pass, service, settings, start } = yield* makeWorld()
+      yield* offer([entry(harness, "musicclidaemon", "{broken")])
+      service.fail({ fault: faults.status(503, {}) })
+      yield* start(settings)
+      yield* pass(0)
+      expect((yield* harness.store.destinations.find("tables")).failures).toBe(1)
+      yield* pass(3)
+      expect((yield* harness.store.destinations.find("tables")).failures).toBe(0)
+    })
+  )
+
   it.scoped("waits as long as the service asks", () =>
     Effect.gen(function* () {
       const { offerSome, pass, service, settings, start } = yield* makeWorld()
@@ -433,6 +446,43 @@ describe("Telemetry shipping", () => {
       yield* pass(4)
       expect(service.received()).toMatchObject({ stored: 3, duplicates: 3 })
       expect(stored("musicclidaemon")).toEqual([...ids].sort())
+    })
+  )
+
+  it.scoped("knows what was delivered for 24 hours", () =>
+    Effect.gen(function* () {
+      const { harness, offer, pass, service, settings, start } = yield* makeWorld()
+      const { spool } = harness.store
+      const delivered = (hours: number) =>
+        Effect.gen(function* () {
+          const one = entry(harness)
+          const now = harness.now() - hours * 3_600_000
+          yield* offer([one])
+          const tables = new Set([one.table])
+          yield* spool.lease({
+            tables,
+            count: 1,
+            bytes: 1_000,
+            now,
+            leaseUntil: now + 1_000,
+            owner: "before"
+          })
+          yield* spool.settle({
+            owner: "before",
+            now,
+            delivered: [one.recordId],
+            duplicates: [],
+            refused: []
+          })
+          return one
+        })
+      const late = yield* delivered(23)
+      const forgotten = yield* delivered(25)
+      yield* start(settings)
+      yield* pass(1)
+      yield* offer([late, forgotten])
+      yield* pass(3)
+      expect(service.rows("musicclidaemon").map(({ record_id }) => record_id)).toEqual([forgotten.recordId])
     })
   )
 
