@@ -3,7 +3,8 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { clientAddressFor, networkOf } from "../../src/http/middleware/ClientAddress.ts"
-import { bucketsFor, defaultPolicies } from "../../src/http/middleware/Limits.ts"
+import { defaultPolicies } from "../../src/http/middleware/Limits.ts"
+import { makeQuota } from "../../src/services/Quota.ts"
 import { accessToken, type Backend, backend, bearer, call, errorOf, good, type Sent } from "./support.ts"
 
 const policies = {
@@ -151,7 +152,7 @@ describe("Rate limits", () => {
   )
 
   it("remember a bounded number of keys, and forget the one that was quiet longest", () => {
-    const { take } = bucketsFor({ name: "address", quota: 2, windowSeconds: 60 }, 3)
+    const { take } = makeQuota({ name: "address", quota: 2, windowSeconds: 60 }, 3)
     for (const key of ["a", "a", "b", "c", "a"]) take(key, 0)
     expect(take("a", 0).retryAfterSeconds).toBeGreaterThan(0)
     take("d", 0)
@@ -161,7 +162,7 @@ describe("Rate limits", () => {
 
   it("let a client that keeps to the pace through for ever", () => {
     const { quota, windowSeconds } = defaultPolicies.credential
-    const { take } = bucketsFor(defaultPolicies.credential)
+    const { take } = makeQuota(defaultPolicies.credential)
     for (let at = 0; at < 5_000; at += 1) {
       expect(take("a", at * ((windowSeconds * 1_000) / quota)).retryAfterSeconds).toBe(0)
     }

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http"
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -8,23 +7,18 @@ import * as Option from "effect/Option"
 import { RateLimited } from "../../schema/Failure.ts"
 import type { Credential } from "../../services/Caller.ts"
 import { digestOf } from "../../services/Digest.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { makeQuota, type Quota, type QuotaPolicy, type QuotaReading } from "../../services/Quota.ts"
 import { Settings } from "../../services/Settings.ts"
 import { CurrentTrial, type Trial } from "../../services/Trial.ts"
 import { clientAddressFor, networkOf, strangeProxyFor } from "./ClientAddress.ts"
 import { CurrentExchange } from "./Exchange.ts"
 
-export interface Policy {
-  readonly name: string
-  /** Requests within the window, all of which may come at once. */
-  readonly quota: number
-  readonly windowSeconds: number
-}
-
 /** One client address (a /64 of IPv6), one access token, and what IAM refused of one address. */
 export interface Policies {
-  readonly address: Policy
-  readonly credential: Policy
-  readonly refusals: Policy
+  readonly address: QuotaPolicy
+  readonly credential: QuotaPolicy
+  readonly refusals: QuotaPolicy
 }
 
 /**
@@ -39,60 +33,8 @@ export const defaultPolicies: Policies = {
   refusals: { name: "refusals", quota: 30, windowSeconds: 60 }
 }
 
-/** Keys remembered a policy; beyond it the one that was quiet longest is forgotten. */
-const keyLimit = 50_000
-
-interface Reading {
-  readonly policy: Policy
-  readonly remaining: number
-  /** Seconds until the whole quota is free again. */
-  readonly resetSeconds: number
-  /** Seconds until one request is; 0 when this one was let through. */
-  readonly retryAfterSeconds: number
-}
-
-const seconds = (millis: number): number => Math.ceil(millis / 1_000)
-
-/**
- * A bucket a key that refills evenly, kept as the one moment at which it will be full (GCRA). Times are milliseconds of
- * Effect's clock.
- */
-export const bucketsFor = (policy: Policy, limit = keyLimit) => {
-  const window = policy.windowSeconds * 1_000
-  const interval = window / policy.quota
-  const fullAt = new Map<string, number>()
-
-  const take = (key: string, now: number): Reading => {
-    const full = Math.max(fullAt.get(key) ?? now, now)
-    const admitted = full + interval <= now + window
-    const next = admitted ? full + interval : full
-    fullAt.delete(key)
-    fullAt.set(key, next)
-    if (fullAt.size > limit) {
-      for (const oldest of fullAt.keys()) {
-        fullAt.delete(oldest)
-        break
-      }
-    }
-    return {
-      policy,
-      remaining: Math.floor((now + window - next) / interval),
-      resetSeconds: seconds(next - now),
-      retryAfterSeconds: admitted ? 0 : Math.max(1, seconds(full + interval - now - window))
-    }
-  }
-
-  /** Undoes one `take` that was admitted. */
-  const giveBack = (key: string): void => {
-    const full = fullAt.get(key)
-    if (full !== undefined) fullAt.set(key, full - interval)
-  }
-
-  return { take, giveBack }
-}
-
 /** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10). */
-const headersOf = (readings: ReadonlyArray<Reading>): Readonly<Record<string, string>> => ({
+const headersOf = (readings: ReadonlyArray<QuotaReading>): Readonly<Record<string, string>> => ({
   "ratelimit-policy": readings
     .map(({ policy }) => `"${policy.name}";q=${policy.quota};w=${policy.windowSeconds}`)
     .join(", "),
@@ -104,7 +46,7 @@ const headersOf = (readings: ReadonlyArray<Reading>): Readonly<Record<string, st
 /** The same with one more reading. */
 const withReading = (
   rate: Readonly<Record<string, string>>,
-  reading: Reading
+  reading: QuotaReading
 ): Readonly<Record<string, string>> =>
   Object.fromEntries(
     Object.entries(headersOf([reading])).map(([name, value]) => {
@@ -117,14 +59,10 @@ const withReading = (
  * A request's trial. The try is taken before IAM is asked, or many strangers at once would all pass before the first was
  * refused, and given back when nothing was. Who hangs up before the verdict does not get it back.
  */
-const trialOf = (
-  buckets: ReturnType<typeof bucketsFor>,
-  key: string,
-  heldBack: (reading: Reading) => void
-) => {
+const trialOf = (buckets: Quota, key: string, heldBack: (reading: QuotaReading) => void) => {
   let taken = false
   let lost = false
-  const take = Effect.map(Clock.currentTimeMillis, (now) => {
+  const take = Effect.map(monotonicMillis, (now) => {
     if (taken) return 0
     const reading = buckets.take(key, now)
     taken = reading.retryAfterSeconds === 0
@@ -133,7 +71,7 @@ const trialOf = (
   })
   const trial: Trial = {
     begin: take,
-    lost: Effect.map(Clock.currentTimeMillis, (now) => {
+    lost: Effect.map(monotonicMillis, (now) => {
       lost = true
       if (!taken) taken = buckets.take(key, now).retryAfterSeconds === 0
     })
@@ -165,9 +103,9 @@ export class Limits extends Context.Tag("music/http/Limits")<
         if (!rateLimit) return { admit: () => Effect.void, onTrial: untried }
         const addressOf = clientAddressFor(trustedProxies)
         const isStrangeProxy = strangeProxyFor(trustedProxies)
-        const byAddress = bucketsFor(policies.address)
-        const byCredential = bucketsFor(policies.credential)
-        const refusals = bucketsFor(policies.refusals)
+        const byAddress = makeQuota(policies.address)
+        const byCredential = makeQuota(policies.credential)
+        const refusals = makeQuota(policies.refusals)
 
         let warned = false
         const warnOf = (message: IncomingMessage): Effect.Effect<void> =>
@@ -185,7 +123,7 @@ export class Limits extends Context.Tag("music/http/Limits")<
             const exchange = yield* CurrentExchange
             if (exchange === undefined) return
             yield* warnOf(exchange.message)
-            const now = yield* Clock.currentTimeMillis
+            const now = yield* monotonicMillis
             const readings = [
               byAddress.take(networkOf(addressOf(exchange.message)), now),
               ...Option.match(credential, {

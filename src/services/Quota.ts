@@ -1,0 +1,63 @@
+/** Quotas by key: how often something may happen, evenly refilled. In memory, bounded, on monotonic time. */
+
+export interface QuotaPolicy {
+  readonly name: string
+  /** Uses within the window, all of which may come at once. */
+  readonly quota: number
+  readonly windowSeconds: number
+}
+
+export interface QuotaReading {
+  readonly policy: QuotaPolicy
+  readonly remaining: number
+  /** Seconds until the whole quota is free again. */
+  readonly resetSeconds: number
+  /** Seconds until one use is; 0 when this one was admitted. */
+  readonly retryAfterSeconds: number
+}
+
+export interface Quota {
+  /** `now` is `monotonicMillis`. A use that is not admitted costs nothing. */
+  readonly take: (key: string, now: number) => QuotaReading
+  /** Undoes one `take` that was admitted. */
+  readonly giveBack: (key: string) => void
+}
+
+/** Keys that a quota remembers; beyond it the key that was quiet longest is forgotten. */
+const keyLimit = 50_000
+
+const seconds = (millis: number): number => Math.ceil(millis / 1_000)
+
+/** A bucket a key that refills evenly, kept as the one moment at which it will be full (GCRA). */
+export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
+  const window = policy.windowSeconds * 1_000
+  const interval = window / policy.quota
+  const fullAt = new Map<string, number>()
+
+  const take = (key: string, now: number): QuotaReading => {
+    const full = Math.max(fullAt.get(key) ?? now, now)
+    const admitted = full + interval <= now + window
+    const next = admitted ? full + interval : full
+    fullAt.delete(key)
+    fullAt.set(key, next)
+    if (fullAt.size > limit) {
+      for (const oldest of fullAt.keys()) {
+        fullAt.delete(oldest)
+        break
+      }
+    }
+    return {
+      policy,
+      remaining: Math.floor((now + window - next) / interval),
+      resetSeconds: seconds(next - now),
+      retryAfterSeconds: admitted ? 0 : Math.max(1, seconds(full + interval - now - window))
+    }
+  }
+
+  const giveBack = (key: string): void => {
+    const full = fullAt.get(key)
+    if (full !== undefined) fullAt.set(key, full - interval)
+  }
+
+  return { take, giveBack }
+}
