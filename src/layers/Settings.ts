@@ -201,6 +201,7 @@ const settings = (terminal: boolean) =>
     ),
     iamTimeout: fallback("MUSIC_IAM_TIMEOUT_SECONDS", whole(1, 120), 8),
     webhookSecrets,
+    iamCallsPerMinute: fallback("MUSIC_IAM_CALLS_PER_MINUTE", whole(10, 10_000), 110),
     introspectionCacheSeconds: fallback("MUSIC_INTROSPECTION_CACHE_SECONDS", whole(0, 30), 0),
     organisation: fallback("MUSIC_ORG_ID", handle, "music"),
     tingUrl: field("MUSIC_TING_URL", serviceUrl),
@@ -240,7 +241,8 @@ const settings = (terminal: boolean) =>
           applicationSecret: read.applicationSecret,
           timeoutSeconds: read.iamTimeout,
           webhookSecrets: read.webhookSecrets,
-          introspectionCacheSeconds: read.introspectionCacheSeconds
+          introspectionCacheSeconds: read.introspectionCacheSeconds,
+          callsPerMinute: read.iamCallsPerMinute
         },
         organisation: read.organisation,
         ting: { url: read.tingUrl, timeoutSeconds: read.tingTimeout, types: read.tingTypes },

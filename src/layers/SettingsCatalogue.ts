@@ -90,6 +90,11 @@ export const settingsCatalogue: ReadonlyArray<SettingEntry> = [
   },
   { name: "MUSIC_IAM_TIMEOUT_SECONDS", fallback: "8", meaning: "seconds for one call to IAM" },
   {
+    name: "MUSIC_IAM_CALLS_PER_MINUTE",
+    fallback: "110",
+    meaning: "calls a minute to each path of IAM, in each plane, that this instance makes at most"
+  },
+  {
     name: "MUSIC_INTROSPECTION_CACHE_SECONDS",
     fallback: "0",
     meaning: "seconds for which a look at a token is reused"

@@ -84,7 +84,8 @@ export const settingsFor = (
     webhookSecrets: new Map([
       [world.seeded.production.webhookKeyVersion, Redacted.make(world.seeded.production.webhookSecret)]
     ]),
-    introspectionCacheSeconds: 0
+    introspectionCacheSeconds: 0,
+    callsPerMinute: 110
   },
   organisation: "music",
   ting: { url: world.ting.url, timeoutSeconds: 15, types: tingTypes },

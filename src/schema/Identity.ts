@@ -4,8 +4,9 @@ import * as Schema from "effect/Schema"
 /** A person (`c:`) or a machine identity (`si:`). */
 export const publicIdPattern = /^(?:c:[a-z0-9_-]{3,30}|si:[a-z0-9_-]{3,50})$/
 export const organisationPattern = /^[a-z0-9_-]{3,50}$/
-export const accessTokenPattern = /^oat_[A-Za-z0-9_-]{28,4092}$/
-export const refreshTokenPattern = /^ort_[A-Za-z0-9_-]{28,4092}$/
+/** Opaque: whatever visible characters IAM chooses, up to its longest. */
+export const accessTokenPattern = /^oat_[\x21-\x7e]{28,8188}$/
+export const refreshTokenPattern = /^ort_[\x21-\x7e]{28,8188}$/
 export const testingSecretPattern = /^ask_[A-Za-z0-9_-]{43}$/
 export const idempotencyKeyPattern = /^[\x21-\x7e]{16,255}$/
 export const requestIdPattern = /^[A-Za-z0-9._-]{8,128}$/

@@ -90,13 +90,19 @@ export interface WebhookTestingPlane {
 export class WebhookRejected extends Data.TaggedError("WebhookRejected")<{ readonly reason: string }> {}
 
 export interface IamService {
-  /** Spends an SLT. Replays under the same key for 600 s (identity-service.md 5). */
+  /**
+   * Spends an SLT. Replays under the same key for 600 s (identity-service.md 5). Fails with nothing spent while looks at
+   * tokens fail: the grant could not be completed.
+   */
   readonly exchange: (
     plane: Plane,
     slt: Redacted.Redacted,
     key: UpstreamKey
   ) => Effect.Effect<TokenGrant, UpstreamFailure>
-  /** Rotates a refresh token. Replays under the same key for 600 s; under another key a consumed token kills its family. */
+  /**
+   * Rotates a refresh token. Replays under the same key for 600 s; under another key a consumed token kills its family.
+   * Fails with nothing spent while looks at tokens fail.
+   */
   readonly refresh: (
     plane: Plane,
     refreshToken: Redacted.Redacted,
@@ -113,14 +119,6 @@ export interface IamService {
     plane: Plane,
     accessToken: Redacted.Redacted
   ) => Effect.Effect<Option.Option<Introspection>, UpstreamFailure>
-  /** Looks at an access token for one organisation; none when not live or the organisation is not reached (identity-service.md 6.1). */
-  readonly introspectFor: (
-    plane: Plane,
-    accessToken: Redacted.Redacted,
-    organisation: string
-  ) => Effect.Effect<Option.Option<Introspection>, UpstreamFailure>
-  /** Seconds that introspection of this plane is still to be left alone after a 429; none when it may be called. */
-  readonly introspectionPause: (plane: Plane) => Effect.Effect<Option.Option<number>>
   /** Verifies a test application secret with IAM; remembered for at most 60 s by a digest. */
   readonly resolvePlane: (secret: Redacted.Redacted) => Effect.Effect<TestingPlane, UpstreamFailure>
   /** Asks for a proof over the exact bytes of one call to Ting. One key, one proof: a retry takes a new key. */

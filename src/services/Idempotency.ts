@@ -42,8 +42,6 @@ export interface Sharing {
   /** Digest of the credential and of all content. */
   readonly content: string
   readonly organisation?: string
-  /** Names the token that the execution looks at, see `detach`. */
-  readonly token?: string
 }
 
 interface Running {
@@ -118,18 +116,6 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
           })
         )
 
-    /**
-     * Lets who arrives later start anew instead of joining an execution that began before a revocation: of one token,
-     * or, when a whole family died, of every token in the plane (an access token does not tell its family).
-     */
-    const detach = (plane: Plane, token?: string): Effect.Effect<void> =>
-      Effect.sync(() => {
-        for (const [key, entry] of running) {
-          if (entry.sharing.token === undefined || planeId(entry.sharing.plane) !== planeId(plane)) continue
-          if (token === undefined || entry.sharing.token === token) running.delete(key)
-        }
-      })
-
-    return { shared, detach } as const
+    return { shared } as const
   })
 }) {}

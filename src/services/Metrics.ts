@@ -129,6 +129,12 @@ export const upstreamRetries = counter(
   ["dependency"]
 )
 
+export const iamCallsRefused = counter(
+  "music_iam_calls_refused_total",
+  "Calls to the identity service that its budget held back.",
+  ["path", "priority"]
+)
+
 const dropReasons = ["buffer", "spool", "database"] as const
 /** Where there was no room for the backend's own events. */
 export type DropReason = (typeof dropReasons)[number]

@@ -19,6 +19,8 @@ export interface QuotaReading {
 export interface Quota {
   /** `now` is `monotonicMillis`. A use that is not admitted costs nothing. */
   readonly take: (key: string, now: number) => QuotaReading
+  /** Uses that are not refilled yet. */
+  readonly used: (key: string, now: number) => number
   /** Undoes one `take` that was admitted. */
   readonly giveBack: (key: string) => void
 }
@@ -54,10 +56,13 @@ export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
     }
   }
 
+  const used = (key: string, now: number): number =>
+    Math.ceil(Math.max(0, (fullAt.get(key) ?? now) - now) / interval)
+
   const giveBack = (key: string): void => {
     const full = fullAt.get(key)
     if (full !== undefined) fullAt.set(key, full - interval)
   }
 
-  return { take, giveBack }
+  return { take, used, giveBack }
 }

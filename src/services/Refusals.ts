@@ -56,9 +56,7 @@ export const fromIam =
       case "unauthenticated":
         return testing && failure.status === 401
           ? new Failures.TestingSecretInvalid()
-          : operation === "refresh"
-            ? new Failures.Unauthenticated()
-            : misconfigured(failure, now)
+          : misconfigured(failure, now)
       case "invalid_client":
         return operation === "plane" ? new Failures.TestingSecretInvalid() : misconfigured(failure, now)
       case "invalid_subject_token":

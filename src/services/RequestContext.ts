@@ -8,8 +8,10 @@ export interface RequestInfo {
   readonly source: Source
   /** False when the caller opted out (`X-Music-Telemetry`, `Sec-GPC`, `DNT`): nothing about it is recorded, and IAM is told so. */
   readonly recording: boolean
-  /** Milliseconds since the epoch after which no further attempt is made. */
+  /** Monotonic milliseconds (`MonotonicTime`) after which no further attempt is made. */
   readonly deadlineAt: number
+  /** Whom quotas count: the client's address, a /64 of IPv6; empty where no address is counted. */
+  readonly network: string
 }
 
 export class RequestContext extends Context.Reference<RequestContext>()("music/RequestContext", {
@@ -17,6 +19,7 @@ export class RequestContext extends Context.Reference<RequestContext>()("music/R
     requestId: "background",
     source: "unknown",
     recording: false,
-    deadlineAt: Number.POSITIVE_INFINITY
+    deadlineAt: Number.POSITIVE_INFINITY,
+    network: ""
   })
 }) {}

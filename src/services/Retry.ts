@@ -1,9 +1,9 @@
 /** Repeating what failed, decided from data alone: the outcome of the failure and whether a repetition is harmless. */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Random from "effect/Random"
 import * as Metrics from "./Metrics.ts"
+import { monotonicMillis } from "./MonotonicTime.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { type Dependency, NotExecuted, type Refused, Unknown, type UpstreamFailure } from "./Upstream.ts"
 
@@ -50,7 +50,7 @@ export const transient =
   <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
     Effect.gen(function* () {
       const { deadlineAt } = yield* RequestContext
-      const startedAt = yield* Clock.currentTimeMillis
+      const startedAt = yield* monotonicMillis
       const endsAt = Math.min(deadlineAt, startedAt + (policy.withinMillis ?? Number.POSITIVE_INFINITY))
       const { dependency } = policy
       const reason = "deadline passed"
@@ -63,7 +63,7 @@ export const transient =
         })
       }
       const step = (attempt: number, polls: number): Effect.Effect<A, UpstreamFailure, R> =>
-        Effect.flatMap(Clock.currentTimeMillis, within).pipe(
+        Effect.flatMap(monotonicMillis, within).pipe(
           Effect.catchAll((failure) =>
             Effect.gen(function* () {
               const polling = inProgress(failure)
@@ -74,7 +74,7 @@ export const transient =
                   : undefined
               if (pause === undefined) return yield* failure
               const millis = yield* jittered(pause)
-              if ((yield* Clock.currentTimeMillis) + millis >= endsAt) return yield* failure
+              if ((yield* monotonicMillis) + millis >= endsAt) return yield* failure
               yield* Effect.sleep(millis)
               yield* Metric.increment(Metrics.upstreamRetries({ dependency: failure.dependency }))
               return yield* polling ? step(attempt, polls + 1) : step(attempt + 1, polls)

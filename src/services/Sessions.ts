@@ -6,7 +6,6 @@ import {
   DependencyUnavailable,
   type Failure,
   Forbidden,
-  RateLimited,
   ReconsentRequired,
   Unauthenticated
 } from "../schema/Failure.ts"
@@ -70,22 +69,12 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const iam = yield* Iam
     const store = yield* Store
     const outcomes = yield* loginOutcomes
-    const { shared, detach } = yield* Idempotency
+    const { shared } = yield* Idempotency
     const events = yield* OwnEvents
 
     const failing = (operation: Parameters<typeof fromIam>[0], plane: Plane) =>
       Effect.catchAll((failure: UpstreamFailure) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(fromIam(operation, plane, now)(failure)))
-      )
-
-    /** A token that was spent for a pair which cannot be told is a lost session: do not spend what cannot be finished. */
-    const demandIntrospection = (plane: Plane): Effect.Effect<void, Failure> =>
-      Effect.flatMap(
-        iam.introspectionPause(plane),
-        Option.match({
-          onNone: () => Effect.void,
-          onSome: (retryAfterSeconds) => Effect.fail(new RateLimited({ retryAfterSeconds }))
-        })
       )
 
     const introspect = (plane: Plane, token: Redacted.Redacted) =>
@@ -94,14 +83,10 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const vouch = Effect.fnUntraced(function* (
       plane: Plane,
       credential: Credential,
-      operation: string,
       look: typeof introspect
     ): Effect.fn.Return<Caller, Failure> {
       const { token, organisation } = credential
-      const digest = digestOf(token)
-      const live = yield* look(plane, token).pipe(
-        shared({ operation, plane, content: digest, organisation, token: digest })
-      )
+      const live = yield* look(plane, token)
       if (Option.isNone(live)) return yield* new Unauthenticated()
       const membership = live.value.memberships.find((granted) => granted.organisation === organisation)
       if (membership === undefined) {
@@ -116,15 +101,15 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       return { credential, actor: actor.value, membership, introspection: live.value }
     })
 
-    /** Asks IAM about the bearer, live; identical requests in flight share one look. */
+    /** Asks IAM about the bearer, live. */
     const authenticate = Effect.fn("Sessions.authenticate")((plane: Plane, credential: Credential) =>
-      vouch(plane, credential, "introspect", introspect)
+      vouch(plane, credential, introspect)
     )
 
     /** The same in one attempt that must answer within `withinMillis`. */
     const authenticateOnce = Effect.fn("Sessions.authenticateOnce")(
       (plane: Plane, credential: Credential, withinMillis: number) =>
-        vouch(plane, credential, "introspect-once", (within, token) =>
+        vouch(plane, credential, (within, token) =>
           iam
             .introspect(within, token)
             .pipe(
@@ -165,7 +150,6 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     ): Effect.fn.Return<LoginSession, Failure> {
       const iamKey = upstreamKey("login", plane, key)
       const run = Effect.gen(function* () {
-        yield* demandIntrospection(plane)
         // Beside the two calls that come first anyway, so that a cold catalogue costs no round trip of its own.
         yield* Effect.fork(iam.warmCatalogue(plane))
         const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retry, failing("login", plane))
@@ -203,22 +187,16 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     ): Effect.fn.Return<Session, Failure> {
       if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* new Unauthenticated()
       const run = Effect.gen(function* () {
-        yield* demandIntrospection(plane)
-        const grant = yield* iam.refresh(plane, refreshToken, upstreamKey("refresh", plane, key)).pipe(
-          retry,
-          failing("refresh", plane),
-          // A reuse kills the family, also when the answer is lost: no introspection that began before may still vouch.
-          Effect.tapError(() => detach(plane))
-        )
+        const grant = yield* iam
+          .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
+          .pipe(retry, failing("refresh", plane))
         yield* countReplay("refresh", grant.replayed)
         const found = yield* introspect(plane, grant.accessToken)
         if (Option.isNone(found)) return yield* new Unauthenticated()
         const home = chosen(grant, found.value)
         if (Option.isNone(home)) return yield* loginRefusals.no_organization()
         const actor = actorOf(found.value, home.value)
-        if (Option.isNone(actor)) {
-          return yield* new DependencyUnavailable({ details: { dependency: "iam", reason: "actor_missing" } })
-        }
+        if (Option.isNone(actor)) return yield* new ReconsentRequired()
         return sessionOf(plane, grant, found.value, home.value, actor.value)
       })
       return yield* run.pipe(
@@ -231,10 +209,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       { token, key }: Keyed & { readonly token: Redacted.Redacted }
     ): Effect.fn.Return<void, Failure> {
       const value = Redacted.value(token)
-      const family = refreshTokenPattern.test(value)
       // No token of that form was ever issued: it is as revoked as it can be (RFC 7009).
-      if (!family && !accessTokenPattern.test(value)) return
-      const digest = digestOf(token)
+      if (!refreshTokenPattern.test(value) && !accessTokenPattern.test(value)) return
       yield* iam.revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
         retry,
         // The first revocation under this key succeeded, longer ago than IAM replays.
@@ -243,9 +219,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           () => Effect.void
         ),
         failing("revoke", plane),
-        // Inside the execution: a caller that disconnected must not leave a look behind that began before.
-        Effect.ensuring(detach(plane, family ? undefined : digest)),
-        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digest })
+        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) })
       )
     })
 

@@ -35,6 +35,8 @@ export interface SettingsValues {
     /** Signing secrets by key version; the current one and, while rotating, the previous one. */
     readonly webhookSecrets: ReadonlyMap<number, Redacted.Redacted>
     readonly introspectionCacheSeconds: number
+    /** What this process spends at most, for each plane and path. */
+    readonly callsPerMinute: number
   }
   /** The organisation that owns the application. */
   readonly organisation: string

@@ -9,8 +9,7 @@ import { accessToken, type Backend, backend, bearer, call, errorOf, good, type S
 
 const policies = {
   address: { name: "address", quota: 4, windowSeconds: 60 },
-  credential: { name: "credential", quota: 2, windowSeconds: 60 },
-  refusals: { name: "refusals", quota: 30, windowSeconds: 60 }
+  credential: { name: "credential", quota: 2, windowSeconds: 60 }
 }
 const settings = { rateLimit: true }
 

@@ -144,8 +144,7 @@ describe("What a call answers before it begins", () => {
         settings: { rateLimit: true },
         policies: {
           address: quota("address"),
-          credential: quota("credential"),
-          refusals: quota("refusals")
+          credential: quota("credential")
         }
       })
       yield* call(limited, good.version)

@@ -329,25 +329,8 @@ describe("IAM's refusals", () => {
   )
 })
 
-describe("inside a remembered 429 of introspection", () => {
-  it.effect("no SLT is spent", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* people
-        const slt = yield* iam.slt({ actor: "si:deejay" })
-        yield* iam.pauseIntrospection(production, 40)
-        const failure = yield* Effect.flip(login(slt))
-        assert.strictEqual(failure.code, "rate_limited")
-        assert.strictEqual(failure.retryAfterSeconds, 40)
-        assert.strictEqual(yield* iam.calls("exchange"), 0)
-        assert.isFalse(iam.production.isSpent(Redacted.value(slt)))
-        yield* TestClock.adjust("40 seconds")
-        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
-      })
-    )
-  )
-
-  it.effect("a login whose introspection met it is told after the pause", () =>
+describe("a 429 of introspection", () => {
+  it.effect("a login whose introspection met it is finished after the pause", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* people

@@ -10,8 +10,6 @@ import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { refused } from "../support/IamPlane.ts"
 import { authenticate, login, prepared, unknownToken } from "../support/LoggedIn.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
-import type { Held } from "../support/Switches.ts"
 import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
 
 const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)
@@ -25,8 +23,6 @@ const refresh = (token: string) =>
   Effect.flatMap(Sessions, (sessions) =>
     sessions.refresh(production, { refreshToken: Redacted.make(token), key: callerKey("refresh") })
   ).pipe(inRequest())
-
-const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 describe("logout", () => {
   it.effect("of a refresh token revokes its family, and no other login", () =>
@@ -164,99 +160,6 @@ describe("logout", () => {
         yield* logout(session.refresh_token, callerKey("logout"), plane)
         assert.isTrue(yield* isLive(session.access_token))
         deepStrictEqual(yield* iam.keys("revoke"), [upstreamKey("logout", plane, callerKey("logout"))])
-      })
-    )
-  )
-})
-
-describe("a logout detaches running introspections", () => {
-  /** A look that has its answer, "live", but has not come back yet. */
-  const lookingAt = (token: string) =>
-    Effect.gen(function* () {
-      const iam = yield* SimulatedIam
-      const held = yield* iam.hold("introspect", "after")
-      const fiber = yield* Effect.fork(authenticate(token))
-      yield* held.arrived
-      return { held, fiber }
-    })
-
-  /** What who arrives now is told, when the older look comes back only afterwards. */
-  const liveLater = (token: string, older: Held) =>
-    Effect.gen(function* () {
-      const later = yield* Effect.fork(isLive(token))
-      yield* settle
-      yield* older.release
-      return yield* Fiber.join(later)
-    })
-
-  it.effect("of the access token itself", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { session } = yield* prepared
-        const { fiber, held } = yield* lookingAt(session.access_token)
-        yield* logout(session.access_token)
-        assert.isFalse(yield* liveLater(session.access_token, held))
-        assert.strictEqual((yield* Fiber.join(fiber)).actor.public_id, "si:deejay")
-      })
-    )
-  )
-
-  it.effect("of every token of the plane when a family died", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { session } = yield* prepared
-        const { fiber, held } = yield* lookingAt(session.access_token)
-        yield* logout(session.refresh_token)
-        assert.isFalse(yield* liveLater(session.access_token, held))
-        yield* Fiber.join(fiber)
-      })
-    )
-  )
-
-  it.effect("not of other tokens when one access token died", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        const other = yield* login({}, callerKey("other"))
-        const { fiber, held } = yield* lookingAt(other.access_token)
-        yield* logout(session.access_token)
-        const looks = yield* iam.calls("introspect")
-        const joined = yield* Effect.fork(authenticate(other.access_token))
-        yield* settle
-        yield* held.release
-        yield* Fiber.join(fiber)
-        yield* Fiber.join(joined)
-        assert.strictEqual(yield* iam.calls("introspect"), looks)
-      })
-    )
-  )
-
-  it.effect("also when the answer was an error: the revocation may have happened", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        const { fiber, held } = yield* lookingAt(session.access_token)
-        yield* iam.failNext("revoke", lost("iam"), { times: 3, when: "after" })
-        yield* patiently(Effect.flip(logout(session.refresh_token)), "5 seconds")
-        assert.isFalse(yield* liveLater(session.access_token, held))
-        yield* Fiber.join(fiber)
-      })
-    )
-  )
-
-  it.effect("also when the caller disconnected before the revocation happened", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        const revocation = yield* iam.hold("revoke")
-        const caller = yield* Effect.fork(logout(session.refresh_token))
-        yield* revocation.arrived
-        yield* Fiber.interrupt(caller)
-        const { fiber, held } = yield* lookingAt(session.access_token)
-        yield* revocation.release
-        yield* settle
-        assert.isFalse(yield* liveLater(session.access_token, held))
-        yield* Fiber.join(fiber)
       })
     )
   )

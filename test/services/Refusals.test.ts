@@ -48,7 +48,11 @@ describe("IAM's refusals", () => {
       assert.strictEqual(iam("login", 400, code).code, "slt_rejected")
       assert.strictEqual(iam("refresh", 400, code).code, "unauthenticated")
     }
-    assert.strictEqual(iam("refresh", 401, "unauthenticated").code, "unauthenticated")
+  })
+
+  it("unauthenticated in production speaks of our own secret, in every operation", () => {
+    for (const operation of ["login", "refresh", "revoke", "introspect", "prove"] as const)
+      assert.strictEqual(iam(operation, 401, "unauthenticated").code, "dependency_misconfigured")
   })
 
   it("the three answers of idempotency keep their codes, in every operation", () => {

@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
@@ -17,8 +16,6 @@ const refresh = (token: string) =>
     sessions.refresh(production, { refreshToken: Redacted.make(token), key: callerKey("refresh") })
   ).pipe(inRequest())
 
-const settle = Effect.repeatN(Effect.yieldNow(), 20)
-
 describe("authenticating a bearer", () => {
   it.effect("asks IAM live, every time, without naming an organisation", () =>
     scenario(
@@ -30,24 +27,6 @@ describe("authenticating a bearer", () => {
         assert.strictEqual(yield* iam.calls("introspect"), before + 2)
         deepStrictEqual(caller.actor, { type: "silicon", public_id: "si:deejay" })
         assert.strictEqual(caller.membership.membershipId, "si:deejay[acme]")
-      })
-    )
-  )
-
-  it.effect("identical requests in flight share one look", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        const before = yield* iam.calls("introspect")
-        const held = yield* iam.hold("introspect")
-        const first = yield* Effect.fork(authenticate(session.access_token))
-        yield* held.arrived
-        const second = yield* Effect.fork(authenticate(session.access_token))
-        yield* settle
-        yield* Fiber.interrupt(first)
-        yield* held.release
-        assert.strictEqual((yield* Fiber.join(second)).actor.public_id, "si:deejay")
-        assert.strictEqual(yield* iam.calls("introspect"), before + 1)
       })
     )
   )

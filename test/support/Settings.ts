@@ -56,6 +56,7 @@ export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues 
     timeoutSeconds: 8,
     webhookSecrets: new Map([[1, Redacted.make(testWebhookSecret)]]),
     introspectionCacheSeconds: 0,
+    callsPerMinute: 110,
     ...overrides.iam
   },
   ting: {

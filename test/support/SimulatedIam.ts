@@ -62,8 +62,6 @@ export interface SimulatedIamService extends Switches<IamMethod> {
   readonly alter: (change: (introspection: Introspection) => Introspection) => Effect.Effect<void>
   /** What the next grants say is changed so. */
   readonly alterGrant: (change: (grant: TokenGrant) => TokenGrant) => Effect.Effect<void>
-  /** The pause that a 429 of introspection leaves behind. */
-  readonly pauseIntrospection: (plane: Plane, seconds: number) => Effect.Effect<void>
   readonly proofRequests: Effect.Effect<ReadonlyArray<SeenProofRequest>>
   /** Upstream keys in the order of the calls. */
   readonly keys: (method: "exchange" | "refresh" | "revoke") => Effect.Effect<ReadonlyArray<UpstreamKey>>
@@ -92,7 +90,6 @@ interface PlaneEntry {
   readonly state: IamPlane
   readonly tokens: Records<TokenGrant>
   readonly revocations: Records<void>
-  pausedUntil: number
 }
 
 const make = Effect.sync(() => {
@@ -101,8 +98,7 @@ const make = Effect.sync(() => {
     name,
     state: new IamPlane(name, requestedScopes),
     tokens: new Records(replayWindows.tokens),
-    revocations: new Records(replayWindows.revoke),
-    pausedUntil: 0
+    revocations: new Records(replayWindows.revoke)
   })
   const production = entryOf("production")
   const environments = new Map<string, PlaneEntry & { readonly plane: TestingPlane }>()
@@ -149,19 +145,12 @@ const make = Effect.sync(() => {
       return changeGrant({ ...result, replayed })
     })
 
-  const remember429 = (entry: PlaneEntry) => (failure: UpstreamFailure) =>
-    failure._tag === "Refused" && failure.status === 429
-      ? Effect.map(Clock.currentTimeMillis, (now) => {
-          entry.pausedUntil = now + (failure.retryAfterSeconds ?? 1) * 1000
-        })
-      : Effect.void
-
   const introspect = (plane: Plane, token: Redacted.Redacted) =>
     Effect.gen(function* () {
       const entry = yield* find(plane)
       return yield* Effect.map(Clock.currentTimeMillis, (now) =>
         Option.map(entry.state.introspect(Redacted.value(token), now), change)
-      ).pipe(gate.through("introspect"), Effect.tapError(remember429(entry)))
+      ).pipe(gate.through("introspect"))
     })
 
   const iam: IamService = {
@@ -183,21 +172,6 @@ const make = Effect.sync(() => {
         yield* gate.pass("revoke", "after")
       }),
     introspect,
-    introspectFor: (plane, token, organisation) =>
-      Effect.map(
-        introspect(plane, token),
-        Option.filterMap((found) => {
-          const memberships = found.memberships.filter((granted) => granted.organisation === organisation)
-          return memberships.length === 0 ? Option.none() : Option.some({ ...found, memberships })
-        })
-      ),
-    introspectionPause: (plane) =>
-      Effect.gen(function* () {
-        const entry = yield* Effect.option(find(plane))
-        const left = Option.match(entry, { onNone: () => 0, onSome: ({ pausedUntil }) => pausedUntil })
-        const millis = left - (yield* Clock.currentTimeMillis)
-        return millis > 0 ? Option.some(Math.ceil(millis / 1000)) : Option.none()
-      }),
     resolvePlane: (secret) =>
       Effect.suspend(() => {
         const found = environments.get(Redacted.value(secret))
@@ -260,11 +234,6 @@ const make = Effect.sync(() => {
     alterGrant: (next) =>
       Effect.sync(() => {
         changeGrant = next
-      }),
-    pauseIntrospection: (plane, pauseSeconds) =>
-      Effect.gen(function* () {
-        const entry = yield* Effect.orDie(find(plane))
-        entry.pausedUntil = (yield* Clock.currentTimeMillis) + pauseSeconds * 1000
       }),
     proofRequests: Effect.sync(() => [...proofRequests]),
     keys: (method) => Effect.sync(() => [...keys[method]]),

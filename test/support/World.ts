@@ -69,6 +69,7 @@ export const inRequest =
         source: "cli",
         recording: true,
         deadlineAt: now + 25_000,
+        network: "",
         ...info
       })
     )

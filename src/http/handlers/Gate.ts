@@ -80,11 +80,7 @@ export class Gate extends Effect.Service<Gate>()("music/http/Gate", {
       credential: Option.Option<Credential>,
       use: Effect.Effect<A, Failure, R>
     ): Effect.Effect<A, E, R> =>
-      Effect.zipRight(
-        Effect.catchAll(counted(credential), declaredBy(endpoint)),
-        // Inside of what outlives the connection: the trial ends with the work.
-        declared(endpoint, limits.onTrial(use))
-      )
+      Effect.zipRight(Effect.catchAll(counted(credential), declaredBy(endpoint)), declared(endpoint, use))
 
     /** For IAM's deliveries: a few addresses send all of them, and a refused one only comes again. */
     const unmetered = <E, A, R>(

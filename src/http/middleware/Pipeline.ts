@@ -9,11 +9,13 @@ import type * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { type Failure, InvalidInput, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { Settings } from "../../services/Settings.ts"
 import { accessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
 import { CurrentBody, declaredProblem, jsonOf } from "./Body.ts"
+import { clientAddressFor, networkOf } from "./ClientAddress.ts"
 import { corsFor } from "./Cors.ts"
 import { failureOf, responseOf } from "./Envelope.ts"
 import { CurrentExchange, type Exchange, planeNote } from "./Exchange.ts"
@@ -38,6 +40,7 @@ export const pipeline = Effect.gen(function* () {
   const receipts = yield* Receipts
   const log = yield* accessLog
   const cors = corsFor(settings.webOrigins)
+  const addressOf = clientAddressFor(settings.trustedProxies)
 
   const open = (message: IncomingMessage, clock: Clock.Clock): Exchange => {
     const { headers, method = "" } = message
@@ -54,7 +57,8 @@ export const pipeline = Effect.gen(function* () {
         requestId: requestIdOf(single(headers["x-request-id"])),
         source: sourceOf(headers),
         recording: settings.telemetry.enabled && allowsRecording(headers),
-        deadlineAt: clock.unsafeCurrentTimeMillis() + settings.requestDeadlineSeconds * 1_000
+        deadlineAt: unsafeMonotonicMillis(clock) + settings.requestDeadlineSeconds * 1_000,
+        network: settings.rateLimit ? networkOf(addressOf(message)) : ""
       },
       startedAt: clock.unsafeCurrentTimeNanos(),
       testing,

@@ -1,11 +1,11 @@
 /** Bodies on their way: they hold no place among the requests in flight, so they have bounds of their own. */
 import type { IncomingMessage } from "node:http"
-import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { type Failure, Overloaded } from "../../schema/Failure.ts"
 import { bodiesArriving, recordNow } from "../../services/Metrics.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings } from "../../services/Settings.ts"
 import { bytesOf } from "./Body.ts"
 import { clientAddressFor, networkOf } from "./ClientAddress.ts"
@@ -24,7 +24,7 @@ export const defaultReceiptBounds: ReceiptBounds = { all: 256, address: 64 }
 
 /** One body that has not arrived whole. */
 interface Receipt {
-  /** Milliseconds of Effect's clock. */
+  /** Monotonic milliseconds. */
   readonly deadlineAt: number
   readonly cut: (failure: Failure) => void
 }
@@ -108,7 +108,7 @@ export class Receipts extends Context.Tag("music/http/Receipts")<Receipts, Recei
         // One timer for all of them: most bodies are there before a timer of their own would be.
         const watch = Effect.gen(function* () {
           yield* some.await
-          const now = yield* Clock.currentTimeMillis
+          const now = yield* monotonicMillis
           cutWhere(({ deadlineAt }) => deadlineAt <= now, lateFailure())
           const next = oldestOf(all)
           if (next !== undefined) yield* Effect.sleep(Math.max(1, next.deadlineAt - now))

@@ -7,12 +7,15 @@ import type { TingEndpoint } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Refused, Unknown, type UpstreamFailure } from "../../services/Upstream.ts"
 import { expect, type Read, readJson } from "../upstream/Answer.ts"
+import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import { makeRemembered } from "./Remembered.ts"
 import { only } from "./Shapes.ts"
+import { makeTtlCache } from "./TtlCache.ts"
 
 /** Ting's application id, the audience of every proof. */
 export const audience = "ting"
+
+const path: IamPath = `/obo-access/applications/${audience}/endpoints`
 
 const rememberedMillis = 600_000
 const rememberedPlanes = 1_000
@@ -65,19 +68,20 @@ export interface Catalogue {
 }
 
 /** Remembered for 10 minutes per plane. */
-export const makeCatalogue = (call: PlaneCall): Effect.Effect<Catalogue, never, Scope.Scope> =>
+export const makeCatalogue = (
+  call: PlaneCall,
+  budget: IamBudget
+): Effect.Effect<Catalogue, never, Scope.Scope> =>
   Effect.map(
-    makeRemembered<Endpoints, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
+    makeTtlCache<Endpoints, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
     (catalogues) => {
       const fetch = (plane: Plane) =>
         catalogues.get(
           planeId(plane),
-          call(plane, {
-            operation: "catalogue",
-            method: "GET",
-            path: `/obo-access/applications/${audience}/endpoints`,
-            read: only(200, readEndpoints)
-          })
+          budget.within(
+            { plane: planeId(plane), path },
+            {}
+          )(call(plane, { operation: "catalogue", method: "GET", path, read: only(200, readEndpoints) }))
         )
       const forget = (plane: Plane) => catalogues.forget(planeId(plane))
       return {

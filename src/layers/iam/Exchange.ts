@@ -9,9 +9,11 @@ import * as Schema from "effect/Schema"
 import { testingSecretPattern } from "../../schema/Identity.ts"
 import { sha256 } from "../../services/Digest.ts"
 import type { IamService, Proof, UpstreamKey } from "../../services/Iam.ts"
-import { isPlane, type Plane } from "../../services/Plane.ts"
+import { isPlane, type Plane, planeId } from "../../services/Plane.ts"
 import type { UpstreamFailure } from "../../services/Upstream.ts"
 import { expect, type Read, readJson } from "../upstream/Answer.ts"
+import { tokenKey } from "./budget/CredentialCache.ts"
+import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import { audience, type Catalogue } from "./Catalogue.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import { omittable } from "./Shapes.ts"
@@ -80,8 +82,11 @@ const keyFor = (key: UpstreamKey, path: string): UpstreamKey => sha256(`${key}:$
 const mayHaveMoved = (failure: UpstreamFailure): boolean =>
   failure._tag === "Refused" && (failure.code === "invalid_client" || failure.status === 404)
 
+const exchangesPath: IamPath = "/obo-access/exchanges"
+
 export const makeExchange = (
   call: PlaneCall,
+  budget: IamBudget,
   catalogue: Catalogue,
   secretOf: (plane: Plane) => Redacted.Redacted
 ): IamService["prove"] =>
@@ -93,7 +98,7 @@ export const makeExchange = (
         return yield* call(plane, {
           operation: "prove",
           method,
-          path: "/obo-access/exchanges",
+          path: exchangesPath,
           key,
           headers: {
             "x-obo-timestamp": String(timestamp),
@@ -108,7 +113,12 @@ export const makeExchange = (
             request: { method, body_sha256: bodyDigest }
           },
           read: readProof(plane, path)
-        })
+        }).pipe(
+          budget.within(
+            { plane: planeId(plane), path: exchangesPath },
+            { credential: tokenKey(plane, request.subject) }
+          )
+        )
       })
     return Effect.gen(function* () {
       const path = yield* catalogue.pathOf(plane, request.endpoint)

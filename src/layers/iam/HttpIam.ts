@@ -6,15 +6,14 @@ import type * as Redacted from "effect/Redacted"
 import { Iam } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
-import { makeAcquaintances } from "./Acquaintances.ts"
+import { makeCredentialCache } from "./budget/CredentialCache.ts"
+import { makeIamBudget } from "./budget/IamBudget.ts"
 import { makeCatalogue } from "./Catalogue.ts"
 import { makeExchange } from "./Exchange.ts"
 import { makeIamCall, type PlaneCall } from "./IamCall.ts"
 import { makeIntrospection } from "./Introspection.ts"
-import { makeRevocation } from "./Revocation.ts"
-import { makeSpending } from "./Spending.ts"
 import { makeTestingContext } from "./TestingContext.ts"
-import { makeTokenClient } from "./TokenClient.ts"
+import { makeTokenExchange } from "./TokenExchange.ts"
 import { makeWebhookVerifier } from "./Webhook.ts"
 
 export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> = Layer.scoped(
@@ -23,8 +22,10 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
     const { iam: settings } = yield* Settings
     const client = yield* HttpClient.HttpClient
     const call = makeIamCall(client, settings)
-    const acquaintances = makeAcquaintances()
-    const testingContext = yield* makeTestingContext(call, settings.applicationId, acquaintances)
+    const { applicationId } = settings
+    const credentials = makeCredentialCache()
+    const budget = makeIamBudget(settings.callsPerMinute, credentials)
+    const testingContext = yield* makeTestingContext(call, applicationId, budget, credentials)
 
     const secretOf = (plane: Plane): Redacted.Redacted =>
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
@@ -38,25 +39,18 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
           : Effect.void
       )
 
-    const tokens = makeTokenClient(planeCall, settings.applicationId)
-    const introspection = yield* makeIntrospection(planeCall, acquaintances, {
-      applicationId: settings.applicationId,
+    const introspection = yield* makeIntrospection(planeCall, budget, credentials, {
+      applicationId,
       cacheSeconds: settings.introspectionCacheSeconds
     })
-    const spending = makeSpending(
-      { ...tokens, revoke: makeRevocation(planeCall) },
-      acquaintances,
-      introspection.forgetWhere
-    )
-    const catalogue = yield* makeCatalogue(planeCall)
+    const tokens = makeTokenExchange(planeCall, budget, credentials, introspection, applicationId)
+    const catalogue = yield* makeCatalogue(planeCall, budget)
 
     return {
-      ...spending,
+      ...tokens,
       introspect: introspection.introspect,
-      introspectFor: introspection.introspectFor,
-      introspectionPause: introspection.introspectionPause,
       resolvePlane: testingContext.resolvePlane,
-      prove: makeExchange(planeCall, catalogue, secretOf),
+      prove: makeExchange(planeCall, budget, catalogue, secretOf),
       warmCatalogue: catalogue.warm,
       verifyWebhook: makeWebhookVerifier(settings.webhookSecrets)
     }

@@ -1,156 +1,175 @@
-/** Looking at an access token, live (identity-service.md 6). */
+/** Looking at tokens, live (identity-service.md 6). */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { IamService, Introspection } from "../../services/Iam.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { environmentIdOf, type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
-import type { UpstreamFailure } from "../../services/Upstream.ts"
-import { type Acquaintances, tokenKey } from "./Acquaintances.ts"
+import { Unknown, type UpstreamFailure } from "../../services/Upstream.ts"
+import { type Read, readJson } from "../upstream/Answer.ts"
+import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
+import { type IamBudget, introspectPath, type Purpose } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import { makeRemembered } from "./Remembered.ts"
 import { only } from "./Shapes.ts"
 import { readIntrospection } from "./Snapshot.ts"
-import { tried } from "./Tried.ts"
+import { makeTtlCache } from "./TtlCache.ts"
 
 const largestCache = 10_000
 
+/** Asked about where no token is at hand: well formed, and never issued. */
+const noToken = Redacted.make(`oat_${"0".repeat(43)}`)
+
 interface Seen {
   readonly introspection: Option.Option<Introspection>
+  /** Monotonic milliseconds of the answer. */
   readonly at: number
 }
 
-interface Pause {
-  readonly until: number
-  /** The newest look that had begun when IAM said so. */
-  readonly after: number
-}
-
-export interface IntrospectionClient
-  extends Pick<IamService, "introspect" | "introspectFor" | "introspectionPause"> {
-  /** Drops what is remembered of these tokens, named by `tokenKey`. */
+export interface IntrospectionClient extends Pick<IamService, "introspect"> {
+  /**
+   * Succeeds at once unless the last look in the plane failed and none has succeeded since; then it makes sure by a look
+   * at this refresh token, which does not consume it, or at no token.
+   */
+  readonly ensureLooks: (
+    plane: Plane,
+    refreshToken: Option.Option<Redacted.Redacted>
+  ) => Effect.Effect<void, UpstreamFailure>
+  /** Drops what is remembered of these tokens, named by `tokenKey`, and what is being looked at. */
   readonly forgetWhere: (isOver: (key: string) => boolean) => Effect.Effect<void>
 }
 
+const readActive: Read<unknown> = readJson(Schema.Struct({ active: Schema.Boolean }))
+
+/** Which planes have a look that failed last. */
+const makeLookHealth = () => {
+  let begun = 0
+  /** The newest look that had begun when one failed, by plane. */
+  const failedAt = new Map<PlaneId, number>()
+
+  const watch = <A>(plane: Plane, look: Effect.Effect<A, UpstreamFailure>) =>
+    Effect.suspend(() => {
+      const id = planeId(plane)
+      begun += 1
+      const number = begun
+      return Effect.onExit(look, (exit) =>
+        Effect.sync(() => {
+          if (Exit.isFailure(exit)) failedAt.set(id, begun)
+          else if (number > (failedAt.get(id) ?? number)) failedAt.delete(id)
+        })
+      )
+    })
+
+  return { watch, isFailing: (plane: Plane): boolean => failedAt.has(planeId(plane)) }
+}
+
 /**
- * With `cacheSeconds` above 0 a live answer of `introspect` is remembered for that long, never past the token's own
- * end. A token that IAM called inactive is not asked about again for a while, whatever the setting. `introspectFor` always
- * asks.
+ * Looks at one token that run at the same time are one look. With `cacheSeconds` above 0 a live answer is remembered for
+ * that long, never past the token's own end. A token that IAM called inactive is not asked about again for a while.
  */
 export const makeIntrospection = (
   call: PlaneCall,
-  acquaintances: Acquaintances,
+  budget: IamBudget,
+  credentials: CredentialCache,
   options: { readonly applicationId: string; readonly cacheSeconds: number }
 ): Effect.Effect<IntrospectionClient, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const pauses = new Map<PlaneId, Pause>()
-    /** Looks that have begun. */
-    let looks = 0
-    const cache = yield* makeRemembered<Seen, UpstreamFailure>({
+    const looks = yield* makeTtlCache<Seen, UpstreamFailure>({
       capacity: largestCache,
       millis: options.cacheSeconds * 1_000,
-      keep: ({ introspection }) => Option.isSome(introspection)
+      keep: ({ introspection }) => options.cacheSeconds > 0 && Option.isSome(introspection)
     })
+    const probes = yield* makeTtlCache<void, UpstreamFailure>({
+      capacity: largestCache,
+      millis: 0,
+      keep: () => false
+    })
+    const health = makeLookHealth()
 
-    const pause = (plane: Plane, seconds: number) =>
-      Effect.map(Clock.currentTimeMillis, (now) => {
-        for (const [id, { until }] of pauses) if (until <= now) pauses.delete(id)
-        const id = planeId(plane)
-        pauses.set(id, { until: Math.max(pauses.get(id)?.until ?? 0, now + seconds * 1_000), after: looks })
-      })
-
-    /** IAM answers again: a success that began after the 429 says more than the 429 did. */
-    const resume = (plane: Plane, look: number) => {
-      const id = planeId(plane)
-      if (look > (pauses.get(id)?.after ?? look)) pauses.delete(id)
-    }
-
-    const ask = (plane: Plane, token: Redacted.Redacted, organisation: Option.Option<string>) =>
-      Effect.gen(function* () {
-        const now = yield* Clock.currentTimeMillis
-        looks += 1
-        const look = looks
-        const seen = yield* call(plane, {
-          operation: "introspect",
-          method: "POST",
-          path: "/oauth/introspect",
-          form: { token: Redacted.value(token), token_type_hint: "access_token" },
-          ...(Option.isSome(organisation) ? { headers: { "x-org-id": organisation.value } } : {}),
-          read: only(
-            200,
-            readIntrospection(
-              {
-                applicationId: options.applicationId,
-                environmentId: environmentIdOf(plane),
-                organisation
-              },
-              now
-            )
-          )
-        })
-        resume(plane, look)
-        return seen
-      }).pipe(
-        Effect.tapErrorTag("Refused", ({ retryAfterSeconds, status }) =>
-          status === 429 ? pause(plane, retryAfterSeconds ?? 1) : Effect.void
-        )
-      )
-
-    /** As `ask`, at the caller's cost. */
-    const askFor = (plane: Plane, token: Redacted.Redacted, organisation: Option.Option<string>) =>
-      Effect.suspend(() =>
-        ask(plane, token, organisation).pipe(
-          tried({
-            vouched: acquaintances.isVouched(tokenKey(plane, token)),
-            testing: plane._tag === "Testing",
-            refuses: Option.isNone
+    const ask = <A>(
+      plane: Plane,
+      token: Redacted.Redacted,
+      hint: "access_token" | "refresh_token",
+      purpose: Purpose,
+      read: Read<A>
+    ): Effect.Effect<A, UpstreamFailure> =>
+      budget.within(
+        { plane: planeId(plane), path: introspectPath },
+        purpose
+      )(
+        health.watch(
+          plane,
+          call(plane, {
+            operation: "introspect",
+            method: "POST",
+            path: introspectPath,
+            form: { token: Redacted.value(token), token_type_hint: hint },
+            read: only(200, read)
           })
         )
       )
 
-    const live = (
+    const look = (
       plane: Plane,
       token: Redacted.Redacted
     ): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> =>
       Effect.gen(function* () {
-        const key = tokenKey(plane, token)
-        if (acquaintances.isDead(key, yield* Clock.currentTimeMillis)) return Option.none()
-        const seen = yield* askFor(plane, token, Option.none())
-        if (Option.isSome(seen)) acquaintances.vouch(key)
-        else acquaintances.died(key, yield* Clock.currentTimeMillis)
+        const credential = tokenKey(plane, token)
+        const kept = credentials.completingLook(credential)
+        const purpose: Purpose = Option.match(kept, {
+          onNone: () => ({ credential }),
+          onSome: (place) => ({ credential, place, completing: true })
+        })
+        const read = readIntrospection(
+          { applicationId: options.applicationId, environmentId: environmentIdOf(plane) },
+          yield* Clock.currentTimeMillis
+        )
+        const seen = yield* ask(plane, token, "access_token", purpose, read)
+        if (Option.isSome(seen)) {
+          credentials.vouch(credential)
+          return seen
+        }
+        if (credentials.isJustIssued(credential, yield* monotonicMillis)) {
+          return yield* new Unknown({ dependency: "iam", reason: "calls inactive what it has just issued" })
+        }
+        yield* budget.refuse(credential, refusalMillis.access)
         return seen
       })
 
-    const remembered = (plane: Plane, token: Redacted.Redacted) =>
+    const introspect = (plane: Plane, token: Redacted.Redacted) =>
       Effect.gen(function* () {
         const key = tokenKey(plane, token)
-        const { at, introspection } = yield* cache.get(
-          key,
-          Effect.zipWith(Clock.currentTimeMillis, live(plane, token), (at, introspection) => ({
-            at,
-            introspection
-          }))
-        )
+        if (credentials.isRefused(key, yield* monotonicMillis)) return Option.none()
+        const lookNow = Effect.zipWith(look(plane, token), monotonicMillis, (introspection, at) => ({
+          introspection,
+          at
+        }))
+        const { at, introspection } = yield* looks.get(key, lookNow)
         if (Option.isNone(introspection)) return introspection
         // IAM's clock goes on while the answer lies here.
-        const answeredAt = introspection.value.answeredAt + (yield* Clock.currentTimeMillis) - at
+        const answeredAt = introspection.value.answeredAt + Math.round((yield* monotonicMillis) - at)
         if (answeredAt < introspection.value.expiresAt * 1_000)
           return Option.some({ ...introspection.value, answeredAt })
-        yield* cache.forget(key)
-        return yield* live(plane, token)
+        yield* looks.forget(key)
+        return yield* look(plane, token)
       })
 
     return {
-      introspect: Effect.fn("Iam.introspect")(options.cacheSeconds > 0 ? remembered : live),
-      introspectFor: Effect.fn("Iam.introspectFor")((plane, token, organisation) =>
-        askFor(plane, token, Option.some(organisation))
-      ),
-      introspectionPause: (plane) =>
-        Effect.map(Clock.currentTimeMillis, (now) => {
-          const left = (pauses.get(planeId(plane))?.until ?? now) - now
-          return left > 0 ? Option.some(Math.ceil(left / 1_000)) : Option.none()
+      introspect: Effect.fn("Iam.introspect")(introspect),
+      ensureLooks: (plane, refreshToken) =>
+        Effect.suspend(() => {
+          if (!health.isFailing(plane)) return Effect.void
+          const token = Option.getOrElse(refreshToken, () => noToken)
+          const hint = Option.isSome(refreshToken) ? "refresh_token" : "access_token"
+          const purpose = { credential: tokenKey(plane, token), completing: true }
+          return probes.get(
+            tokenKey(plane, token),
+            Effect.asVoid(ask(plane, token, hint, purpose, readActive))
+          )
         }),
-      forgetWhere: cache.forgetWhere
+      forgetWhere: looks.forgetWhere
     }
   })

@@ -5,16 +5,16 @@ import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { digestOf } from "../../services/Digest.ts"
 import type { IamService } from "../../services/Iam.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Testing } from "../../services/Plane.ts"
-import type { UpstreamFailure } from "../../services/Upstream.ts"
+import { Refused, type UpstreamFailure } from "../../services/Upstream.ts"
 import { expect, type Read, readJson } from "../upstream/Answer.ts"
-import type { Acquaintances } from "./Acquaintances.ts"
+import { type CredentialCache, refusalMillis, secretKey } from "./budget/CredentialCache.ts"
+import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import type { IamCall } from "./IamCall.ts"
-import { makeRemembered } from "./Remembered.ts"
 import { nilUuid, omittable, only, Uuid } from "./Shapes.ts"
-import { isVerdict, tried } from "./Tried.ts"
+import { makeTtlCache } from "./TtlCache.ts"
 
 const rememberedMillis = 60_000
 const rememberedPlanes = 1_000
@@ -54,41 +54,56 @@ export interface TestingContextClient extends Pick<IamService, "resolvePlane"> {
   readonly forget: (secret: Redacted.Redacted) => Effect.Effect<void>
 }
 
-/** What IAM told is remembered for 60 s under the secret's digest; the secret itself is not kept. */
+const path: IamPath = "/application/testing-context"
+
+/** Codes with which IAM refuses the secret itself (identity-service.md 9). */
+const badSecret: ReadonlyArray<string> = ["unauthenticated", "invalid_client"]
+
+/** An environment is remembered for 60 s under the secret's digest; the secret itself is not kept. */
 export const makeTestingContext = (
   call: IamCall,
   applicationId: string,
-  acquaintances: Acquaintances
+  budget: IamBudget,
+  credentials: CredentialCache
 ): Effect.Effect<TestingContextClient, never, Scope.Scope> =>
   Effect.map(
-    makeRemembered<Environment, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
-    (environments) => ({
-      resolvePlane: Effect.fn("Iam.resolvePlane")((secret) => {
-        const digest = digestOf(secret)
-        const key = `secret ${digest}`
-        const look = Effect.suspend(() =>
+    makeTtlCache<Environment, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
+    (environments) => {
+      const lookUp = (secret: Redacted.Redacted, credential: string) =>
+        Effect.suspend(() =>
           call(
             { secret, testing: true },
             {
               operation: "testing_context",
               method: "GET",
-              path: "/application/testing-context",
+              path,
               read: only(200, readContext(applicationId))
             }
           ).pipe(
-            tried({ vouched: acquaintances.isVouched(key), testing: true }),
-            Effect.tap(() => acquaintances.vouch(key)),
-            Effect.tapErrorTag("Refused", (refused) =>
-              Effect.sync(() => {
-                if (isVerdict(refused, true)) acquaintances.refused(key)
-              })
+            // IAM counts each plane apart; all secrets whose plane is not known are counted as one.
+            budget.within(
+              { plane: credentials.isKnown(credential) ? credential : "unresolved", path },
+              { credential, use: "session" }
+            ),
+            Effect.tap(() => Effect.sync(() => credentials.vouch(credential))),
+            Effect.tapErrorTag("Refused", ({ code }) =>
+              badSecret.includes(code) ? budget.refuse(credential, refusalMillis.secret) : Effect.void
             )
           )
         )
-        return Effect.map(environments.get(digest, look), (environment) =>
-          Testing({ ...environment, secret })
-        )
-      }),
-      forget: (secret) => environments.forget(digestOf(secret))
-    })
+
+      const resolvePlane = (secret: Redacted.Redacted) =>
+        Effect.gen(function* () {
+          const credential = secretKey(secret)
+          if (credentials.isRefused(credential, yield* monotonicMillis))
+            return yield* new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
+          const environment = yield* environments.get(credential, lookUp(secret, credential))
+          return Testing({ ...environment, secret })
+        })
+
+      return {
+        resolvePlane: Effect.fn("Iam.resolvePlane")(resolvePlane),
+        forget: (secret) => environments.forget(secretKey(secret))
+      }
+    }
   )

@@ -8,7 +8,8 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { makeAcquaintances } from "../../../src/layers/iam/Acquaintances.ts"
+import { makeCredentialCache } from "../../../src/layers/iam/budget/CredentialCache.ts"
+import { makeIamBudget } from "../../../src/layers/iam/budget/IamBudget.ts"
 import type { PlaneCall } from "../../../src/layers/iam/IamCall.ts"
 import { makeIntrospection } from "../../../src/layers/iam/Introspection.ts"
 import { iamFaults } from "../../../src/sandbox/upstreams/Iam.ts"
@@ -16,7 +17,7 @@ import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { IamService, Introspection } from "../../../src/services/Iam.ts"
 import type { UpstreamFailure } from "../../../src/services/Upstream.ts"
 import { eventually } from "../upstream/Simulated.ts"
-import { form, header, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
+import { form, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
 
 const path = "/oauth/introspect"
 
@@ -158,22 +159,6 @@ describe("introspect", () => {
   )
 })
 
-describe("introspectFor", () => {
-  it.scoped("shows one organisation, and is none for one that the token does not reach", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login } = yield* iamWorld()
-      const { accessToken } = yield* login("c:ana")
-      const seen = must(yield* iam.introspectFor(production, accessToken, "zenith"))
-      deepStrictEqual(
-        seen.memberships.map(({ membershipId }) => membershipId),
-        ["c:ana[zenith]"]
-      )
-      assert.strictEqual(header(asked(path)[0], "x-org-id"), "zenith")
-      assert.isTrue(Option.isNone(yield* iam.introspectFor(production, accessToken, "nowhere")))
-    })
-  )
-})
-
 describe("an answer is not believed, and is no verdict on the token, when", () => {
   type Ask = (iam: IamService) => Effect.Effect<Option.Option<Introspection>, UpstreamFailure>
   const check = (name: string, body: unknown, ask: Ask) =>
@@ -221,15 +206,10 @@ describe("an answer is not believed, and is no verdict on the token, when", () =
     check(name, body, (iam) => iam.introspect(production, someone))
 
   for (const [name, body] of Object.entries({
-    "it lists all organisations instead of the one": general({ org_id: "acme" }),
-    "it does not name the organisation": selected({ org_id: undefined }),
-    "it names another organisation": selected({ org_id: "zenith" }),
-    "its snapshot is of another organisation": selected({ authorization: snapshot("zenith") }),
-    "its membership is not the snapshot's": selected({ membership_id: "c:bob[acme]" })
+    "its one snapshot is of another organisation": selected({ authorization: snapshot("zenith") }),
+    "its one membership is not the snapshot's": selected({ membership_id: "c:bob[acme]" })
   }))
-    check(`one organisation was asked for and ${name}`, body, (iam) =>
-      iam.introspectFor(production, someone, "acme")
-    )
+    check(name, body, (iam) => iam.introspect(production, someone))
 
   it.scoped("a testing plane was asked and production, or another plane, answers", () =>
     Effect.gen(function* () {
@@ -244,63 +224,241 @@ describe("an answer is not believed, and is no verdict on the token, when", () =
   )
 })
 
-describe("introspectionPause", () => {
-  it.scoped("remembers a 429 of a plane until its seconds have passed", () =>
+describe("while the last look of a plane failed", () => {
+  const tokens = "/app-auth/tokens"
+  const unavailable = { path: `/api/v1${path}`, fault: iamFaults.serviceUnavailable() }
+
+  it.scoped("no refresh token is spent: a look at it that works comes first, and does not consume it", () =>
     Effect.gen(function* () {
-      const { iam, simulator, testing } = yield* iamWorld()
-      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
-      simulator.fail({ fault: iamFaults.rateLimited(7) })
-      const limited = yield* Effect.flip(iam.introspect(production, someone))
-      assert.deepInclude(limited, { _tag: "Refused", status: 429, retryAfterSeconds: 7 })
-      yield* TestClock.adjust("1500 millis")
-      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(6))
-      assert.isTrue(Option.isNone(yield* iam.introspectionPause(testing)))
-      // A shorter one does not end it.
-      simulator.fail({ fault: iamFaults.rateLimited(1) })
-      yield* Effect.flip(iam.introspectFor(production, someone, "acme"))
-      yield* TestClock.adjust("5499 millis")
-      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(1))
-      yield* TestClock.adjust("1 millis")
-      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+      const { asked, iam, login, simulator } = yield* iamWorld()
+      const { accessToken, refreshToken } = yield* login()
+      yield* iam.introspect(production, accessToken)
+      simulator.fail({ ...unavailable, times: 3 })
+      yield* Effect.flip(iam.introspect(production, accessToken))
+      const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
+      for (const name of ["one", "two"])
+        assert.strictEqual((yield* Effect.flip(refresh(name)))._tag, "Unknown")
+      assert.lengthOf(asked(tokens), 1)
+      // Under a third key: had one of the others spent it, this would kill the family.
+      const grant = yield* refresh("three")
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
+      const probes = asked(path).filter((look) => form(look).token_type_hint === "refresh_token")
+      deepStrictEqual(
+        probes.map((look) => form(look).token),
+        [1, 2, 3].map(() => Redacted.value(refreshToken))
+      )
+      yield* iam.refresh(production, grant.refreshToken, key("four"))
+      assert.lengthOf(asked(path), 6)
     })
   )
 
-  it.scoped("is believed for 60 s, whatever IAM asks for", () =>
+  it.scoped("no SLT is spent: a look at no token comes first, one for all that wait", () =>
     Effect.gen(function* () {
-      const { iam, simulator } = yield* iamWorld()
-      simulator.fail({ fault: iamFaults.rateLimited(900) })
-      const limited = yield* Effect.flip(iam.introspect(production, someone))
-      assert.deepInclude(limited, { _tag: "Refused", status: 429, retryAfterSeconds: 60 })
-      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(60))
+      const { asked, iam, simulator, slt } = yield* iamWorld()
+      simulator.fail({ ...unavailable, times: 2 })
+      yield* Effect.flip(iam.introspect(production, someone))
+      const token = slt()
+      const login = (name: string) => iam.exchange(production, token, key(name))
+      const both = Effect.all([Effect.flip(login("one")), Effect.flip(login("two"))], { concurrency: 2 })
+      deepStrictEqual(
+        (yield* both).map(({ _tag }) => _tag),
+        ["Unknown", "Unknown"]
+      )
+      assert.lengthOf(asked(path), 2)
+      assert.lengthOf(asked(tokens), 0)
+      yield* login("three")
+      assert.lengthOf(asked(path), 3)
+      assert.isFalse(asked(path).some((look) => form(look).token === Redacted.value(token)))
     })
   )
 
-  it.scoped("ends with a success of its plane that began after it", () =>
+  it.scoped("another plane, and a dead refresh token, need no look", () =>
     Effect.gen(function* () {
-      const { asked, iam, login, loginIn, simulator, testing } = yield* iamWorld()
-      const { accessToken } = yield* login()
-      const tested = yield* loginIn(testing)
+      const { asked, iam, loginIn, simulator, testing } = yield* iamWorld()
+      const dead = Redacted.make(`ort_${"d".repeat(43)}`)
+      yield* Effect.flip(iam.refresh(production, dead, key("one")))
+      simulator.fail(unavailable)
+      yield* Effect.flip(iam.introspect(production, someone))
+      const { refreshToken } = yield* loginIn(testing)
+      yield* iam.refresh(testing, refreshToken, key("two"))
+      assert.include(yield* Effect.flip(iam.refresh(production, dead, key("three"))), {
+        code: "invalid_grant"
+      })
+      assert.lengthOf(asked(path), 1)
+    })
+  )
+
+  it.scoped("a look that had begun before the failure proves nothing", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, simulator } = yield* iamWorld()
+      const { accessToken, refreshToken } = yield* login()
       simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
       const before = yield* Effect.fork(iam.introspect(production, accessToken))
       yield* eventually(() => asked(path).length === 1)
-      simulator.fail({ fault: iamFaults.rateLimited(30) })
+      simulator.fail(unavailable)
       yield* Effect.flip(iam.introspect(production, someone))
       yield* Fiber.join(before)
-      yield* iam.introspect(testing, tested.accessToken)
-      deepStrictEqual(yield* iam.introspectionPause(production), Option.some(30))
-      yield* iam.introspect(production, accessToken)
-      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+      yield* iam.refresh(production, refreshToken, key("refresh"))
+      assert.lengthOf(asked(path), 3)
     })
   )
 
-  it.scoped("is not set by other calls or other failures", () =>
+  it.scoped("a 429 is passed on with its seconds, 60 at most, until a look works again", () =>
     Effect.gen(function* () {
-      const { iam, simulator } = yield* iamWorld()
-      simulator.fail({ path: "/api/v1/app-auth/tokens", fault: iamFaults.rateLimited(7) })
-      simulator.fail({ path: `/api/v1${path}`, fault: iamFaults.serviceUnavailable() })
-      yield* Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
-      yield* Effect.flip(iam.introspect(production, someone))
-      assert.isTrue(Option.isNone(yield* iam.introspectionPause(production)))
+      const { asked, iam, login, simulator } = yield* iamWorld()
+      const { accessToken, refreshToken } = yield* login()
+      simulator.fail({ path: `/api/v1${path}`, fault: iamFaults.rateLimited(900) })
+      assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { retryAfterSeconds: 60 })
+      yield* TestClock.adjust("4 seconds")
+      const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
+      assert.include(yield* Effect.flip(refresh("one")), { status: 429, retryAfterSeconds: 56 })
+      assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { status: 429 })
+      assert.lengthOf(asked(path), 1)
+      assert.lengthOf(asked(tokens), 1)
+      // One call in five seconds finds out.
+      yield* TestClock.adjust("1 seconds")
+      yield* refresh("two")
+      assert.lengthOf(asked(path), 2)
+    })
+  )
+})
+
+describe("looks at one token at the same time", () => {
+  const held = Effect.gen(function* () {
+    const made = yield* iamWorld()
+    const { asked, iam, login, simulator } = made
+    const grant = yield* login()
+    yield* iam.introspect(production, grant.accessToken)
+    const slow = Effect.gen(function* () {
+      const before = asked(path).length
+      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 60 } })
+      const fiber = yield* Effect.fork(iam.introspect(production, grant.accessToken))
+      yield* eventually(() => asked(path).length === before + 1)
+      return fiber
+    })
+    return { ...made, grant, slow, looks: () => asked(path).length }
+  })
+
+  it.scoped("are one look, whoever of the callers leaves, and the next one asks again", () =>
+    Effect.gen(function* () {
+      const { grant, iam, looks, slow } = yield* held
+      const first = yield* slow
+      const look = iam.introspect(production, grant.accessToken)
+      const others = yield* Effect.fork(Effect.all([look, look], { concurrency: 2 }))
+      yield* Effect.yieldNow()
+      yield* Fiber.interrupt(first)
+      assert.isTrue((yield* Fiber.join(others)).every(Option.isSome))
+      assert.strictEqual(looks(), 2)
+      yield* look
+      assert.strictEqual(looks(), 3)
+    })
+  )
+
+  type World = Effect.Effect.Success<typeof held>
+  const ends: ReadonlyArray<readonly [string, (made: World) => Effect.Effect<unknown>, boolean]> = [
+    [
+      "a logout of the token",
+      ({ grant, iam }) => Effect.exit(iam.revoke(production, grant.accessToken, key("logout"))),
+      true
+    ],
+    [
+      "a logout of its family",
+      ({ grant, iam }) => Effect.exit(iam.revoke(production, grant.refreshToken, key("logout"))),
+      true
+    ],
+    [
+      "a logout whose answer was lost",
+      ({ grant, iam, simulator }) => {
+        simulator.fail({ path: "/api/v1/oauth/revoke", fault: { kind: "drop-after" } })
+        return Effect.exit(iam.revoke(production, grant.refreshToken, key("logout")))
+      },
+      true
+    ],
+    [
+      "a refresh of its family whose answer was lost",
+      ({ grant, iam, simulator }) => {
+        simulator.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } })
+        return Effect.exit(iam.refresh(production, grant.refreshToken, key("refresh")))
+      },
+      true
+    ],
+    [
+      "a refresh that succeeds",
+      ({ grant, iam }) => Effect.exit(iam.refresh(production, grant.refreshToken, key("refresh"))),
+      false
+    ],
+    [
+      "a refresh of its family that met a 429",
+      ({ grant, iam, simulator }) => {
+        simulator.fail({ path: "/api/v1/app-auth/tokens", fault: iamFaults.rateLimited(5) })
+        return Effect.exit(iam.refresh(production, grant.refreshToken, key("refresh")))
+      },
+      false
+    ],
+    [
+      "the refused refresh of a token that is not its family's",
+      ({ iam }) =>
+        Effect.exit(iam.refresh(production, Redacted.make(`ort_${"e".repeat(43)}`), key("refresh"))),
+      false
+    ],
+    [
+      "a logout of another login",
+      ({ iam, login }) =>
+        Effect.exit(
+          Effect.flatMap(login("c:ana"), (other) => iam.revoke(production, other.refreshToken, key("other")))
+        ),
+      false
+    ]
+  ]
+  for (const [what, happens, anew] of ends)
+    it.scoped(`after ${what} a caller ${anew ? "asks anew" : "still shares the running one"}`, () =>
+      Effect.gen(function* () {
+        const made = yield* held
+        const running = yield* made.slow
+        yield* happens(made)
+        yield* made.iam.introspect(production, made.grant.accessToken)
+        assert.strictEqual(made.looks(), anew ? 3 : 2)
+        yield* Fiber.join(running)
+      })
+    )
+})
+
+describe("an inactive answer about what IAM has just issued", () => {
+  const inactive = { path: `/api/v1${path}`, fault: reply({ active: false }) }
+
+  it.scoped("is no verdict: it is asked again, and the pair is told", () =>
+    Effect.gen(function* () {
+      const { iam, login, simulator } = yield* iamWorld()
+      const { accessToken } = yield* login()
+      simulator.fail(inactive)
+      assert.strictEqual((yield* Effect.flip(iam.introspect(production, accessToken)))._tag, "Unknown")
+      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
+    })
+  )
+
+  it.scoped("is one a minute later, after a live answer, after a logout, and where IAM replays", () =>
+    Effect.gen(function* () {
+      const { iam, login, simulator, slt } = yield* iamWorld()
+      const isNone = (token: Redacted.Redacted) =>
+        Effect.gen(function* () {
+          simulator.fail(inactive)
+          assert.isTrue(Option.isNone(yield* iam.introspect(production, token)))
+        })
+      const early = yield* login()
+      const seen = yield* login()
+      yield* iam.introspect(production, seen.accessToken)
+      yield* isNone(seen.accessToken)
+      const ended = yield* login()
+      yield* iam.revoke(production, ended.refreshToken, key("logout"))
+      yield* isNone(ended.accessToken)
+      yield* TestClock.adjust("60 seconds")
+      yield* isNone(early.accessToken)
+      const one = slt()
+      yield* iam.exchange(production, one, key("login"))
+      const elsewhere = yield* iamOver(simulator.url)
+      const replayed = yield* elsewhere.exchange(production, one, key("login"))
+      simulator.fail(inactive)
+      assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, replayed.accessToken)))
     })
   )
 })
@@ -329,11 +487,12 @@ describe("a token that IAM called inactive", () => {
       const { asked, iam, slt, simulator } = yield* iamWorld()
       const one = slt()
       const { accessToken } = yield* iam.exchange(production, one, key("login"))
+      yield* iam.introspect(production, accessToken)
       simulator.fail({ path: `/api/v1${path}`, fault: reply({ active: false }) })
       assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
       yield* iam.exchange(production, one, key("login"))
       assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
-      assert.lengthOf(asked(path), 2)
+      assert.lengthOf(asked(path), 3)
     })
   )
 })
@@ -437,7 +596,7 @@ describe("the introspection cache", () => {
 
   it.scoped("is forgotten for tokens of a login that another process made, whichever family ends", () =>
     Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* cached
+      const { asked, login, simulator } = yield* cached
       const elsewhere = yield* iamOver(simulator.url)
       const { accessToken, refreshToken } = yield* login()
       const { refreshToken: other } = yield* login()
@@ -449,7 +608,6 @@ describe("the introspection cache", () => {
       yield* here.revoke(production, refreshToken, key("logout-2"))
       assert.isTrue(Option.isNone(yield* here.introspect(production, accessToken)))
       assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, accessToken)))
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
     })
   )
 
@@ -471,7 +629,8 @@ describe("the introspection cache", () => {
           return Either.getOrThrow(ask.read(answer))
         })
       const options = { applicationId: "music", cacheSeconds: 30 }
-      const client = yield* makeIntrospection(call, makeAcquaintances(), options)
+      const credentials = makeCredentialCache()
+      const client = yield* makeIntrospection(call, makeIamBudget(110, credentials), credentials, options)
       const looking = yield* Effect.fork(client.introspect(production, someone))
       yield* eventually(() => looks === 1)
       yield* client.forgetWhere(() => true)

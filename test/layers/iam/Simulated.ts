@@ -37,8 +37,11 @@ export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =
   ).pipe(Effect.map((context) => Context.get(context, Iam)))
 
 export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
+  Effect.zipRight(TestClock.setTime(startTime), iamWorldNow(overrides))
+
+/** The same at the present time of whatever clock there is. */
+export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
   Effect.gen(function* () {
-    yield* TestClock.setTime(startTime)
     const simulator = yield* simulated((now) => startIam({ now }))
     const { environment, production: seeded } = seedWorld(simulator.world, {
       musicSecret: testApplicationSecret,
@@ -80,12 +83,13 @@ export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
     }
   })
 
-export const inRequest = (recording: boolean) =>
+export const inRequest = (recording: boolean, network = "") =>
   Effect.provideService(RequestContext, {
     requestId: "background",
     source: "cli",
     recording,
-    deadlineAt: Number.POSITIVE_INFINITY
+    deadlineAt: Number.POSITIVE_INFINITY,
+    network
   })
 
 /** One value of a header that came exactly once. */

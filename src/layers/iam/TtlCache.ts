@@ -1,10 +1,10 @@
-/** Answers kept for a while, so that asking again costs no round trip. */
-import * as Clock from "effect/Clock"
+/** Answers kept for a while, so that asking again costs no round trip, and look-ups that their callers share. */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FiberId from "effect/FiberId"
 import type * as Scope from "effect/Scope"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 
 interface Entry<A, E> {
@@ -14,7 +14,7 @@ interface Entry<A, E> {
   settled: boolean
 }
 
-export interface Remembered<A, E> {
+export interface TtlCache<A, E> {
   /**
    * The remembered answer, or that of the look-up. Identical look-ups in flight share one execution, which no caller's
    * disconnection stops; only callers of the same telemetry preference share. Failures are not remembered.
@@ -25,13 +25,13 @@ export interface Remembered<A, E> {
   readonly forgetWhere: (isOver: (key: string) => boolean) => Effect.Effect<void>
 }
 
-/** `millis` counts from the start of a look-up. Over `capacity` the oldest answer goes. */
-export const makeRemembered = <A, E>(options: {
+/** `millis` counts from the start of a look-up; with 0 only look-ups in flight are shared. Over `capacity` the oldest answer goes. */
+export const makeTtlCache = <A, E>(options: {
   readonly capacity: number
   readonly millis: number
   /** Answers that are worth remembering; all of them unless told. */
   readonly keep?: (answer: A) => boolean
-}): Effect.Effect<Remembered<A, E>, never, Scope.Scope> =>
+}): Effect.Effect<TtlCache<A, E>, never, Scope.Scope> =>
   Effect.map(Effect.scope, (scope) => {
     const entries = new Map<string, Entry<A, E>>()
 
@@ -62,13 +62,12 @@ export const makeRemembered = <A, E>(options: {
     const get = (key: string, lookUp: Effect.Effect<A, E>) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.gen(function* () {
-          const now = yield* Clock.currentTimeMillis
+          const now = yield* monotonicMillis
           const { recording } = yield* RequestContext
           const found = entries.get(key)
           if (
             found !== undefined &&
-            now < found.expiresAt &&
-            (found.settled || found.recording === recording)
+            (found.settled ? now < found.expiresAt : found.recording === recording)
           ) {
             return yield* restore(Deferred.await(found.answer))
           }

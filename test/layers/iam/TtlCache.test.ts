@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
-import { makeRemembered } from "../../../src/layers/iam/Remembered.ts"
+import { makeTtlCache } from "../../../src/layers/iam/TtlCache.ts"
 
 const counted = Effect.sync(() => {
   let calls = 0
@@ -21,7 +21,7 @@ const counted = Effect.sync(() => {
 describe("remembered answers", () => {
   it.scoped("are bounded: the oldest goes", () =>
     Effect.gen(function* () {
-      const remembered = yield* makeRemembered<number, never>({ capacity: 2, millis: 1_000 })
+      const remembered = yield* makeTtlCache<number, never>({ capacity: 2, millis: 1_000 })
       const { next } = yield* counted
       const get = (key: string) => remembered.get(key, next)
       deepStrictEqual(yield* Effect.forEach(["a", "b", "b", "c", "b", "a", "c"], get), [1, 2, 2, 3, 2, 4, 3])
@@ -30,7 +30,7 @@ describe("remembered answers", () => {
 
   it.scoped("are dropped one by one or all at once", () =>
     Effect.gen(function* () {
-      const remembered = yield* makeRemembered<number, never>({ capacity: 9, millis: 1_000 })
+      const remembered = yield* makeTtlCache<number, never>({ capacity: 9, millis: 1_000 })
       const { next } = yield* counted
       const get = (key: string) => remembered.get(key, next)
       yield* Effect.forEach(["a", "b"], get)
@@ -43,7 +43,7 @@ describe("remembered answers", () => {
 
   it.scoped("are not kept from a look-up that was forgotten while in flight, though its callers get it", () =>
     Effect.gen(function* () {
-      const remembered = yield* makeRemembered<number, string>({ capacity: 9, millis: 1_000 })
+      const remembered = yield* makeTtlCache<number, string>({ capacity: 9, millis: 1_000 })
       const gate = yield* Deferred.make<number, string>()
       const early = yield* Effect.fork(remembered.get("a", Deferred.await(gate)))
       yield* Effect.yieldNow()
@@ -59,7 +59,7 @@ describe("remembered answers", () => {
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const remembered = yield* Scope.extend(
-        makeRemembered<number, never>({ capacity: 9, millis: 1_000 }),
+        makeTtlCache<number, never>({ capacity: 9, millis: 1_000 }),
         scope
       )
       const waiting = yield* Effect.fork(remembered.get("a", Effect.never))
@@ -73,7 +73,7 @@ describe("remembered answers", () => {
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const remembered = yield* Scope.extend(
-        makeRemembered<number, never>({ capacity: 9, millis: 1_000 }),
+        makeTtlCache<number, never>({ capacity: 9, millis: 1_000 }),
         scope
       )
       yield* Effect.fork(Effect.uninterruptible(Effect.exit(remembered.get("a", Effect.never))))

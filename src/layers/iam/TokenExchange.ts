@@ -1,0 +1,167 @@
+/** The calls that make and end tokens: SLT exchange, refresh and revocation (identity-service.md 5, 7). */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { accessTokenPattern, OrganisationId, refreshTokenPattern } from "../../schema/Identity.ts"
+import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { type Plane, planeId } from "../../services/Plane.ts"
+import { Refused, type UpstreamFailure } from "../../services/Upstream.ts"
+import { expect, type Read, readJson } from "../upstream/Answer.ts"
+import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
+import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
+import type { PlaneCall } from "./IamCall.ts"
+import type { IntrospectionClient } from "./Introspection.ts"
+import { ConsistentActor, omittable, only, parseScope } from "./Shapes.ts"
+
+const Tokens = Schema.Struct({
+  access_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(accessTokenPattern))),
+  refresh_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(refreshTokenPattern))),
+  token_type: Schema.Literal("Bearer"),
+  expires_in: Schema.Int.pipe(Schema.positive()),
+  scope: Schema.String,
+  actor: omittable(ConsistentActor),
+  org_id: omittable(OrganisationId)
+})
+
+const readTokens: Read<TokenGrant> = (answer) =>
+  Either.map(readJson(Tokens)(answer), (tokens) => ({
+    accessToken: tokens.access_token,
+    refreshToken: tokens.refresh_token,
+    expiresInSeconds: tokens.expires_in,
+    scopes: parseScope(tokens.scope),
+    actor: tokens.actor,
+    organisation: tokens.org_id,
+    replayed: answer.headers["idempotency-replayed"] === "true"
+  }))
+
+/** A body shows that another system answered. */
+const readNothing: Read<void> = ({ body }) => expect(body.length === 0, "has a body")
+
+const tokensPath: IamPath = "/app-auth/tokens"
+const revokePath: IamPath = "/oauth/revoke"
+
+/** Codes that end a refresh token (identity-service.md 3). */
+const deadToken: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
+/** In production these speak of the application's own secret. */
+const ownSecret: ReadonlyArray<string> = ["invalid_client", "unauthenticated"]
+
+/** A refusal of what the caller presented. */
+const isVerdict = ({ code, status }: Refused): boolean =>
+  status !== 429 && code !== "idempotency_in_progress" && !ownSecret.includes(code)
+
+/** It never reached what it asks for. An interrupted call, or one without an answer, may have. */
+const didNothing = (exit: Exit.Exit<unknown, UpstreamFailure>): boolean =>
+  Exit.isFailure(exit) &&
+  Option.exists(
+    Cause.failureOption(exit.cause),
+    (failure) => failure._tag === "NotExecuted" || (failure._tag === "Refused" && failure.status === 429)
+  )
+
+type TokenExchange = Pick<IamService, "exchange" | "refresh" | "revoke">
+
+export const makeTokenExchange = (
+  call: PlaneCall,
+  budget: IamBudget,
+  credentials: CredentialCache,
+  introspection: Pick<IntrospectionClient, "ensureLooks" | "forgetWhere">,
+  applicationId: string
+): TokenExchange => {
+  const endFamily = (isKin: (key: string) => boolean): Effect.Effect<void> =>
+    Effect.zipRight(
+      Effect.sync(() => credentials.end(isKin)),
+      introspection.forgetWhere(isKin)
+    )
+
+  /** Looks before it spends: a token that was spent for a pair which cannot be told is a lost session. */
+  const spend = (
+    plane: Plane,
+    field: "slt" | "refresh_token",
+    presented: Redacted.Redacted,
+    key: UpstreamKey
+  ): Effect.Effect<TokenGrant, UpstreamFailure> => {
+    const credential = tokenKey(plane, presented)
+    const refreshed = field === "refresh_token" ? Option.some(presented) : Option.none()
+    const use = field === "slt" ? "login" : "session"
+    const send = call(plane, {
+      operation: field === "slt" ? "exchange" : "refresh",
+      method: "POST",
+      path: tokensPath,
+      key,
+      form: { app_id: applicationId, [field]: Redacted.value(presented) },
+      read: only(200, readTokens)
+    }).pipe(
+      budget.within({ plane: planeId(plane), path: tokensPath }, { credential, use }),
+      // A refusal, or one that was not heard, may have ended the family: used twice, the token compromises it.
+      Effect.onExit((exit) =>
+        Option.isNone(refreshed) || Exit.isSuccess(exit) || didNothing(exit)
+          ? Effect.void
+          : endFamily(credentials.kinOf(plane, presented))
+      ),
+      Effect.tapErrorTag("Refused", (refused) => {
+        if (!isVerdict(refused)) return Effect.void
+        const dead = Option.isSome(refreshed) && deadToken.includes(refused.code)
+        return budget.refuse(credential, dead ? refusalMillis.refresh : 0, use)
+      })
+    )
+    return introspection
+      .ensureLooks(plane, refreshed)
+      .pipe(
+        Effect.zipRight(
+          budget.withLook(plane, credential, (look) =>
+            Effect.tap(send, (grant) =>
+              Effect.map(monotonicMillis, (now) => credentials.issued(plane, grant, refreshed, look, now))
+            )
+          )
+        )
+      )
+  }
+
+  const refresh: IamService["refresh"] = (plane, token, key) =>
+    Effect.gen(function* () {
+      // identity-service.md 5: a refused refresh token is dead under every key.
+      if (credentials.isRefused(tokenKey(plane, token), yield* monotonicMillis)) {
+        return yield* new Refused({ dependency: "iam", status: 400, code: "invalid_grant" })
+      }
+      return yield* spend(plane, "refresh_token", token, key)
+    })
+
+  const revoke: IamService["revoke"] = (plane, token, key) =>
+    Effect.suspend(() => {
+      const value = Redacted.value(token)
+      const family = value.startsWith("ort_")
+      const credential = tokenKey(plane, token)
+      const isKnown = credentials.isKnown(credential)
+      const isKin = credentials.kinOf(plane, token)
+      return call(plane, {
+        operation: "revoke",
+        method: "POST",
+        path: revokePath,
+        key,
+        form: { token: value, token_type_hint: family ? "refresh_token" : "access_token" },
+        read: only(200, readNothing)
+      }).pipe(
+        budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "session" }),
+        // After the call, and whatever its outcome: what was looked at before may be dead.
+        Effect.onExit((exit) =>
+          didNothing(exit)
+            ? Effect.void
+            : endFamily((other) => other === credential || (family && isKin(other)))
+        ),
+        // IAM does not say whether it knew the token: a stranger's counts as a refusal.
+        Effect.tap(() =>
+          isKnown ? Effect.sync(() => credentials.forget(credential)) : budget.refuse(credential, 0)
+        )
+      )
+    })
+
+  return {
+    exchange: Effect.fn("Iam.exchange")((plane, slt, key) => spend(plane, "slt", slt, key)),
+    refresh: Effect.fn("Iam.refresh")(refresh),
+    revoke: Effect.fn("Iam.revoke")(revoke)
+  }
+}

@@ -1,0 +1,228 @@
+/**
+ * Counts the calls to IAM by plane and path, and decides which of them may go out. Pure bookkeeping: times are monotonic
+ * milliseconds that the caller passes in.
+ *
+ * IAM allows the application 120 calls in 60 s for each plane and path, and blocks all of them beyond that
+ * (identity-service.md 1). A place is therefore taken when a call begins and is free again 60 s after its answer: then no
+ * 60 s of IAM's, wherever they begin, hold more calls than the budget.
+ */
+
+/**
+ * What a call is for, the most important first.
+ * - `essential`: it keeps or completes a session (refresh, the look after a login or refresh, logout of a known token)
+ * - `known`: other calls for a credential that IAM vouched for; logins from an address without a recent refusal
+ * - `newcomer`: a credential that this process does not know
+ * - `suspect`: the same, from an address whose credentials IAM refused lately
+ */
+export type Priority = "essential" | "known" | "newcomer" | "suspect"
+
+/** Part of the budget up to which calls of a priority fill a path. What is above it stays free for those before it. */
+const ceilings: Readonly<Record<Priority, number>> = {
+  essential: 1,
+  known: 0.85,
+  newcomer: 0.5,
+  suspect: 0.3
+}
+/** Newcomers get this part also above their ceiling, so that known credentials cannot keep them out for ever. */
+const newcomerFloor = 0.1
+/** Suspects never hold more than this part. */
+const suspectCap = 0.08
+/** A credential with more calls than this in its 60 s leaves a part of the ceiling to those with fewer. */
+const busyAbove = 3
+const leftToOthers = 0.2
+
+const minute = 60_000
+/** While IAM blocks a path, one important call in so many milliseconds finds out whether it still does. */
+const probePause = 5_000
+/** Milliseconds for which a promised place is kept for a caller that comes late. */
+const lateness = 10_000
+/** Part of what essential calls leave that is promised; the rest is for those who come without a promise. */
+const promisedPart = 0.9
+/** Milliseconds: no place is promised for later. */
+const farthestPromise = 15 * minute
+
+/** A call that goes out now, or a place that is kept for one. */
+export interface Place {
+  readonly key: string | undefined
+  readonly priority: Priority
+  /** Monotonic milliseconds; infinite while the call is out. */
+  freeAt: number
+  /** It waits for the one call that it is kept for. */
+  reserved: boolean
+  takenAt: number
+}
+
+export interface Claim {
+  /** Plane and path. */
+  readonly window: string
+  readonly priority: Priority
+  /** Whose calls are counted together; none for calls that belong to no credential. */
+  readonly key: string | undefined
+  /** Calls of that key in 60 s. */
+  readonly bound: number
+  /** A refusal promises the key a place. For known credentials: others could take every place without ever coming. */
+  readonly promise: boolean
+  /** A place that was kept for this call. */
+  readonly place?: Place | undefined
+}
+
+export type Admission =
+  | { readonly _tag: "Admitted"; readonly place: Place }
+  | { readonly _tag: "Refused"; readonly retryAfterSeconds: number }
+
+interface Window {
+  readonly places: Set<Place>
+  /** When a refused credential was promised a place. */
+  readonly promised: Map<string, number>
+  blockedUntil: number
+  blockedAt: number
+  probeAt: number
+}
+
+export interface CallWindows {
+  readonly admit: (claim: Claim, now: number) => Admission
+  /** The call was answered, or given up. */
+  readonly release: (place: Place, now: number) => void
+  /** The place is kept for one more call, for 60 s. */
+  readonly reserve: (place: Place, now: number) => void
+  /** The call was never made. */
+  readonly cancel: (window: string, place: Place) => void
+  /** IAM answered 429 on this path. */
+  readonly block: (window: string, seconds: number, now: number) => void
+  /** IAM answered a call; one that began after the block began ends it. */
+  readonly unblock: (window: string, place: Place) => void
+}
+
+const seconds = (millis: number): number => Math.max(1, Math.ceil(millis / 1_000))
+
+const refuse = (retryAfterSeconds: number): Admission => ({ _tag: "Refused", retryAfterSeconds })
+
+const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => {
+  let found = 0
+  for (const value of values) if (holds(value)) found += 1
+  return found
+}
+
+export const makeCallWindows = (budget: number): CallWindows => {
+  const windows = new Map<string, Window>()
+  const part = (fraction: number): number => Math.max(1, Math.floor(budget * fraction))
+
+  const forgetOver = (window: Window, now: number): void => {
+    for (const place of window.places) if (place.freeAt <= now) window.places.delete(place)
+    for (const [key, at] of window.promised) if (at + lateness < now) window.promised.delete(key)
+  }
+
+  const open = (name: string, now: number): Window => {
+    const found = windows.get(name)
+    if (found !== undefined) {
+      forgetOver(found, now)
+      return found
+    }
+    // Testing planes come and go: what is idle is not kept.
+    for (const [other, window] of windows) {
+      forgetOver(window, now)
+      if (window.places.size === 0 && window.blockedUntil <= now) windows.delete(other)
+    }
+    const window = {
+      places: new Set<Place>(),
+      promised: new Map(),
+      blockedUntil: 0,
+      blockedAt: 0,
+      probeAt: 0
+    }
+    windows.set(name, window)
+    return window
+  }
+
+  const ceilingOf = ({ places }: Window, priority: Priority, own: number): number => {
+    const held = count(places, (place) => place.priority === priority)
+    if (priority === "suspect" && held >= part(suspectCap)) return 0
+    const above = priority === "newcomer" && held < part(newcomerFloor) ? "known" : priority
+    return Math.max(1, part(ceilings[above]) - (own > busyAbove ? part(leftToOthers) : 0))
+  }
+
+  /**
+   * The moment at which a refused call will find a place, as far as it can be known: the first that becomes free, or, for
+   * one without a turn, behind the promises that were made, one after the other at the pace of the last minute. Places that
+   * essential calls hold are expected to go to essential calls again.
+   */
+  const nextFree = (
+    { places, promised }: Window,
+    priority: Priority,
+    ceiling: number,
+    hasTurn: boolean,
+    now: number
+  ): number => {
+    const ends = [...places]
+      .filter((place) => priority === "essential" || place.priority !== "essential")
+      .map(({ freeAt }) => Math.min(freeAt, now + minute))
+      .sort((one, other) => one - other)
+    const first = ends[Math.max(0, places.size - ceiling)] ?? now + minute
+    if (priority === "essential" || hasTurn) return first
+    let last = 0
+    for (const at of promised.values()) last = Math.max(last, at)
+    const perMinute = Math.max(1, promisedPart * (ceiling - (places.size - ends.length)))
+    return Math.min(Math.max(first, last + minute / perMinute), now + farthestPromise)
+  }
+
+  const admit = (claim: Claim, now: number): Admission => {
+    const { bound, key, priority, window: name } = claim
+    const window = open(name, now)
+    const { places, promised } = window
+    const important = priority === "essential" || priority === "known"
+    if (now < window.blockedUntil) {
+      if (!important || now < window.probeAt) return refuse(seconds(window.blockedUntil - now))
+      window.probeAt = now + probePause
+    }
+    if (claim.place?.reserved === true && places.has(claim.place)) {
+      claim.place.reserved = false
+      claim.place.freeAt = Number.POSITIVE_INFINITY
+      claim.place.takenAt = now
+      return { _tag: "Admitted", place: claim.place }
+    }
+    const own = key === undefined ? [] : [...places].filter((place) => place.key === key)
+    if (own.length >= bound) {
+      const first = own.reduce((earliest, { freeAt }) => Math.min(earliest, freeAt), now + minute)
+      return refuse(seconds(first - now))
+    }
+    const promise = key === undefined ? undefined : promised.get(key)
+    const ceiling = ceilingOf(window, priority, own.length)
+    // A promise is kept from what essential calls leave free, should they have been more than expected.
+    const kept = promise !== undefined && promise <= now && places.size < (ceiling + budget) / 2
+    const others = priority === "essential" ? 0 : count(promised, ([other, at]) => other !== key && at <= now)
+    if (kept || places.size + others < ceiling) {
+      const place: Place = { key, priority, freeAt: Number.POSITIVE_INFINITY, reserved: false, takenAt: now }
+      places.add(place)
+      if (key !== undefined && priority !== "essential") promised.delete(key)
+      return { _tag: "Admitted", place }
+    }
+    if (promise !== undefined && promise > now) return refuse(seconds(promise - now))
+    const at = nextFree(window, priority, ceiling, promise !== undefined, now)
+    const promises =
+      claim.promise && key !== undefined && own.length <= busyAbove && at < now + farthestPromise
+    if (promises) promised.set(key, at)
+    return refuse(seconds(at - now))
+  }
+
+  return {
+    admit,
+    release: (place, now) => {
+      place.freeAt = now + minute
+    },
+    reserve: (place, now) => {
+      place.freeAt = now + minute
+      place.reserved = true
+    },
+    cancel: (name, place) => void windows.get(name)?.places.delete(place),
+    block: (name, blockedSeconds, now) => {
+      const window = open(name, now)
+      window.blockedUntil = Math.max(window.blockedUntil, now + blockedSeconds * 1_000)
+      window.blockedAt = now
+      window.probeAt = now + probePause
+    },
+    unblock: (name, { takenAt }) => {
+      const window = windows.get(name)
+      if (window !== undefined && takenAt > window.blockedAt) window.blockedUntil = 0
+    }
+  }
+}
