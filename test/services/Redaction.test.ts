@@ -156,4 +156,16 @@ describe("Redaction", () => {
     expect(JSON.stringify(clean)).not.toContain(token)
     expect(clean.attachments[0]?.content).toBe(`a ${redactedText} b`)
   })
+
+  it.each(["\u200B", "\u00AD", "\u2060", "\uFEFF", "\u{E0020}", "\u0000"])(
+    "finds a credential with %j inside, and leaves all other text as it was written",
+    (hidden) => {
+      const split = `oat_${hidden.repeat(3)}${"a1B2".repeat(8)}`
+      expect(redact(`a ${hidden}b ${split}, c${hidden}`)).toBe(`a ${hidden}b ${redactedText}, c${hidden}`)
+      expect(redactJson({ [`${split}x`]: [split], [`Author${hidden}ization`]: "opaque" })).toEqual({
+        [redactedText]: [redactedText],
+        [`Author${hidden}ization`]: redactedText
+      })
+    }
+  )
 })
