@@ -38,7 +38,10 @@ const credentials: ReadonlyArray<RegExp> = [
   /gh[pousr]_[A-Za-z0-9_]{16,}(?:\.[A-Za-z0-9_-]+)*/g
 ]
 
-/** The text with every credential replaced by `[redacted]`; all other text stays as it is. Doing it twice changes nothing more. */
+/**
+ * The text with every credential replaced by `[redacted]`, also one that invisible characters or an encoding hide; all other
+ * text stays as it is. Doing it twice changes nothing more.
+ */
 export const redact = (text: string): string => replaceShown(text, credentials, redactedText)
 
 const authorizationName = /^(?:proxy-)?authorization$/i
@@ -47,10 +50,16 @@ type Clean = (text: string) => string
 
 const redactEntries = (entries: Readonly<Record<string, unknown>>, clean: Clean): Record<string, unknown> => {
   const taken = new Set<string>()
+  const counts = new Map<string, number>()
+  // Two keys that become the same stay two keys.
   const free = (name: string): string => {
-    // Two keys that were two credentials stay two keys.
-    let candidate = name
-    for (let count = 2; taken.has(candidate); count += 1) candidate = `${name} ${count}`
+    let count = counts.get(name) ?? 1
+    let candidate = count === 1 ? name : `${name} ${count}`
+    while (taken.has(candidate)) {
+      count += 1
+      candidate = `${name} ${count}`
+    }
+    counts.set(name, count)
     taken.add(candidate)
     return candidate
   }
@@ -80,7 +89,7 @@ export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null
 
-/** All of what a person sent with a report, without credentials. */
+/** Applies `clean` to all texts that a person sent with a report. */
 export const redactReport = (content: ReportContent, clean: Clean = redact): ReportContent => ({
   message: clean(content.message),
   pr: content.pr === null ? null : clean(content.pr),

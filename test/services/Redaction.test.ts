@@ -120,7 +120,18 @@ describe("Redaction", () => {
 
   it("stays fast on text made to be slow", () => {
     const started = performance.now()
-    for (const piece of ["xoat_a_", "oat_", "bearer ", "authorization: ", "table-a-", "Bearer a.", "gh"])
+    for (const piece of [
+      "xoat_a_",
+      "oat_",
+      "bearer ",
+      "authorization: ",
+      "table-a-",
+      "Bearer a.",
+      "gh",
+      "oat_\u200B",
+      "\\u006fat_",
+      "\\"
+    ])
       redact(piece.repeat(Math.floor(400_000 / piece.length)))
     expect(performance.now() - started).toBeLessThan(3000)
   })
