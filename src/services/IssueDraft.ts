@@ -1,9 +1,13 @@
 /**
  * Composes the issue of a report (issue-tracker.md 5): text that a person wrote can neither notify anyone, refer to
- * anything, be rendered, nor pass for our own marker. Never names the reporter.
+ * anything, be rendered, nor pass for our own marker. The order is: normalise as published, redact, anonymise, break what
+ * a tracker reads, cut. Each step works on the whole text that the one before it left.
  */
 import { version } from "../schema/Release.ts"
-import type { StoredReport } from "./Store.ts"
+import { anonymise } from "./Anonymisation.ts"
+import { redact, redactReport } from "./Redaction.ts"
+import type { ReportContent, StoredReport } from "./Store.ts"
+import { normaliseText, settle } from "./TextNormalisation.ts"
 import type { IssueDraft } from "./Tracker.ts"
 
 /** How large an issue may become: code points of the title, UTF-16 units and UTF-8 bytes of the body and its parts. */
@@ -40,14 +44,14 @@ const cutMark = "[cut: the stored report holds the rest]"
 /** Longest run of a fence character that is left whole; bounds what a fence can cost. */
 const longestRun = 60
 
-const lineBreaks = /\r\n?|\v|\f|\u0085|\u2028|\u2029/g
-const controls = /(?![\t\n])\p{Cc}/gu
-/** Bidi controls, zero-width and other invisible characters, tags, interlinear marks. */
-const invisible = /\p{Default_Ignorable_Code_Point}|[\uFFF9-\uFFFB]/gu
-const loneSurrogate = /\p{Surrogate}/gu
+type Clean = (text: string) => string
 
-const plain = (text: string): string =>
-  text.replace(lineBreaks, "\n").replace(controls, "").replace(invisible, "").replace(loneSurrogate, "\uFFFD")
+/** Text as an issue may show it: without what does not show, credentials and the reporter's name. */
+const cleanerFor = ({ reporter }: StoredReport): Clean => {
+  const clean: Clean =
+    reporter._tag === "Verified" ? (text) => anonymise(redact(text), reporter.publicId) : redact
+  return (text) => settle(normaliseText(text), clean)
+}
 
 /** A mail client shows a reply's quote without its fence, so the text must be harmless on its own. */
 const disarm = (text: string): string =>
@@ -69,8 +73,15 @@ const take = (room: Room, text: string): Room => ({
   bytes: room.bytes - byteLength(text)
 })
 
+/** The beginning of a text, less a few characters when the cut itself makes a match: half of another's id may be the reporter's. */
+const beginning = (text: string, end: number, clean: Clean): string => {
+  const head = text.slice(0, end)
+  if (end >= text.length || clean(head) === normaliseText(head)) return head
+  return beginning(text, head.length - (/.$/su.exec(head)?.[0].length ?? 1), clean)
+}
+
 /** The text, or its beginning and a visible mark when it is longer than the room. Never splits a character. */
-const cut = (text: string, room: Room): string => {
+const cut = (text: string, room: Room, clean: Clean): string => {
   if (text.length <= room.characters && byteLength(text) <= room.bytes) return text
   const left = take(room, `\n${cutMark}`)
   let characters = 0
@@ -81,7 +92,7 @@ const cut = (text: string, room: Room): string => {
     characters += point.length
     bytes += cost
   }
-  return `${text.slice(0, characters)}\n${cutMark}`
+  return `${beginning(text, characters, clean)}\n${cutMark}`
 }
 
 const utf8Cost = (point: string): number => {
@@ -99,24 +110,31 @@ const fenced = (text: string): string => {
   return `${fence}text\n${text}\n${fence}`
 }
 
-const codeSpan = (text: string): string => `\`${text.replace(/[^A-Za-z0-9._:/+-]/g, "_")}\``
+const unsafeInSpan = /[^A-Za-z0-9._:/+-]/g
+const unsafeInName = /[^A-Za-z0-9._-]+/g
+const codeSpan = (text: string): string => `\`${text.replace(unsafeInSpan, "_")}\``
+
+/** Cleaned again after the replacement, which may make a credential or the name out of other characters. */
+const safeText = (text: string, unsafe: RegExp, clean: Clean): string =>
+  settle(text, (given) => clean(given).replace(unsafe, "_"))
 
 /** Only what no renderer reads anything into. */
-const fileName = (name: string): string =>
-  codeSpan(name.replace(/[^A-Za-z0-9._-]+/g, "_").slice(0, 80) || "_")
+const fileName = (name: string, clean: Clean): string =>
+  codeSpan(beginning(safeText(name, unsafeInName, clean), 80, clean) || "_")
 
-const titleOf = (report: StoredReport, size: DraftSize): string => {
-  const firstLine = plain(report.content.message)
+const titleOf = (report: StoredReport, message: string, clean: Clean, size: DraftSize): string => {
+  const firstLine = message
     .split("\n")
     .map((line) => line.replace(/\s+/g, " ").trim())
     .find((line) => line !== "")
-  const points = [
-    ...`[report] ${firstLine ?? report.id}`
-      .replace(/[@#]/g, `$&${breaker}`)
-      .replace(/\bGH(?=-\d)/gi, `$&${breaker}`)
-      .replace(/:(?=\/\/)/g, `$&${breaker}`)
-  ]
-  return points.length <= size.title ? points.join("") : `${points.slice(0, size.title - 1).join("")}…`
+  const title = `[report] ${firstLine === undefined ? report.id : clean(firstLine)}`
+    .replace(/[@#]/g, `$&${breaker}`)
+    .replace(/\bGH(?=-\d)/gi, `$&${breaker}`)
+    .replace(/:(?=\/\/)/g, `$&${breaker}`)
+  const points = [...title]
+  return points.length <= size.title
+    ? title
+    : `${beginning(title, points.slice(0, size.title - 1).join("").length, clean)}…`
 }
 
 interface Part {
@@ -125,44 +143,24 @@ interface Part {
   readonly characters: number
 }
 
-const partsOf = (report: StoredReport, size: DraftSize): ReadonlyArray<Part> => [
-  { heading: "", text: report.content.message, characters: size.message },
-  ...(report.content.context === null
+const partsOf = (content: ReportContent, clean: Clean, size: DraftSize): ReadonlyArray<Part> => [
+  { heading: "", text: content.message, characters: size.message },
+  ...(content.context === null
     ? []
     : [
         {
           heading: "Context:\n\n",
-          text: JSON.stringify(report.content.context, undefined, 2),
+          // Its strings are clean; a name and its value may make a header together.
+          text: clean(JSON.stringify(content.context, undefined, 2)),
           characters: size.extra
         }
       ]),
-  ...report.content.attachments.map(({ content, name }) => ({
-    heading: `Attachment ${fileName(name)}:\n\n`,
+  ...content.attachments.map(({ content, name }) => ({
+    heading: `Attachment ${fileName(name, clean)}:\n\n`,
     text: content,
     characters: size.extra
   }))
 ]
-
-/** An issue never names its reporter, not even where they did so themselves. */
-const withoutReporter = (report: StoredReport): StoredReport => {
-  if (report.reporter._tag !== "Verified") return report
-  // Public ids hold nothing that a pattern or JSON would read as its own.
-  const name = new RegExp(`(?<![a-z0-9_:-])${report.reporter.publicId}(?![a-z0-9_-])`, "g")
-  const clean = (text: string): string => text.replace(name, "[reporter]")
-  const { message, pr, attachments, context } = report.content
-  return {
-    ...report,
-    content: {
-      message: clean(message),
-      pr,
-      attachments: attachments.map((attachment) => ({
-        name: clean(attachment.name),
-        content: clean(attachment.content)
-      })),
-      context: context === null ? null : JSON.parse(clean(JSON.stringify(context)))
-    }
-  }
-}
 
 interface Composed {
   readonly pieces: string
@@ -180,28 +178,34 @@ const leftOut = "\n\n[left out: the stored report holds more]"
  * `size.bytes` bytes of body, metadata, fences and marker included. What does not fit is cut visibly; the marker
  * always stands, whole, on the last line.
  */
-export const composeIssue = (signed: StoredReport, size: DraftSize = fullSize): IssueDraft => {
-  const report = withoutReporter(signed)
+export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): IssueDraft => {
+  const clean = cleanerFor(report)
+  const content = redactReport(report.content, clean)
+  const givenSpan = (text: string): string => codeSpan(safeText(text, unsafeInSpan, clean))
   const head = [
     `- Report: ${codeSpan(report.id)}`,
     `- Backend: ${codeSpan(`music-backend/${version}`)}`,
     `- Source: ${codeSpan(report.source)}`,
     `- Created: ${codeSpan(new Date(report.createdAt).toISOString())}`,
-    `- Request: ${codeSpan(report.requestId)}`,
-    ...(report.content.pr === null ? [] : [`- Pull request: ${codeSpan(report.content.pr)}`])
+    `- Request: ${givenSpan(report.requestId)}`,
+    ...(content.pr === null ? [] : [`- Pull request: ${givenSpan(content.pr)}`])
   ].join("\n")
   const tail = `\n\n${markerOf(report)}`
   const room = take({ characters: size.characters, bytes: size.bytes }, head + leftOut + tail)
-  const { pieces, skipped } = partsOf(report, size).reduce<Composed>(
+  const { pieces, skipped } = partsOf(content, clean, size).reduce<Composed>(
     (composed, part) => {
       const lead = `\n\n${part.heading}`
       const space = take(composed.room, lead + " ".repeat(partOverhead))
       if (Math.min(space.characters, space.bytes) < leastText)
         return { pieces: composed.pieces, room: composed.room, skipped: true }
-      const text = cut(disarm(plain(part.text)), {
-        characters: Math.min(space.characters, part.characters),
-        bytes: Math.min(space.bytes, part.characters * 3)
-      })
+      const text = cut(
+        disarm(part.text),
+        {
+          characters: Math.min(space.characters, part.characters),
+          bytes: Math.min(space.bytes, part.characters * 3)
+        },
+        clean
+      )
       const piece = lead + fenced(text)
       return {
         pieces: composed.pieces + piece,
@@ -212,7 +216,7 @@ export const composeIssue = (signed: StoredReport, size: DraftSize = fullSize): 
     { pieces: "", room, skipped: false }
   )
   return {
-    title: titleOf(report, size),
+    title: titleOf(report, content.message, clean, size),
     body: head + pieces + (skipped ? leftOut : "") + tail
   }
 }

@@ -1,5 +1,6 @@
 /** Takes what has the form of a credential out of text before it is stored (api.md, reports). */
 import type { ReportContent } from "./Store.ts"
+import { normaliseText, replaceShown } from "./TextNormalisation.ts"
 
 /** What stands where a credential stood. */
 export const redactedText = "[redacted]"
@@ -18,79 +19,83 @@ const secretWords = ordinary("._~+/=-", secret)
 const space = "(?:\\s|%20|\\+){1,8}"
 const anyCase = (word: string) => [...word].map((letter) => `[${letter.toUpperCase()}${letter}]`).join("")
 
-const credentials: ReadonlyArray<{ readonly pattern: RegExp; readonly kept: string }> = [
-  {
-    // A header line, a JSON member (also escaped), a command line: the value goes, the name stays.
-    pattern: new RegExp(
-      `(${anyCase("authorization")}(?:\\\\?["'])?\\s{0,8}[:=]\\s{0,8}\\[?(?:\\\\?["'])?)` +
-        `(?:(?:${["bearer", "basic", "token", "digest", "apikey"].map(anyCase).join("|")})${space}[${secret}]+` +
-        `|(?!${secretWords})[${secret}]{16,})`,
-      "g"
-    ),
-    kept: "$1"
-  },
-  { pattern: new RegExp(`${anyCase("bearer")}${space}(?!${secretWords})[${secret}]{8,}`, "g"), kept: "" },
-  { pattern: new RegExp(`(?<![A-Za-z0-9])${family}[${familyBody}]{16,}`, "g"), kept: "" },
+/** A first group is kept. */
+const credentials: ReadonlyArray<RegExp> = [
+  // A header line, a JSON member (also escaped), a command line: the value goes, the name stays.
+  new RegExp(
+    `(${anyCase("authorization")}(?:\\\\?["'])?\\s{0,8}[:=]\\s{0,8}\\[?(?:\\\\?["'])?)` +
+      `(?:(?:${["bearer", "basic", "token", "digest", "apikey"].map(anyCase).join("|")})${space}[${secret}]+` +
+      `|(?!${secretWords})[${secret}]{16,})`,
+    "g"
+  ),
+  new RegExp(`${anyCase("bearer")}${space}(?!${secretWords})[${secret}]{8,}`, "g"),
+  new RegExp(`(?<![A-Za-z0-9])${family}[${familyBody}]{16,}`, "g"),
   // Behind a letter or digit (an escape, a percent code) words are more likely part of an identifier.
-  {
-    pattern: new RegExp(`${family}(?!${ordinary("_-", familyBody)})[${familyBody}]{16,}`, "g"),
-    kept: ""
-  },
-  { pattern: /stk-[0-9a-fA-F]{32,}/g, kept: "" },
-  { pattern: /table-[a-z0-9]{1,50}-[0-9a-fA-F]{32,}/g, kept: "" },
-  { pattern: /github_pat_[A-Za-z0-9_]{16,}/g, kept: "" },
-  { pattern: /gh[pousr]_[A-Za-z0-9_]{16,}(?:\.[A-Za-z0-9_-]+)*/g, kept: "" }
+  new RegExp(`${family}(?!${ordinary("_-", familyBody)})[${familyBody}]{16,}`, "g"),
+  /stk-[0-9a-fA-F]{32,}/g,
+  /table-[a-z0-9]{1,50}-[0-9a-fA-F]{32,}/g,
+  /github_pat_[A-Za-z0-9_]{16,}/g,
+  /gh[pousr]_[A-Za-z0-9_]{16,}(?:\.[A-Za-z0-9_-]+)*/g
 ]
 
-const redactOnce = (text: string): string =>
-  credentials.reduce((clean, { kept, pattern }) => clean.replace(pattern, kept + redactedText), text)
-
 /**
- * The text with every credential replaced by `[redacted]`; all other text stays as it is. Doing it twice changes nothing more.
- * What directly follows a credential may show as one only when that is gone. It ends: every round that changes the text leaves
- * less of what was given.
+ * The text with every credential replaced by `[redacted]`, also one that invisible characters or an encoding hide; all other
+ * text stays as it is. Doing it twice changes nothing more.
  */
-export const redact = (text: string): string => {
-  const clean = redactOnce(text)
-  return clean === text ? text : redact(clean)
-}
+export const redact = (text: string): string => replaceShown(text, credentials, redactedText)
 
 const authorizationName = /^(?:proxy-)?authorization$/i
 
-const redactEntries = (entries: Readonly<Record<string, unknown>>): Record<string, unknown> => {
+type Clean = (text: string) => string
+
+const redactEntries = (entries: Readonly<Record<string, unknown>>, clean: Clean): Record<string, unknown> => {
   const taken = new Set<string>()
+  const counts = new Map<string, number>()
+  // Two keys that become the same stay two keys.
   const free = (name: string): string => {
-    // Two keys that were two credentials stay two keys.
-    let candidate = name
-    for (let count = 2; taken.has(candidate); count += 1) candidate = `${name} ${count}`
+    let count = counts.get(name) ?? 1
+    let candidate = count === 1 ? name : `${name} ${count}`
+    while (taken.has(candidate)) {
+      count += 1
+      candidate = `${name} ${count}`
+    }
+    counts.set(name, count)
     taken.add(candidate)
     return candidate
   }
   return Object.fromEntries(
     Object.entries(entries).map(([name, value]) => [
-      free(redact(name)),
-      authorizationName.test(name) && typeof value === "string" ? redactedText : redactJson(value)
+      free(clean(name)),
+      authorizationName.test(normaliseText(name)) ? redactHeader(value, clean) : redactJson(value, clean)
     ])
   )
 }
 
-/** Applies `redact` to every string and every object key of a JSON value. */
-export const redactJson = (value: unknown): unknown => {
-  if (typeof value === "string") return redact(value)
-  if (Array.isArray(value)) return value.map(redactJson)
-  return isObject(value) ? redactEntries(value) : value
+/** A header's value, or all of its values. */
+const redactHeader = (value: unknown, clean: Clean): unknown =>
+  typeof value === "string"
+    ? redactedText
+    : Array.isArray(value)
+      ? value.map((one) => redactHeader(one, clean))
+      : redactJson(value, clean)
+
+/** Applies `clean` to every string and every object key of a JSON value. */
+export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
+  if (typeof value === "string") return clean(value)
+  if (Array.isArray(value)) return value.map((one) => redactJson(one, clean))
+  return isObject(value) ? redactEntries(value, clean) : value
 }
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null
 
-/** All of what a person sent with a report, without credentials. */
-export const redactReport = (content: ReportContent): ReportContent => ({
-  message: redact(content.message),
-  pr: content.pr === null ? null : redact(content.pr),
+/** Applies `clean` to all texts that a person sent with a report. */
+export const redactReport = (content: ReportContent, clean: Clean = redact): ReportContent => ({
+  message: clean(content.message),
+  pr: content.pr === null ? null : clean(content.pr),
   attachments: content.attachments.map((attachment) => ({
-    name: redact(attachment.name),
-    content: redact(attachment.content)
+    name: clean(attachment.name),
+    content: clean(attachment.content)
   })),
-  context: content.context === null ? null : redactEntries(content.context)
+  context: content.context === null ? null : redactEntries(content.context, clean)
 })

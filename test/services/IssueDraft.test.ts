@@ -2,8 +2,11 @@ import * as FastCheck from "effect/FastCheck"
 import * as Option from "effect/Option"
 import { describe, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
+import { anonymise } from "../../src/services/Anonymisation.ts"
 import { composeIssue, fullSize, markerOf, shortSize } from "../../src/services/IssueDraft.ts"
+import { redact } from "../../src/services/Redaction.ts"
 import { type StoredReport, Verified } from "../../src/services/Store.ts"
+import { names, readingsOf, shows } from "../support/Reader.ts"
 
 const report = (content: Partial<StoredReport["content"]> = {}): StoredReport => ({
   id: "rep_4f1d9c0a7b3e4d5f8a6b2c1d0e9f8a7b",
@@ -176,7 +179,7 @@ describe("IssueDraft", () => {
       const { body, title } = composeIssue(
         report({
           message: long,
-          attachments: Array.from({ length: 5 }, () => ({ name: long, content: long })),
+          attachments: Array.from({ length: 5 }, () => ({ name: long.slice(0, 120), content: long })),
           context: { long }
         })
       )
@@ -216,6 +219,24 @@ describe("IssueDraft", () => {
   })
 })
 
+const oat = `oat_${"a1B2".repeat(8)}`
+const published = (content: Partial<StoredReport["content"]>, size = fullSize): string => {
+  const { body, title } = composeIssue(report(content), size)
+  return `${title}\n${body}`
+}
+/** The same text in each place that a person can fill, where the place takes it. */
+const everywhere = (text: string): ReadonlyArray<Partial<StoredReport["content"]>> => [
+  { message: text },
+  { message: `${"word ".repeat(40)}\n${text}` },
+  { attachments: [{ name: "log", content: text }] },
+  { attachments: [{ name: text, content: "" }] },
+  { context: { text } },
+  { context: { [text]: 1 } },
+  { context: { deep: [{ [text]: [text] }] } },
+  { message: JSON.stringify({ text }) },
+  { message: JSON.stringify(JSON.stringify({ text })) }
+]
+
 describe("The reporter", () => {
   it("is not named, not even where they named themselves; who only looks alike stays", () => {
     const { body, title } = composeIssue(
@@ -228,5 +249,302 @@ describe("The reporter", () => {
     expect(`${title}${body}`).not.toMatch(/si:deejay(?!2)/)
     expect(body).toContain("[reporter] cannot play. si:deejay2 and si:lyra can.")
     expect(body).toContain("user=[reporter];")
+  })
+
+  it.each([
+    ["line one\nsi:deejay", "after a line break"],
+    ["tab\tsi:deejay", "after a tab"],
+    ["actor:si:deejay", "after a colon"],
+    ["actor_si:deejay", "after an underscore"],
+    ["actor-si:deejay", "after a hyphen"],
+    ["\\nsi:deejay", "after an escaped line break in the text itself"],
+    ["xsi:deejay", "after a letter"],
+    ["si:dee\u200Bjay", "with an invisible character inside"],
+    ["s\u00ADi\u2060:\uFE0Fdeejay\u{E0061}", "with invisible characters all over"],
+    ["si:\u0007dee\u0000jay", "with control characters inside"],
+    ["SI:DeeJay", "in another letter case"],
+    ["user=si%3Adeejay&x", "percent-encoded"],
+    ["user=si%253adeejay", "percent-encoded twice"],
+    ["si\\u003adeejay and si\\u003Adeejay", "with an escaped colon"],
+    ["si\\\\u003adeejay", "with a colon that was escaped twice"],
+    ["si:dee\\u200bjay and si:dee\\udb40\\udc61jay", "with escaped invisible characters inside"],
+    ["si&#58;deejay, si&#x3a;deejay, si&colon;deejay, si&amp;#58;deejay", "with a colon in HTML"],
+    ["si\\:deejay", "with a colon that Markdown escaped"],
+    ["\uFF53\uFF49\uFF1A\uFF44eejay and si\uFE55deejay", "in compatibility forms"],
+    ["si:deejay[acme]", "in a membership id"],
+    [
+      "si:deejay-laptop si:deejay_1 si:deejay.log si:deejay\u3055\u3093",
+      "before what is not a letter or digit of ids"
+    ]
+  ])("is not named by %j, %s", (text) => {
+    for (const content of everywhere(text)) expect(names(published(content), "si:deejay")).toBe(false)
+  })
+
+  it("is not named by a file name, where the colon becomes an underscore", () => {
+    for (const name of ["si:deejay.log", "si_deejay.log", "si/deejay", "my si\u200B deejay", "si%3Adeejay"]) {
+      expect(published({ attachments: [{ name, content: "" }] })).not.toMatch(/si_+deejay/i)
+    }
+    expect(published({ message: "See /var/cache/si_deejay/player.log" })).toContain(
+      "/var/cache/[reporter]/player"
+    )
+    expect(published({ attachments: [{ name: "si_deejay2.log", content: "" }] })).toContain(
+      "`si_deejay2.log`"
+    )
+  })
+
+  it("is not named by the request id or the pull request", () => {
+    const draft = composeIssue({
+      ...report({ pr: "https://si:123@host" }),
+      reporter: Verified({ publicId: "si:123" }),
+      requestId: "req.si_123.x"
+    })
+    expect(draft.body).toContain("- Request: `req._reporter_.x`")
+    expect(draft.body).not.toContain("si:123")
+  })
+
+  it("is not named by a cut through a longer handle", () => {
+    for (let before = 0; before < 40; before += 1) {
+      const message = `${"x".repeat(before)} si:deejay2 `.repeat(4_000)
+      for (const size of [fullSize, shortSize]) {
+        const text = published({ message, attachments: [{ name: message.slice(0, 120), content: "" }] }, size)
+        expect(names(text, "si:deejay")).toBe(false)
+        expect(text).not.toMatch(/si_deejay(?!2)/)
+      }
+    }
+  })
+})
+
+describe("An issue", () => {
+  it("holds no credential that shows only once invisible characters are gone", () => {
+    for (const hidden of ["\u200B", "\u00AD", "\u0000", "\u{E0020}", "\\u200b"]) {
+      const split = `${oat.slice(0, 9)}${hidden}${oat.slice(9)}`
+      for (const content of everywhere(split)) expect(shows(published(content), oat)).toBe(false)
+    }
+  })
+
+  it.each([
+    [
+      "Authorization:\u200B\u00A0\u00A0\u00A0\u00A0\u00A0\u00A0\u00A0\u00A0\u00A00123456789abcdef",
+      "0123456789abcdef"
+    ],
+    ["Bearer\u0085abcdef0123456789", "abcdef0123456789"],
+    ["Bearer\\u0020abcdef0123456789", "abcdef0123456789"],
+    ["Authorization%3A%20Basic%20dXNlcjpwYXNz", "dXNlcjpwYXNz"],
+    [`oat\\_${"a1B2".repeat(8)}`, "a1B2a1B2"],
+    [`o\\u0061t_${"a1B2".repeat(8)}`, "a1B2a1B2"]
+  ])("shows no credential of %j in its title or body", (text, secret) => {
+    expect(composeIssue(report({ message: text })).title).not.toContain(secret)
+    if (!text.includes("\u00A0")) expect(shows(published({ message: text }), secret)).toBe(false)
+  })
+
+  it("holds no credential that the safe characters of a file name would make", () => {
+    const name = `oat ${"a1B2".repeat(8)}.log`
+    expect(published({ attachments: [{ name, content: "" }] })).not.toContain("a1B2")
+  })
+
+  it("redacts what its own form of JSON makes a header", () => {
+    const text = published({
+      context: {
+        "x-authorization": "0123456789abcdef0123",
+        "Author\u200Bization": "opaque",
+        authorization: ["Basic dXNlcjpwYXNz"]
+      }
+    })
+    expect(text).not.toMatch(/0123456789abcdef0123|opaque|dXNlcjpwYXNz/)
+  })
+
+  it("keeps two keys that become the same", () => {
+    const text = published({ context: { "a\u200B": 1, a: 2, "si:deejay": 3, "SI:deejay": 4 } })
+    expect(text).toContain('{\n  "a": 1,\n  "a 2": 2,\n  "[reporter]": 3,\n  "[reporter] 2": 4\n}')
+  })
+})
+
+describe("A published issue", () => {
+  const invisibles = [
+    "\u200B",
+    "\u200D",
+    "\u00AD",
+    "\u2060",
+    "\uFEFF",
+    "\u202E",
+    "\u{E0061}",
+    "\u0000",
+    "\u0007",
+    "\u0080"
+  ]
+  const neighbour = FastCheck.oneof(
+    FastCheck.constantFrom(
+      "",
+      " ",
+      "\n",
+      "\t",
+      "\r\n",
+      "\u2028",
+      "x",
+      "2",
+      ":",
+      "_",
+      "-",
+      ".",
+      "[acme]",
+      "\\n",
+      "\\\\n",
+      "\\",
+      '\\"',
+      '{"actor":"',
+      "%",
+      "%20",
+      "&",
+      "&amp;",
+      "@",
+      "#",
+      "GH-",
+      "report-",
+      "[redacted]",
+      "[reporter]",
+      "`".repeat(70),
+      "Bearer ",
+      "authorization: ",
+      oat
+    ),
+    FastCheck.fullUnicodeString({ maxLength: 12 })
+  )
+  /** The text with invisible characters anywhere, each letter in either case when that is asked for. */
+  const disguise = (text: string, anyCase: boolean) =>
+    FastCheck.array(
+      FastCheck.tuple(
+        FastCheck.boolean(),
+        FastCheck.option(FastCheck.constantFrom(...invisibles), { freq: 3 })
+      ),
+      { minLength: text.length, maxLength: text.length }
+    ).map((choices) =>
+      [...text]
+        .map((letter, index) => {
+          const [upper, hidden] = choices[index] ?? [false, null]
+          return (anyCase && upper ? letter.toUpperCase() : letter) + (hidden ?? "")
+        })
+        .join("")
+    )
+  const id = FastCheck.constantFrom("si:deejay", "c:jane", "c:a-b_c", "si:reporter", "si:abc", "c:x--")
+  const colon = FastCheck.constantFrom(
+    ":",
+    ":",
+    "%3A",
+    "%3a",
+    "%253A",
+    "\\u003a",
+    "\\u003A",
+    "\\\\u003a",
+    "&#58;",
+    "&#x3A;",
+    "\uFF1A"
+  )
+  const digits = FastCheck.integer({ min: 0, max: 15 }).map((value) => value.toString(16))
+  const hex = FastCheck.array(digits, { minLength: 32, maxLength: 32 }).map((all) => all.join(""))
+  const secret = FastCheck.tuple(
+    FastCheck.constantFrom("oat_9", "ort_A0-", "ask_0_", "stk-", "table-music-", "ghp_", "github_pat_"),
+    hex
+  ).map((parts) => parts.join(""))
+  const sample = FastCheck.record({
+    id,
+    colon,
+    secret,
+    neighbours: FastCheck.array(neighbour, { minLength: 6, maxLength: 6 })
+  }).chain(({ id, colon, secret, neighbours }) =>
+    FastCheck.tuple(disguise(id, true), disguise(secret, false)).map(([name, split]) => {
+      const [a = "", b = "", c = "", d = "", e = "", f = ""] = neighbours
+      return { id, secret, text: `${a}${name.replace(":", colon)}${b}${c}${split}${d}${e}${name}${f}` }
+    })
+  )
+
+  it("names no reporter and shows no credential, wherever they stood", () => {
+    FastCheck.assert(
+      FastCheck.property(
+        sample,
+        FastCheck.nat(8),
+        FastCheck.boolean(),
+        ({ id, secret, text }, place, short) => {
+          const content = everywhere(text)[place] ?? {}
+          const { body, title } = composeIssue(
+            { ...report(content), reporter: Verified({ publicId: id }) },
+            short ? shortSize : fullSize
+          )
+          const issue = `${title}\n${body}`
+          expect(names(issue, id)).toBe(false)
+          expect(shows(issue, secret)).toBe(false)
+          for (const [, name = ""] of body.matchAll(/^Attachment `(.*)`:$/gm))
+            expect(name).not.toMatch(new RegExp(`(?<![a-z0-9])${id.replace(":", "_")}(?![a-z0-9])`, "i"))
+          const [, , block] = /^Context:\n\n(`+)text\n([\s\S]*?)\n\1\n/m.exec(body) ?? []
+          if (block !== undefined && !block.includes("[cut:"))
+            JSON.parse(block, (key, value: unknown) => {
+              for (const part of [key, String(value)]) {
+                expect(names(part, id)).toBe(false)
+                expect(shows(part, secret)).toBe(false)
+              }
+              return value
+            })
+        }
+      ),
+      { numRuns: 1500 }
+    )
+  })
+
+  it("is the same when it is cleaned again", () => {
+    FastCheck.assert(
+      FastCheck.property(sample, FastCheck.nat(8), ({ id, text }, place) => {
+        const { body, title } = composeIssue({
+          ...report(everywhere(text)[place] ?? {}),
+          reporter: Verified({ publicId: id })
+        })
+        const [shown = ""] = readingsOf(`${title}\n${body}`)
+        expect(redact(shown)).toBe(shown)
+        expect(anonymise(shown, id)).toBe(shown)
+      }),
+      { numRuns: 500 }
+    )
+  })
+
+  it("of hostile text is composed in bounded time", () => {
+    const pieces = [
+      "\u200B",
+      "a\u200B",
+      "\\",
+      "\\u",
+      "\\u003a",
+      "%25",
+      "%",
+      "&amp;",
+      "&#58;",
+      "\uFF1A",
+      "\uFDFA",
+      "si:",
+      "si:deeja",
+      "si:deejay",
+      "si_",
+      "oat_",
+      "oat_a\u200B",
+      "bearer ",
+      "authorization: ",
+      "table-a-",
+      "\uD800",
+      "\r",
+      "\u00E9"
+    ]
+    for (const piece of pieces) {
+      const text = piece.repeat(Math.floor(100_000 / piece.length))
+      const started = performance.now()
+      composeIssue(
+        report({
+          message: text.slice(0, 20_000),
+          attachments: Array.from({ length: 5 }, () => ({ name: text.slice(0, 120), content: text })),
+          context: { text: text.slice(0, 8_000) }
+        })
+      )
+      expect(performance.now() - started, JSON.stringify(piece)).toBeLessThan(3_000)
+    }
+    const keys = Array.from({ length: 4_000 }, (_, index) => String.fromCodePoint(0xe0000 + index))
+    const started = performance.now()
+    composeIssue(report({ context: Object.fromEntries(keys.map((key) => [key, 1])) }))
+    expect(performance.now() - started, "keys that become one").toBeLessThan(1_000)
   })
 })

@@ -120,7 +120,18 @@ describe("Redaction", () => {
 
   it("stays fast on text made to be slow", () => {
     const started = performance.now()
-    for (const piece of ["xoat_a_", "oat_", "bearer ", "authorization: ", "table-a-", "Bearer a.", "gh"])
+    for (const piece of [
+      "xoat_a_",
+      "oat_",
+      "bearer ",
+      "authorization: ",
+      "table-a-",
+      "Bearer a.",
+      "gh",
+      "oat_\u200B",
+      "\\u006fat_",
+      "\\"
+    ])
       redact(piece.repeat(Math.floor(400_000 / piece.length)))
     expect(performance.now() - started).toBeLessThan(3000)
   })
@@ -156,4 +167,16 @@ describe("Redaction", () => {
     expect(JSON.stringify(clean)).not.toContain(token)
     expect(clean.attachments[0]?.content).toBe(`a ${redactedText} b`)
   })
+
+  it.each(["\u200B", "\u00AD", "\u2060", "\uFEFF", "\u{E0020}", "\u0000"])(
+    "finds a credential with %j inside, and leaves all other text as it was written",
+    (hidden) => {
+      const split = `oat_${hidden.repeat(3)}${"a1B2".repeat(8)}`
+      expect(redact(`a ${hidden}b ${split}, c${hidden}`)).toBe(`a ${hidden}b ${redactedText}, c${hidden}`)
+      expect(redactJson({ [`${split}x`]: [split], [`Author${hidden}ization`]: "opaque" })).toEqual({
+        [redactedText]: [redactedText],
+        [`Author${hidden}ization`]: redactedText
+      })
+    }
+  )
 })

@@ -1,0 +1,173 @@
+/**
+ * Text as an issue shows it, and the search for what must not show there. Readers of an issue lose characters that show
+ * nothing and decode what was pasted in an encoded form, so the search does both.
+ */
+
+const lineBreak = /^(?:\r|[\v\f\u0085\u2028\u2029])/
+const loneSurrogate = /^\p{Surrogate}/u
+/** Line breaks of any kind, controls, format and other invisible characters, lone surrogates. */
+const notShown =
+  /\r\n?|[\v\f\u0085\u2028\u2029]|(?![\t\n])\p{Cc}|[\p{Cf}\p{Default_Ignorable_Code_Point}]|\p{Surrogate}/gu
+
+const show = (given: string): string =>
+  lineBreak.test(given) ? "\n" : loneSurrogate.test(given) ? "\uFFFD" : ""
+
+/** The text with plain line breaks, and without anything that does not show. */
+export const normaliseText = (text: string): string => text.replace(notShown, show)
+
+const characterOf = (code: number): string => (code <= 0x10ffff ? String.fromCodePoint(code) : "\uFFFD")
+
+interface Encoding {
+  /** One encoded character. Every run of backslashes or `amp;` is tried once, so that the search is linear. */
+  readonly pattern: RegExp
+  readonly decode: (match: string) => string
+}
+
+const escapes: Readonly<Record<string, string>> = { b: "\b", f: "\n", n: "\n", r: "\n", t: "\t", v: "\n" }
+const hex = "[0-9a-fA-F]"
+/** Also of JSON inside JSON, and the escaped punctuation of Markdown. */
+const backslashes: Encoding = {
+  pattern: new RegExp(
+    `(?<!\\\\)\\\\+(?:u[dD][89abAB]${hex}{2}\\\\+u[dD][c-fC-F]${hex}{2}|u${hex}{4}|x${hex}{2}|[bfnrtv]|[!-/:-@\\[\\]-\`{-~])`,
+    "g"
+  ),
+  decode: (match) => {
+    const codes = [...match.matchAll(/[ux]([0-9a-fA-F]{2,4})/g)]
+    const last = match.slice(-1)
+    return codes.length === 0
+      ? (escapes[last] ?? last)
+      : codes.map(([, digits = ""]) => characterOf(Number.parseInt(digits, 16))).join("")
+  }
+}
+/** UTF-8; also encoded twice. */
+const percentCodes: Encoding = {
+  pattern: /%(?:25)*(?:[0-7][0-9a-f]|[c-f][0-9a-f](?:%(?:25)*[89ab][0-9a-f]){1,3})/gi,
+  decode: (match) => Buffer.from(match.replace(/%(?:25)*(?=[0-9a-f]{2})/gi, ""), "hex").toString("utf8")
+}
+const references: Readonly<Record<string, string>> = { colon: ":", lowbar: "_", quot: '"', nbsp: " " }
+const characterReferences: Encoding = {
+  pattern: /&(?:amp;)*(?:#x[0-9a-f]{1,6}|#[0-9]{1,7}|colon|lowbar|quot|nbsp|shy|zwn?j|ZeroWidthSpace);?/gi,
+  decode: (match) => {
+    const [, code, name = ""] = /(?:#(x?[0-9a-f]+)|([a-z]+));?$/i.exec(match) ?? []
+    return code === undefined
+      ? (references[name.toLowerCase()] ?? "")
+      : characterOf(Number(code.toLowerCase().startsWith("x") ? `0${code}` : code))
+  }
+}
+/**
+ * Such as full-width letters. Only forms of ASCII matter, since credentials and ids hold nothing else: those are of two
+ * scripts, and no accented letters.
+ */
+const compatibilityForms: Encoding = {
+  pattern:
+    /(?![\0-\x7F\xC0-\u017E])(?=[\p{Script=Common}\p{Script=Latin}])\p{Changes_When_NFKC_Casefolded}/gu,
+  decode: (match) => {
+    const form = match.normalize("NFKC")
+    return /^[ -~]+$/.test(form) ? form : match
+  }
+}
+const encodings = [backslashes, percentCodes, characterReferences, compatibilityForms]
+
+interface Range {
+  readonly start: number
+  readonly end: number
+}
+/** A text as some reader sees it, and where each part of it stands in the source. */
+interface Reading {
+  readonly text: string
+  readonly locate: (range: Range) => Range
+}
+
+/** Reads what the pattern matches as something else, and all other text as it is. */
+const reread = (given: Reading, pattern: RegExp, read: (match: string) => string): Reading => {
+  if (given.text.search(pattern) < 0) return given
+  const starts: Array<number> = []
+  const ends: Array<number> = []
+  const pieces: Array<string> = []
+  const known = new Map<string, string>()
+  let done = 0
+  const keepUntil = (end: number) => {
+    pieces.push(given.text.slice(done, end))
+    for (; done < end; done += 1) {
+      starts.push(done)
+      ends.push(done + 1)
+    }
+  }
+  for (const { 0: match, index } of given.text.matchAll(pattern)) {
+    keepUntil(index)
+    const piece = known.get(match) ?? read(match)
+    known.set(match, piece)
+    pieces.push(piece)
+    done = index + match.length
+    for (let at = 0; at < piece.length; at += 1) {
+      starts.push(index)
+      ends.push(done)
+    }
+  }
+  keepUntil(given.text.length)
+  return {
+    text: pieces.join(""),
+    locate: ({ start, end }) => given.locate({ start: starts[start] ?? 0, end: ends[end - 1] ?? 0 })
+  }
+}
+
+/** Most texts: ASCII without a character that begins an encoded one. */
+const readsAsWritten = /^[\t\n -$'-[\]-~]*$/
+
+/** The text as it shows, then with one encoding after the other decoded, twice: JSON inside a link inside JSON. */
+const readingsOf = (text: string): ReadonlyArray<Reading> => {
+  const written: Reading = { text, locate: (range) => range }
+  if (readsAsWritten.test(text)) return [written]
+  const readings = [reread(written, notShown, show)]
+  for (const { decode, pattern } of [...encodings, ...encodings]) {
+    const last = readings[readings.length - 1]
+    if (last === undefined) break
+    const next = reread(last, pattern, (match) => normaliseText(decode(match)))
+    if (next.text !== last.text) readings.push(next)
+  }
+  return readings
+}
+
+const rangesIn = ({ locate, text }: Reading, patterns: ReadonlyArray<RegExp>): ReadonlyArray<Range> =>
+  patterns
+    .flatMap((pattern) =>
+      [...text.matchAll(pattern)].map(({ 0: match, 1: kept = "", index }) =>
+        locate({ start: index + kept.length, end: index + match.length })
+      )
+    )
+    .sort((one, other) => one.start - other.start)
+
+const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: string): string => {
+  const pieces: Array<string> = []
+  let done = 0
+  for (const { start, end } of ranges) {
+    // What overlaps is replaced once.
+    if (start >= done) pieces.push(text.slice(done, start), replacement)
+    done = Math.max(done, end)
+  }
+  return pieces.join("") + text.slice(done)
+}
+
+const replaceOnce = (text: string, patterns: ReadonlyArray<RegExp>, replacement: string): string => {
+  const reading = readingsOf(text).find((one) => patterns.some((pattern) => one.text.search(pattern) >= 0))
+  return reading === undefined ? text : replaceRanges(text, rangesIn(reading, patterns), replacement)
+}
+
+/** Repeats until nothing changes. */
+export const settle = (text: string, step: (text: string) => string): string => {
+  let before = text
+  let after = step(before)
+  while (after !== before) {
+    before = after
+    after = step(before)
+  }
+  return after
+}
+
+/**
+ * The text with all that a pattern matches replaced, but for the pattern's first group; all other text stays as it is, with
+ * characters that do not show. A match counts as a reader sees it: without those characters, and also decoded. Repeated, since
+ * a match may show only when its neighbour is gone; every round leaves less of what was given.
+ */
+export const replaceShown = (text: string, patterns: ReadonlyArray<RegExp>, replacement: string): string =>
+  settle(text, (given) => replaceOnce(given, patterns, replacement))

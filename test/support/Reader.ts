@@ -1,0 +1,33 @@
+/** What a person or a program can get out of published text, written without the code under test. */
+
+const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n])\p{Cc}/gu
+const strip = (text: string): string => text.replace(unseen, "")
+
+const characterOf = (digits: string, base: number): string =>
+  String.fromCharCode(Number.parseInt(digits, base))
+const decodeJson = (text: string): string =>
+  text
+    .replace(/\\+u([0-9a-f]{4})/gi, (_, digits: string) => characterOf(digits, 16))
+    .replace(/\\+[bfnrt]/g, "\n")
+    .replace(/\\+(["/\\])/g, "$1")
+const decodeLinks = (text: string): string =>
+  text
+    .replace(/%(?:25)*([0-7][0-9a-f])/gi, (_, digits: string) => characterOf(digits, 16))
+    .replace(/&#x([0-9a-f]{1,4});/gi, (_, digits: string) => characterOf(digits, 16))
+    .replace(/&#(\d{1,5});/g, (_, digits: string) => characterOf(digits, 10))
+    .replace(/&colon;/g, ":")
+    .normalize("NFKC")
+
+/** The text as it shows, with JSON decoded, and with links decoded as well. */
+export const readingsOf = (text: string): ReadonlyArray<string> => {
+  const shown = strip(text)
+  const decoded = strip(decodeJson(shown))
+  return [shown, decoded, strip(decodeLinks(decoded))]
+}
+
+/** Whether any reading names the actor; a longer handle is somebody else. */
+export const names = (text: string, publicId: string): boolean =>
+  readingsOf(text).some((reading) => new RegExp(`${publicId}(?![a-z0-9])`, "i").test(reading))
+
+export const shows = (text: string, secret: string): boolean =>
+  readingsOf(text).some((reading) => reading.includes(secret))
