@@ -232,7 +232,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     ): Effect.fn.Return<void, Failure> {
       const value = Redacted.value(token)
       const family = refreshTokenPattern.test(value)
-      // No token of that form was ever issued: it is as revoked as it can be (RFC 7009).
+      // No token has this form: it is as revoked as it can be (RFC 7009), and the string is sent nowhere.
       if (!family && !accessTokenPattern.test(value)) return
       const digest = digestOf(token)
       yield* iam.revoke(plane, token, upstreamKey("logout", plane, key)).pipe(

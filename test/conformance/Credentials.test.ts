@@ -37,7 +37,7 @@ describe("A credential in the wrong place", () => {
         ["/api/v1/auth/login", `"${leak}"`],
         ["/api/v1/auth/refresh", { refresh_token: [leak] }],
         ["/api/v1/auth/refresh", { refresh_token: leak }],
-        ["/api/v1/auth/logout", { token: `x${leak}` }],
+        ["/api/v1/auth/logout", { token: [leak] }],
         ["/api/v1/reports", { message: [leak] }],
         ["/api/v1/reports", { message, pr: leak }],
         ["/api/v1/reports", { message, attachments: [{ name: leak.repeat(4), content: leak }] }],
