@@ -90,11 +90,11 @@ export const pipeline = Effect.gen(function* () {
     return Effect.flatMap(admission.refusal(call), (refusal) => {
       if (refusal !== undefined) return Effect.fail(refusal)
       if (call.bodyBound === 0) return admission.counted(call, (enter) => Effect.zipRight(enter, app))
-      const problem = declaredProblem(message, call.bodyBound)
+      const problem = declaredProblem(message, call)
       if (problem !== undefined) return Effect.fail(problem)
       return admission.counted(call, (enter) => {
         const body = Effect.zipLeft(receipts.bytesOf(exchange, call.bodyBound), Effect.orDie(enter))
-        const json = Effect.flatMap(body, (bytes) => jsonOf(bytes, call))
+        const json = Effect.flatMap(body, (bytes) => jsonOf(message, bytes, call))
         // Shadows the library's reader: that one has no bound, and is lenient.
         Object.defineProperty(request, "json", { value: json })
         return Effect.provideService(app, CurrentBody, body)

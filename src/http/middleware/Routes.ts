@@ -6,13 +6,15 @@ import * as Option from "effect/Option"
 import type * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { Api } from "../Api.ts"
-import { BodyBound, NoStore, Probe } from "../api/Facts.ts"
+import { BodyBound, BodyOptional, NoStore, Probe } from "../api/Facts.ts"
 import { PlaneSelection } from "../api/Middleware.ts"
 
 /** What the server must know of a call before it runs. */
 export interface Call {
   /** Bytes; 0 takes no body. */
   readonly bodyBound: number
+  /** An empty body is as good as `{}`. */
+  readonly bodyOptional: boolean
   /** Reads a decoded body only as far as its first problem. */
   readonly firstProblem: ((body: unknown) => Option.Option<ParseResult.ParseError>) | undefined
   readonly probe: boolean
@@ -36,6 +38,7 @@ export const docsPath = "/docs"
 
 const documentCall: Call = {
   bodyBound: 0,
+  bodyOptional: false,
   firstProblem: undefined,
   probe: false,
   noStore: false,
@@ -72,6 +75,7 @@ export const routes: ReadonlyMap<string, Route> = (() => {
       const probe = Context.get(endpoint.annotations, Probe)
       calls.set(endpoint.method, {
         bodyBound: Context.get(endpoint.annotations, BodyBound),
+        bodyOptional: Context.get(endpoint.annotations, BodyOptional),
         firstProblem: Option.getOrUndefined(Option.map(endpoint.payloadSchema, firstProblemOf)),
         probe,
         noStore: Context.get(endpoint.annotations, NoStore),
