@@ -116,6 +116,7 @@ export const pipeline = Effect.gen(function* () {
         ...cors.headersFor(path, message.headers.origin),
         ...rate,
         ...(call?.noStore === true ? noStore : {}),
+        ...(call?.vary === undefined ? {} : { vary: call.vary }),
         ...(closing ? { connection: "close" } : {}),
         "x-request-id": info.requestId
       })
