@@ -32,16 +32,17 @@ const installed = async (): Promise<string> => {
 }
 
 describe("The bundle of the command line", () => {
-  it("runs with npx after a build, and after a rebuild", async () => {
+  it("runs with npx after a build, and after a rebuild", { timeout: 120_000 }, async () => {
     const consumer = await installed()
-    const shown = async () => {
+    // npx takes --version for its own, and looks for a newer npm on the network.
+    const environment = { ...process.env, npm_config_update_notifier: "false" }
+    for (let builds = 0; builds < 2; builds += 1) {
       await build()
-      // npx takes --version for its own.
-      const { stdout } = await run("npx", ["--no", "music-backend", "openapi"], { cwd: consumer })
-      return JSON.parse(stdout)
+      const { stdout } = await run("npx", ["--no", "music-backend", "openapi"], {
+        cwd: consumer,
+        env: environment
+      })
+      expect(JSON.parse(stdout)).toMatchObject({ openapi: "3.1.0", info: { version } })
     }
-    const document = { openapi: "3.1.0", info: { version } }
-    expect(await shown()).toMatchObject(document)
-    expect(await shown()).toMatchObject(document)
   })
 })
