@@ -3,7 +3,7 @@
 // --if-possible (before `npm start`): an installation without development packages keeps the bundle it came with.
 // --if-needed (before a command): the same, and nothing is done when no source is newer than the bundle.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
-import { basename, dirname, join } from "node:path"
+import { basename, dirname, join, relative } from "node:path"
 
 const entries = { main: "src/main.ts", cli: "src/cli/main.ts" }
 const bundles = Object.keys(entries).map((name) => `dist/${name}.js`)
@@ -63,9 +63,11 @@ const { outputFiles } = await esbuild.build({
 // Each file is whole whenever it is there, and the entries come last: a process may start from here at any time.
 mkdirSync(chunks, { recursive: true })
 const isEntry = ({ path }) => dirname(path) !== join(process.cwd(), chunks)
+// npm makes a bin executable when it installs the package, but not when the file is built anew.
+const modeOf = (path) => (bundles.includes(relative(process.cwd(), path)) ? 0o755 : 0o644)
 for (const { contents, path } of outputFiles.toSorted((one, other) => isEntry(one) - isEntry(other))) {
   const partial = `${path}.${process.pid}`
-  writeFileSync(partial, contents)
+  writeFileSync(partial, contents, { mode: modeOf(path) })
   renameSync(partial, path)
 }
 

@@ -270,6 +270,17 @@ export const toEnvelope = (failure: Failure) => ({
   }
 })
 
+/** Headers of the answer to a failure. */
+export const failureHeaders = (failure: Failure): Readonly<Record<string, string>> => {
+  const retryAfter = failure.retryAfterSeconds ?? (failureStatus(failure) === 429 ? 1 : undefined)
+  return {
+    "cache-control": "no-store",
+    ...(retryAfter === undefined ? {} : { "retry-after": String(Math.max(1, Math.ceil(retryAfter))) }),
+    ...(failure.allow === undefined ? {} : { allow: failure.allow }),
+    ...(failure.code === "unauthenticated" ? { "www-authenticate": "Bearer" } : {})
+  }
+}
+
 type FailureClass = (typeof failureClasses)[FailureCode]
 
 /**

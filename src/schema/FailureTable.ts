@@ -114,7 +114,7 @@ export const failureTable = {
     status: 409,
     retryable: false,
     message: "The key was used with other content.",
-    hint: "Use a new key for new content; retry the same content under its own key."
+    hint: "Use a new key for new content, one that no other caller can choose, such as a random UUID; retry the same content under its own key."
   },
   idempotency_in_progress: {
     status: 409,

@@ -69,10 +69,9 @@ export const RefreshRequest = strict(
 
 export const LogoutRequest = strict(
   Schema.Struct({
-    token: Schema.String.pipe(Schema.pattern(/^(?:oat_|ort_)/)).annotations({
+    token: Schema.String.annotations({
       description:
-        "A refresh token (`ort_`, revokes its whole family) or an access token (`oat_`, revokes itself)",
-      message: () => "must start with ort_ or oat_",
+        "A refresh token (`ort_`, revokes its whole family) or an access token (`oat_`, revokes itself). Any other string is answered with 204 as well: it names no session (RFC 7009)",
       examples: ["ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"]
     })
   })

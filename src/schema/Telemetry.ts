@@ -10,17 +10,7 @@ export type TableName = ClientTable | typeof backendTable
 
 export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-export const TelemetryEvent = Schema.Record({ key: Schema.String, value: Schema.Unknown }).pipe(
-  Schema.filter((event) => {
-    if (!("id" in event)) return true
-    return (
-      (typeof event.id === "string" && uuidPattern.test(event.id)) || {
-        path: ["id"],
-        message: "must be a UUID"
-      }
-    )
-  })
-)
+export const TelemetryEvent = Schema.Record({ key: Schema.String, value: Schema.Unknown })
 
 export const TelemetryRequest = strict(
   Schema.Struct({
@@ -35,7 +25,7 @@ export const TelemetryRequest = strict(
       .annotations({
         jsonSchema: { minItems: 1, maxItems: 40 },
         description:
-          "1 to 40 JSON objects. `id`, a UUID, makes a retry harmless; `metadata.occurred_at` (RFC 3339 or epoch milliseconds) is the event's own time",
+          "1 to 40 JSON objects. An `id` that is a UUID makes a retry harmless; any other value of it is kept in the event and identifies nothing. `metadata.occurred_at` (RFC 3339 or epoch milliseconds) is the event's own time",
         examples: [
           [
             {

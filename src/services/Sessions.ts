@@ -58,6 +58,12 @@ const sessionOf = (
   testing_environment_id: environmentIdOf(plane)
 })
 
+/** Characters; IAM revokes no longer token (identity-service.md 7). */
+const longestRevocable = 4_096
+
+const isRevocable = (token: string): boolean =>
+  token.length <= longestRevocable && (refreshTokenPattern.test(token) || accessTokenPattern.test(token))
+
 export interface Keyed {
   /** The caller's Idempotency-Key. */
   readonly key: Redacted.Redacted
@@ -209,8 +215,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       { token, key }: Keyed & { readonly token: Redacted.Redacted }
     ): Effect.fn.Return<void, Failure> {
       const value = Redacted.value(token)
-      // No token of that form was ever issued: it is as revoked as it can be (RFC 7009).
-      if (!refreshTokenPattern.test(value) && !accessTokenPattern.test(value)) return
+      // What is no token, or none that IAM revokes, is as revoked as it can be (RFC 7009), and the string is sent nowhere.
+      if (!isRevocable(value)) return
       yield* iam.revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
         retry,
         // The first revocation under this key succeeded, longer ago than IAM replays.

@@ -36,7 +36,10 @@ export interface Recipients {
   }) => Stored<boolean>
 }
 
-/** How a login went, by upstream key, so that a replayed one tells the same: its registration, or why it was refused. */
+/**
+ * How a login went, by upstream key, so that a replayed one tells the same: its registration, or why it was refused. For half
+ * a day: later the key may be another caller's.
+ */
 export interface LoginOutcomes {
   readonly record: (
     key: UpstreamKey,

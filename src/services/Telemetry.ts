@@ -3,7 +3,13 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { type Failure, InvalidInput, OriginNotAllowed, SpoolFull } from "../schema/Failure.ts"
-import { type ClientTable, clientTables, daemonTable, type TelemetryRequest } from "../schema/Telemetry.ts"
+import {
+  type ClientTable,
+  clientTables,
+  daemonTable,
+  type TelemetryRequest,
+  uuidPattern
+} from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
 import { redactJson } from "./Redaction.ts"
 import { loggingStore } from "./Refusals.ts"
@@ -38,9 +44,16 @@ export const eventTime = (event: Event, receivedAt: number): number => {
     : receivedAt
 }
 
+/** Two clients may both count from 1, so only a UUID identifies an event. */
+const uuidOf = ({ id }: Event): string | undefined =>
+  typeof id === "string" && uuidPattern.test(id) ? id.toLowerCase() : undefined
+
 const entryOf = (table: ClientTable, event: Event, receivedAt: number): SpoolEntry => {
-  const recordId = typeof event.id === "string" ? event.id.toLowerCase() : randomUUID()
-  const json = JSON.stringify(redactJson({ ...event, id: recordId }))
+  const uuid = uuidOf(event)
+  const recordId = uuid ?? randomUUID()
+  // Another id stays as it is: the table service reserves no name in a record and keeps the record id beside it (table-service.md 2).
+  const record = uuid === undefined && "id" in event ? event : { ...event, id: recordId }
+  const json = JSON.stringify(redactJson(record))
   return {
     table,
     recordId,

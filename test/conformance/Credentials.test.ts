@@ -37,13 +37,13 @@ describe("A credential in the wrong place", () => {
         ["/api/v1/auth/login", `"${leak}"`],
         ["/api/v1/auth/refresh", { refresh_token: [leak] }],
         ["/api/v1/auth/refresh", { refresh_token: leak }],
-        ["/api/v1/auth/logout", { token: `x${leak}` }],
+        ["/api/v1/auth/logout", { token: [leak] }],
         ["/api/v1/reports", { message: [leak] }],
         ["/api/v1/reports", { message, pr: leak }],
         ["/api/v1/reports", { message, attachments: [{ name: leak.repeat(4), content: leak }] }],
         ["/api/v1/reports", { message, context: leak }],
         ["/api/v1/telemetry", { table: leak, events: [{}] }],
-        ["/api/v1/telemetry", { table: "musicclidaemon", events: [{ id: leak }] }],
+        ["/api/v1/telemetry", { table: "musicclidaemon", events: [leak] }],
         ["/api/v1/tings", { type: leak, key: "si:deejay/x", data: {} }],
         ["/api/v1/tings", { type: "music.trigger.fired", key: leak, data: {} }],
         ["/webhook/", { token: leak }]
@@ -54,6 +54,8 @@ describe("A credential in the wrong place", () => {
         expect([path, Math.floor(status / 100)]).toEqual([path, 4])
         expect(text).not.toContain("LEAKleak")
       }
+      const event = yield* post("/api/v1/telemetry", { table: "musicclidaemon", events: [{ id: leak }] })
+      expect(event.status).toBe(204)
       for (const headers of [
         { authorization: `bearer ${leak}` },
         { authorization: `Bearer ${leak}`, "x-org-id": leak },

@@ -65,8 +65,8 @@ describe("The contract", () => {
       "POST /webhook",
       "POST /webhook/"
     ])
-    // And the two documents.
-    expect(routes.size).toBe(endpoints.length + 2)
+    // And the documents: OpenAPI, the page, and the page at the root.
+    expect(routes.size).toBe(endpoints.length + 3)
   })
 
   it("every body is bounded and refuses unknown fields", () => {

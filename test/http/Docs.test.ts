@@ -7,6 +7,7 @@ import { commandOf } from "../../src/http/docs/CallSection.ts"
 import { Html, html, prose } from "../../src/http/docs/Html.ts"
 import { contentSecurityPolicy, page } from "../../src/http/docs/Page.ts"
 import { callsOf, failuresOf, type Spec } from "../../src/http/docs/Spec.ts"
+import { defaultPolicies } from "../../src/http/middleware/Limits.ts"
 import { type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { backend, call, errorOf, testingSecret } from "./support.ts"
 
@@ -66,6 +67,89 @@ describe("The page of the API", () => {
       expect([server.reached, recorded]).toEqual([[], []])
       const [line] = server.lines.filter(({ fields }) => fields.route === "/docs")
       expect(line?.fields).toMatchObject({ method: "GET", status: 200, plane: "production" })
+    })
+  )
+
+  const asBrowser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+  // The request's own; a test that compares answers of two paths leaves them out.
+  const without = (names: ReadonlyArray<string>, headers: object) =>
+    Object.fromEntries(Object.entries(headers).filter(([name]) => !names.includes(name)))
+
+  it.scoped("is what a browser finds at /, with the same headers", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const accept of [asBrowser, "text/html", "application/json, TEXT/HTML ; q=0.1"]) {
+        for (const method of ["GET", "HEAD"]) {
+          const [root, docs] = yield* Effect.forEach(["/", "/docs"], (path) =>
+            call(server, { method, path, headers: { accept } })
+          )
+          expect([accept, method, root?.status, root?.text]).toEqual([accept, method, 200, docs?.text])
+          const own = ["x-request-id", "date", "vary"]
+          expect(without(own, root?.headers ?? {})).toEqual(without(own, docs?.headers ?? {}))
+          expect([root?.headers.vary, docs?.headers.vary]).toEqual([
+            "Accept, Accept-Encoding",
+            "Accept-Encoding"
+          ])
+        }
+      }
+      const tag = (yield* call(server, { path: "/", headers: { accept: asBrowser } })).headers.etag
+      const known = yield* call(server, { path: "/", headers: { accept: asBrowser, "if-none-match": tag } })
+      expect([known.status, known.headers.vary]).toEqual([304, "Accept, Accept-Encoding"])
+    })
+  )
+
+  it.scoped("is not what a program finds there: 404, and never for a browser out of a cache", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const accept of [
+        undefined,
+        "",
+        "*/*",
+        "application/json",
+        "text/plain",
+        "text/html;q=0",
+        "text/htmlx"
+      ]) {
+        for (const method of ["GET", "HEAD"]) {
+          const headers = accept === undefined ? {} : { accept }
+          const answer = yield* call(server, { method, path: "/", headers })
+          expect([accept, answer.status, answer.headers.vary]).toEqual([
+            accept,
+            404,
+            "Accept, Accept-Encoding"
+          ])
+          expect(answer.headers["x-request-id"]).toMatch(/^req_/)
+          if (method === "GET") expect(errorOf(answer).code).toBe("not_found")
+        }
+      }
+      const posted = yield* call(server, { method: "POST", path: "/" })
+      expect([posted.status, posted.headers.allow]).toEqual([405, "GET, HEAD, OPTIONS"])
+      const options = yield* call(server, { method: "OPTIONS", path: "/" })
+      expect([options.status, options.headers.allow]).toEqual([204, "GET, HEAD, OPTIONS"])
+    })
+  )
+
+  it.scoped("is a document at / as well: no event, no limit, and log lines of its route", () =>
+    Effect.gen(function* () {
+      const address = { name: "address", quota: 1, windowSeconds: 60 }
+      const server = yield* backend({ policies: { ...defaultPolicies, address } })
+      for (const accept of [asBrowser, asBrowser, asBrowser, "*/*"]) {
+        const answer = yield* call(server, {
+          path: "/",
+          headers: { accept, "x-testing-environment-key": testingSecret }
+        })
+        expect([accept, answer.status]).toEqual([accept, accept === "*/*" ? 404 : 200])
+        expect(answer.headers.ratelimit).toBeUndefined()
+      }
+      expect([server.reached, server.events]).toEqual([[], []])
+      expect(
+        server.lines.map(({ fields: { code, plane, route, status } }) => [route, status, code, plane])
+      ).toEqual(
+        expect.arrayContaining([
+          ["/", 200, undefined, "production"],
+          ["/", 404, "not_found", "production"]
+        ])
+      )
     })
   )
 

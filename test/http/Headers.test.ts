@@ -13,7 +13,6 @@ import {
   idempotencyKey,
   json,
   jsonHeaders,
-  keyed,
   type Sent,
   testingSecret
 } from "./support.ts"
@@ -443,19 +442,48 @@ describe("Content-Type", () => {
     })
   )
 
+  /** Without a declared length, with one of 0, and in no chunks. */
+  const emptyBodies: ReadonlyArray<Partial<Sent>> = [
+    {},
+    { headers: jsonHeaders },
+    { headers: { "content-length": "0" } },
+    { headers: { ...jsonHeaders, "transfer-encoding": "chunked" }, chunks: [] }
+  ]
+  const emptied = (sent: Sent, { headers, ...rest }: Partial<Sent>): Sent => ({
+    method: "POST",
+    path: sent.path,
+    headers: { "idempotency-key": idempotencyKey, ...bearer, ...headers },
+    ...rest
+  })
+
   it.scoped("no body at all is a body that does not fit", () =>
     Effect.gen(function* () {
       const server = yield* backend()
-      for (const headers of [{}, jsonHeaders, { "content-length": "0" }]) {
-        const answer = yield* call(server, {
-          method: "POST",
-          path: "/api/v1/auth/login",
-          headers: { "idempotency-key": keyed["idempotency-key"], ...headers }
-        })
-        expect([answer.status, errorOf(answer).details?.fields]).toEqual([
-          400,
-          [{ path: "body", problem: "is empty" }]
-        ])
+      for (const sent of calls(["login", "refresh", "logout", "send", "submit", "accept"])) {
+        for (const empty of emptyBodies) {
+          const answer = yield* call(server, emptied(sent, empty))
+          expect([sent.path, answer.status, errorOf(answer).details?.fields]).toEqual([
+            sent.path,
+            400,
+            [{ path: "body", problem: "is empty" }]
+          ])
+        }
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("no body at all is as good as {} for a subscription, which has no fields", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const untyped = { headers: { "transfer-encoding": "chunked" }, chunks: [] }
+      for (const empty of [...emptyBodies, untyped]) {
+        const answer = yield* call(server, emptied(good.subscribe, empty))
+        expect([empty, answer.status]).toEqual([empty, 200])
+      }
+      expect(server.reached.filter(({ useCase }) => useCase === "subscribe").length).toBe(5)
+      for (const body of [" ", "null", "[]"]) {
+        expect((yield* call(server, { ...good.subscribe, body })).status).toBe(400)
       }
     })
   )

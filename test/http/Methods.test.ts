@@ -75,7 +75,6 @@ describe("Paths and methods", () => {
     Effect.gen(function* () {
       const server = yield* backend()
       const others = [
-        "/",
         "/API/V1/VERSION",
         "/api/v1/Version",
         "/api/v1/version/",

@@ -38,6 +38,7 @@ interface Operation {
   readonly requestBody?: {
     readonly description?: string
     readonly "x-max-bytes"?: number
+    readonly required?: boolean
     readonly content: Content
   }
   readonly responses: Readonly<
@@ -196,6 +197,9 @@ describe("The OpenAPI document", () => {
       const { bound = 0, noStore = false } = declared.get(operationId) ?? {}
       expect([operationId, requestBody?.["x-max-bytes"] ?? 0]).toEqual([operationId, bound])
       if (bound > 0) expect(requestBody?.description).toContain(bound.toLocaleString("en"))
+      // The only call whose body may be empty.
+      if (bound > 0)
+        expect([operationId, requestBody?.required]).toEqual([operationId, operationId !== "tings.subscribe"])
       const [success] = Object.values(responses)
       expect([operationId, "Cache-Control" in (success?.headers ?? {})]).toEqual([operationId, noStore])
     }

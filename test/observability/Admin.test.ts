@@ -7,8 +7,11 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { parts } from "../../src/Backend.ts"
+import { adminServer } from "../../src/layers/observability/AdminServer.ts"
+import { Internal, MethodNotAllowed, NotFound, toEnvelope } from "../../src/schema/Failure.ts"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import { calls, keyed } from "../conformance/Calls.ts"
+import { keptConsole } from "../support/Sandbox.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 
@@ -56,8 +59,60 @@ describe("The operators' server", () => {
       ] as const
       const answers = yield* Effect.forEach(others, ([path, method]) => ask(`${admin}${path}`, method))
       expect(answers.map(({ status }) => status)).toEqual([405, 405, 404, 404, 404, 404])
+      for (const { headers, status, text } of answers) {
+        expect(JSON.parse(text)).toEqual(
+          toEnvelope(status === 405 ? new MethodNotAllowed({}) : new NotFound({}))
+        )
+        expect(headers.get("content-type")).toBe("application/json")
+        expect(headers.get("cache-control")).toBe("no-store")
+        expect(headers.get("x-request-id")).toMatch(/^req_[0-9a-f]{32}$/)
+        expect(headers.get("allow")).toBe(status === 405 ? "GET, HEAD" : null)
+      }
+      expect(metrics.headers.get("x-request-id")).toMatch(/^req_[0-9a-f]{32}$/)
       expect((yield* ask(`${base}/metrics`)).status).toBe(404)
       expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
+    })
+  )
+
+  it.scopedLive("keeps a request id that is well-formed, and no credential in its place", () =>
+    Effect.gen(function* () {
+      const { admin } = yield* startObserved({ settings: { adminBind: anyPort } })
+      const idFor = (given: string) =>
+        Effect.promise(async () => {
+          const answer = await fetch(`${admin}/nowhere`, { headers: { "x-request-id": given } })
+          return answer.headers.get("x-request-id")
+        })
+      expect(yield* idFor("scrape-0001")).toBe("scrape-0001")
+      expect(yield* idFor("short")).toMatch(/^req_[0-9a-f]{32}$/)
+      expect(yield* idFor(`oat_${"a".repeat(43)}`)).toMatch(/^req_[0-9a-f]{32}$/)
+    })
+  )
+
+  it.scopedLive("says in the envelope that metrics could not be collected, and why in its log", () =>
+    Effect.gen(function* () {
+      const { console, lines } = keptConsole()
+      const scrapes = [Effect.fail({ reason: "the reader is shut down" }), Effect.dieMessage("a defect")]
+      const [failed, broken] = yield* Effect.forEach(scrapes, (scrape) =>
+        Effect.flatMap(adminServer({ host: "127.0.0.1", port: 0 }, scrape), (url) => ask(`${url}/metrics`))
+      ).pipe(Effect.withConsole(console))
+      expect([failed?.status, JSON.parse(failed?.text ?? "")]).toMatchObject([
+        503,
+        {
+          error: {
+            code: "dependency_unavailable",
+            message: "The metrics could not be collected.",
+            retryable: true
+          }
+        }
+      ])
+      expect([broken?.status, JSON.parse(broken?.text ?? "")]).toEqual([500, toEnvelope(new Internal({}))])
+      const log = lines.join("\n")
+      for (const part of ["the reader is shut down", "a defect"]) expect(log).toContain(part)
+      for (const answer of [failed, broken]) {
+        const id = answer?.headers.get("x-request-id") ?? "none"
+        expect(id).toMatch(/^req_/)
+        expect(log).toContain(id)
+      }
     })
   )
 

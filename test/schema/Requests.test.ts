@@ -104,11 +104,12 @@ describe("refresh", () => {
 })
 
 describe("logout", () => {
-  it("the token has one of the two prefixes; its length is not judged here", () => {
-    for (const token of ["ort_", "oat_", `oat_${"x".repeat(9000)}`]) accepts(LogoutRequest, { token })
-    for (const token of ["", "ort", "ORT_x", "obo_x", " ort_x", "x\nort_x", 1]) {
-      refuses(LogoutRequest, { token }, "token")
+  it("any string is taken: one that is no token is as revoked as it can be (RFC 7009)", () => {
+    for (const token of ["", "ort_", "ORT_x", "obo_x", " ort_x", "x\nort_x", `oat_${"x".repeat(9000)}`]) {
+      accepts(LogoutRequest, { token })
     }
+    refuses(LogoutRequest, {}, "token")
+    for (const token of [null, 1, {}, ["ort_x"]]) refuses(LogoutRequest, { token }, "token")
   })
 })
 
@@ -250,19 +251,9 @@ describe("telemetry", () => {
     for (const event of [null, [], "x", 1]) refuses(TelemetryRequest, batch({}, event), "events.1")
   })
 
-  it("id, when present, is a UUID in any case", () => {
-    accepts(TelemetryRequest, batch({ id: "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e" }))
-    accepts(TelemetryRequest, batch({ id: "01990C6E-5F0A-7C1E-8D3B-2A4F6B8C0D1E" }))
-    for (const id of [
-      "",
-      null,
-      1,
-      "01990c6e5f0a7c1e8d3b2a4f6b8c0d1e",
-      "{01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e}",
-      "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1g",
-      "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e\n"
-    ]) {
-      refuses(TelemetryRequest, batch({ id }), "events.0.id")
+  it("id, when present, is anything", () => {
+    for (const id of ["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", "", "1", null, 1, {}, []]) {
+      accepts(TelemetryRequest, batch({ id }))
     }
   })
 

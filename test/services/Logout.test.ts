@@ -74,6 +74,11 @@ describe("logout", () => {
       Effect.gen(function* () {
         const { iam } = yield* prepared
         for (const token of [
+          "",
+          "no token at all",
+          `obo_${"x".repeat(43)}`,
+          `ORT_${"x".repeat(43)}`,
+          `Bearer oat_${"x".repeat(43)}`,
           "ort_",
           "oat_",
           `oat_${"x".repeat(27)}`,

@@ -110,6 +110,36 @@ describe("a batch of telemetry", () => {
     )
   )
 
+  it.effect("keeps an id that is no UUID as it is, and identifies the event by one of its own", () =>
+    scenario(
+      Effect.gen(function* () {
+        const ids = [
+          "1",
+          "1",
+          "",
+          null,
+          1,
+          { id },
+          "01990c6e5f0a7c1e8d3b2a4f6b8c0d1e",
+          `{${id}}`,
+          `${id.slice(0, -1)}g`,
+          `${id}\n`
+        ]
+        yield* accept({ events: ids.map((other) => ({ id: other })) })
+        const entries = yield* spooled
+        deepStrictEqual(
+          entries.map(({ json }): unknown => JSON.parse(json)),
+          ids.map((other) => ({ id: other }))
+        )
+        assert.strictEqual(new Set(entries.map(({ recordId }) => recordId)).size, ids.length)
+        assert.notInclude(
+          entries.map(({ recordId }) => recordId),
+          id
+        )
+      })
+    )
+  )
+
   it.effect("keeps no credential", () =>
     scenario(
       Effect.gen(function* () {

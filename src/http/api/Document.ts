@@ -10,7 +10,7 @@ import type { FailureCode } from "../../schema/Failure.ts"
 import { Api } from "../Api.ts"
 import * as Components from "./Components.ts"
 import { exampleOf } from "./Examples.ts"
-import { BodyBound, NoStore } from "./Facts.ts"
+import { BodyBound, BodyOptional, NoStore } from "./Facts.ts"
 import { openedExcept, reachableFrom, tidied } from "./Schemas.ts"
 
 type Response = OpenAPISpecOperation["responses"][number]
@@ -26,10 +26,11 @@ const canonicalNames: Readonly<Record<string, string>> = {
 
 interface EndpointFacts {
   readonly bodyBound: number
+  readonly bodyOptional: boolean
   readonly noStore: boolean
 }
 
-const noFacts: EndpointFacts = { bodyBound: 0, noStore: false }
+const noFacts: EndpointFacts = { bodyBound: 0, bodyOptional: false, noStore: false }
 
 /** By operation id. */
 const endpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
@@ -39,6 +40,7 @@ const endpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
     onEndpoint: ({ group, endpoint }) => {
       facts.set(`${group.identifier}.${endpoint.name}`, {
         bodyBound: Context.get(endpoint.annotations, BodyBound),
+        bodyOptional: Context.get(endpoint.annotations, BodyOptional),
         noStore: Context.get(endpoint.annotations, NoStore)
       })
     }
@@ -124,12 +126,16 @@ const completedResponses = (operation: OpenAPISpecOperation, facts: EndpointFact
     })
   )
 
-const completedBody = ({ operationId, requestBody }: OpenAPISpecOperation, { bodyBound }: EndpointFacts) => {
+const completedBody = (
+  { operationId, requestBody }: OpenAPISpecOperation,
+  { bodyBound, bodyOptional }: EndpointFacts
+) => {
   const json = requestBody?.content["application/json"]
   if (requestBody === undefined || json === undefined) return {}
   return {
     requestBody: {
       ...requestBody,
+      required: !bodyOptional,
       description: `Strict JSON, at most ${bodyBound.toLocaleString("en")} bytes.`,
       // For programs: OpenAPI has no word for the size of a body.
       "x-max-bytes": bodyBound,

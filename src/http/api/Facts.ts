@@ -17,6 +17,11 @@ export class BodyBound extends Context.Reference<BodyBound>()("music/http/BodyBo
   defaultValue: (): number => 0
 }) {}
 
+/** An empty body is as good as `{}`: for a call whose body has no fields. */
+export class BodyOptional extends Context.Reference<BodyOptional>()("music/http/BodyOptional", {
+  defaultValue: (): boolean => false
+}) {}
+
 /** Asked by machines about the process itself: always served, never counted and never recorded. */
 export class Probe extends Context.Reference<Probe>()("music/http/Probe", {
   defaultValue: (): boolean => false

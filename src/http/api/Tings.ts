@@ -2,7 +2,7 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Subscription, SubscriptionRequest, Ting, TingRequest } from "../../schema/Ting.ts"
-import { BodyBound, bodyBounds } from "./Facts.ts"
+import { BodyBound, BodyOptional, bodyBounds } from "./Facts.ts"
 import { admission, always, body, identity, sending, session, ting } from "./Failures.ts"
 import { OrganisationHeaders } from "./Headers.ts"
 import { Bearer, PlaneSelection } from "./Middleware.ts"
@@ -20,11 +20,12 @@ export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscri
   .middleware(PlaneSelection)
   .middleware(Bearer)
   .annotate(BodyBound, bodyBounds.small)
+  .annotate(BodyOptional, true)
   .annotateContext(
     OpenApi.annotations({
       summary: "Register as a notification recipient",
       description:
-        "Registers the signed-in actor for this application's tings. It re-activates a registration that the recipient revoked. The body is exactly `{}`."
+        "Registers the signed-in actor for this application's tings. It re-activates a registration that the recipient revoked. The body is `{}` or empty."
     })
   )
 

@@ -6,10 +6,11 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
 import type * as Layer from "effect/Layer"
+import { NotFound } from "../../schema/Failure.ts"
 import { openApi } from "../api/Document.ts"
 import { contentSecurityPolicy, page } from "../docs/Page.ts"
 import type { Spec } from "../docs/Spec.ts"
-import { docsPath, documentPath } from "../middleware/Routes.ts"
+import { docsPath, documentPath, rootPath } from "../middleware/Routes.ts"
 
 interface Document {
   readonly text: string
@@ -33,11 +34,11 @@ const docs = (): Document => ({
   }
 })
 
-/** A coding with weight 0 is one that the caller refuses (RFC 9110, 12.5.3). */
-const takesGzip = (accepted = ""): boolean =>
+/** Whether the list names it; with weight 0 the caller refuses it (RFC 9110, 12.4.2). */
+const accepts = (wanted: "gzip" | "text/html", accepted = ""): boolean =>
   accepted.split(",").some((part) => {
-    const [coding = "", ...parameters] = part.split(";").map((piece) => piece.trim().toLowerCase())
-    return coding === "gzip" && !parameters.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter))
+    const [name = "", ...parameters] = part.split(";").map((piece) => piece.trim().toLowerCase())
+    return name === wanted && !parameters.some((parameter) => /^q=0(?:\.0*)?$/.test(parameter))
   })
 
 /** Whether the caller has this version already (RFC 9110, 13.1.2). */
@@ -53,13 +54,12 @@ const made = ({ text, contentType, headers }: Document) => {
     // Weak: the same content goes out in two codings.
     etag: `W/${tag}`,
     "cache-control": "no-cache",
-    vary: "Accept-Encoding",
     "x-content-type-options": "nosniff"
   }
   return Effect.map(HttpServerRequest.HttpServerRequest, (request) => {
     if (isKnown(tag, request.headers["if-none-match"]))
       return HttpServerResponse.empty({ status: 304, headers: common })
-    return takesGzip(request.headers["accept-encoding"])
+    return accepts("gzip", request.headers["accept-encoding"])
       ? HttpServerResponse.uint8Array(zipped, {
           contentType,
           headers: { ...common, "content-encoding": "gzip" }
@@ -71,10 +71,21 @@ const made = ({ text, contentType, headers }: Document) => {
 const served = (make: () => Document) =>
   Effect.map(Effect.cached(Effect.sync(() => made(make()))), Effect.flatten)
 
-/** `GET /openapi.json`: the contract as OpenAPI 3.1. `GET /docs`: the same as a page. */
+/** A browser names HTML; a program that takes anything does not. */
+const forBrowsers = <E, R>(
+  document: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
+): Effect.Effect<HttpServerResponse.HttpServerResponse, E, R | HttpServerRequest.HttpServerRequest> =>
+  Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers }) =>
+    // A defect, because the router's own signature has no room for our failures; the envelope knows it again.
+    accepts("text/html", headers.accept) ? document : Effect.die(new NotFound())
+  )
+
+/** `GET /openapi.json`: the contract as OpenAPI 3.1. `GET /docs`, and `/` for a browser: the same as a page. */
 export const DocumentLive: Layer.Layer<never> = HttpApiBuilder.Router.use((router) =>
   Effect.gen(function* () {
+    const docsPage = yield* served(docs)
     yield* router.get(documentPath, yield* served(json))
-    yield* router.get(docsPath, yield* served(docs))
+    yield* router.get(docsPath, docsPage)
+    yield* router.get(rootPath, forBrowsers(docsPage))
   })
 )

@@ -2,19 +2,16 @@ import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import type * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as Effect from "effect/Effect"
-import { Webhooks } from "../../services/Webhooks.ts"
+import { claimsTesting, Webhooks } from "../../services/Webhooks.ts"
 import { Api } from "../Api.ts"
 import { receive, receiveSlashed } from "../api/Webhooks.ts"
 import { CurrentBody } from "../middleware/Body.ts"
 import { noting } from "../middleware/Exchange.ts"
 import { Gate } from "./Gate.ts"
 
-/** How a testing delivery begins (identity-service.md 11.4); good enough for what is only kept out of our own records. */
-const testingForm = /^\s*\{\s*"test"/
-
 const noteTesting = (body: Uint8Array) =>
   noting((exchange) => {
-    if (!testingForm.test(Buffer.from(body.subarray(0, 64)).toString("latin1"))) return
+    if (!claimsTesting(body)) return
     exchange.testing = true
     exchange.plane = "testing"
   })

@@ -17,15 +17,22 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
   (headers["content-length"] !== undefined && headers["content-length"] !== "0")
 
 /** What the headers alone tell of a body: another media type (415), or a declared length over the bound (413). */
-export const declaredProblem = (message: IncomingMessage, bound: number): Failure | undefined => {
+export const declaredProblem = (
+  message: IncomingMessage,
+  { bodyBound, bodyOptional }: Pick<Call, "bodyBound" | "bodyOptional">
+): Failure | undefined => {
   const { headers } = message
   const type = headers["content-type"]
   const encoding = headers["content-encoding"] ?? "identity"
+  // Whether chunks hold anything is known once they were read; `jsonOf` then asks for the type.
+  const perhapsEmpty = bodyOptional && headers["content-length"] === undefined
   const readable =
     encoding.toLowerCase() === "identity" &&
-    (type === undefined ? !hasBody(message) : mediaType.test(type) && countOf(message, "content-type") === 1)
+    (type === undefined
+      ? perhapsEmpty || !hasBody(message)
+      : mediaType.test(type) && countOf(message, "content-type") === 1)
   if (!readable) return new UnsupportedMediaType()
-  return Number(headers["content-length"] ?? 0) > bound ? tooLarge(bound) : undefined
+  return Number(headers["content-length"] ?? 0) > bodyBound ? tooLarge(bodyBound) : undefined
 }
 
 const tooLarge = (bound: number): PayloadTooLarge =>
@@ -79,12 +86,18 @@ const refused = (fields: ReadonlyArray<Field>): Effect.Effect<never> =>
 /** Bytes; in a larger body, collecting every problem of it would take a hostile sender's work off their hands. */
 const allProblemsBelow = 16_384
 
-/** A body as strict JSON. A large one that does not fit is refused for its first problem alone. */
+/**
+ * A body as strict JSON; where it is optional, an empty one is `{}`. A large one that does not fit is refused for its first
+ * problem alone.
+ */
 export const jsonOf = (
+  { headers }: IncomingMessage,
   bytes: Uint8Array,
-  { firstProblem }: Pick<Call, "firstProblem">
-): Effect.Effect<unknown> =>
-  Either.match(parse(bytes), {
+  { bodyOptional, firstProblem }: Pick<Call, "bodyOptional" | "firstProblem">
+): Effect.Effect<unknown> => {
+  if (bodyOptional && bytes.length === 0) return Effect.succeed({})
+  if (bytes.length > 0 && headers["content-type"] === undefined) return Effect.die(new UnsupportedMediaType())
+  return Either.match(parse(bytes), {
     onLeft: (problem) => refused([{ path: "body", problem }]),
     onRight: (body) => {
       const found = bytes.length < allProblemsBelow ? undefined : firstProblem?.(body)
@@ -93,3 +106,4 @@ export const jsonOf = (
         : refused(fieldsOf(ParseResult.ArrayFormatter.formatErrorSync(found.value)))
     }
   })
+}

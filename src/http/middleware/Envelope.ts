@@ -5,6 +5,7 @@ import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import {
   type Failure,
+  failureHeaders,
   failureStatus,
   Internal,
   InvalidInput,
@@ -27,21 +28,10 @@ export const failureOf = (cause: Cause.Cause<unknown>, exchange: Exchange): Effe
   return Effect.as(Effect.logError("Request failed", cause), new Internal())
 }
 
-const headersOf = (failure: Failure): Record<string, string> => {
-  const status = failureStatus(failure)
-  const retryAfter = failure.retryAfterSeconds ?? (status === 429 ? 1 : undefined)
-  return {
-    "cache-control": "no-store",
-    ...(retryAfter === undefined ? {} : { "retry-after": String(Math.max(1, Math.ceil(retryAfter))) }),
-    ...(failure.allow === undefined ? {} : { allow: failure.allow }),
-    ...(failure.code === "unauthenticated" ? { "www-authenticate": "Bearer" } : {})
-  }
-}
-
 /** The one form of every error response. */
 export const responseOf = (failure: Failure): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(JSON.stringify(toEnvelope(failure)), {
     status: failureStatus(failure),
     contentType: "application/json",
-    headers: headersOf(failure)
+    headers: failureHeaders(failure)
   })

@@ -11,6 +11,7 @@ import * as Effect from "effect/Effect"
 import { type Failure, InvalidInput, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
+import { requestIdOf } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
 import { accessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
@@ -23,7 +24,6 @@ import { lingering } from "./Linger.ts"
 import { allowsRecording, sourceOf } from "./Preferences.ts"
 import { countOf } from "./RawHeaders.ts"
 import { Receipts } from "./Receipts.ts"
-import { requestIdOf } from "./RequestId.ts"
 import { routes } from "./Routes.ts"
 import { inSpan } from "./Trace.ts"
 
@@ -94,11 +94,11 @@ export const pipeline = Effect.gen(function* () {
     return Effect.flatMap(admission.refusal(call), (refusal) => {
       if (refusal !== undefined) return Effect.fail(refusal)
       if (call.bodyBound === 0) return admission.counted(call, (enter) => Effect.zipRight(enter, app))
-      const problem = declaredProblem(message, call.bodyBound)
+      const problem = declaredProblem(message, call)
       if (problem !== undefined) return Effect.fail(problem)
       return admission.counted(call, (enter) => {
         const body = Effect.zipLeft(receipts.bytesOf(exchange, call.bodyBound), Effect.orDie(enter))
-        const json = Effect.flatMap(body, (bytes) => jsonOf(bytes, call))
+        const json = Effect.flatMap(body, (bytes) => jsonOf(message, bytes, call))
         // Shadows the library's reader: that one has no bound, and is lenient.
         Object.defineProperty(request, "json", { value: json })
         return Effect.provideService(app, CurrentBody, body)
@@ -120,6 +120,7 @@ export const pipeline = Effect.gen(function* () {
         ...cors.headersFor(path, message.headers.origin),
         ...rate,
         ...(call?.noStore === true ? noStore : {}),
+        ...(call?.vary === undefined ? {} : { vary: call.vary }),
         ...(closing ? { connection: "close" } : {}),
         "x-request-id": info.requestId
       })

@@ -6,13 +6,15 @@ import * as Option from "effect/Option"
 import type * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { Api } from "../Api.ts"
-import { BodyBound, NoStore, Probe } from "../api/Facts.ts"
+import { BodyBound, BodyOptional, NoStore, Probe } from "../api/Facts.ts"
 import { PlaneSelection } from "../api/Middleware.ts"
 
 /** What the server must know of a call before it runs. */
 export interface Call {
   /** Bytes; 0 takes no body. */
   readonly bodyBound: number
+  /** An empty body is as good as `{}`. */
+  readonly bodyOptional: boolean
   /** Reads a decoded body only as far as its first problem. */
   readonly firstProblem: ((body: unknown) => Option.Option<ParseResult.ParseError>) | undefined
   readonly probe: boolean
@@ -21,6 +23,8 @@ export interface Call {
   readonly planes: boolean
   /** One of the backend's own events is recorded for it. */
   readonly recorded: boolean
+  /** The `Vary` header of every answer; the cross-origin rules set it for the API. */
+  readonly vary: string | undefined
 }
 
 export interface Route {
@@ -33,15 +37,25 @@ export interface Route {
 /** Where the contract is, for programs and for people; neither is a call of the API itself. */
 export const documentPath = "/openapi.json"
 export const docsPath = "/docs"
+/** The page once more, for a browser. */
+export const rootPath = "/"
 
-const documentCall: Call = {
+const documentCall = (vary: string): Call => ({
   bodyBound: 0,
+  bodyOptional: false,
   firstProblem: undefined,
   probe: false,
   noStore: false,
   planes: false,
-  recorded: false
-}
+  recorded: false,
+  vary
+})
+
+const documents: ReadonlyArray<readonly [path: string, call: Call]> = [
+  [documentPath, documentCall("Accept-Encoding")],
+  [docsPath, documentCall("Accept-Encoding")],
+  [rootPath, documentCall("Accept, Accept-Encoding")]
+]
 
 const routeOf = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
   const get = calls.get("GET")
@@ -63,7 +77,7 @@ const firstProblemOf = (payload: Schema.Schema.All) => {
 /** Every path by its exact text: none has a parameter. */
 export const routes: ReadonlyMap<string, Route> = (() => {
   const paths = new Map<string, Map<string, Call>>(
-    [documentPath, docsPath].map((path) => [path, new Map([["GET", documentCall]])])
+    documents.map(([path, call]) => [path, new Map([["GET", call]])])
   )
   HttpApi.reflect(Api, {
     onGroup: () => {},
@@ -72,11 +86,13 @@ export const routes: ReadonlyMap<string, Route> = (() => {
       const probe = Context.get(endpoint.annotations, Probe)
       calls.set(endpoint.method, {
         bodyBound: Context.get(endpoint.annotations, BodyBound),
+        bodyOptional: Context.get(endpoint.annotations, BodyOptional),
         firstProblem: Option.getOrUndefined(Option.map(endpoint.payloadSchema, firstProblemOf)),
         probe,
         noStore: Context.get(endpoint.annotations, NoStore),
         planes: Array.from(middleware, ({ key }) => key).includes(PlaneSelection.key),
-        recorded: !probe
+        recorded: !probe,
+        vary: undefined
       })
       paths.set(endpoint.path, calls)
     }

@@ -9,9 +9,9 @@ import {
   NotFound,
   toEnvelope
 } from "../../schema/Failure.ts"
+import { requestIdOf } from "../../services/RequestId.ts"
 import type { Connections } from "./Connections.ts"
 import { lateFailure } from "./Late.ts"
-import { requestIdOf } from "./RequestId.ts"
 
 /** Milliseconds that a refused peer has to read the answer before its connection is cut. */
 const patience = 1_000

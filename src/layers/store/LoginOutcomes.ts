@@ -20,6 +20,12 @@ const toOutcome = (row: typeof Row.Type): TingOutcome => ({
   ...(Option.isSome(row.error) ? { error: row.error.value } : {})
 })
 
+/**
+ * Milliseconds. IAM replays a login for 10 minutes, and takes its key for a new one after 24 hours (identity-service.md 4). A
+ * record of an age between is of no login that can be repeated, and the key's next login may be another caller's.
+ */
+const lifetime = 12 * 60 * 60 * 1_000
+
 export const makeLoginOutcomes = ({ sql, read, write }: Database): LoginOutcomes => ({
   record: (key, plane, { subscribed, subscription_id = null, error = null }, transient) =>
     write(
@@ -38,13 +44,16 @@ export const makeLoginOutcomes = ({ sql, read, write }: Database): LoginOutcomes
             error = excluded.error,
             transient = excluded.transient,
             recorded_at = excluded.recorded_at
-          WHERE login_outcomes.transient = 1`
+          WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`
       })
     ),
   find: (key) =>
-    read(
-      "LoginOutcomes.find",
-      first(Row)(sql`
-        SELECT subscribed, subscription_id, error, transient FROM login_outcomes WHERE upstream_key = ${key}`)
+    Effect.flatMap(Clock.currentTimeMillis, (now) =>
+      read(
+        "LoginOutcomes.find",
+        first(Row)(sql`
+          SELECT subscribed, subscription_id, error, transient FROM login_outcomes
+          WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
+      )
     ).pipe(Effect.map(Option.map((row) => ({ outcome: toOutcome(row), transient: row.transient }))))
 })

@@ -79,10 +79,13 @@ const clientOf = (
     )
   }).pipe(Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make), Effect.mapError(opening))
 
-/** An answered request is on the disk, also where the server's default is not to wait for it. */
+/**
+ * An answered request is on the disk, also where the server's default is not to wait for it. Set in the session whatever the
+ * default is: a session that only inherits it would follow a change while it lasts.
+ */
 const waitForDisk = (client: pg.ClientBase): Promise<unknown> =>
   client.query(
-    "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
+    "SELECT set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, false) FROM current_setting('synchronous_commit') AS now"
   )
 
 const Server = Schema.Struct({ version: Schema.String, number: Whole, encoding: Schema.String })
@@ -130,13 +133,13 @@ export const openPostgres = (
       connectionString: Redacted.value(url),
       application_name: "music-backend",
       connectionTimeoutMillis: timeouts.connect,
-      keepAlive: true
+      keepAlive: true,
+      onConnect: waitForDisk
     }
     const sql = yield* clientOf(
       {
         ...reached,
         max: connections,
-        onConnect: waitForDisk,
         idleTimeoutMillis: 30_000,
         statement_timeout: timeouts.statement,
         lock_timeout: timeouts.lock,

@@ -2,6 +2,7 @@ import { it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as TestClock from "effect/TestClock"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
 import { productionId } from "../../../src/services/Plane.ts"
 import { onBoth } from "./Stores.ts"
@@ -56,6 +57,25 @@ onBoth("LoginOutcomes", ({ freshStore }) => {
       deepStrictEqual(
         yield* loginOutcomes.find(key("a")),
         Option.some({ outcome: success, transient: false })
+      )
+    })
+  )
+
+  it.scoped("after half a day a record is of no login any more: it is not told, and gives way", () =>
+    Effect.gen(function* () {
+      const { loginOutcomes } = yield* freshStore
+      yield* loginOutcomes.record(key("a"), productionId, success, false)
+      yield* TestClock.adjust("43199999 millis")
+      deepStrictEqual(
+        yield* loginOutcomes.find(key("a")),
+        Option.some({ outcome: success, transient: false })
+      )
+      yield* TestClock.adjust("1 millis")
+      deepStrictEqual(yield* loginOutcomes.find(key("a")), Option.none())
+      yield* loginOutcomes.record(key("a"), productionId, refusal, false)
+      deepStrictEqual(
+        yield* loginOutcomes.find(key("a")),
+        Option.some({ outcome: refusal, transient: false })
       )
     })
   )

@@ -95,6 +95,38 @@ describe("A Postgres database", () => {
     })
   )
 
+  it.scopedLive(
+    "waits for its disk also when the server stops to, and for as much more as it is told to",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* postgres.emptyPath
+        const name = new URL(url).pathname.slice(1)
+        const showing = "SELECT current_setting('synchronous_commit') AS wait"
+        const { database } = yield* open(url, { connections: 1 })
+        const shown = database.read("Test", database.sql.unsafe(showing))
+        deepStrictEqual(yield* shown, [{ wait: "on" }])
+
+        const system = (change: string) =>
+          Effect.zipRight(rawQuery(url, `ALTER SYSTEM ${change}`), rawQuery(url, "SELECT pg_reload_conf()"))
+        yield* Effect.acquireRelease(system("SET synchronous_commit = off"), () =>
+          system("RESET synchronous_commit")
+        )
+        // A session of somebody else shows when the change has arrived.
+        yield* rawQuery(url, showing).pipe(
+          Effect.delay("20 millis"),
+          Effect.repeat({ until: ([row]) => row?.wait === "off", times: 200 })
+        )
+        deepStrictEqual(yield* shown, [{ wait: "on" }])
+
+        for (const wait of ["local", "remote_apply"]) {
+          yield* rawQuery(url, `ALTER DATABASE ${name} SET synchronous_commit = ${wait}`)
+          const later = yield* open(url)
+          const found = yield* later.database.read("Test", later.database.sql.unsafe(showing))
+          deepStrictEqual(found, [{ wait }])
+        }
+      })
+  )
+
   describe("refuses to start, saying which database and why:", () => {
     const changed = (change: (url: URL) => void) =>
       Effect.map(freshPath, (place) => {

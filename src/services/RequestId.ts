@@ -1,6 +1,6 @@
-import { requestIdPattern } from "../../schema/Identity.ts"
-import { randomHex } from "../../services/Digest.ts"
-import { redact } from "../../services/Redaction.ts"
+import { requestIdPattern } from "../schema/Identity.ts"
+import { randomHex } from "./Digest.ts"
+import { redact } from "./Redaction.ts"
 
 /** A caller's own id when it is well-formed and sent once, and no credential put in the wrong place; otherwise a new one. */
 export const requestIdOf = (given: string | undefined): string =>

@@ -1,0 +1,104 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { type Exchange, expectJson, textOf } from "../../src/sandbox/Exchange.ts"
+import { faults } from "../../src/sandbox/upstreams/Simulator.ts"
+import { mintSlt } from "../../src/sandbox/World.ts"
+import { startTestSandbox } from "../support/Sandbox.ts"
+import { calls, codeOf, keyed } from "./Calls.ts"
+
+/** Two callers chose it. */
+const weak = { "idempotency-key": "0000000000000001" }
+const day = 86_400_000
+
+/** A refusal that says what to do, and nothing of the other caller. */
+const expectConflict = (exchange: Exchange, secrets: ReadonlyArray<string> = []) => {
+  expect([exchange.status, codeOf(exchange)]).toEqual([409, "idempotency_conflict"])
+  expect(exchange.text).toContain("Use a new key")
+  for (const secret of secrets) expect(exchange.text).not.toContain(secret)
+}
+
+const started = Effect.map(startTestSandbox, (sandbox) => {
+  const api = calls(sandbox)
+  const live = (headers: Readonly<Record<string, string>>) =>
+    Effect.map(api.get("/api/v1/auth/me", headers), ({ status }) => status === 200)
+  return { ...sandbox, ...api, live, sltOf: (actor: string) => mintSlt(sandbox.world, actor) }
+})
+
+describe("Two callers with the same idempotency key", () => {
+  it.scopedLive("log in: the second is a conflict that spends nothing and gets nothing of the first", () =>
+    Effect.gen(function* () {
+      const { login, post, sltOf } = yield* started
+      const first = sltOf("si:deejay")
+      const second = sltOf("c:ana")
+      const deejay = yield* login(weak, first)
+      const secrets = [deejay.accessToken, deejay.refreshToken, "si:deejay"]
+      expectConflict(yield* post("/api/v1/auth/login", { slt: second }, weak), secrets)
+      expectConflict(yield* post("/api/v1/auth/login", { slt: "oac_unknown" }, weak), secrets)
+
+      const ana = yield* login({}, second)
+      expect(ana.session.actor).toMatchObject({ public_id: "c:ana" })
+      expect((yield* login(weak, first)).accessToken).toBe(deejay.accessToken)
+    })
+  )
+
+  it.scopedLive("log in at the same time: the second joins nothing", () =>
+    Effect.gen(function* () {
+      const { login, post, sltOf, world } = yield* started
+      world.iam.fail({ path: /tokens$/, fault: faults.delay(500) })
+      const first = sltOf("si:deejay")
+      const running = yield* Effect.fork(login(weak, first))
+      yield* Effect.sync(() => world.iam.seen.length).pipe(
+        Effect.delay("10 millis"),
+        Effect.repeat({ until: (seen) => seen > 0 })
+      )
+      expectConflict(yield* post("/api/v1/auth/login", { slt: sltOf("c:ana") }, weak))
+      expect((yield* running).session.actor).toMatchObject({ public_id: "si:deejay" })
+    })
+  )
+
+  it.scopedLive("refresh: the second is a conflict, and its token is good under another key", () =>
+    Effect.gen(function* () {
+      const { live, login, post, sltOf } = yield* started
+      const deejay = yield* login({}, sltOf("si:deejay"))
+      const ana = yield* login({}, sltOf("c:ana"))
+      const refresh = (refresh_token: string, headers: Readonly<Record<string, string>>) =>
+        post("/api/v1/auth/refresh", { refresh_token }, headers)
+      const fresh = yield* expectJson(yield* refresh(deejay.refreshToken, weak), 200)
+      expectConflict(yield* refresh(ana.refreshToken, weak), [yield* textOf(fresh, "access_token")])
+      expect(yield* live(ana.signed)).toBe(true)
+      expect((yield* refresh(ana.refreshToken, keyed())).status).toBe(200)
+      const again = yield* expectJson(yield* refresh(deejay.refreshToken, weak), 200)
+      expect(again.access_token).toBe(fresh.access_token)
+    })
+  )
+
+  it.scopedLive("log out: the second is a conflict, and its session lives until another key ends it", () =>
+    Effect.gen(function* () {
+      const { live, login, post, sltOf } = yield* started
+      const deejay = yield* login({}, sltOf("si:deejay"))
+      const ana = yield* login({}, sltOf("c:ana"))
+      const logout = (token: string, headers: Readonly<Record<string, string>>) =>
+        post("/api/v1/auth/logout", { token }, headers)
+      expect((yield* logout(deejay.refreshToken, weak)).status).toBe(204)
+      expectConflict(yield* logout(ana.refreshToken, weak))
+      expect([yield* live(deejay.signed), yield* live(ana.signed)]).toEqual([false, true])
+      expect((yield* logout(ana.refreshToken, keyed())).status).toBe(204)
+      expect(yield* live(ana.signed)).toBe(false)
+    })
+  )
+
+  it.scopedLive("a day apart: the second is told its own outcome, also when it asks again", () =>
+    Effect.gen(function* () {
+      const { clock, login, sltOf } = yield* started
+      const deejay = yield* login(weak, sltOf("si:deejay"))
+      // From here on IAM takes the key for a new one (identity-service.md 4).
+      clock.advance(day + 1_000)
+      const slt = sltOf("c:ana")
+      const ana = yield* login(weak, slt)
+      expect(ana.session.ting).toMatchObject({ subscribed: true })
+      expect(ana.session.ting).not.toEqual(deejay.session.ting)
+      const again = yield* login(weak, slt)
+      expect([again.accessToken, again.session.ting]).toEqual([ana.accessToken, ana.session.ting])
+    })
+  )
+})
