@@ -25,6 +25,7 @@ import { fromIam, loggingStore } from "./Refusals.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
 import type { UpstreamFailure } from "./Upstream.ts"
+import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 const retry = Retry.transient({ dependency: "iam", repeatable: true })
 
@@ -71,6 +72,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const store = yield* Store
     const outcomes = yield* loginOutcomes
     const { shared, detach } = yield* Idempotency
+    const { within } = yield* UpstreamPlaces
     const events = yield* OwnEvents
 
     const failing = (operation: Parameters<typeof fromIam>[0], plane: Plane) =>
@@ -100,7 +102,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       const { token, organisation } = credential
       const digest = digestOf(token)
       const live = yield* look(plane, token).pipe(
-        shared({ operation, plane, content: digest, organisation, token: digest })
+        shared({ operation, plane, content: digest, organisation, token: digest }),
+        within("iam", digest)
       )
       if (Option.isNone(live)) return yield* new Unauthenticated()
       const membership = live.value.memberships.find((granted) => granted.organisation === organisation)
@@ -193,6 +196,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       })
       return yield* run.pipe(
         shared({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
+        within("iam", digestOf(slt)),
         events.outcome("login", plane)
       )
     })
@@ -222,7 +226,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         return sessionOf(plane, grant, found.value, home.value, actor.value)
       })
       return yield* run.pipe(
-        shared({ operation: "refresh", plane, callerKey: digestOf(key), content: digestOf(refreshToken) })
+        shared({ operation: "refresh", plane, callerKey: digestOf(key), content: digestOf(refreshToken) }),
+        within("iam", digestOf(refreshToken))
       )
     })
 
@@ -245,7 +250,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         failing("revoke", plane),
         // Inside the execution: a caller that disconnected must not leave a look behind that began before.
         Effect.ensuring(detach(plane, family ? undefined : digest)),
-        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digest })
+        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digest }),
+        within("iam", digest)
       )
     })
 
