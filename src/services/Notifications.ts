@@ -114,7 +114,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           organisation,
           content: `${token}:${sha256(prepared.body)}`
         }),
-        // Holds the proof as well, which is asked for under this place: a request has one place at a time.
+        // Covers the proof too, although IAM gives it: a place of IAM besides could be refused between two attempts.
         within("ting", token)
       )
       return {
