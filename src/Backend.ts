@@ -22,6 +22,7 @@ import { Registration } from "./services/Registration.ts"
 import { Reports } from "./services/Reports.ts"
 import { Sessions } from "./services/Sessions.ts"
 import { Telemetry } from "./services/Telemetry.ts"
+import { UpstreamPlaces } from "./services/UpstreamPlaces.ts"
 import { Webhooks } from "./services/Webhooks.ts"
 
 export { Listening } from "./http/Server.ts"
@@ -51,7 +52,7 @@ const useCasesOver = (delivery: typeof DeliveryLive) =>
   ).pipe(
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(Registration.Default),
-    Layer.provideMerge(Layer.merge(Idempotency.Default, OwnEvents.Default)),
+    Layer.provideMerge(Layer.mergeAll(Idempotency.Default, OwnEvents.Default, UpstreamPlaces.Default)),
     Layer.provideMerge(endsWithDrain(delivery))
   )
 

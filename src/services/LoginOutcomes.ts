@@ -8,11 +8,13 @@ import * as Struct from "effect/Struct"
 import { type Failure, Forbidden, ReconsentRequired, SltRejected } from "../schema/Failure.ts"
 import type { TingOutcome } from "../schema/Session.ts"
 import type { Caller } from "./Caller.ts"
+import { digestOf } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { fromStore, loggingStore, noting } from "./Refusals.ts"
 import { Registration } from "./Registration.ts"
 import { Store } from "./Store.ts"
+import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 const noOrganisation = () =>
   new Forbidden({
@@ -44,6 +46,7 @@ const notRegistered = ({ code }: Failure): TingOutcome => ({ subscribed: false, 
 /** A registration that failed for a while only, so that a replayed login tries again. */
 const isTransient = (failure: Failure): boolean =>
   failure.code === "dependency_unavailable" ||
+  failure.code === "overloaded" ||
   failure.code === "rate_limited" ||
   failure.code === "temporarily_rate_limited"
 
@@ -67,10 +70,11 @@ export interface LoginOutcomes {
   ) => Effect.Effect<TingOutcome>
 }
 
-export const loginOutcomes: Effect.Effect<LoginOutcomes, never, Store | Registration> = Effect.gen(
-  function* () {
+export const loginOutcomes: Effect.Effect<LoginOutcomes, never, Store | Registration | UpstreamPlaces> =
+  Effect.gen(function* () {
     const { loginOutcomes: records } = yield* Store
     const registration = yield* Registration
+    const { within } = yield* UpstreamPlaces
 
     const refused: LoginOutcomes["refused"] = (plane, key, refusal) =>
       records
@@ -92,6 +96,7 @@ export const loginOutcomes: Effect.Effect<LoginOutcomes, never, Store | Registra
 
     const registerAnew = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
       registration.register(plane, caller, registrationBound).pipe(
+        within("ting", digestOf(caller.credential.token)),
         Effect.match({
           onSuccess: ({ id }) => ({ outcome: { subscribed: true, subscription_id: id }, transient: false }),
           onFailure: (failure) => ({
@@ -116,5 +121,4 @@ export const loginOutcomes: Effect.Effect<LoginOutcomes, never, Store | Registra
       }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(fromStore(failure)))))
 
     return { refused, ended, ofRegistration }
-  }
-)
+  })

@@ -135,6 +135,13 @@ export const iamCallsRefused = counter(
   ["path", "priority"]
 )
 
+const placesName = "music_upstream_places_taken"
+const placesHelp = "Requests that hold a place to wait for another system."
+described("gauge", placesName, placesHelp, ["dependency"])
+export const upstreamPlacesTaken = seriesOf(Metric.gauge(placesName, { description: placesHelp }), [
+  "dependency"
+])
+
 const dropReasons = ["buffer", "spool", "database"] as const
 /** Where there was no room for the backend's own events. */
 export type DropReason = (typeof dropReasons)[number]

@@ -13,6 +13,7 @@ import { Registration } from "./Registration.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
+import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 /** Registering the caller as a recipient, and sending tings to them. */
 export class Notifications extends Effect.Service<Notifications>()("music/Notifications", {
@@ -22,19 +23,22 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const store = yield* Store
     const registration = yield* Registration
     const { shared } = yield* Idempotency
+    const { within } = yield* UpstreamPlaces
     const events = yield* OwnEvents
 
     const subscribe = Effect.fn("Notifications.subscribe")(function* (
       plane: Plane,
       caller: Caller
     ): Effect.fn.Return<Subscription, Failure> {
+      const token = digestOf(caller.credential.token)
       const registered = yield* registration.register(plane, caller).pipe(
         shared({
           operation: "subscribe",
           plane,
           organisation: caller.membership.organisation,
-          content: digestOf(caller.credential.token)
-        })
+          content: token
+        }),
+        within("ting", token)
       )
       return { id: registered.id, app_id: registered.applicationId, for: registered.recipient, active: true }
     })
@@ -99,6 +103,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         })
       }
       yield* registration.demand(caller, scopes.send)
+      const token = digestOf(caller.credential.token)
       const sent: AcceptedTing = yield* registration.call(plane, caller, prepared, ting.send).pipe(
         Effect.tap(({ replayed }) => (replayed ? Effect.void : note(plane, caller, true))),
         Effect.tap(({ replayed }) => countReplay("ting", replayed)),
@@ -107,8 +112,10 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           operation: "ting",
           plane,
           organisation,
-          content: `${digestOf(caller.credential.token)}:${sha256(prepared.body)}`
-        })
+          content: `${token}:${sha256(prepared.body)}`
+        }),
+        // Covers the proof too, although IAM gives it: a place of IAM besides could be refused between two attempts.
+        within("ting", token)
       )
       return {
         id: sent.id,

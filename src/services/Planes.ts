@@ -3,17 +3,20 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { Failure } from "../schema/Failure.ts"
+import { digestOf } from "./Digest.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
 import { fromIam, noting } from "./Refusals.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
+import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 /** Which plane a request belongs to. A selector that cannot be resolved is refused; it never means production. */
 export class Planes extends Effect.Service<Planes>()("music/Planes", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const store = yield* Store
+    const { within } = yield* UpstreamPlaces
 
     // Webhooks of a testing environment are accepted once it is known here; losing that note must not fail the request.
     const remember = ({ environmentId, webhookKeyDigest }: TestingPlane) =>
@@ -32,7 +35,8 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
         .resolvePlane(selector.value)
         .pipe(
           Retry.transient({ dependency: "iam", repeatable: true }),
-          Effect.mapError(fromIam("plane", "selecting", now))
+          Effect.mapError(fromIam("plane", "selecting", now)),
+          within("iam", digestOf(selector.value))
         )
       yield* remember(plane)
       return plane

@@ -24,6 +24,7 @@ import { fromIam, loggingStore } from "./Refusals.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
 import type { UpstreamFailure } from "./Upstream.ts"
+import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 const retry = Retry.transient({ dependency: "iam", repeatable: true })
 
@@ -76,6 +77,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const store = yield* Store
     const outcomes = yield* loginOutcomes
     const { shared } = yield* Idempotency
+    const { within } = yield* UpstreamPlaces
     const events = yield* OwnEvents
 
     const failing = (operation: Parameters<typeof fromIam>[0], plane: Plane) =>
@@ -92,7 +94,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       look: typeof introspect
     ): Effect.fn.Return<Caller, Failure> {
       const { token, organisation } = credential
-      const live = yield* look(plane, token)
+      const live = yield* look(plane, token).pipe(within("iam", digestOf(token)))
       if (Option.isNone(live)) return yield* new Unauthenticated()
       const membership = live.value.memberships.find((granted) => granted.organisation === organisation)
       if (membership === undefined) {
@@ -183,6 +185,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       })
       return yield* run.pipe(
         shared({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
+        within("iam", digestOf(slt)),
         events.outcome("login", plane)
       )
     })
@@ -206,7 +209,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         return sessionOf(plane, grant, found.value, home.value, actor.value)
       })
       return yield* run.pipe(
-        shared({ operation: "refresh", plane, callerKey: digestOf(key), content: digestOf(refreshToken) })
+        shared({ operation: "refresh", plane, callerKey: digestOf(key), content: digestOf(refreshToken) }),
+        within("iam", digestOf(refreshToken))
       )
     })
 
@@ -225,7 +229,8 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           () => Effect.void
         ),
         failing("revoke", plane),
-        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) })
+        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
+        within("iam", digestOf(token))
       )
     })
 

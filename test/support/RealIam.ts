@@ -7,6 +7,7 @@ import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
 import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
 import { UpstreamClient } from "../../src/layers/upstream/Connection.ts"
 import { startTing } from "../../src/sandbox/upstreams/Ting.ts"
+import { clientTables } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Drain } from "../../src/services/Drain.ts"
@@ -33,7 +34,12 @@ export const serverOverIam = (bounds: Bounds = {}, overrides: SettingsOverrides 
       iam: { url: iam.simulator.url, ...overrides.iam },
       ting: { url: ting.url, ...overrides.ting }
     })
-    const ports = Layer.mergeAll(HttpIam, HttpTing, TestStore.layer, SimulatedTables.layer([])).pipe(
+    const ports = Layer.mergeAll(
+      HttpIam,
+      HttpTing,
+      TestStore.layer,
+      SimulatedTables.layer(clientTables)
+    ).pipe(
       Layer.provideMerge(Drain.Default),
       Layer.provide(UpstreamClient),
       Layer.provideMerge(Layer.succeed(Settings, settings))
@@ -55,7 +61,7 @@ export const serverOverIam = (bounds: Bounds = {}, overrides: SettingsOverrides 
       (address: string) =>
       (sent: Sent & { readonly headers?: Readonly<Record<string, string>> }): Effect.Effect<Answer> =>
         call({ port }, { ...sent, headers: { ...sent.headers, "x-forwarded-for": address } })
-    return { ...iam, from }
+    return { ...iam, ting, from }
   })
 
 let keys = 0

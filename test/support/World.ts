@@ -20,6 +20,7 @@ import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Telemetry } from "../../src/services/Telemetry.ts"
 import { NotExecuted, Unknown } from "../../src/services/Upstream.ts"
+import { UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import { Webhooks } from "../../src/services/Webhooks.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
 import * as SimulatedIam from "./SimulatedIam.ts"
@@ -52,7 +53,9 @@ export const useCases = Layer.mergeAll(
   Reports.Default
 ).pipe(
   Layer.provideMerge(Sessions.Default),
-  Layer.provideMerge(Layer.mergeAll(Registration.Default, Idempotency.Default, OwnEvents.Default))
+  Layer.provideMerge(
+    Layer.mergeAll(Registration.Default, Idempotency.Default, OwnEvents.Default, UpstreamPlaces.Default)
+  )
 )
 
 export const world = (options: WorldOptions = {}) => Layer.provideMerge(useCases, ports(options))

@@ -8,7 +8,7 @@ import type { Call } from "./Routes.ts"
 import { Work } from "./Work.ts"
 
 /** Requests that are worked on at once; more would only wait and time out together. */
-const defaultBound = 1_000
+export const defaultBound = 1_000
 
 interface AdmissionService {
   /** Why a call is not let in: the process drains, or too many are in flight. Probes ask about just that and always are. */

@@ -1,0 +1,178 @@
+/** An upstream that hangs must take nothing from the requests that do not wait for it. */
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import * as TestServices from "effect/TestServices"
+import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
+import { PlaceBounds } from "../../src/services/UpstreamPlaces.ts"
+import { eventually } from "../layers/upstream/Simulated.ts"
+import { asks, freshKey, serverOverIam } from "../support/RealIam.ts"
+import { type Answer, errorOf, good, jsonHeaders } from "./support.ts"
+
+const bounded = (iam: number, ting: number, perCredential = 100) =>
+  Effect.provideService(PlaceBounds, {
+    iam: { all: iam, perCredential },
+    ting: { all: ting, perCredential }
+  })
+
+/** Requests in flight: more than wait for IAM, and no more than want to. */
+const inFlight = 5
+
+/** Lets it pass while real sockets are waited for. */
+const time = Effect.forever(
+  Effect.zipRight(TestClock.adjust("250 millis"), TestServices.provideLive(Effect.sleep("5 millis")))
+)
+
+const refusalOf = (answer: Answer) => {
+  const { code, details } = errorOf(answer)
+  return [answer.status, code, answer.headers["retry-after"], details]
+}
+const full = (dependency: string) => [503, "overloaded", "1", { dependency }]
+
+const report = (token?: string) => ({
+  method: "POST",
+  path: "/api/v1/reports",
+  headers: {
+    ...jsonHeaders,
+    "idempotency-key": freshKey(),
+    ...(token === undefined ? {} : asks.me(token).headers)
+  },
+  body: JSON.stringify({ message: "Playback stops after a seek." })
+})
+
+const ting = (token: string, key: string) => ({
+  method: "POST",
+  path: "/api/v1/tings",
+  headers: { ...jsonHeaders, ...asks.me(token).headers },
+  body: JSON.stringify({ type: "music.trigger.fired", key: `si:deejay/${key}`, data: {} })
+})
+
+const introspect = "/api/v1/oauth/introspect"
+const everything = Number.POSITIVE_INFINITY
+
+const taken = (dependency: "iam" | "ting", places: number) =>
+  eventually(() => upstreamPlacesTaken({ dependency }).unsafeValue([]).value === places)
+
+const prepared = Effect.gen(function* () {
+  const server = yield* serverOverIam({ inFlight }, { rateLimit: false, shutdownGraceSeconds: 0 })
+  server.ting.registerType("production", "music", "music.trigger.fired")
+  const ask = server.from("203.0.113.1")
+  const login = Effect.suspend(() =>
+    Effect.map(ask(asks.login(Redacted.value(server.slt()))), (answer) => {
+      const session: unknown = JSON.parse(answer.text)
+      expect(session).toMatchObject({ access_token: expect.any(String) })
+      // The line above has looked.
+      return session as {
+        readonly access_token: string
+        readonly refresh_token: string
+        readonly ting: unknown
+      }
+    })
+  )
+  return { ...server, ask, login }
+})
+
+describe("While IAM hangs", () => {
+  it.scoped("its calls beyond its places are refused at once, and what needs none is served", () =>
+    Effect.gen(function* () {
+      const { ask, environment, login, simulator, slt, world } = yield* prepared
+      const sessions = yield* Effect.replicateEffect(login, 4)
+      const { access_token, refresh_token } = yield* login
+      simulator.fail({ path: introspect, times: everything, fault: { kind: "hang" } })
+      const waiting = yield* Effect.forEach(sessions, (session) =>
+        Effect.fork(ask(asks.me(session.access_token)))
+      )
+      yield* taken("iam", 4)
+
+      // The looks that hang may still be on their way.
+      const others = () => simulator.seen.filter(({ path }) => path !== introspect).length
+      const before = others()
+      for (const sent of [
+        asks.me(access_token),
+        asks.login(Redacted.value(slt())),
+        asks.refresh(refresh_token),
+        asks.logout(refresh_token),
+        asks.testing(environment.musicSecret),
+        ting(access_token, "1")
+      ])
+        expect([sent.path, ...refusalOf(yield* ask(sent))]).toEqual([sent.path, ...full("iam")])
+      expect(others()).toBe(before)
+      expect((yield* ask(good.healthz)).status).toBe(200)
+      expect((yield* ask(good.version)).status).toBe(200)
+      expect((yield* ask(good.accept)).status).toBe(204)
+      expect((yield* ask(report())).status).toBe(200)
+      const { body, headers } = world.buildWebhook(
+        production,
+        world.events.membershipRemoved(production, "si:lyra", "acme")
+      )
+      expect((yield* ask({ method: "POST", path: "/webhook/", headers, body })).status).toBe(200)
+      // Without a place the reporter is not asked about, as in any outage.
+      const sent = report(access_token)
+      const signed = yield* ask(sent)
+      expect(JSON.parse(signed.text)).toMatchObject({ status: "stored", reporter: null, replayed: false })
+
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      for (const fiber of waiting)
+        expect(errorOf(yield* Fiber.join(fiber)).code).toBe("dependency_unavailable")
+      simulator.clearFaults()
+      expect((yield* ask(asks.me(access_token))).status).toBe(200)
+      expect(JSON.parse((yield* ask(sent)).text)).toMatchObject({ reporter: "si:deejay", replayed: true })
+      // The refusal has spent nothing.
+      expect((yield* ask(asks.refresh(refresh_token))).status).toBe(200)
+    }).pipe(bounded(4, 2))
+  )
+
+  it.scoped("the calls of one credential leave places to others", () =>
+    Effect.gen(function* () {
+      const { ask, login, simulator } = yield* prepared
+      const [one, other] = [yield* login, yield* login]
+      // The calls share one look.
+      simulator.fail({ path: introspect, fault: { kind: "hang" } })
+      const waiting = yield* Effect.forEach([1, 2], () => Effect.fork(ask(asks.me(one.access_token))))
+      yield* taken("iam", 2)
+      expect(refusalOf(yield* ask(asks.me(one.access_token)))).toEqual(full("iam"))
+      expect((yield* ask(asks.me(other.access_token))).status).toBe(200)
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      for (const fiber of waiting) expect((yield* Fiber.join(fiber)).status).toBe(200)
+    }).pipe(bounded(4, 2, 2))
+  )
+})
+
+describe("While Ting hangs", () => {
+  it.scoped("tings beyond its places are refused at once, and IAM's calls are served", () =>
+    Effect.gen(function* () {
+      const { ask, asked, login, slt, ting: notifications } = yield* prepared
+      const { access_token, refresh_token } = yield* login
+      notifications.fail({ times: everything, fault: { kind: "hang" } })
+      const waiting = yield* Effect.forEach(["1", "2"], (key) => Effect.fork(ask(ting(access_token, key))))
+      yield* taken("ting", 2)
+
+      const proofs = () => asked("/obo-access/exchanges").length
+      yield* eventually(() => proofs() === 3)
+      expect(refusalOf(yield* ask(ting(access_token, "3")))).toEqual(full("ting"))
+      const subscription = {
+        ...good.subscribe,
+        headers: { ...jsonHeaders, ...asks.me(access_token).headers }
+      }
+      expect(refusalOf(yield* ask(subscription))).toEqual(full("ting"))
+      expect(proofs()).toBe(3)
+      expect((yield* ask(asks.me(access_token))).status).toBe(200)
+      expect((yield* ask(asks.refresh(refresh_token))).status).toBe(200)
+      const sent = asks.login(Redacted.value(slt()))
+      expect(JSON.parse((yield* ask(sent)).text)).toMatchObject({
+        ting: { subscribed: false, error: "overloaded" }
+      })
+
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      for (const fiber of waiting)
+        expect(errorOf(yield* Fiber.join(fiber)).code).toBe("dependency_unavailable")
+      notifications.clearFaults()
+      // Repeated under its key the login registers after all, and the ting that was refused is sent.
+      expect(JSON.parse((yield* ask(sent)).text)).toMatchObject({ ting: { subscribed: true } })
+      expect((yield* ask(ting((yield* login).access_token, "3"))).status).toBe(200)
+    }).pipe(bounded(4, 2))
+  )
+})

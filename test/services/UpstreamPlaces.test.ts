@@ -1,0 +1,202 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Metric from "effect/Metric"
+import { defaultBound } from "../../src/http/middleware/Admission.ts"
+import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
+import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
+import * as LoggedIn from "../support/LoggedIn.ts"
+import * as LoggingIn from "../support/LoggingIn.ts"
+import { prepared, settle } from "../support/Sending.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { SimulatedTing } from "../support/SimulatedTing.ts"
+import { callerKey, scenario } from "../support/World.ts"
+
+const bounds = (iam: number, ting = 1, perCredential = 100) =>
+  Effect.provideService(PlaceBounds, {
+    iam: { all: iam, perCredential },
+    ting: { all: ting, perCredential }
+  })
+
+/** A caller that waits in a place until it is interrupted or released. */
+const waiting = (dependency: "iam" | "ting", credential: string) =>
+  Effect.gen(function* () {
+    const { within } = yield* UpstreamPlaces
+    const released = yield* Deferred.make<void, string>()
+    const fiber = yield* Effect.fork(Deferred.await(released).pipe(within(dependency, credential)))
+    yield* settle
+    return { fiber, released }
+  })
+
+/** The code with which a place is refused; none when there was one. */
+const attempt = (dependency: "iam" | "ting", credential = "another") =>
+  Effect.flatMap(UpstreamPlaces, ({ within }) =>
+    Effect.match(Effect.void.pipe(within(dependency, credential)), {
+      onSuccess: () => undefined,
+      onFailure: ({ code, details, retryAfterSeconds }) => [code, details?.dependency, retryAfterSeconds]
+    })
+  )
+
+const full = (dependency: "iam" | "ting") => ["overloaded", dependency, 1]
+
+describe("places for an upstream", () => {
+  it.effect("are refused at once when all are taken, and leave the other upstream's alone", () =>
+    Effect.gen(function* () {
+      const { fiber } = yield* waiting("iam", "a")
+      yield* waiting("iam", "b")
+      deepStrictEqual(yield* attempt("iam"), full("iam"))
+      deepStrictEqual(yield* attempt("ting"), undefined)
+      yield* Fiber.interrupt(fiber)
+      deepStrictEqual(yield* attempt("iam"), undefined)
+    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(2))
+  )
+
+  it.effect("are given back at every end: an answer, a failure, an interruption", () =>
+    Effect.gen(function* () {
+      for (const end of [
+        (one: { readonly released: Deferred.Deferred<void, string> }) =>
+          Deferred.succeed(one.released, undefined),
+        (one: { readonly released: Deferred.Deferred<void, string> }) =>
+          Deferred.fail(one.released, "failed"),
+        (one: { readonly fiber: Fiber.RuntimeFiber<void, unknown> }) => Fiber.interrupt(one.fiber)
+      ]) {
+        const one = yield* waiting("ting", "a")
+        deepStrictEqual(yield* attempt("ting"), full("ting"))
+        yield* end(one)
+        yield* Fiber.await(one.fiber)
+        deepStrictEqual(yield* attempt("ting"), undefined)
+        deepStrictEqual(yield* attempt("ting", "a"), undefined)
+      }
+    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(1))
+  )
+
+  it.effect("of one credential are a part only: others find some", () =>
+    Effect.gen(function* () {
+      yield* waiting("iam", "a")
+      yield* waiting("iam", "a")
+      deepStrictEqual(yield* attempt("iam", "a"), full("iam"))
+      deepStrictEqual(yield* attempt("iam", "b"), undefined)
+    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(10, 10, 2))
+  )
+
+  it.effect("that are taken are told by upstream", () =>
+    Effect.gen(function* () {
+      const taken = Effect.map(
+        Effect.all([
+          Metric.value(upstreamPlacesTaken({ dependency: "iam" })),
+          Metric.value(upstreamPlacesTaken({ dependency: "ting" }))
+        ]),
+        (states) => states.map(({ value }) => value)
+      )
+      const { fiber } = yield* waiting("iam", "a")
+      yield* waiting("iam", "b")
+      deepStrictEqual(yield* taken, [2, 0])
+      yield* Fiber.interrupt(fiber)
+      deepStrictEqual(yield* taken, [1, 0])
+    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(5, 5))
+  )
+
+  it.effect("leave 400 of the requests in flight to those that wait for no upstream", () =>
+    Effect.gen(function* () {
+      const { iam, ting } = yield* PlaceBounds
+      deepStrictEqual(defaultBound - iam.all - ting.all, 400)
+      deepStrictEqual([iam.all / iam.perCredential, ting.all / ting.perCredential], [10, 10])
+    })
+  )
+})
+
+describe("a call that waits for IAM", () => {
+  it.effect("takes one place for all that it does, so that it is never refused halfway", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* LoggingIn.people
+        const held = yield* iam.hold("introspect")
+        const slt = yield* iam.slt({ actor: "c:ana" })
+        const first = yield* Effect.fork(LoggingIn.login(slt))
+        yield* held.arrived
+        const refused = yield* Effect.flip(LoggedIn.login({}, callerKey("second")))
+        assert.strictEqual(refused.code, "overloaded")
+        yield* held.release
+        assert.strictEqual((yield* Fiber.join(first)).actor.public_id, "c:ana")
+      })
+    ).pipe(bounds(1))
+  )
+
+  it.effect("is refused before anything is spent", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* LoggedIn.prepared
+        const spent = yield* iam.calls("exchange")
+        const held = yield* iam.hold("introspect")
+        const look = yield* Effect.fork(LoggedIn.authenticate(session.access_token))
+        yield* held.arrived
+        const refused = yield* Effect.flip(LoggedIn.login({}, callerKey("second")))
+        deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "iam"])
+        assert.strictEqual(yield* iam.calls("exchange"), spent)
+        yield* held.release
+        yield* Fiber.join(look)
+        yield* LoggedIn.login({}, callerKey("second"))
+      })
+    ).pipe(bounds(1))
+  )
+
+  it.effect("holds a place of its own when it joins an execution in flight", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* LoggedIn.prepared
+        const held = yield* iam.hold("introspect")
+        const looks = yield* Effect.forEach([1, 2], () =>
+          Effect.fork(LoggedIn.authenticate(session.access_token))
+        )
+        yield* held.arrived
+        yield* settle
+        const refused = yield* Effect.flip(LoggedIn.authenticate(session.access_token))
+        assert.strictEqual(refused.code, "overloaded")
+        yield* held.release
+        for (const look of looks) yield* Fiber.join(look)
+      })
+    ).pipe(bounds(2))
+  )
+})
+
+describe("a call that waits for Ting", () => {
+  it.effect("takes one place for the proof and the ting: without one no proof is asked for", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, ting, proofs, send, sends } = yield* prepared()
+        const held = yield* ting.hold("send")
+        const first = yield* Effect.fork(send({ key: "si:deejay/1" }))
+        yield* held.arrived
+        const refused = yield* Effect.flip(send({ key: "si:deejay/2" }))
+        deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "ting"])
+        assert.strictEqual(yield* iam.calls("prove"), proofs + 1)
+        yield* held.release
+        yield* Fiber.join(first)
+        assert.isFalse((yield* send({ key: "si:deejay/2" })).replayed)
+        assert.strictEqual((yield* sends).length, 2)
+      })
+    ).pipe(bounds(1, 1))
+  )
+
+  it.effect("without a place fails no login, whose repetition registers", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send } = yield* prepared()
+        const iam = yield* SimulatedIam
+        const ting = yield* SimulatedTing
+        const held = yield* ting.hold("send")
+        const sending = yield* Effect.fork(send())
+        yield* held.arrived
+        const slt = yield* iam.slt({ actor: "si:deejay" })
+        const session = yield* LoggingIn.login(slt)
+        deepStrictEqual(session.ting, { subscribed: false, error: "overloaded" })
+        yield* held.release
+        yield* Fiber.join(sending)
+        const again = yield* LoggingIn.login(slt)
+        deepStrictEqual([again.access_token, again.ting.subscribed], [session.access_token, true])
+      })
+    ).pipe(bounds(10, 1))
+  )
+})
