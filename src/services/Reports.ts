@@ -2,7 +2,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { type Failure, IdempotencyConflict, InvalidInput } from "../schema/Failure.ts"
+import { type Failure, IdempotencyConflict, InvalidInput, ReportsFull } from "../schema/Failure.ts"
 import type { Report, ReportRequest } from "../schema/Report.ts"
 import type { Credential } from "./Caller.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
@@ -26,6 +26,12 @@ import {
 
 /** How long IAM may take to name the reporter; after that the report is stored without waiting. */
 const verificationMillis = 3_000
+
+/** What those whom IAM did not vouch for may fill of all the room: the rest is kept for the others. */
+const unverifiedShare = 0.8
+
+/** Seconds. Room comes with the hourly cleaning, or with an operator. */
+const fullPause = 3_600
 
 /** An answer about the token itself; everything else says that IAM could not be asked. */
 const verdicts: ReadonlyArray<Failure["code"]> = [
@@ -60,6 +66,9 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const store = yield* Store
     const sessions = yield* Sessions
     const events = yield* OwnEvents
+
+    const limitOf = ({ _tag }: Reporter): number =>
+      _tag === "Verified" ? settings.reportsBytes : settings.reportsBytes * unverifiedShare
 
     const identify = (
       plane: Plane,
@@ -124,13 +133,16 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
               keyDigest: digestOf(key),
               contentDigest: sha256(canonicalJson(request))
             },
-            plane._tag === "Production" && Option.isSome(settings.tracker)
+            plane._tag === "Production" && Option.isSome(settings.tracker),
+            limitOf(reporter)
           )
           .pipe(loggingStore)
         yield* countReplay("report", admission._tag === "Replayed")
         switch (admission._tag) {
           case "Conflict":
             return yield* new IdempotencyConflict()
+          case "Full":
+            return yield* new ReportsFull({ retryAfterSeconds: fullPause })
           case "Stored":
             return answer(reporter, admission.report, false)
           case "Replayed":
