@@ -6,6 +6,8 @@ export type Source = "cli" | "daemon" | "web" | "unknown"
 export interface RequestInfo {
   readonly requestId: string
   readonly source: Source
+  /** The client's address, a /64 of IPv6: what quotas count by. Never stored, logged or sent anywhere. */
+  readonly clientNetwork: string
   /** False when the caller opted out (`X-Music-Telemetry`, `Sec-GPC`, `DNT`): nothing about it is recorded, and IAM is told so. */
   readonly recording: boolean
   /** Milliseconds since the epoch after which no further attempt is made. */
@@ -16,6 +18,7 @@ export class RequestContext extends Context.Reference<RequestContext>()("music/R
   defaultValue: (): RequestInfo => ({
     requestId: "background",
     source: "unknown",
+    clientNetwork: "",
     recording: false,
     deadlineAt: Number.POSITIVE_INFINITY
   })

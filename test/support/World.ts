@@ -14,6 +14,7 @@ import { OwnEvents } from "../../src/services/OwnEvents.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Registration } from "../../src/services/Registration.ts"
+import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
@@ -52,7 +53,9 @@ export const useCases = Layer.mergeAll(
   Reports.Default
 ).pipe(
   Layer.provideMerge(Sessions.Default),
-  Layer.provideMerge(Layer.mergeAll(Registration.Default, Idempotency.Default, OwnEvents.Default))
+  Layer.provideMerge(
+    Layer.mergeAll(Registration.Default, Idempotency.Default, OwnEvents.Default, ReportQuota.Default)
+  )
 )
 
 export const world = (options: WorldOptions = {}) => Layer.provideMerge(useCases, ports(options))
@@ -67,6 +70,7 @@ export const inRequest =
       Effect.provideService(effect, RequestContext, {
         requestId: "request-1",
         source: "cli",
+        clientNetwork: "192.0.2.1",
         recording: true,
         deadlineAt: now + 25_000,
         ...info

@@ -44,7 +44,7 @@ const headersOf = (readings: ReadonlyArray<QuotaReading>): Readonly<Record<strin
 })
 
 /** The same with one more reading. */
-const withReading = (
+export const withReading = (
   rate: Readonly<Record<string, string>>,
   reading: QuotaReading
 ): Readonly<Record<string, string>> =>

@@ -14,9 +14,11 @@ import { Settings } from "../../services/Settings.ts"
 import { accessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
 import { CurrentBody, declaredProblem, jsonOf } from "./Body.ts"
+import { clientAddressFor, networkOf } from "./ClientAddress.ts"
 import { corsFor } from "./Cors.ts"
 import { failureOf, responseOf } from "./Envelope.ts"
 import { CurrentExchange, type Exchange, planeNote } from "./Exchange.ts"
+import { withReading } from "./Limits.ts"
 import { lingering } from "./Linger.ts"
 import { allowsRecording, sourceOf } from "./Preferences.ts"
 import { countOf } from "./RawHeaders.ts"
@@ -38,6 +40,7 @@ export const pipeline = Effect.gen(function* () {
   const receipts = yield* Receipts
   const log = yield* accessLog
   const cors = corsFor(settings.webOrigins)
+  const addressOf = clientAddressFor(settings.trustedProxies)
 
   const open = (message: IncomingMessage, clock: Clock.Clock): Exchange => {
     const { headers, method = "" } = message
@@ -53,6 +56,7 @@ export const pipeline = Effect.gen(function* () {
       info: {
         requestId: requestIdOf(single(headers["x-request-id"])),
         source: sourceOf(headers),
+        clientNetwork: networkOf(addressOf(message)),
         recording: settings.telemetry.enabled && allowsRecording(headers),
         deadlineAt: clock.unsafeCurrentTimeMillis() + settings.requestDeadlineSeconds * 1_000
       },
@@ -139,9 +143,11 @@ export const pipeline = Effect.gen(function* () {
               log(exchange, { status: 499, code: undefined, endedAt: clock.unsafeCurrentTimeNanos() }),
               Effect.interrupt
             )
-          : Effect.flatMap(failureOf(cause, exchange), (failure) =>
-              finished(exchange, clock, responseOf(failure), failure.code)
-            )
+          : Effect.flatMap(failureOf(cause, exchange), (failure) => {
+              if (failure.code === "rate_limited" && failure.quota !== undefined)
+                exchange.rate = withReading(exchange.rate, failure.quota)
+              return finished(exchange, clock, responseOf(failure), failure.code)
+            })
     })
 
   return (app: HttpApp.Default): HttpApp.Default =>

@@ -85,6 +85,7 @@ export const inRequest = (recording: boolean) =>
     requestId: "background",
     source: "cli",
     recording,
+    clientNetwork: "192.0.2.1",
     deadlineAt: Number.POSITIVE_INFINITY
   })
 
