@@ -25,11 +25,16 @@ const bytesOf = (message: string) => Buffer.byteLength(JSON.stringify(contentOf(
 const admit = (
   { reports }: StoreService,
   id: string,
-  { limit, message = "short", reporter = ana }: { limit?: number; message?: string; reporter?: Reporter } = {}
+  {
+    key = id,
+    limit,
+    message = "short",
+    reporter = ana
+  }: { key?: string; limit?: number; message?: string; reporter?: Reporter } = {}
 ) =>
   Effect.map(
     reports.admit(
-      sampleReport({ id, keyDigest: id, content: contentOf(message), contentDigest: message, reporter }),
+      sampleReport({ id, keyDigest: key, content: contentOf(message), contentDigest: message, reporter }),
       true,
       limit
     ),
@@ -139,13 +144,22 @@ onBoth("The order of claims", ({ freshStore }) => {
   )
 })
 
-const names = ["a", "b", "c", "d", "e"]
+const messages = ["short", "ä longer one"]
+const reporters: ReadonlyArray<Reporter> = [Anonymous(), Unverified(), ana]
+const keys = ["a", "b", "c"]
+
+/** Every report that one key, reporter and message makes has an id of its own. */
+const idOf = (key: string, reporter: Reporter, message: string) =>
+  `${key} ${reporter._tag} ${messages.indexOf(message)}`
+const ids = keys.flatMap((key) =>
+  reporters.flatMap((reporter) => messages.map((message) => idOf(key, reporter, message)))
+)
 const operation = fc.oneof(
   fc.record({
     _tag: fc.constant("Admit" as const),
-    id: fc.constantFrom(...names),
-    message: fc.constantFrom("short", "ä longer one"),
-    reporter: fc.constantFrom<Reporter>(Anonymous(), Unverified(), ana),
+    key: fc.constantFrom(...keys),
+    message: fc.constantFrom(...messages),
+    reporter: fc.constantFrom(...reporters),
     limit: fc.constantFrom(0, 3_000, 1_000_000)
   }),
   fc.record({
@@ -153,8 +167,8 @@ const operation = fc.oneof(
     count: fc.integer({ min: 1, max: 3 }),
     update: fc.constantFrom("none", "Sending", "Delivered", "Waiting", "Unknown", "Failed")
   }),
-  fc.record({ _tag: fc.constant("Retry" as const), id: fc.constantFrom(...names) }),
-  fc.record({ _tag: fc.constant("Discard" as const), id: fc.constantFrom(...names) }),
+  fc.record({ _tag: fc.constant("Retry" as const), id: fc.constantFrom(...ids) }),
+  fc.record({ _tag: fc.constant("Discard" as const), id: fc.constantFrom(...ids) }),
   fc.record({ _tag: fc.constant("Clean" as const), what: fc.constantFrom("reports", "deliveries") })
 )
 type Operation = typeof operation extends fc.Arbitrary<infer A> ? A : never
@@ -176,7 +190,7 @@ const apply = (store: StoreService, step: Operation, now: number) =>
   Effect.gen(function* () {
     switch (step._tag) {
       case "Admit":
-        return yield* admit(store, step.id, step)
+        return yield* admit(store, idOf(step.key, step.reporter, step.message), step)
       case "Work": {
         const update = updateOf(step.update, now)
         for (const { fence, id } of yield* leased(store, now, step.count))
