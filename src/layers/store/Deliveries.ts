@@ -235,7 +235,7 @@ export const makeDeliveries = (
           const free = Math.min(count, concurrency - (yield* held(kinds)).count)
           if (free <= 0) return []
           // Chosen once: as a subquery it may run for each row again, and pass over what it has locked before, to the next ones.
-          // What may have been sent comes first: its looks have their times, and cost no place in the pace.
+          // `unknown` sorts before `waiting`: looks for what may have been sent have their times, and write nothing.
           const leased = yield* all(Row)(sql`
             WITH due AS MATERIALIZED (
               SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
