@@ -19,6 +19,7 @@ import { Notifications } from "./services/Notifications.ts"
 import { OwnEvents } from "./services/OwnEvents.ts"
 import { Planes } from "./services/Planes.ts"
 import { Registration } from "./services/Registration.ts"
+import { ReportQuota } from "./services/ReportQuota.ts"
 import { Reports } from "./services/Reports.ts"
 import { Sessions } from "./services/Sessions.ts"
 import { Telemetry } from "./services/Telemetry.ts"
@@ -52,7 +53,9 @@ const useCasesOver = (delivery: typeof DeliveryLive) =>
   ).pipe(
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(Registration.Default),
-    Layer.provideMerge(Layer.mergeAll(Idempotency.Default, OwnEvents.Default, UpstreamPlaces.Default)),
+    Layer.provideMerge(
+      Layer.mergeAll(Idempotency.Default, OwnEvents.Default, UpstreamPlaces.Default, ReportQuota.Default)
+    ),
     Layer.provideMerge(endsWithDrain(delivery))
   )
 

@@ -212,6 +212,7 @@ const settings = (terminal: boolean) =>
     spoolMegabytes: fallback("MUSIC_TELEMETRY_SPOOL_MEGABYTES", whole(1, 1_000_000), 500),
     spoolHours: fallback("MUSIC_TELEMETRY_SPOOL_HOURS", whole(1, 8_760), 24),
     tracker: trackerSettings,
+    reportsMegabytes: fallback("MUSIC_REPORTS_MEGABYTES", whole(1, 1_000_000), 1_000),
     webOrigins: fallback("MUSIC_WEB_ORIGINS", list(webOrigin), []),
     minCli: fallback(
       "MUSIC_MIN_CLI",
@@ -253,6 +254,7 @@ const settings = (terminal: boolean) =>
           spoolHours: read.spoolHours
         },
         ...read.tracker,
+        reportsBytes: read.reportsMegabytes * 1_000_000,
         webOrigins: read.webOrigins,
         minCli: read.minCli,
         rateLimit: read.rateLimit,

@@ -157,6 +157,11 @@ export const settingsCatalogue: ReadonlyArray<SettingEntry> = [
     meaning: "looks after a send with unknown outcome"
   },
 
+  {
+    name: "MUSIC_REPORTS_MEGABYTES",
+    fallback: "1000",
+    meaning: "bound of all stored reports in megabytes"
+  },
   { name: "MUSIC_RETENTION_REPORTS_DAYS", fallback: "0", meaning: "days; 0 keeps for ever" },
   {
     name: "MUSIC_RETENTION_WEBHOOKS_DAYS",

@@ -101,6 +101,7 @@ export const settingsFor = (
     url: world.tracker.url,
     reconcileSeconds: [5, 15, 40]
   }),
+  reportsBytes: 1_000_000_000,
   webOrigins: ["http://localhost:5173"],
   minCli: "0.1.0",
   rateLimit: true,

@@ -175,7 +175,19 @@ export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaTyp
 ) {
   readonly code = "unsupported_media_type"
 }
-export class RateLimited extends Schema.TaggedError<RateLimited>()("RateLimited", fields("rate_limited")) {
+export class RateLimited extends Schema.TaggedError<RateLimited>()("RateLimited", {
+  ...fields("rate_limited"),
+  /** The quota of ours that refused; becomes RateLimit headers, never part of the body. */
+  quota: Schema.optionalWith(
+    Schema.Struct({
+      policy: Schema.Struct({ name: Schema.String, quota: Schema.Number, windowSeconds: Schema.Number }),
+      remaining: Schema.Number,
+      resetSeconds: Schema.Number,
+      retryAfterSeconds: Schema.Number
+    }),
+    { exact: true }
+  )
+}) {
   readonly code = "rate_limited"
 }
 export class TemporarilyRateLimited extends Schema.TaggedError<TemporarilyRateLimited>()(
@@ -204,6 +216,9 @@ export class NotReady extends Schema.TaggedError<NotReady>()("NotReady", fields(
 }
 export class Overloaded extends Schema.TaggedError<Overloaded>()("Overloaded", fields("overloaded")) {
   readonly code = "overloaded"
+}
+export class ReportsFull extends Schema.TaggedError<ReportsFull>()("ReportsFull", fields("reports_full")) {
+  readonly code = "reports_full"
 }
 export class SpoolFull extends Schema.TaggedError<SpoolFull>()("SpoolFull", fields("spool_full")) {
   readonly code = "spool_full"
@@ -246,6 +261,7 @@ export const failureClasses = {
   dependency_unavailable: DependencyUnavailable,
   not_ready: NotReady,
   overloaded: Overloaded,
+  reports_full: ReportsFull,
   spool_full: SpoolFull,
   shutting_down: ShuttingDown
 } as const satisfies Record<FailureCode, unknown>

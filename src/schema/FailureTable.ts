@@ -182,6 +182,12 @@ export const failureTable = {
     message: "The service has more requests in hand than it can serve.",
     hint: "Wait for the seconds in Retry-After, then retry with the same key."
   },
+  reports_full: {
+    status: 503,
+    retryable: true,
+    message: "There is no room for more reports now.",
+    hint: "Keep the report and send it again later with the same key; reports of signed-in people have room for longer."
+  },
   spool_full: {
     status: 503,
     retryable: true,

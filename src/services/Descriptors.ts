@@ -1,14 +1,32 @@
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
 import type { CheckState, Health, IamDescriptor, Readiness, Version } from "../schema/Descriptors.ts"
 import { NotReady } from "../schema/Failure.ts"
 import { requestedScopes } from "../schema/Identity.ts"
 import { version } from "../schema/Release.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
+import { monotonicMillis } from "./MonotonicTime.ts"
 import { environmentIdOf, type Plane } from "./Plane.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
+
+/** Milliseconds for which all probes share one look at the database. */
+const lookShared = 1_000
+
+/** Runs `look` at most once in `millis`, and for all who ask meanwhile. It goes on when the one who began it leaves. */
+const sharedFor = <A>(millis: number, look: Effect.Effect<A>): Effect.Effect<A> => {
+  let last: { readonly fiber: Fiber.Fiber<A>; readonly startedAt: number } | undefined
+  return Effect.gen(function* () {
+    const now = yield* monotonicMillis
+    const running = last !== undefined && Option.isNone(yield* Fiber.poll(last.fiber))
+    if (last === undefined || (!running && now - last.startedAt >= millis))
+      last = { fiber: yield* Effect.forkDaemon(look), startedAt: now }
+    return yield* Fiber.join(last.fiber)
+  })
+}
 
 /** What the service says of itself. */
 export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptors", {
@@ -27,23 +45,27 @@ export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptor
       min_cli: settings.minCli
     })
 
-    /** A stopped tracker or table is `degraded`, never a reason to turn callers away. */
+    const look = sharedFor(
+      lookShared,
+      Effect.gen(function* () {
+        const database = yield* Effect.either(
+          // Disconnected: what cannot be interrupted must not be waited for either.
+          Effect.timeoutFail(Effect.disconnect(store.check), {
+            duration: 2_000,
+            onTimeout: () => "timeout" as const
+          })
+        )
+        return { healthy: Either.isRight(database), deliveries: yield* delivery.checks }
+      })
+    )
+
+    /** A stopped tracker or table is `degraded`, never a reason to turn callers away. A stop shows at once. */
     const readiness: Effect.Effect<Readiness, NotReady> = Effect.gen(function* () {
+      const { deliveries, healthy } = yield* look
       const draining = yield* drain.draining
-      const database = yield* Effect.either(
-        // Disconnected: what cannot be interrupted must not be waited for either.
-        Effect.timeoutFail(Effect.disconnect(store.check), {
-          duration: 2_000,
-          onTimeout: () => "timeout" as const
-        })
-      )
-      const state = (healthy: boolean): CheckState => (healthy ? "ok" : "failed")
-      const checks = {
-        database: state(Either.isRight(database)),
-        serving: state(!draining),
-        ...(yield* delivery.checks)
-      }
-      if (draining || Either.isLeft(database)) return yield* new NotReady({ details: { checks } })
+      const state = (ok: boolean): CheckState => (ok ? "ok" : "failed")
+      const checks = { database: state(healthy), serving: state(!draining), ...deliveries }
+      if (draining || !healthy) return yield* new NotReady({ details: { checks } })
       return { status: "ready", checks }
     })
 

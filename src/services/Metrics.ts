@@ -192,6 +192,13 @@ export const sampled = {
     "Age of the oldest delivery that is not over; 0 when all are.",
     []
   ),
+  reportsBytes: described(
+    "gauge",
+    "music_reports_bytes",
+    "Bytes of all stored reports, as their bound counts them.",
+    []
+  ),
+  reportsLimit: described("gauge", "music_reports_limit_bytes", "The bound of all stored reports.", []),
   spoolRecords: described("gauge", "music_spool_records", "Telemetry records that wait in the spool.", [
     "table"
   ]),

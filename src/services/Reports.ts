@@ -1,8 +1,9 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { type Failure, IdempotencyConflict, InvalidInput } from "../schema/Failure.ts"
+import { type Failure, IdempotencyConflict, InvalidInput, ReportsFull } from "../schema/Failure.ts"
 import type { Report, ReportRequest } from "../schema/Report.ts"
 import type { Credential } from "./Caller.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
@@ -11,6 +12,7 @@ import { OwnEvents } from "./OwnEvents.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
 import { loggingStore } from "./Refusals.ts"
+import { ReportQuota } from "./ReportQuota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
 import { Settings } from "./Settings.ts"
@@ -26,6 +28,12 @@ import {
 
 /** How long IAM may take to name the reporter; after that the report is stored without waiting. */
 const verificationMillis = 3_000
+
+/** What those whom IAM did not vouch for may fill of all the room: the rest is kept for the others. */
+const unverifiedShare = 0.8
+
+/** Seconds. Room comes with the hourly cleaning, or with an operator. */
+const fullPause = 3_600
 
 /** An answer about the token itself; everything else says that IAM could not be asked. */
 const verdicts: ReadonlyArray<Failure["code"]> = [
@@ -60,6 +68,10 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const store = yield* Store
     const sessions = yield* Sessions
     const events = yield* OwnEvents
+    const quota = yield* ReportQuota
+
+    const limitOf = ({ _tag }: Reporter): number =>
+      _tag === "Verified" ? settings.reportsBytes : settings.reportsBytes * unverifiedShare
 
     const identify = (
       plane: Plane,
@@ -110,6 +122,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         yield* checkPullRequest(request)
         const reporter = yield* identify(plane, credential)
         const { requestId, source } = yield* RequestContext
+        const { giveBack, refusal } = yield* quota.take(plane, reporter)
         const admission = yield* store.reports
           .admit(
             {
@@ -124,13 +137,22 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
               keyDigest: digestOf(key),
               contentDigest: sha256(canonicalJson(request))
             },
-            plane._tag === "Production" && Option.isSome(settings.tracker)
+            plane._tag === "Production" && Option.isSome(settings.tracker),
+            // A report that was stored before is answered also without a quota or room: its first answer may have been lost.
+            Option.isSome(refusal) ? 0 : limitOf(reporter)
           )
-          .pipe(loggingStore)
+          .pipe(
+            loggingStore,
+            Effect.onExit((exit) =>
+              Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : giveBack
+            )
+          )
         yield* countReplay("report", admission._tag === "Replayed")
         switch (admission._tag) {
           case "Conflict":
             return yield* new IdempotencyConflict()
+          case "Full":
+            return yield* Option.getOrElse(refusal, () => new ReportsFull({ retryAfterSeconds: fullPause }))
           case "Stored":
             return answer(reporter, admission.report, false)
           case "Replayed":

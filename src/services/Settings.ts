@@ -64,6 +64,8 @@ export interface SettingsValues {
     /** Seconds after the send at which an unknown outcome is looked into. */
     readonly reconcileSeconds: ReadonlyArray<number>
   }>
+  /** Bound of all stored reports, in bytes. */
+  readonly reportsBytes: number
   readonly webOrigins: ReadonlyArray<string>
   readonly minCli: string
   readonly rateLimit: boolean

@@ -85,6 +85,8 @@ export type ReportAdmission = Data.TaggedEnum<{
   Replayed: { readonly report: StoredReport }
   /** The same reporter used the key for other content. */
   Conflict: object
+  /** It is new, and there is no room for it. */
+  Full: object
 }>
 export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
 
@@ -92,13 +94,16 @@ export interface Reports {
   /**
    * Stores a report, or finds the one that the same key stored (api.md, reports): replays when the content is equal and
    * the reporters are equal or either is unverified, and the row then takes the verified name. With `deliver`, the
-   * delivery is enqueued in the same transaction.
+   * delivery is enqueued in the same transaction. Nothing new is stored beyond `limitBytes` of all reports together.
    */
   readonly admit: (
     report: Omit<StoredReport, "issue"> & { readonly keyDigest: string; readonly contentDigest: string },
-    deliver: boolean
+    deliver: boolean,
+    limitBytes?: number
   ) => Stored<ReportAdmission>
   readonly find: (id: string) => Stored<Option.Option<StoredReport>>
+  /** Bytes of all stored reports, as their bound counts them: content, and 1,000 each for what is kept beside it. */
+  readonly storedBytes: Stored<number>
 }
 
 export interface InboxEvent {
@@ -236,8 +241,10 @@ export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()
 
 export interface Deliveries {
   /**
-   * Leases due work of these kinds, oldest first, so that all processes together hold at most `concurrency` of them;
-   * what a dead holder had comes back once its lease has ended: `unknown` when it was being sent.
+   * Leases due work of these kinds, so that all processes together hold at most `concurrency` of them: first what may
+   * have been sent, then what has priority (verified reporters, sweeps, retries by an operator), then the rest; each
+   * that is due longest first. What a dead holder had comes back once its lease has ended: `unknown` when it was being
+   * sent.
    */
   readonly lease: (request: {
     readonly kinds: ReadonlyArray<DeliveryKind>

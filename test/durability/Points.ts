@@ -38,6 +38,7 @@ export const reads: ReadonlySet<string> = new Set([
   "recipients.isActive",
   "loginOutcomes.find",
   "reports.find",
+  "reports.storedBytes",
   "spool.counts",
   "planes.findByKeyDigest",
   "deliveries.nextDueAt",

@@ -37,6 +37,7 @@ const elsewhere: Readonly<Record<Pair, string>> = {
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
   "auth.refresh idempotency_in_progress": "test/services/Refusals.test.ts",
   "auth.logout idempotency_in_progress": "test/services/Refusals.test.ts",
+  "reports.submit reports_full": "test/services/ReportQuota.test.ts",
   "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
   "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"
 }

@@ -31,6 +31,7 @@ describe("Settings", () => {
         iam: { applicationId: "music", timeoutSeconds: 8, introspectionCacheSeconds: 0 },
         ting: { timeoutSeconds: 15, types: ["music.trigger.fired", "music.trigger.expired"] },
         telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
+        reportsBytes: 1_000_000_000,
         webOrigins: [],
         minCli: "0.1.0",
         rateLimit: true,

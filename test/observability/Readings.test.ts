@@ -94,6 +94,17 @@ describe("Readings", () => {
     })
   )
 
+  it.scoped("tell what reports take of their room", () =>
+    Effect.gen(function* () {
+      const found = yield* yield* readingsOf(
+        (store) => ({ ...store, reports: { ...store.reports, storedBytes: Effect.succeed(7_000) } }),
+        { reportsBytes: 10_000 }
+      )
+      expect(valueOf(found, "music_reports_bytes")).toBe(7_000)
+      expect(valueOf(found, "music_reports_limit_bytes")).toBe(10_000)
+    })
+  )
+
   it.scoped("tell the age of the oldest open delivery, and 0 for every state that has none", () =>
     Effect.gen(function* () {
       const readings = yield* readingsOf((store) => ({

@@ -50,6 +50,7 @@ const documented: Record<FailureCode, readonly [number, boolean]> = {
   dependency_unavailable: [503, true],
   not_ready: [503, true],
   overloaded: [503, true],
+  reports_full: [503, true],
   spool_full: [503, true],
   shutting_down: [503, true]
 }

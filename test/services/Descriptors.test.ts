@@ -138,7 +138,47 @@ describe("readiness", () => {
         yield* store.breakDown("check")
         assert.propertyVal(checksOf(yield* Effect.flip(readiness)), "database", "failed")
         yield* store.repair("check")
+        yield* TestClock.adjust("1 seconds")
         assert.strictEqual((yield* readiness).status, "ready")
+      })
+    )
+  )
+
+  it.effect("asks the database once a second, whoever asks, and shows a stop at once", () =>
+    described(
+      Effect.gen(function* () {
+        const store = yield* StoreSwitches
+        assert.strictEqual((yield* readiness).status, "ready")
+        yield* store.breakDown("check")
+        yield* TestClock.adjust("999 millis")
+        assert.strictEqual((yield* readiness).status, "ready")
+        yield* TestClock.adjust("1 millis")
+        assert.propertyVal(checksOf(yield* Effect.flip(readiness)), "database", "failed")
+        yield* store.repair("check")
+        yield* (yield* Drain).begin
+        deepStrictEqual(checksOf(yield* Effect.flip(readiness)), {
+          database: "failed",
+          serving: "failed",
+          tracker: "off",
+          tables: "ok"
+        })
+      })
+    )
+  )
+
+  it.effect("is one look for all who ask at once, also when the first of them leaves", () =>
+    described(
+      Effect.gen(function* () {
+        const store = yield* StoreSwitches
+        yield* store.hang
+        const first = yield* Effect.fork(readiness)
+        yield* TestClock.adjust("1500 millis")
+        const second = yield* Effect.fork(Effect.flip(readiness))
+        yield* TestClock.adjust("1 millis")
+        yield* Fiber.interrupt(first)
+        // The look that the first began ends 2 s after it.
+        yield* TestClock.adjust("499 millis")
+        assert.propertyVal(checksOf(yield* Fiber.join(second)), "database", "failed")
       })
     )
   )

@@ -32,6 +32,7 @@ export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues 
     url
   })),
   tracker: Option.none(),
+  reportsBytes: 1_000_000_000,
   webOrigins: [],
   minCli: "0.1.0",
   rateLimit: false,

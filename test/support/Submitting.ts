@@ -17,6 +17,7 @@ interface Submission {
   readonly token?: Redacted.Redacted
   readonly organisation?: string
   readonly plane?: Plane
+  readonly clientNetwork?: string
 }
 
 export const submit = (submission: Submission = {}) =>
@@ -29,7 +30,13 @@ export const submit = (submission: Submission = {}) =>
         organisation: submission.organisation ?? "acme"
       }))
     })
-  ).pipe(inRequest({ source: "daemon", requestId: "request-of-report" }))
+  ).pipe(
+    inRequest({
+      source: "daemon",
+      requestId: "request-of-report",
+      clientNetwork: submission.clientNetwork ?? "192.0.2.1"
+    })
+  )
 
 /** What reached the store, newest last. */
 export const admitted = Effect.flatMap(StoreSwitches, (store) => store.seen("reports.admit"))

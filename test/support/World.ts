@@ -14,6 +14,7 @@ import { OwnEvents } from "../../src/services/OwnEvents.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Registration } from "../../src/services/Registration.ts"
+import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
@@ -54,7 +55,13 @@ export const useCases = Layer.mergeAll(
 ).pipe(
   Layer.provideMerge(Sessions.Default),
   Layer.provideMerge(
-    Layer.mergeAll(Registration.Default, Idempotency.Default, OwnEvents.Default, UpstreamPlaces.Default)
+    Layer.mergeAll(
+      Registration.Default,
+      Idempotency.Default,
+      OwnEvents.Default,
+      UpstreamPlaces.Default,
+      ReportQuota.Default
+    )
   )
 )
 
@@ -70,9 +77,9 @@ export const inRequest =
       Effect.provideService(effect, RequestContext, {
         requestId: "request-1",
         source: "cli",
+        clientNetwork: "192.0.2.1",
         recording: true,
         deadlineAt: now + 25_000,
-        network: "",
         ...info
       })
     )

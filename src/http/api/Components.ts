@@ -101,7 +101,8 @@ export const headers = {
     examples: ['"address";r=1199;t=1']
   }),
   RateLimitPolicy: answerHeader(
-    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `refusals` appears where a credential had to be tried: 30 a minute from one address may be no good.",
+    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `refusals` appears where a credential had to be tried: 30 a minute from one address may be no good." +
+      " `reports` appears where a report was refused: 10 a minute and 60 an hour from one address, and more of a reporter who is signed in.",
     {
       type: "string",
       examples: ['"address";q=1200;w=60']

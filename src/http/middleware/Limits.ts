@@ -34,6 +34,18 @@ const headersOf = (readings: ReadonlyArray<QuotaReading>): Readonly<Record<strin
     .join(", ")
 })
 
+/** The same with one more reading. */
+export const withReading = (
+  rate: Readonly<Record<string, string>>,
+  reading: QuotaReading
+): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    Object.entries(headersOf([reading])).map(([name, value]) => {
+      const before = rate[name]
+      return [name, before === undefined ? value : `${before}, ${value}`]
+    })
+  )
+
 /** How often one client may ask; off when a gateway limits instead. State lives in this process and is bounded. */
 export class Limits extends Context.Tag("music/http/Limits")<
   Limits,
@@ -70,7 +82,7 @@ export class Limits extends Context.Tag("music/http/Limits")<
             yield* warnOf(exchange.message)
             const now = yield* monotonicMillis
             const readings = [
-              byAddress.take(exchange.info.network, now),
+              byAddress.take(exchange.info.clientNetwork, now),
               ...Option.match(credential, {
                 onNone: () => [],
                 onSome: ({ token }) => [byCredential.take(digestOf(token), now)]

@@ -20,6 +20,7 @@ import { clientAddressFor, networkOf } from "./ClientAddress.ts"
 import { corsFor } from "./Cors.ts"
 import { failureOf, responseOf } from "./Envelope.ts"
 import { CurrentExchange, type Exchange, planeNote } from "./Exchange.ts"
+import { withReading } from "./Limits.ts"
 import { lingering } from "./Linger.ts"
 import { allowsRecording, sourceOf } from "./Preferences.ts"
 import { countOf } from "./RawHeaders.ts"
@@ -56,9 +57,9 @@ export const pipeline = Effect.gen(function* () {
       info: {
         requestId: requestIdOf(single(headers["x-request-id"])),
         source: sourceOf(headers),
+        clientNetwork: networkOf(addressOf(message)),
         recording: settings.telemetry.enabled && allowsRecording(headers),
-        deadlineAt: unsafeMonotonicMillis(clock) + settings.requestDeadlineSeconds * 1_000,
-        network: settings.rateLimit ? networkOf(addressOf(message)) : ""
+        deadlineAt: unsafeMonotonicMillis(clock) + settings.requestDeadlineSeconds * 1_000
       },
       startedAt: clock.unsafeCurrentTimeNanos(),
       testing,
@@ -144,9 +145,11 @@ export const pipeline = Effect.gen(function* () {
               log(exchange, { status: 499, code: undefined, endedAt: clock.unsafeCurrentTimeNanos() }),
               Effect.interrupt
             )
-          : Effect.flatMap(failureOf(cause, exchange), (failure) =>
-              finished(exchange, clock, responseOf(failure), failure.code)
-            )
+          : Effect.flatMap(failureOf(cause, exchange), (failure) => {
+              if (failure.code === "rate_limited" && failure.quota !== undefined)
+                exchange.rate = withReading(exchange.rate, failure.quota)
+              return finished(exchange, clock, responseOf(failure), failure.code)
+            })
     })
 
   return (app: HttpApp.Default): HttpApp.Default =>

@@ -19,12 +19,15 @@ import { makeWebhookVerifier } from "./Webhook.ts"
 export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> = Layer.scoped(
   Iam,
   Effect.gen(function* () {
-    const { iam: settings } = yield* Settings
+    const { iam: settings, rateLimit } = yield* Settings
     const client = yield* HttpClient.HttpClient
     const call = makeIamCall(client, settings)
     const { applicationId } = settings
     const credentials = makeCredentialCache()
-    const budget = makeIamBudget(settings.callsPerMinute, credentials)
+    const budget = makeIamBudget(
+      { callsPerMinute: settings.callsPerMinute, countAddresses: rateLimit },
+      credentials
+    )
     const testingContext = yield* makeTestingContext(call, applicationId, budget, credentials)
 
     const secretOf = (plane: Plane): Redacted.Redacted =>

@@ -92,7 +92,7 @@ const untouched = (table: TableName): SpoolCounts => ({
 export const makeReadings = Effect.gen(function* () {
   const store = yield* Store
   const descriptors = yield* Descriptors
-  const { tables, telemetry } = yield* Settings
+  const { reportsBytes, tables, telemetry } = yield* Settings
   const open = Option.match(tables, { onNone: () => [], onSome: ({ keys }) => [...keys.keys()] })
   const processReadings = yield* makeProcessReadings
 
@@ -100,6 +100,7 @@ export const makeReadings = Effect.gen(function* () {
     const now = yield* Clock.currentTimeMillis
     const counts = yield* store.deliveries.counts
     const oldest = yield* store.deliveries.oldestOpen
+    const storedBytes = yield* store.reports.storedBytes
     const spool = yield* store.spool.counts
     const age = Option.match(oldest, {
       onNone: () => 0,
@@ -116,6 +117,7 @@ export const makeReadings = Effect.gen(function* () {
         )
       ),
       bare(sampled.oldestDelivery, age),
+      bare(sampled.reportsBytes, storedBytes),
       ...spool.flatMap(spoolReadings),
       ...open
         .filter((table) => !spool.some((counts) => counts.table === table))
@@ -146,6 +148,7 @@ export const makeReadings = Effect.gen(function* () {
       read(sampled.buildInfo, 1, { version }),
       bare(sampled.storeUp, Option.isSome(fromStore) ? 1 : 0),
       bare(sampled.spoolLimit, telemetry.spoolBytes),
+      bare(sampled.reportsLimit, reportsBytes),
       ...Option.getOrElse(fromStore, () => []),
       ...fromChecks,
       ...fromProcess

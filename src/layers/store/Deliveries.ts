@@ -27,6 +27,7 @@ const Row = Schema.Struct({
   last_failure: OptionalText,
   fence: Whole,
   created_at: Whole,
+  priority: Whole,
   discarded_at: OptionalWhole
 })
 type Row = typeof Row.Type
@@ -47,6 +48,9 @@ const toDelivery = (row: Row): Delivery => ({
   discardedAt: row.state === "failed" ? row.discarded_at : Option.none()
 })
 
+/** Whose turn comes before others' (`first`), and everybody else. */
+export const priorities = { first: 0, usual: 1 } as const
+
 /**
  * For the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing.
  * `unknown` is one that may have happened before, so that it is looked for first.
@@ -57,17 +61,25 @@ export const enqueue = (
     kind,
     subject,
     createdAt,
+    priority,
     availableAt = createdAt,
     state = "waiting"
   }: Pick<Delivery, "kind" | "subject" | "createdAt"> & {
+    readonly priority: keyof typeof priorities
     readonly availableAt?: number
     readonly state?: "waiting" | "unknown"
   }
 ): Effect.Effect<void, SqlError> =>
   Effect.asVoid(sql`
-    INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
-    VALUES (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt})
+    INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority)
+    VALUES
+      (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt},
+       ${priorities[priority]})
     ON CONFLICT (id) DO NOTHING`)
+
+/** For the transaction that learns who the reporter of an earlier report was. */
+export const bringToFront = (sql: SqlClient, { kind, subject }: Pick<Delivery, "kind" | "subject">) =>
+  Effect.asVoid(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
 
 /** Rows of a state; a discarded one has failed, and is none of those that did. */
 export const standing = (sql: SqlClient, wanted: DeliveryStanding): Fragment => {
@@ -115,7 +127,34 @@ export const makeDeliveries = (
   /** What a clock that was ahead has put off is due now. */
   const bringForward = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
     UPDATE deliveries SET available_at = ${now}, sent_at = ${sentBy(now)}
-    WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') AND available_at > ${beyondReason(now)}`
+    WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown')
+      AND ${sql.in("priority", Object.values(priorities))} AND available_at > ${beyondReason(now)}`
+
+  /**
+   * The first of what nobody holds, in each part of the index that is in the order of time. A condition on all of it at once would read
+   * and sort whatever waits.
+   */
+  const heads = (
+    kinds: ReadonlyArray<DeliveryKind>,
+    { count, dueBy, lock }: { readonly count: number; readonly dueBy?: number; readonly lock?: Fragment }
+  ): Fragment =>
+    sql.join(
+      " UNION ALL ",
+      false
+    )(
+      kinds.flatMap((kind) =>
+        (["unknown", "waiting"] as const).flatMap((state) =>
+          Object.values(priorities).map(
+            (priority) => sql`
+              SELECT * FROM (
+                SELECT id, state, priority, available_at FROM deliveries
+                WHERE kind = ${kind} AND state = ${state} AND priority = ${priority}
+                  AND ${dueBy === undefined ? sql`1 = 1` : sql`available_at <= ${dueBy}`}
+                ORDER BY available_at, id LIMIT ${count} ${lock ?? sql``}) AS head`
+          )
+        )
+      )
+    )
 
   const held = (kinds: ReadonlyArray<DeliveryKind>) =>
     all(Schema.Struct({ count: Whole, ends_at: OptionalWhole }))(sql`
@@ -162,7 +201,13 @@ export const makeDeliveries = (
           UPDATE reports SET issue_number = ${issue.value.number}, issue_url = ${issue.value.url}
           WHERE id = ${subject}`
       if (Option.isSome(sweepAt))
-        yield* enqueue(sql, { kind: "sweep", subject, createdAt: at, availableAt: sweepAt.value })
+        yield* enqueue(sql, {
+          kind: "sweep",
+          subject,
+          createdAt: at,
+          availableAt: sweepAt.value,
+          priority: "first"
+        })
     })
 
   /** What is leased is its holder's, and what was delivered is over. */
@@ -190,19 +235,20 @@ export const makeDeliveries = (
           const free = Math.min(count, concurrency - (yield* held(kinds)).count)
           if (free <= 0) return []
           // Chosen once: as a subquery it may run for each row again, and pass over what it has locked before, to the next ones.
+          // `unknown` sorts before `waiting`: looks for what may have been sent have their times, and write nothing.
           const leased = yield* all(Row)(sql`
             WITH due AS MATERIALIZED (
-              SELECT id FROM deliveries
-              WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') AND available_at <= ${now}
-              ORDER BY created_at, id LIMIT ${free} ${skipLocked})
+              SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
+              ORDER BY state, priority, available_at, id LIMIT ${free})
             UPDATE deliveries SET
               state = 'leased', leased_from = state, fence = fence + 1,
               lease_owner = ${owner}, lease_until = ${leaseUntil}
             WHERE id IN (SELECT id FROM due)
             RETURNING *`)
           return leased
-            .map((row) => toDelivery({ ...row, state: row.leased_from ?? row.state }))
-            .sort(oldestFirst)
+            .map((row) => ({ ...row, state: row.leased_from ?? row.state }))
+            .sort(byTurn)
+            .map(toDelivery)
         })
       ),
     extend: (id, fence, leaseUntil) =>
@@ -228,11 +274,9 @@ export const makeDeliveries = (
         if (count >= concurrency) return ends_at
         const due = yield* read(
           "Deliveries.nextDueAt",
-          all(Schema.Struct({ due_at: OptionalWhole }))(sql`
-            SELECT MIN(available_at) AS due_at FROM deliveries
-            WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') GROUP BY kind, state`)
+          all(Schema.Struct({ available_at: Whole }))(sql`${heads(kinds, { count: 1 })}`)
         )
-        const times = [ends_at, ...due.map((row) => row.due_at)].flatMap(Option.toArray)
+        const times = [...Option.toArray(ends_at), ...due.map((row) => row.available_at)]
         return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
       }),
     find: (id) =>
@@ -249,7 +293,7 @@ export const makeDeliveries = (
           state = CASE
             WHEN attempts > 0 OR sent_at IS NOT NULL OR state = 'unknown' OR discarded_at IS NOT NULL
             THEN 'unknown' ELSE 'waiting' END,
-          available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
+          priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
         onlyFailed ? standing(sql, "failed") : undefined
       ),
     discard: (id, now, reason) =>
@@ -261,24 +305,28 @@ export const makeDeliveries = (
     counts: read(
       "Deliveries.counts",
       all(Schema.Struct({ kind: Kind, state: State, count: Whole }))(sql`
-        SELECT kind, state, COUNT(*) AS count FROM deliveries
-        WHERE state <> 'failed' OR discarded_at IS NULL
-        GROUP BY kind, state ORDER BY kind, state`)
+        SELECT kind, state, count FROM delivery_counts
+        WHERE state <> 'discarded' AND count > 0
+        ORDER BY kind, state`)
     ),
     // A sweep waits on purpose, and would hide for how long a report waits.
     oldestOpen: read(
       "Deliveries.oldestOpen",
       first(Schema.Struct({ created_at: OptionalWhole }))(sql`
         SELECT MIN(created_at) AS created_at FROM deliveries
-        WHERE kind = 'report' AND state IN ('waiting', 'unknown', 'leased')`)
+        WHERE kind = 'report' AND finished_at IS NULL`)
     ).pipe(Effect.map(Option.flatMap((row) => row.created_at)))
   }
 }
 
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
 
-const oldestFirst = (one: Delivery, other: Delivery): number =>
-  one.createdAt - other.createdAt || (one.id < other.id ? -1 : 1)
+/** The order of a claim: what may have been sent, then by priority, then what is due longest. */
+const byTurn = (one: Row, other: Row): number =>
+  Number(one.state !== "unknown") - Number(other.state !== "unknown") ||
+  one.priority - other.priority ||
+  one.available_at - other.available_at ||
+  (one.id < other.id ? -1 : 1)
 
 /** For whoever lists deliveries. */
 export { Row as DeliveryRow, toDelivery }

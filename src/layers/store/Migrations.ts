@@ -11,12 +11,14 @@ import { missingSchema, newerSchema, olderSchema } from "./Failures.ts"
 import initial from "./migrations/0001_initial.ts"
 import durableDelivery from "./migrations/0002_durable_delivery.ts"
 import discardedDeliveries from "./migrations/0003_discarded_deliveries.ts"
+import boundedReports from "./migrations/0004_bounded_reports.ts"
 import { any, first, OptionalWhole } from "./Rows.ts"
 
 const migrations = {
   "0001_initial": initial,
   "0002_durable_delivery": durableDelivery,
-  "0003_discarded_deliveries": discardedDeliveries
+  "0003_discarded_deliveries": discardedDeliveries,
+  "0004_bounded_reports": boundedReports
 }
 
 export const migrationsTable = "migrations"

@@ -257,7 +257,13 @@ export const makeRecords = ({ alone, announce, read, sql, write }: Database): Re
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
           if (open) {
             // One that it had, and that was cleaned, may have filed it: it is looked for first.
-            yield* enqueue(sql, { kind: "report", subject: reportId, createdAt: now, state: "unknown" })
+            yield* enqueue(sql, {
+              kind: "report",
+              subject: reportId,
+              createdAt: now,
+              state: "unknown",
+              priority: "first"
+            })
             yield* announce("deliveries")
           }
           return open

@@ -11,7 +11,7 @@ import {
   Verified
 } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { enqueue } from "./Deliveries.ts"
+import { bringToFront, enqueue } from "./Deliveries.ts"
 import { all, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const verified = "verified:"
@@ -89,6 +89,9 @@ const repeatedBy = (
   )
 }
 
+/** What a report counts besides its content: its row, its keys and its delivery; triggers keep the sum (migration 0004). */
+const bytesBeside = 1_000
+
 export const makeReports = (
   { sql, read, write, alone, announce }: Database,
   wake: Effect.Effect<void>
@@ -97,14 +100,22 @@ export const makeReports = (
     all(Row)(sql`
       SELECT * FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
 
-  /** Who was unverified at first is known now. */
+  const stored = Effect.map(
+    first(Schema.Struct({ bytes: Whole }))(sql`SELECT bytes FROM report_totals WHERE id = 1`),
+    Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
+  )
+
+  /** Who was unverified at first is known now. The delivery first: who files the report locks the two in that order. */
   const withName = (row: Row, reporter: ReporterText) =>
     row.reporter === "unverified" && reporter.startsWith(verified)
-      ? Effect.as(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`, { ...row, reporter })
+      ? bringToFront(sql, { kind: "report", subject: row.id }).pipe(
+          Effect.zipRight(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`),
+          Effect.as({ ...row, reporter })
+        )
       : Effect.succeed(row)
 
   return {
-    admit: (report, deliver) =>
+    admit: (report, deliver, limitBytes = Number.POSITIVE_INFINITY) =>
       write(
         "Reports.admit",
         Effect.gen(function* () {
@@ -117,26 +128,37 @@ export const makeReports = (
             return ReportAdmission.Replayed({ report: toReport(yield* withName(repeated, reporter)) })
           if (rows.some((row) => row.reporter === reporter)) return ReportAdmission.Conflict()
 
+          const content = JSON.stringify(report.content)
+          // One at a time, so that no two of them take the same room.
+          yield* alone("reports")
+          if ((yield* stored) + Buffer.byteLength(content) + bytesBeside > limitBytes)
+            return ReportAdmission.Full()
           yield* sql`
             INSERT INTO reports
               (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
             VALUES
               (${report.id}, ${report.plane}, ${report.keyDigest}, ${report.contentDigest}, ${reporter},
-               ${JSON.stringify(report.content)}, ${report.source}, ${report.requestId}, ${report.createdAt},
+               ${content}, ${report.source}, ${report.requestId}, ${report.createdAt},
                ${report.marker})`
           if (deliver) {
-            yield* enqueue(sql, { kind: "report", subject: report.id, createdAt: report.createdAt })
+            yield* enqueue(sql, {
+              kind: "report",
+              subject: report.id,
+              createdAt: report.createdAt,
+              priority: report.reporter._tag === "Verified" ? "first" : "usual"
+            })
             yield* announce("deliveries")
           }
-          const { contentDigest: _, keyDigest: __, ...stored } = report
-          return ReportAdmission.Stored({ report: { ...stored, issue: Option.none() } })
+          const { contentDigest: _, keyDigest: __, ...admitted } = report
+          return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
         }),
         ({ _tag }) => (deliver && _tag === "Stored" ? wake : Effect.void)
       ),
     find: (id) =>
       read("Reports.find", first(Row)(sql`SELECT * FROM reports WHERE id = ${id}`)).pipe(
         Effect.map(Option.map(toReport))
-      )
+      ),
+    storedBytes: read("Reports.storedBytes", stored)
   }
 }
 

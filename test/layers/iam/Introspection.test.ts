@@ -630,7 +630,12 @@ describe("the introspection cache", () => {
         })
       const options = { applicationId: "music", cacheSeconds: 30 }
       const credentials = makeCredentialCache()
-      const client = yield* makeIntrospection(call, makeIamBudget(110, credentials), credentials, options)
+      const client = yield* makeIntrospection(
+        call,
+        makeIamBudget({ callsPerMinute: 110, countAddresses: true }, credentials),
+        credentials,
+        options
+      )
       const looking = yield* Effect.fork(client.introspect(production, someone))
       yield* eventually(() => looks === 1)
       yield* client.forgetWhere(() => true)

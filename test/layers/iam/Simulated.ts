@@ -83,13 +83,13 @@ export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
     }
   })
 
-export const inRequest = (recording: boolean, network = "") =>
+export const inRequest = (recording: boolean, clientNetwork = "") =>
   Effect.provideService(RequestContext, {
     requestId: "background",
     source: "cli",
     recording,
-    deadlineAt: Number.POSITIVE_INFINITY,
-    network
+    clientNetwork,
+    deadlineAt: Number.POSITIVE_INFINITY
   })
 
 /** One value of a header that came exactly once. */

@@ -444,8 +444,8 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         deepStrictEqual(
           (yield* lease(store, 6_000)).map(({ looks, sentAt, state }) => [state, looks, sentAt]),
           [
-            ["waiting", 0, Option.none()],
-            ["unknown", 0, Option.some(5_000)]
+            ["unknown", 0, Option.some(5_000)],
+            ["waiting", 0, Option.none()]
           ]
         )
       })

@@ -17,9 +17,14 @@ const fixtures = new URL("./fixtures/", import.meta.url)
 const fixtureOf = (version: number) => new URL(`${String(version).padStart(4, "0")}.sql`, fixtures)
 const versions = Array.from({ length: latestMigration }, (_, index) => index + 1)
 
+const comments = /^--.*$/gm
+
 /** Where the same database says it in other words. */
 const inPostgres = (script: string) =>
   `${script
+    .replaceAll(/^CREATE TRIGGER .*$/gm, "")
+    .replaceAll(/^--pg /gm, "")
+    .replaceAll(comments, "")
     .replace("created_at datetime", "created_at TIMESTAMP WITH TIME ZONE")
     .replace("sequence INTEGER PRIMARY KEY", "sequence BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
     .replace(/(INSERT INTO spool \([^)]*\))/, "$1 OVERRIDING SYSTEM VALUE")};
@@ -30,8 +35,8 @@ const databaseOf = ({ emptyPath, name, rawQuery }: Kind, version: number) =>
   Effect.gen(function* () {
     const path = yield* emptyPath
     if (version === 0) return path
-    const script = readFileSync(fixtureOf(version), "utf8").replaceAll(/^--.*$/gm, "")
-    yield* rawQuery(path, name === "SQLite" ? script : inPostgres(script))
+    const script = readFileSync(fixtureOf(version), "utf8")
+    yield* rawQuery(path, name === "SQLite" ? script.replaceAll(comments, "") : inPostgres(script))
     return path
   })
 
@@ -50,6 +55,11 @@ const schemaOf = ({ name, rawQuery }: Kind, path: string) =>
         rawQuery(
           path,
           "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname"
+        ),
+        rawQuery(
+          path,
+          `SELECT tgname, pg_get_triggerdef(pg_trigger.oid) AS event, regexp_replace(prosrc, '\\s+', ' ', 'g') AS body
+          FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal ORDER BY tgname`
         )
       ])
 
@@ -105,9 +115,17 @@ const readEverything = (store: StoreService) =>
       destination: yield* store.destinations.find("tracker"),
       refusals: yield* store.retention.refusals(1_501),
       replayed: (yield* store.reports.admit(sampleReport(), true))._tag,
-      receivedAgain: yield* store.webhooks.receive(sampleEvent(), [])
+      receivedAgain: yield* store.webhooks.receive(sampleEvent(), []),
+      storedBytes: yield* store.reports.storedBytes,
+      deliveries: yield* store.deliveries.counts
     }
   })
+
+/** Without the one that was discarded. */
+const deliveriesOf = (version: number) => [
+  { kind: "report", state: "waiting", count: 1 },
+  ...(version === 1 ? [] : [{ kind: "sweep", state: "delivered", count: 1 }])
+]
 
 const everything = (version: number) => ({
   active: true,
@@ -135,7 +153,9 @@ const everything = (version: number) => ({
       : { failures: 2, stopped: false, pausedUntil: 61_000, lastFailure: Option.some("rate limited") },
   refusals: version === 1 ? 0 : 1,
   replayed: "Replayed",
-  receivedAgain: false
+  receivedAgain: false,
+  storedBytes: Buffer.byteLength(JSON.stringify(sampleReport().content)) + 1_000,
+  deliveries: deliveriesOf(version)
 })
 
 describe("Migrations", () => {
@@ -194,6 +214,50 @@ onBoth("Migrations", (kind) => {
         )
       )
       deepStrictEqual(marks, [Option.some(990), Option.none(), Option.none()])
+    })
+  )
+
+  it.scoped("what waited before there was an order goes by its reporter, and late looks go first", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 3)
+      for (const reporter of ["anonymous", "unverified", "verified:c:eva"])
+        yield* rawQuery(
+          path,
+          `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+          VALUES ('${reporter}', 'production', '${reporter}', 'c', '${reporter}', '{}', 'cli', 'req', 500, 'm');
+          INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
+          VALUES ('report:${reporter}', 'report', '${reporter}', 'waiting', 0, 500, 0, 0, 500)`
+        )
+      yield* open(path)
+      deepStrictEqual(yield* rawQuery(path, "SELECT id, priority FROM deliveries ORDER BY id"), [
+        { id: "report:anonymous", priority: 1 },
+        { id: "report:rep_1", priority: 0 },
+        { id: "report:rep_2", priority: 1 },
+        { id: "report:unverified", priority: 1 },
+        { id: "report:verified:c:eva", priority: 0 },
+        { id: "sweep:rep_0", priority: 0 }
+      ])
+    })
+  )
+
+  it.scoped("what an older version writes beside us is counted, and comes last", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { deliveries, reports } = yield* openStore(path)
+      // As version 3 did it.
+      yield* rawQuery(
+        path,
+        `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+        VALUES ('rep_old', 'production', 'old', 'c', 'verified:c:eva', '{"ä":1}', 'cli', 'req', 500, 'm');
+        INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
+        VALUES ('report:rep_old', 'report', 'rep_old', 'waiting', 0, 500, 0, 0, 500)`
+      )
+      assert.strictEqual(yield* reports.storedBytes, 1_008)
+      yield* rawQuery(path, "UPDATE deliveries SET state = 'leased', fence = 1, lease_until = 9000")
+      deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "leased", count: 1 }])
+      yield* rawQuery(path, "DELETE FROM deliveries;\nDELETE FROM reports")
+      assert.strictEqual(yield* reports.storedBytes, 0)
+      deepStrictEqual(yield* deliveries.counts, [])
     })
   )
 

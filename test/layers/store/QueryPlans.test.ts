@@ -1,4 +1,4 @@
-/** What grows is reached along an index: each statement that claims or cleans is asked for its plan. */
+/** What grows is reached along an index: each statement that claims, cleans or counts is asked for its plan. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Tracer from "effect/Tracer"
@@ -49,6 +49,10 @@ const everyday = ({ deliveries, recipients, reports, retention, spool, webhooks 
     yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000 })
     yield* deliveries.lease({ ...lease, kinds: ["report", "sweep"], count: 2, concurrency: 4 })
     yield* deliveries.nextDueAt(["report", "sweep"])
+    yield* reports.storedBytes
+    yield* deliveries.counts
+    yield* deliveries.oldestOpen
+    yield* spool.counts
     yield* retention.reports(5_000)
     yield* retention.webhooks(5_000)
     yield* retention.deliveries(5_000)
@@ -57,34 +61,96 @@ const everyday = ({ deliveries, recipients, reports, retention, spool, webhooks 
     yield* retention.refusals(5_000)
   })
 
+/** Every statement that `use` runs on a fresh database, with its plan. */
+const plansOf = <E>(use: (store: StoreService) => Effect.Effect<unknown, E>) =>
+  Effect.gen(function* () {
+    const { statements, tracer } = yield* listening
+    const { sql } = yield* Effect.gen(function* () {
+      const database = yield* openDatabase(yield* freshPath)
+      const store = yield* makeStore(database)
+      statements.clear()
+      yield* use(store)
+      return database
+    }).pipe(Effect.withTracer(tracer))
+
+    const asked = [...statements].filter((statement) =>
+      /^\s*(?:SELECT|UPDATE|DELETE|INSERT|WITH)/.test(statement)
+    )
+    return yield* Effect.forEach(asked, (statement) => {
+      const values = Array.from(statement.matchAll(/\?/g), () => 1)
+      return Effect.map(
+        sql.unsafe<{ readonly detail: string }>(`EXPLAIN QUERY PLAN ${statement}`, values),
+        (plan) => ({ statement, details: plan.map(({ detail }) => detail) })
+      )
+    })
+  })
+
 /** Tables of a few rows, whatever happens, and what a claim has chosen. */
-const small = /\b(?:spool_counts|migrations|destinations|due)\b/
+const small = /\b(?:spool_counts|delivery_counts|migrations|destinations|due|heads?)\b/
 
 describe("Query plans", () => {
   it.scoped("no everyday statement reads all of a table that grows", () =>
     Effect.gen(function* () {
-      const { statements, tracer } = yield* listening
-      const { sql } = yield* Effect.gen(function* () {
-        const database = yield* openDatabase(yield* freshPath)
-        statements.clear()
-        yield* everyday(yield* makeStore(database))
-        return database
-      }).pipe(Effect.withTracer(tracer))
-
-      const asked = [...statements].filter((statement) =>
-        /^\s*(?:SELECT|UPDATE|DELETE|INSERT|WITH)/.test(statement)
-      )
-      assert.isAtLeast(asked.length, 20)
-      for (const statement of asked) {
-        const values = Array.from(statement.matchAll(/\?/g), () => 1)
-        const plan = yield* sql.unsafe<{ readonly detail: string }>(`EXPLAIN QUERY PLAN ${statement}`, values)
-        const scans = plan.map(({ detail }) => detail).filter((detail) => /^SCAN/.test(detail))
+      const plans = yield* plansOf(everyday)
+      assert.isAtLeast(plans.length, 20)
+      for (const { details, statement } of plans)
         assert.deepStrictEqual(
-          scans.filter((scan) => !small.test(scan) && !/^SCAN .*(?:CONSTANT ROW|VALUES CLAUSE)/.test(scan)),
+          details.filter(
+            (detail) =>
+              /^SCAN/.test(detail) &&
+              !small.test(detail) &&
+              !/^SCAN .*(?:CONSTANT ROW|VALUES CLAUSE)/.test(detail)
+          ),
           [],
           statement
         )
-      }
+    })
+  )
+
+  it.scoped("a claim and a scrape cost the same however much waits", () =>
+    Effect.gen(function* () {
+      const kinds = ["report", "sweep"] as const
+      const plans = yield* plansOf(({ deliveries, reports, spool }) =>
+        Effect.gen(function* () {
+          yield* deliveries.lease({
+            kinds,
+            count: 2,
+            concurrency: 4,
+            now: 2_000,
+            leaseUntil: 9_000,
+            owner: "worker"
+          })
+          yield* deliveries.nextDueAt(kinds)
+          yield* deliveries.counts
+          yield* deliveries.oldestOpen
+          yield* reports.storedBytes
+          yield* spool.counts
+        })
+      )
+      const ways = new Set(
+        plans.flatMap(({ details, statement }) =>
+          details
+            .filter((detail) => /\bdeliveries\b/.test(detail))
+            .map((detail) =>
+              detail.replace("(kind=? AND state=?)", () => `(${/state = '\w+'/.exec(statement)})`)
+            )
+        )
+      )
+      assert.deepStrictEqual([...ways].toSorted(), [
+        // Each reads a row or a few: no more than can be leased at once, or the first of a part of the index.
+        "SEARCH deliveries USING COVERING INDEX deliveries_by_turn (kind=? AND state=? AND priority=? AND available_at<?)",
+        "SEARCH deliveries USING COVERING INDEX deliveries_by_turn (kind=? AND state=? AND priority=?)",
+        "SEARCH deliveries USING COVERING INDEX sqlite_autoindex_deliveries_1 (id=?)",
+        "SEARCH deliveries USING INDEX deliveries_by_turn (kind=? AND state=? AND priority=? AND available_at>?)",
+        "SEARCH deliveries USING INDEX deliveries_by_turn (state = 'leased')",
+        "SEARCH deliveries USING INDEX deliveries_open (kind=?)"
+      ])
+      const sorting = plans.filter(({ details }) => details.some((detail) => /TEMP B-TREE/.test(detail)))
+      // Only the first ones of each part are put in order.
+      assert.deepStrictEqual(
+        sorting.map(({ statement }) => /AS heads/.test(statement)),
+        [true]
+      )
     })
   )
 })

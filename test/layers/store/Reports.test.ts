@@ -210,7 +210,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
         yield* Effect.forEach(before, admit)
         const admission = yield* admit(next, before.length)
         assert.strictEqual(admission._tag, answer)
-        if (admission._tag === "Conflict")
+        if (admission._tag === "Conflict" || admission._tag === "Full")
           return deepStrictEqual(yield* reports.find(`rep_${before.length + 1}`), Option.none())
         assert.strictEqual(admission.report.id, of ?? `rep_${before.length + 1}`)
         assert.strictEqual(nameOf(admission.report.reporter), named ?? nameOf(next[0]))

@@ -81,7 +81,15 @@ export const introspectPath: IamPath = "/oauth/introspect"
 
 const windowOf = ({ path, plane }: Counted): string => `${plane} ${path}`
 
-export const makeIamBudget = (callsPerMinute: number, credentials: CredentialCache): IamBudget => {
+export const makeIamBudget = (
+  options: {
+    readonly callsPerMinute: number
+    /** Off where a gateway limits: then many clients may share its address. */
+    readonly countAddresses: boolean
+  },
+  credentials: CredentialCache
+): IamBudget => {
+  const { callsPerMinute, countAddresses } = options
   const windows = makeCallWindows(callsPerMinute)
   const refusals = makeQuota(suspicion)
   const refusedLogins = makeQuota(failedLogins)
@@ -106,8 +114,8 @@ export const makeIamBudget = (callsPerMinute: number, credentials: CredentialCac
   const take = (counted: Counted, purpose: Purpose): Effect.Effect<Place, Refused> =>
     Effect.gen(function* () {
       const now = yield* monotonicMillis
-      const { network } = yield* RequestContext
-      const claim = claimOf(counted, purpose, network, now)
+      const { clientNetwork } = yield* RequestContext
+      const claim = claimOf(counted, purpose, clientNetwork, now)
       const admission = windows.admit(claim, now)
       if (admission._tag === "Admitted") return admission.place
       yield* Metric.increment(iamCallsRefused({ path: counted.path, priority: claim.priority }))
@@ -146,11 +154,11 @@ export const makeIamBudget = (callsPerMinute: number, credentials: CredentialCac
   const refuse: IamBudget["refuse"] = (credential, millis, use) =>
     Effect.gen(function* () {
       const now = yield* monotonicMillis
-      const { network } = yield* RequestContext
+      const { clientNetwork } = yield* RequestContext
       // Repeating one dead credential makes no stranger of its neighbours.
-      if (!credentials.refuse(credential, millis, now) || network === "") return
-      refusals.take(network, now)
-      if (use === "login") refusedLogins.take(network, now)
+      if (!credentials.refuse(credential, millis, now) || !countAddresses) return
+      refusals.take(clientNetwork, now)
+      if (use === "login") refusedLogins.take(clientNetwork, now)
     })
 
   return { within, withLook, refuse }

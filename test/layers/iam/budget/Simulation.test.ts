@@ -85,7 +85,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
             agreeableTing,
             TestStore.layer,
             SimulatedTables.layer([]),
-            Layer.succeed(Settings, testSettings())
+            Layer.succeed(Settings, testSettings({ rateLimit: true }))
           )
         )
       )
@@ -143,7 +143,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
       call: Effect.Effect<A, Failure, Sessions | Notifications>
     ) =>
       call.pipe(
-        inRequest({ network }),
+        inRequest({ clientNetwork: network }),
         Effect.either,
         Effect.tap((result) =>
           Effect.map(now, (at) => {
@@ -265,13 +265,13 @@ describe("With IAM's 120 calls a minute and path", () => {
             polling ??= yield* sessions.login(production, { slt: slt(), key: freshKey() })
             const looks = Array.from({ length: 2 }, () => Effect.exit(me(polling as Session)))
             yield* Effect.all(looks)
-          }).pipe(inRequest({ network: "203.0.113.1" }))
+          }).pipe(inRequest({ clientNetwork: "203.0.113.1" }))
           const dead = Effect.flatMap(Sessions, (sessions) =>
             sessions.refresh(production, {
               refreshToken: Redacted.make(strange("ort", 0)),
               key: freshKey()
             })
-          ).pipe(inRequest({ network: "198.51.100.7" }))
+          ).pipe(inRequest({ clientNetwork: "198.51.100.7" }))
           let guesses = 0
           const strangers = Array.from({ length: 40 }, (_, at) =>
             every(
@@ -284,7 +284,7 @@ describe("With IAM's 120 calls a minute and path", () => {
                     ? Effect.asVoid(sessions.refresh(production, { refreshToken: guess, key: freshKey() }))
                     : Effect.asVoid(sessions.authenticate(production, bearer(Redacted.value(guess))))
                 )
-              }).pipe(inRequest({ network: `192.0.2.${at}` }))
+              }).pipe(inRequest({ clientNetwork: `192.0.2.${at}` }))
             )
           )
           yield* run([...daemons, every(second, poll), every(second, dead), ...strangers], 10 * minute)

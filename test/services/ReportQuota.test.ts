@@ -1,0 +1,205 @@
+/** How many reports one sender may store, and what is no new report. */
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import type * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { RateLimited } from "../../src/schema/Failure.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { message, submit } from "../support/Submitting.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { callerKey, scenario, signedIn, unreachable } from "../support/World.ts"
+
+const settings = { rateLimit: true }
+
+interface Sender {
+  readonly token?: Redacted.Redacted
+  readonly clientNetwork?: string
+}
+
+/** A report of its own: `stored`, `replayed`, or why not, with the seconds to wait. */
+const send = (name: string, sender: Sender = {}) =>
+  submit({ key: callerKey(name), request: { message: `${message} ${name}` }, ...sender }).pipe(
+    Effect.map(({ replayed }) => (replayed ? "replayed" : "stored")),
+    Effect.catchAll((failure) =>
+      Effect.succeed(
+        failure instanceof RateLimited ? `${failure.code} ${failure.retryAfterSeconds}` : failure.code
+      )
+    )
+  )
+
+const sendMany = (count: number, prefix: string, sender: Sender = {}) =>
+  Effect.forEach(
+    Array.from({ length: count }, (_, index) => `${prefix}${index}`),
+    (name) => send(name, sender)
+  )
+
+const many = (count: number, answer: string) => Array.from({ length: count }, () => answer)
+
+describe("An address", () => {
+  it.effect("stores 10 at once, then 10 a minute, and 60 an hour", () =>
+    scenario(
+      Effect.gen(function* () {
+        deepStrictEqual(yield* sendMany(12, "a"), [...many(10, "stored"), ...many(2, "rate_limited 6")])
+        yield* TestClock.adjust("6 seconds")
+        deepStrictEqual(yield* sendMany(2, "b"), ["stored", "rate_limited 6"])
+        for (const minute of [1, 2, 3, 4, 5]) {
+          yield* TestClock.adjust("1 minutes")
+          yield* sendMany(10, `c${minute}`)
+        }
+        // The hour's part is spent but for what came back of it: one a minute from here on.
+        yield* TestClock.adjust("1 minutes")
+        const [first, ...others] = yield* sendMany(10, "d")
+        assert.strictEqual(first, "stored")
+        assert.include(others, "rate_limited 54")
+        yield* TestClock.adjust("2 hours")
+        deepStrictEqual(yield* sendMany(11, "e"), [...many(10, "stored"), "rate_limited 6"])
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("is counted alone", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* sendMany(10, "a")
+        assert.strictEqual(yield* send("b"), "rate_limited 6")
+        assert.strictEqual(yield* send("b", { clientNetwork: "192.0.2.2" }), "stored")
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("lets no more pass when many come at once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const answers = yield* Effect.forEach(
+          Array.from({ length: 30 }, (_, index) => index),
+          (index) => send(`a${index}`),
+          { concurrency: "unbounded" }
+        )
+        assert.strictEqual(answers.filter((answer) => answer === "stored").length, 10)
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("names the quota in its refusal", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* sendMany(10, "a")
+        const failure = yield* Effect.flip(submit({ key: callerKey("b") }))
+        assert.instanceOf(failure, RateLimited)
+        deepStrictEqual(failure.quota, {
+          policy: { name: "reports", quota: 10, windowSeconds: 60 },
+          remaining: 0,
+          resetSeconds: 60,
+          retryAfterSeconds: 6
+        })
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("is not limited where a gateway limits", () =>
+    scenario(
+      Effect.gen(function* () {
+        deepStrictEqual(yield* sendMany(15, "a"), many(15, "stored"))
+      })
+    )
+  )
+})
+
+describe("A reporter whom IAM vouched for", () => {
+  it.effect("stores 30 at once, wherever they are, and takes nothing from their address", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const elsewhere = { token, clientNetwork: "192.0.2.9" }
+        deepStrictEqual(yield* sendMany(20, "a", { token }), many(20, "stored"))
+        deepStrictEqual(yield* sendMany(11, "b", elsewhere), [...many(10, "stored"), "rate_limited 2"])
+        assert.strictEqual(yield* send("c"), "stored")
+        const other = yield* signedIn({ actor: "si:singer" })
+        assert.strictEqual(yield* send("d", { token: other.token }), "stored")
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("counts in each plane alone", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        yield* sendMany(30, "a", { token })
+        const testing = yield* signedIn({ environment: "e2e" })
+        const report = submit({ plane: testing.plane, token: testing.token })
+        assert.isFalse((yield* report).replayed)
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("counts by address while IAM is away, as everybody does", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { token } = yield* signedIn()
+        const answers = yield* Effect.forEach(
+          Array.from({ length: 11 }, (_, index) => index),
+          (index) =>
+            Effect.zipRight(iam.failNext("introspect", unreachable("iam")), send(`a${index}`, { token }))
+        )
+        deepStrictEqual(answers, [...many(10, "stored"), "rate_limited 6"])
+        assert.strictEqual(yield* send("b", { token }), "stored")
+      }),
+      { settings }
+    )
+  )
+})
+
+describe("What takes nothing from a quota", () => {
+  it.effect("is a report that was stored before: it is answered also when nothing is left", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* sendMany(9, "a")
+        deepStrictEqual(yield* sendMany(9, "a"), many(9, "replayed"))
+        deepStrictEqual(yield* sendMany(2, "b"), ["stored", "rate_limited 6"])
+        deepStrictEqual(yield* sendMany(9, "a"), many(9, "replayed"))
+      }),
+      { settings }
+    )
+  )
+
+  it.effect("is a conflict, and a report that the database did not take", () =>
+    scenario(
+      Effect.gen(function* () {
+        const store = yield* StoreSwitches
+        yield* sendMany(9, "a")
+        const conflict = submit({ key: callerKey("a0"), request: { message: `${message} other` } })
+        assert.strictEqual((yield* Effect.flip(conflict)).code, "idempotency_conflict")
+        yield* store.breakDown("reports.admit")
+        assert.strictEqual(yield* send("b"), "dependency_unavailable")
+        yield* store.repair("reports.admit")
+        deepStrictEqual(yield* sendMany(2, "c"), ["stored", "rate_limited 6"])
+      }),
+      { settings }
+    )
+  )
+})
+
+describe("The room of all reports", () => {
+  it.effect("is left to reporters whom IAM vouched for from 80 % on", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        // Each counts its content and 1,000 bytes.
+        deepStrictEqual(yield* sendMany(8, "a"), [...many(7, "stored"), "reports_full"])
+        deepStrictEqual(yield* sendMany(3, "b", { token }), ["stored", "stored", "reports_full"])
+        const failure = yield* Effect.flip(submit({ key: callerKey("c") }))
+        deepStrictEqual([failure.code, failure.retryAfterSeconds], ["reports_full", 3_600])
+        assert.strictEqual(yield* send("a0"), "replayed")
+      }),
+      { settings: { reportsBytes: 10_500 } }
+    )
+  )
+})
