@@ -27,6 +27,8 @@ export const lookMargin = 5 * 60_000
 const stopGrace = Duration.seconds(2)
 /** Milliseconds: the longest time before an attempt that may have happened is looked into again, growing with the attempts. */
 const longestPause = 10 * 60_000
+/** Milliseconds for which a report that a later version understands is left to that version. */
+const laterVersionPause = 60_000
 const tooLong = "the tracker calls it too long"
 
 export interface FilingParts {
@@ -177,6 +179,11 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
       const found = yield* reports.find(delivery.subject)
       if (Option.isNone(found)) return yield* failed(held, "the report is gone")
       const report = found.value
+      // What must not be published of it is known to the version that stored it.
+      if (report.reporter._tag === "Unrecognised") {
+        const availableAt = (yield* Clock.currentTimeMillis) + laterVersionPause
+        return yield* held.handBack(availableAt, "a later version stored it, and files it")
+      }
       if (Option.isSome(report.issue))
         return yield* delivered(held, report.issue.value, copiesOf(delivery.attempts))
       if (lostItsSender(delivery)) {

@@ -6,19 +6,24 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { beyondReason, latestLeaseEnd } from "../../services/AheadClock.ts"
 import type { DeliveryStanding } from "../../services/Records.ts"
-import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../services/Store.ts"
+import type {
+  Deliveries,
+  Delivery,
+  DeliveryKind,
+  DeliveryUpdate,
+  StoredDelivery
+} from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { all, any, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
-const Kind = Schema.Literal("report", "sweep")
-const State = Schema.Literal("waiting", "leased", "unknown", "delivered", "failed")
+/** The kinds of this version. Rows of others belong to a later version: they are listed, and never changed. */
+export const knownKinds = ["report", "sweep"] as const satisfies ReadonlyArray<DeliveryKind>
 
 const Row = Schema.Struct({
   id: Schema.String,
-  kind: Kind,
+  kind: Schema.String,
   subject: Schema.String,
-  state: State,
-  leased_from: Schema.NullOr(Schema.Literal("waiting", "unknown")),
+  state: Schema.String,
   attempts: Whole,
   available_at: Whole,
   sending_at: OptionalWhole,
@@ -31,8 +36,17 @@ const Row = Schema.Struct({
 })
 type Row = typeof Row.Type
 
+/** What this version leases is of its own kinds and states. */
+const LeasedRow = Schema.Struct({
+  ...Row.fields,
+  kind: Schema.Literal(...knownKinds),
+  leased_from: Schema.Literal("waiting", "unknown")
+})
+
 /** `sending_at` is a send whose outcome nobody has told yet; until then it may have happened. */
-const toDelivery = (row: Row): Delivery => ({
+const toDelivery = <Kind extends string, State extends string>(
+  row: Row & { readonly kind: Kind; readonly state: State }
+): StoredDelivery & { readonly kind: Kind; readonly state: State } => ({
   id: row.id,
   kind: row.kind,
   subject: row.subject,
@@ -174,7 +188,9 @@ export const makeDeliveries = (
   ) =>
     write(
       operation,
-      any(sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${among} RETURNING id`),
+      any(sql`
+        UPDATE deliveries SET ${changes}
+        WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${among} RETURNING id`),
       (changed) => (changed ? wake : Effect.void)
     )
 
@@ -190,7 +206,7 @@ export const makeDeliveries = (
           const free = Math.min(count, concurrency - (yield* held(kinds)).count)
           if (free <= 0) return []
           // Chosen once: as a subquery it may run for each row again, and pass over what it has locked before, to the next ones.
-          const leased = yield* all(Row)(sql`
+          const leased = yield* all(LeasedRow)(sql`
             WITH due AS MATERIALIZED (
               SELECT id FROM deliveries
               WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown') AND available_at <= ${now}
@@ -201,7 +217,7 @@ export const makeDeliveries = (
             WHERE id IN (SELECT id FROM due)
             RETURNING *`)
           return leased
-            .map((row) => toDelivery({ ...row, state: row.leased_from ?? row.state }))
+            .map((row): Delivery => toDelivery({ ...row, state: row.leased_from }))
             .sort(oldestFirst)
         })
       ),
@@ -260,7 +276,7 @@ export const makeDeliveries = (
       ),
     counts: read(
       "Deliveries.counts",
-      all(Schema.Struct({ kind: Kind, state: State, count: Whole }))(sql`
+      all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
         SELECT kind, state, COUNT(*) AS count FROM deliveries
         WHERE state <> 'failed' OR discarded_at IS NULL
         GROUP BY kind, state ORDER BY kind, state`)

@@ -5,7 +5,7 @@ import type * as Scope from "effect/Scope"
 import { beyondReason, latestLeaseEnd } from "../../services/AheadClock.ts"
 import type { Spool, SpoolEntry } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { all, inChunks, Table, Whole } from "./Rows.ts"
+import { all, inChunks, knownTables, Table, Whole } from "./Rows.ts"
 import { makeCounting, RemovedRow } from "./SpoolCounting.ts"
 import { unheld } from "./SpoolLeases.ts"
 import { makeOffers } from "./SpoolOffers.ts"
@@ -92,10 +92,11 @@ export const makeSpool = (
       Effect.gen(function* () {
         yield* alone("spool")
         const now = yield* Clock.currentTimeMillis
-        // What is being shipped will be settled: it must not count twice.
+        // What is being shipped will be settled: it must not count twice. The records of a table that only a later version
+        // knows are that version's to ship or to expire.
         const old = yield* all(Schema.Struct({ sequence: Whole }))(sql`
           SELECT sequence FROM spool
-          WHERE accepted_at < ${acceptedBefore}
+          WHERE accepted_at < ${acceptedBefore} AND ${sql.in("table_name", knownTables)}
             AND ${unheld(sql, now, beyondReason(now))}
           ORDER BY accepted_at LIMIT ${expiredAtOnce} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
