@@ -265,8 +265,7 @@ export interface Deliveries {
   ) => Stored<Option.Option<number>>
   readonly find: (id: string) => Stored<Option.Option<StoredDelivery>>
   /**
-   * By an operator: due now. A failed one waits again, or is looked for first when it may have happened or was discarded;
-   * false for one that is leased, delivered, of a later version or missing, and with `onlyFailed` for all but those that failed and that
+   * By an operator: due now. One that failed, was discarded or may have happened is looked for first; false for one that is leased, delivered, of a later version or missing, and with `onlyFailed` for all but those that failed and that
    * nobody discarded.
    */
   readonly retry: (id: string, now: number, options?: { readonly onlyFailed: boolean }) => Stored<boolean>

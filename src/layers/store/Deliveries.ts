@@ -255,15 +255,15 @@ export const makeDeliveries = (
       read("Deliveries.find", first(Row)(sql`SELECT * FROM deliveries WHERE id = ${id}`)).pipe(
         Effect.map(Option.map(toDelivery))
       ),
-    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew. What was
-    // discarded may have been uncertain before.
+    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew. What failed or
+    // was discarded may have been uncertain before.
     retry: (id, now, { onlyFailed } = { onlyFailed: false }) =>
       byOperator(
         "Deliveries.retry",
         id,
         sql`
           state = CASE
-            WHEN attempts > 0 OR sent_at IS NOT NULL OR state = 'unknown' OR discarded_at IS NOT NULL
+            WHEN attempts > 0 OR sent_at IS NOT NULL OR state <> 'waiting'
             THEN 'unknown' ELSE 'waiting' END,
           available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
         onlyFailed ? standing(sql, "failed") : undefined
