@@ -4,8 +4,10 @@ import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
+import { makeAgreedTime } from "../../services/ClockAgreement.ts"
 import { type SpoolEntry, Store, type StoreUnavailable } from "../../services/Store.ts"
 import { Tables, type WriteResult } from "../../services/Tables.ts"
 import { type NotExecuted, Unknown } from "../../services/Upstream.ts"
@@ -54,6 +56,7 @@ export const makeTelemetryShipping = (
   Effect.gen(function* () {
     const { destinations, spool, wakeups } = yield* Store
     const tables = yield* Tables
+    const agreedTime = yield* makeAgreedTime
     const gates = makeTableGates(destinations, tables.open, bounds.repairPause)
     const service = makeDestination(destinations, bounds, {
       name: "tables",
@@ -278,11 +281,12 @@ export const makeTelemetryShipping = (
 
     const expire = patiently("Telemetry expiry")(
       Effect.gen(function* () {
-        const now = yield* Clock.currentTimeMillis
-        yield* spool.expire({
-          acceptedBefore: now - spoolHours * hour,
-          deliveredBefore: now - deliveredMemory
-        })
+        const agreed = yield* agreedTime
+        if (Option.isSome(agreed))
+          yield* spool.expire({
+            acceptedBefore: agreed.value - spoolHours * hour,
+            deliveredBefore: agreed.value - deliveredMemory
+          })
         yield* Effect.sleep(expiryInterval)
       })
     )
