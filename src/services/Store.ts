@@ -159,10 +159,14 @@ export interface Spool {
   }) => Stored<void>
   /** Gives leased entries back. */
   readonly release: (owner: string, recordIds: ReadonlyArray<string>) => Stored<void>
-  /** Drops what is older than `acceptedBefore` and forgets delivered ids older than `deliveredBefore`; in small batches. */
+  /**
+   * Drops what is older than `acceptedBefore`, and forgets delivered ids older than `deliveredBefore` and the oldest of more than
+   * `deliveredAtMost`; in small batches.
+   */
   readonly expire: (bounds: {
     readonly acceptedBefore: number
     readonly deliveredBefore: number
+    readonly deliveredAtMost: number
   }) => Stored<void>
   /** Per table: what was accepted equals what was delivered, duplicate, expired, refused and is waiting. */
   readonly counts: Stored<ReadonlyArray<SpoolCounts>>

@@ -25,6 +25,8 @@ const expiryInterval = Duration.minutes(10)
 const hour = 3_600_000
 /** Milliseconds for which a delivered id is known (api.md, telemetry). */
 const deliveredMemory = 24 * hour
+/** Delivered ids that are known at most, about 120 MB; checked with every expiry, not with every delivery. */
+const deliveredAtMost = 1_000_000
 
 export interface TelemetryShipping {
   readonly ship: Effect.Effect<never>
@@ -281,12 +283,13 @@ export const makeTelemetryShipping = (
 
     const expire = patiently("Telemetry expiry")(
       Effect.gen(function* () {
-        const agreed = yield* agreedTime
-        if (Option.isSome(agreed))
-          yield* spool.expire({
-            acceptedBefore: agreed.value - spoolHours * hour,
-            deliveredBefore: agreed.value - deliveredMemory
-          })
+        // Nothing is old at 0; the bound of the ids holds all the same.
+        const agreed = Option.getOrElse(yield* agreedTime, () => 0)
+        yield* spool.expire({
+          acceptedBefore: agreed - spoolHours * hour,
+          deliveredBefore: agreed - deliveredMemory,
+          deliveredAtMost
+        })
         yield* Effect.sleep(expiryInterval)
       })
     )

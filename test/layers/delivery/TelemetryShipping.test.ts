@@ -3,10 +3,13 @@ import { describe, expect, it, vi } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { production } from "../../../src/layers/delivery/Bounds.ts"
+import { makeTelemetryShipping } from "../../../src/layers/delivery/TelemetryShipping.ts"
 import { faults } from "../../../src/sandbox/upstreams/Simulator.ts"
 import { startTables } from "../../../src/sandbox/upstreams/Tables.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
-import type { SpoolEntry } from "../../../src/services/Store.ts"
+import { type Spool, type SpoolEntry, Store } from "../../../src/services/Store.ts"
+import { Tables } from "../../../src/services/Tables.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
@@ -526,6 +529,30 @@ describe("Telemetry shipping", () => {
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2, expired: 0 })
       yield* offer([kept])
       expect(yield* counts("musicbackend")).toMatchObject({ delivered: 1, duplicates: 1, waiting: 0 })
+    })
+  )
+
+  it.scoped("keeps to the bound of remembered ids also while the clock is in doubt", () =>
+    Effect.gen(function* () {
+      const { harness, pass } = yield* makeWorld()
+      const asked: Array<Parameters<Spool["expire"]>[0]> = []
+      const spool: Spool = {
+        ...harness.store.spool,
+        expire: (bounds) => Effect.sync(() => void asked.push(bounds))
+      }
+      const { expire } = yield* makeTelemetryShipping(24, production).pipe(
+        Effect.provideService(Store, { ...harness.store, spool }),
+        Effect.provideService(Tables, {
+          open: new Set<TableName>(),
+          write: () => Effect.dieMessage("nothing is sent")
+        })
+      )
+      const from = harness.now()
+      yield* Effect.forkScoped(expire)
+      yield* pass(601)
+      expect(asked.map(({ deliveredAtMost }) => deliveredAtMost)).toEqual([1_000_000, 1_000_000])
+      expect(asked.map(({ deliveredBefore }) => deliveredBefore > 0)).toEqual([false, true])
+      expect(asked[1]?.deliveredBefore).toBe(from - 24 * 3_600_000)
     })
   )
 

@@ -46,7 +46,7 @@ const everyday = ({ deliveries, recipients, reports, retention, spool, webhooks 
       refused: [{ recordId: "b", code: "invalid" }]
     })
     yield* spool.release("worker", ["c"])
-    yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000 })
+    yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000, deliveredAtMost: 1_000_000 })
     yield* deliveries.lease({ ...lease, kinds: ["report", "sweep"], count: 2, concurrency: 4 })
     yield* deliveries.nextDueAt(["report", "sweep"])
     yield* retention.reports(5_000)
@@ -59,6 +59,8 @@ const everyday = ({ deliveries, recipients, reports, retention, spool, webhooks 
 
 /** Tables of a few rows, whatever happens, and what a claim has chosen. */
 const small = /\b(?:spool_counts|migrations|destinations|due)\b/
+/** Delivered ids are bounded in number, and once in ten minutes their index is read as far as the bound. */
+const bounded = "SCAN spool_delivered USING COVERING INDEX spool_delivered_by_age"
 
 describe("Query plans", () => {
   it.scoped("no everyday statement reads all of a table that grows", () =>
@@ -80,7 +82,10 @@ describe("Query plans", () => {
         const plan = yield* sql.unsafe<{ readonly detail: string }>(`EXPLAIN QUERY PLAN ${statement}`, values)
         const scans = plan.map(({ detail }) => detail).filter((detail) => /^SCAN/.test(detail))
         assert.deepStrictEqual(
-          scans.filter((scan) => !small.test(scan) && !/^SCAN .*(?:CONSTANT ROW|VALUES CLAUSE)/.test(scan)),
+          scans.filter(
+            (scan) =>
+              scan !== bounded && !small.test(scan) && !/^SCAN .*(?:CONSTANT ROW|VALUES CLAUSE)/.test(scan)
+          ),
           [],
           statement
         )
