@@ -2,14 +2,14 @@
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import type { DeliveryRecord, RecipientRecord, ReportRecord } from "../services/Records.ts"
-import type { Delivery, InboxEvent, Reporter } from "../services/Store.ts"
+import type { InboxEvent, Reporter, StoredDelivery } from "../services/Store.ts"
 import { truncated } from "./Text.ts"
 
 const iso = (milliseconds: number): string => new Date(milliseconds).toISOString()
 const isoOrNull = (milliseconds: Option.Option<number>): string | null =>
   Option.getOrNull(Option.map(milliseconds, iso))
 
-/** `anonymous`, `unverified`, or the public id. */
+/** `anonymous`, `unverified`, the public id, or what a later version wrote. */
 export const reporterName = (reporter: Reporter): string => {
   switch (reporter._tag) {
     case "Anonymous":
@@ -18,6 +18,8 @@ export const reporterName = (reporter: Reporter): string => {
       return "unverified"
     case "Verified":
       return reporter.publicId
+    case "Unrecognised":
+      return reporter.text
   }
 }
 
@@ -25,7 +27,7 @@ export const reporterName = (reporter: Reporter): string => {
 export const summaryOf = ({ report }: ReportRecord): string =>
   truncated(report.content.message.replaceAll(/\s+/g, " ").trim(), 120)
 
-export const deliveryShape = (delivery: Delivery) => ({
+export const deliveryShape = (delivery: StoredDelivery) => ({
   id: delivery.id,
   kind: delivery.kind,
   subject: delivery.subject,

@@ -8,10 +8,10 @@ import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type { PlaneId } from "./Plane.ts"
 import type {
-  Delivery,
   DeliveryKind,
   DeliveryState,
   InboxEvent,
+  StoredDelivery,
   StoredReport,
   StoreUnavailable
 } from "./Store.ts"
@@ -35,10 +35,10 @@ export interface Page<A> {
 export interface ReportRecord {
   readonly report: StoredReport
   /** None when it was stored while no tracker was configured, and when it was cleaned. */
-  readonly delivery: Option.Option<Delivery>
+  readonly delivery: Option.Option<StoredDelivery>
 }
 
-export interface DeliveryRecord extends Delivery {
+export interface DeliveryRecord extends StoredDelivery {
   /** When it was over: delivered or failed. */
   readonly finishedAt: Option.Option<number>
 }

@@ -52,13 +52,14 @@ export interface LoginOutcomes {
   ) => Stored<Option.Option<{ readonly outcome: TingOutcome; readonly transient: boolean }>>
 }
 
-/** Anonymous, signed in, or signed in while IAM could not be asked. */
+/** Anonymous, signed in, or signed in while IAM could not be asked; `Unrecognised` was stored by a later version. */
 export type Reporter = Data.TaggedEnum<{
   Anonymous: object
   Unverified: object
   Verified: { readonly publicId: string }
+  Unrecognised: { readonly text: string }
 }>
-export const { Anonymous, Unverified, Verified } = Data.taggedEnum<Reporter>()
+export const { Anonymous, Unrecognised, Unverified, Verified } = Data.taggedEnum<Reporter>()
 
 export interface ReportContent {
   readonly message: string
@@ -166,17 +167,22 @@ export interface Spool {
   }) => Stored<void>
   /** Gives leased entries back. */
   readonly release: (owner: string, recordIds: ReadonlyArray<string>) => Stored<void>
-  /** Drops what is older than `acceptedBefore` and forgets delivered ids older than `deliveredBefore`; in small batches. */
+  /**
+   * Drops what is older than `acceptedBefore`, and forgets delivered ids older than `deliveredBefore` and the oldest of more than
+   * `deliveredAtMost`; in small batches.
+   */
   readonly expire: (bounds: {
     readonly acceptedBefore: number
     readonly deliveredBefore: number
+    readonly deliveredAtMost: number
   }) => Stored<void>
   /** Per table: what was accepted equals what was delivered, duplicate, expired, refused and is waiting. */
   readonly counts: Stored<ReadonlyArray<SpoolCounts>>
 }
 
 export interface SpoolCounts {
-  readonly table: TableName
+  /** Also one that only a later version knows: its records count into the spool's bound. */
+  readonly table: string
   readonly accepted: number
   readonly delivered: number
   readonly duplicates: number
@@ -200,12 +206,13 @@ export type DeliveryState = "waiting" | "leased" | "unknown" | "delivered" | "fa
 /** `report`: file it as an issue. `sweep`: look, much later, whether an issue that was sent twice stands there twice. */
 export type DeliveryKind = "report" | "sweep"
 
-export interface Delivery {
+/** A row as it is listed: its kind or state may be one that only a later version knows. */
+export interface StoredDelivery {
   readonly id: string
-  readonly kind: DeliveryKind
+  readonly kind: string
   /** Id of the record that caused it. */
   readonly subject: string
-  readonly state: DeliveryState
+  readonly state: string
   /** Sends begun: grows with `Sending`, not with a lease. */
   readonly attempts: number
   readonly availableAt: number
@@ -219,6 +226,12 @@ export interface Delivery {
   readonly createdAt: number
   /** When an operator gave it up; only a `failed` one has it, and such a one is no failure that waits for somebody. */
   readonly discardedAt: Option.Option<number>
+}
+
+/** One that this version may lease. */
+export interface Delivery extends StoredDelivery {
+  readonly kind: DeliveryKind
+  readonly state: DeliveryState
 }
 
 /** What the holder of a lease may write; `false` when its fence is no longer the newest. */
@@ -264,18 +277,17 @@ export interface Deliveries {
     kinds: ReadonlyArray<DeliveryKind>,
     concurrency?: number
   ) => Stored<Option.Option<number>>
-  readonly find: (id: string) => Stored<Option.Option<Delivery>>
+  readonly find: (id: string) => Stored<Option.Option<StoredDelivery>>
   /**
-   * By an operator: due now. A failed one waits again, or is looked for first when it may have happened or was discarded;
-   * false for one that is leased, delivered or missing, and with `onlyFailed` for all but those that failed and that
+   * By an operator: due now. One that failed, was discarded or may have happened is looked for first; false for one that is leased, delivered, of a later version or missing, and with `onlyFailed` for all but those that failed and that
    * nobody discarded.
    */
   readonly retry: (id: string, now: number, options?: { readonly onlyFailed: boolean }) => Stored<boolean>
-  /** By an operator: `failed` and discarded, with this reason; false for one that is leased, delivered or missing. */
+  /** By an operator: `failed` and discarded, with this reason; false for one that is leased, delivered, of a later version or missing. */
   readonly discard: (id: string, now: number, reason: string) => Stored<boolean>
   /** Those that were discarded are not counted: they ask for nobody. */
   readonly counts: Stored<
-    ReadonlyArray<{ readonly kind: DeliveryKind; readonly state: DeliveryState; readonly count: number }>
+    ReadonlyArray<{ readonly kind: string; readonly state: string; readonly count: number }>
   >
   /** When the oldest report whose delivery is not over was stored; none when all are. A sweep waits on purpose, and does not count. */
   readonly oldestOpen: Stored<Option.Option<number>>

@@ -1,5 +1,6 @@
 /** The issue tracker as the backend needs it. Contract: issue-tracker.md. */
 import * as Context from "effect/Context"
+import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type { Refused, UpstreamFailure } from "./Upstream.ts"
@@ -25,6 +26,9 @@ export interface IssueDraft {
   readonly body: string
 }
 
+/** More issues were created since the time asked for than one look reads. It concerns this look only: the tracker itself is well. */
+export class LookTooLong extends Data.TaggedError("LookTooLong")<{ readonly reason: string }> {}
+
 export interface TrackerService {
   readonly enabled: boolean
   /** Files one issue. Never repeats by itself: the API knows no idempotency key (issue-tracker.md 4). */
@@ -33,7 +37,7 @@ export interface TrackerService {
   readonly findByMarker: (
     marker: string,
     since: number
-  ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure>
+  ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure | LookTooLong>
   /**
    * Comments on a duplicate, naming the original, and closes it: two writes, a second apart. The closing comes last, so that a closed
    * one needs nothing more. One that takes no comment is closed all the same, and why it took none is told.

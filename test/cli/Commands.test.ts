@@ -234,7 +234,7 @@ describe("music-backend reports", () => {
       Effect.gen(function* () {
         const { environment } = yield* furnished
         const failed = yield* run(["reports", "retry", "rep_failed"], environment)
-        expect([failed.exit, failed.out]).toEqual([0, "rep_failed is due now (waiting)"])
+        expect([failed.exit, failed.out]).toEqual([0, "rep_failed is due now (unknown)"])
         expect(failed.err).toContain("MUSIC_GITHUB_TOKEN is not set here")
         const alone = yield* run(["reports", "retry", "rep_alone", "--json"], environment)
         // One that was made for it and cleaned may have filed it.
@@ -275,7 +275,7 @@ describe("music-backend deliveries", () => {
         MUSIC_GITHUB_REPOSITORY: "harbor/music"
       })
       expect([retried.out, retried.err]).toEqual([
-        "report:rep_failed is due now (waiting)",
+        "report:rep_failed is due now (unknown)",
         "A running server takes it up within 30 seconds."
       ])
       const discarded = yield* run(

@@ -204,7 +204,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
 
 /** What cleaning is asked to remove: nothing that a run has made is that old. */
 const longAgo: Readonly<Record<string, ReadonlyArray<unknown>>> = {
-  "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1 }]
+  "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }]
 }
 
 const isCall = (provocation: Provocation): provocation is `call ${string}` => provocation.startsWith("call ")

@@ -98,7 +98,9 @@ const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): Com
     `${deliveryId} is ${state}: nothing to ${what}`,
     state === "leased"
       ? "it is being sent; look again in a minute"
-      : "look at others with music-backend deliveries list"
+      : state === "delivered"
+        ? "look at others with music-backend deliveries list"
+        : "a later version made it; use that version's command"
   )
 
 /** Of those that failed, read at once. */

@@ -1,8 +1,7 @@
 /** What reports and deliveries have in common. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { DeliveryStanding } from "../../services/Records.ts"
-import type { Delivery, DeliveryState } from "../../services/Store.ts"
+import type { DeliveryState, StoredDelivery } from "../../services/Store.ts"
 import { databasePlace } from "../Access.ts"
 import { type Colour, Screen } from "../Screen.ts"
 
@@ -15,12 +14,16 @@ export const states = [
 ] as const satisfies ReadonlyArray<DeliveryState>
 
 /** As an operator sees it: what was given up is no failure to look after. */
-export const standingOf = ({ discardedAt, state }: Delivery): DeliveryStanding =>
+export const standingOf = ({ discardedAt, state }: StoredDelivery): string =>
   Option.isSome(discardedAt) ? "discarded" : state
 
-const colours: Readonly<Partial<Record<DeliveryStanding, Colour>>> = { failed: "red", unknown: "yellow" }
+const colours: ReadonlyMap<string, Colour> = new Map([
+  ["failed", "red"],
+  ["unknown", "yellow"]
+])
 
-export const standingColour = (delivery: Delivery): Colour | undefined => colours[standingOf(delivery)]
+export const standingColour = (delivery: StoredDelivery): Colour | undefined =>
+  colours.get(standingOf(delivery))
 
 /** Who retries should know who will do the work. */
 export const noTrackerNote = Effect.gen(function* () {

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { markerOf } from "../../services/IssueDraft.ts"
 import { DeliveryUpdate, type StoreUnavailable } from "../../services/Store.ts"
-import type { FoundIssue, Issue } from "../../services/Tracker.ts"
+import type { FoundIssue, Issue, LookTooLong } from "../../services/Tracker.ts"
 import type { UpstreamFailure } from "../../services/Upstream.ts"
 import { describe, isConfiguration } from "./Destination.ts"
 import type { Held } from "./Lease.ts"
@@ -62,7 +62,7 @@ export const makeDuplicateSweep = ({
   const lookAndClose = (
     marker: string,
     since: number
-  ): Effect.Effect<Seen, UpstreamFailure | StoreUnavailable> =>
+  ): Effect.Effect<Seen, UpstreamFailure | LookTooLong | StoreUnavailable> =>
     Effect.gen(function* () {
       const found = yield* tracker.findByMarker(marker, since)
       yield* destination.answered
@@ -122,7 +122,8 @@ export const makeDuplicateSweep = ({
         Effect.catchTags({
           Refused: (failure) => postpone(held, failure),
           NotExecuted: (failure) => postpone(held, failure),
-          Unknown: (failure) => postpone(held, failure)
+          Unknown: (failure) => postpone(held, failure),
+          LookTooLong: ({ reason }) => Effect.zipRight(destination.answered, failed(held, reason))
         })
       )
     }).pipe(Effect.withSpan("DuplicateSweep.handle", { attributes: { report: held.delivery.subject } }))

@@ -14,7 +14,7 @@ import {
   type StoredReport,
   type StoreUnavailable
 } from "../../services/Store.ts"
-import type { Issue, TrackerService } from "../../services/Tracker.ts"
+import type { Issue, LookTooLong, TrackerService } from "../../services/Tracker.ts"
 import { Unknown, type UpstreamFailure } from "../../services/Upstream.ts"
 import { type Destination, describe, isConfiguration } from "./Destination.ts"
 import { recorded } from "./InFlight.ts"
@@ -27,6 +27,8 @@ export const lookMargin = 5 * 60_000
 const stopGrace = Duration.seconds(2)
 /** Milliseconds: the longest time before an attempt that may have happened is looked into again, growing with the attempts. */
 const longestPause = 10 * 60_000
+/** Milliseconds for which a report that a later version understands is left to that version. */
+const laterVersionPause = 60_000
 const tooLong = "the tracker calls it too long"
 
 export interface FilingParts {
@@ -61,6 +63,17 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
     Effect.gen(function* () {
       yield* write(DeliveryUpdate.Failed({ at: yield* Clock.currentTimeMillis, failure }))
       yield* Effect.logError("Report not filed, and it will not be tried again", {
+        report: delivery.subject,
+        failure
+      })
+    })
+
+  /** Only an operator can find out, so it is not sent again by itself; a retry looks again first. */
+  const notFound = ({ delivery, write }: Held, { reason }: LookTooLong) =>
+    Effect.gen(function* () {
+      const failure = `${reason}: it may be filed. Search the tracker for its report-ref, then discard it, or retry`
+      yield* write(DeliveryUpdate.Failed({ at: yield* Clock.currentTimeMillis, failure }))
+      yield* Effect.logError("A report may be filed, and the tracker lists too many issues to find out", {
         report: delivery.subject,
         failure
       })
@@ -140,6 +153,11 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
       const since = Option.getOrElse(delivery.sentAt, () => report.createdAt) - lookMargin
       const result = yield* Effect.either(tracker.findByMarker(markerOf(report), since))
       if (Either.isLeft(result)) {
+        if (result.left._tag === "LookTooLong") {
+          yield* destination.answered
+          yield* notFound(held, result.left)
+          return false
+        }
         const pause = yield* destination.failed(result.left)
         yield* held.handBack((yield* Clock.currentTimeMillis) + pause, describe(result.left))
         return false
@@ -177,6 +195,11 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
       const found = yield* reports.find(delivery.subject)
       if (Option.isNone(found)) return yield* failed(held, "the report is gone")
       const report = found.value
+      // What must not be published of it is known to the version that stored it.
+      if (report.reporter._tag === "Unrecognised") {
+        const availableAt = (yield* Clock.currentTimeMillis) + laterVersionPause
+        return yield* held.handBack(availableAt, "a later version stored it, and files it")
+      }
       if (Option.isSome(report.issue))
         return yield* delivered(held, report.issue.value, copiesOf(delivery.attempts))
       if (lostItsSender(delivery)) {

@@ -4,8 +4,10 @@ import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
+import { makeAgreedTime } from "../../services/ClockAgreement.ts"
 import { type SpoolEntry, Store, type StoreUnavailable } from "../../services/Store.ts"
 import { Tables, type WriteResult } from "../../services/Tables.ts"
 import { type NotExecuted, Unknown } from "../../services/Upstream.ts"
@@ -23,6 +25,8 @@ const expiryInterval = Duration.minutes(10)
 const hour = 3_600_000
 /** Milliseconds for which a delivered id is known (api.md, telemetry). */
 const deliveredMemory = 24 * hour
+/** Delivered ids that are known at most, about 120 MB; checked with every expiry, not with every delivery. */
+const deliveredAtMost = 1_000_000
 
 export interface TelemetryShipping {
   readonly ship: Effect.Effect<never>
@@ -54,6 +58,7 @@ export const makeTelemetryShipping = (
   Effect.gen(function* () {
     const { destinations, spool, wakeups } = yield* Store
     const tables = yield* Tables
+    const agreedTime = yield* makeAgreedTime
     const gates = makeTableGates(destinations, tables.open, bounds.repairPause)
     const service = makeDestination(destinations, bounds, {
       name: "tables",
@@ -278,10 +283,12 @@ export const makeTelemetryShipping = (
 
     const expire = patiently("Telemetry expiry")(
       Effect.gen(function* () {
-        const now = yield* Clock.currentTimeMillis
+        // Nothing is old at 0; the bound of the ids holds all the same.
+        const agreed = Option.getOrElse(yield* agreedTime, () => 0)
         yield* spool.expire({
-          acceptedBefore: now - spoolHours * hour,
-          deliveredBefore: now - deliveredMemory
+          acceptedBefore: agreed - spoolHours * hour,
+          deliveredBefore: agreed - deliveredMemory,
+          deliveredAtMost
         })
         yield* Effect.sleep(expiryInterval)
       })

@@ -10,7 +10,7 @@ import type { DatabaseFailure } from "./Failures.ts"
 
 /**
  * As if each of them had been sent once more, at its report's creation, by a sender that was lost: all looks are taken, and a second
- * request brings the late one. One that failed stays so; an operator's retry finds the same. Works on every version's schema, whose
+ * request brings the late one. One that failed stays so, and one in a state of a later version too; what tries it again finds the same. Works on every version's schema, whose
  * columns are the first one's. Tells how many will be looked for, or would be when they are tried again.
  */
 export const doubtUnfiled = (sql: SqlClient): Effect.Effect<number, DatabaseFailure> => {
@@ -19,7 +19,7 @@ export const doubtUnfiled = (sql: SqlClient): Effect.Effect<number, DatabaseFail
   return Effect.map(
     sql`
       UPDATE deliveries SET
-        state = CASE WHEN state = 'failed' THEN state ELSE 'unknown' END,
+        state = CASE WHEN state IN ('waiting', 'leased') THEN 'unknown' ELSE state END,
         attempts = attempts + 1, looks = 0,
         sent_at = ${created}, sending_at = NULL, available_at = ${created},
         fence = fence + 1, leased_from = NULL, lease_owner = NULL, lease_until = NULL

@@ -6,19 +6,24 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { beyondReason, latestLeaseEnd } from "../../services/AheadClock.ts"
 import type { DeliveryStanding } from "../../services/Records.ts"
-import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../services/Store.ts"
+import type {
+  Deliveries,
+  Delivery,
+  DeliveryKind,
+  DeliveryUpdate,
+  StoredDelivery
+} from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
 import { all, any, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
-const Kind = Schema.Literal("report", "sweep")
-const State = Schema.Literal("waiting", "leased", "unknown", "delivered", "failed")
+/** The kinds of this version. Rows of others belong to a later version: they are listed, and never changed. */
+export const knownKinds = ["report", "sweep"] as const satisfies ReadonlyArray<DeliveryKind>
 
 const Row = Schema.Struct({
   id: Schema.String,
-  kind: Kind,
+  kind: Schema.String,
   subject: Schema.String,
-  state: State,
-  leased_from: Schema.NullOr(Schema.Literal("waiting", "unknown")),
+  state: Schema.String,
   attempts: Whole,
   available_at: Whole,
   sending_at: OptionalWhole,
@@ -32,8 +37,17 @@ const Row = Schema.Struct({
 })
 type Row = typeof Row.Type
 
+/** What this version leases is of its own kinds and states. */
+const LeasedRow = Schema.Struct({
+  ...Row.fields,
+  kind: Schema.Literal(...knownKinds),
+  leased_from: Schema.Literal("waiting", "unknown")
+})
+
 /** `sending_at` is a send whose outcome nobody has told yet; until then it may have happened. */
-const toDelivery = (row: Row): Delivery => ({
+const toDelivery = <Kind extends string, State extends string>(
+  row: Row & { readonly kind: Kind; readonly state: State }
+): StoredDelivery & { readonly kind: Kind; readonly state: State } => ({
   id: row.id,
   kind: row.kind,
   subject: row.subject,
@@ -219,7 +233,9 @@ export const makeDeliveries = (
   ) =>
     write(
       operation,
-      any(sql`UPDATE deliveries SET ${changes} WHERE id = ${id} AND ${among} RETURNING id`),
+      any(sql`
+        UPDATE deliveries SET ${changes}
+        WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${among} RETURNING id`),
       (changed) => (changed ? wake : Effect.void)
     )
 
@@ -236,7 +252,7 @@ export const makeDeliveries = (
           if (free <= 0) return []
           // Chosen once: as a subquery it may run for each row again, and pass over what it has locked before, to the next ones.
           // `unknown` sorts before `waiting`: looks for what may have been sent have their times, and write nothing.
-          const leased = yield* all(Row)(sql`
+          const leased = yield* all(LeasedRow)(sql`
             WITH due AS MATERIALIZED (
               SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
               ORDER BY state, priority, available_at, id LIMIT ${free})
@@ -246,9 +262,9 @@ export const makeDeliveries = (
             WHERE id IN (SELECT id FROM due)
             RETURNING *`)
           return leased
-            .map((row) => ({ ...row, state: row.leased_from ?? row.state }))
+            .map((row) => ({ ...row, state: row.leased_from }))
             .sort(byTurn)
-            .map(toDelivery)
+            .map((row): Delivery => toDelivery(row))
         })
       ),
     extend: (id, fence, leaseUntil) =>
@@ -283,15 +299,15 @@ export const makeDeliveries = (
       read("Deliveries.find", first(Row)(sql`SELECT * FROM deliveries WHERE id = ${id}`)).pipe(
         Effect.map(Option.map(toDelivery))
       ),
-    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew. What was
-    // discarded may have been uncertain before.
+    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew. What failed or
+    // was discarded may have been uncertain before.
     retry: (id, now, { onlyFailed } = { onlyFailed: false }) =>
       byOperator(
         "Deliveries.retry",
         id,
         sql`
           state = CASE
-            WHEN attempts > 0 OR sent_at IS NOT NULL OR state = 'unknown' OR discarded_at IS NOT NULL
+            WHEN attempts > 0 OR sent_at IS NOT NULL OR state <> 'waiting'
             THEN 'unknown' ELSE 'waiting' END,
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
         onlyFailed ? standing(sql, "failed") : undefined
@@ -304,7 +320,7 @@ export const makeDeliveries = (
       ),
     counts: read(
       "Deliveries.counts",
-      all(Schema.Struct({ kind: Kind, state: State, count: Whole }))(sql`
+      all(Schema.Struct({ kind: Schema.String, state: Schema.String, count: Whole }))(sql`
         SELECT kind, state, count FROM delivery_counts
         WHERE state <> 'discarded' AND count > 0
         ORDER BY kind, state`)

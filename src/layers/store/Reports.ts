@@ -7,6 +7,7 @@ import {
   type Reporter,
   type Reports,
   type StoredReport,
+  Unrecognised,
   Unverified,
   Verified
 } from "../../services/Store.ts"
@@ -16,18 +17,15 @@ import { all, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const verified = "verified:"
 
-const ReporterText = Schema.Union(
-  Schema.Literal("anonymous", "unverified"),
-  Schema.TemplateLiteral(Schema.Literal(verified), Schema.String)
-)
-type ReporterText = typeof ReporterText.Type
-
-const toReporter = (text: ReporterText): Reporter => {
+const toReporter = (text: string): Reporter => {
   if (text === "anonymous") return Anonymous()
-  return text === "unverified" ? Unverified() : Verified({ publicId: text.slice(verified.length) })
+  if (text === "unverified") return Unverified()
+  return text.startsWith(verified)
+    ? Verified({ publicId: text.slice(verified.length) })
+    : Unrecognised({ text })
 }
 
-const toText = (reporter: Reporter): ReporterText => {
+const toText = (reporter: Reporter): string => {
   switch (reporter._tag) {
     case "Anonymous":
       return "anonymous"
@@ -35,6 +33,8 @@ const toText = (reporter: Reporter): ReporterText => {
       return "unverified"
     case "Verified":
       return `${verified}${reporter.publicId}`
+    case "Unrecognised":
+      return reporter.text
   }
 }
 
@@ -51,7 +51,7 @@ const Row = Schema.Struct({
   id: Schema.String,
   plane: Schema.String,
   content_digest: Schema.String,
-  reporter: ReporterText,
+  reporter: Schema.String,
   content: Content,
   source: Schema.String,
   request_id: Schema.String,
@@ -75,11 +75,7 @@ const toReport = (row: Row): StoredReport => ({
 })
 
 /** The row that a report of this reporter and content repeats; the reporter's own before another's that may be theirs. */
-const repeatedBy = (
-  rows: ReadonlyArray<Row>,
-  reporter: ReporterText,
-  contentDigest: string
-): Row | undefined => {
+const repeatedBy = (rows: ReadonlyArray<Row>, reporter: string, contentDigest: string): Row | undefined => {
   const same = rows.filter((row) => row.content_digest === contentDigest)
   const open = same.filter((row) => row.reporter === "unverified" || reporter === "unverified")
   return (
@@ -106,7 +102,7 @@ export const makeReports = (
   )
 
   /** Who was unverified at first is known now. The delivery first: who files the report locks the two in that order. */
-  const withName = (row: Row, reporter: ReporterText) =>
+  const withName = (row: Row, reporter: string) =>
     row.reporter === "unverified" && reporter.startsWith(verified)
       ? bringToFront(sql, { kind: "report", subject: row.id }).pipe(
           Effect.zipRight(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`),

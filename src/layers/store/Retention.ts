@@ -2,10 +2,13 @@ import type { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import type { Retention } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
+import { knownKinds } from "./Deliveries.ts"
+import { knownTables } from "./Rows.ts"
 
 /** So that no cleaning holds the database for long. */
 const atOnce = 200
 
+/** Deliveries and refusals of kinds that only a later version knows are that version's to clean, and reports wait for their deliveries. */
 export const makeRetention = ({ sql, write }: Database): Retention => {
   const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
     Effect.map(write(operation, statement), ({ length }) => length)
@@ -39,7 +42,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         sql`
           DELETE FROM deliveries WHERE id IN (
             SELECT id FROM deliveries
-            WHERE state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
+            WHERE ${sql.in("kind", knownKinds)} AND state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
               AND (state = 'delivered' OR kind <> 'report'
                 OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
             ORDER BY finished_at LIMIT ${atOnce})
@@ -69,7 +72,8 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         sql`
           DELETE FROM spool_refused WHERE record_id IN (
             SELECT record_id FROM spool_refused
-            WHERE refused_at < ${refusedBefore} ORDER BY refused_at LIMIT ${atOnce})
+            WHERE refused_at < ${refusedBefore} AND ${sql.in("table_name", knownTables)}
+            ORDER BY refused_at LIMIT ${atOnce})
           RETURNING record_id`
       )
   }

@@ -20,7 +20,9 @@ export const toFlag = (flag: boolean): number => (flag ? 1 : 0)
 export const OptionalWhole = Schema.OptionFromNullOr(Whole)
 export const OptionalText = Schema.OptionFromNullOr(Schema.String)
 
-export const Table = Schema.Literal(...clientTables, backendTable)
+/** The tables of this version. The spool may hold records of others, which belong to a later version. */
+export const knownTables = [...clientTables, backendTable] as const
+export const Table = Schema.Literal(...knownTables)
 
 type Rows = Effect.Effect<ReadonlyArray<unknown>, SqlError>
 

@@ -1,11 +1,12 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { beyondReason, latestLeaseEnd } from "../../services/AheadClock.ts"
 import type { Spool, SpoolEntry } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { all, inChunks, Table, Whole } from "./Rows.ts"
+import { all, first, inChunks, knownTables, Table, Whole } from "./Rows.ts"
 import { makeCounting, RemovedRow } from "./SpoolCounting.ts"
 import { unheld } from "./SpoolLeases.ts"
 import { makeOffers } from "./SpoolOffers.ts"
@@ -92,10 +93,11 @@ export const makeSpool = (
       Effect.gen(function* () {
         yield* alone("spool")
         const now = yield* Clock.currentTimeMillis
-        // What is being shipped will be settled: it must not count twice.
+        // What is being shipped will be settled: it must not count twice. The records of a table that only a later version
+        // knows are that version's to ship or to expire.
         const old = yield* all(Schema.Struct({ sequence: Whole }))(sql`
           SELECT sequence FROM spool
-          WHERE accepted_at < ${acceptedBefore}
+          WHERE accepted_at < ${acceptedBefore} AND ${sql.in("table_name", knownTables)}
             AND ${unheld(sql, now, beyondReason(now))}
           ORDER BY accepted_at LIMIT ${expiredAtOnce} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
@@ -124,6 +126,15 @@ export const makeSpool = (
         return rows.length
       })
     )
+
+  /** When the oldest of the newest `atMost` delivered ids was delivered. Reads along the index, and no further than the bound. */
+  const oldestOf = (atMost: number) =>
+    read(
+      "Spool.oldestDelivered",
+      first(Schema.Struct({ delivered_at: Whole }))(sql`
+        SELECT delivered_at FROM spool_delivered
+        ORDER BY delivered_at DESC LIMIT 1 OFFSET ${atMost - 1}`)
+    ).pipe(Effect.map(Option.match({ onNone: () => 0, onSome: (row) => row.delivered_at })))
 
   /** Requests get their turn between two batches. */
   const untilDone = <E>(some: Effect.Effect<number, E>): Effect.Effect<void, E> =>
@@ -193,8 +204,11 @@ export const makeSpool = (
         )
       ),
 
-    expire: ({ acceptedBefore, deliveredBefore }) =>
-      Effect.zipRight(untilDone(expireSome(acceptedBefore)), untilDone(forgetSome(deliveredBefore))),
+    expire: ({ acceptedBefore, deliveredAtMost, deliveredBefore }) =>
+      Effect.gen(function* () {
+        yield* untilDone(expireSome(acceptedBefore))
+        yield* untilDone(forgetSome(Math.max(deliveredBefore, yield* oldestOf(deliveredAtMost))))
+      }),
 
     counts: read("Spool.counts", counts)
   }))

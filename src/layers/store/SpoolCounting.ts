@@ -2,12 +2,11 @@ import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
-import type { TableName } from "../../schema/Telemetry.ts"
 import type { SpoolCounts } from "../../services/Store.ts"
-import { all, Table, Whole } from "./Rows.ts"
+import { all, Whole } from "./Rows.ts"
 
 const CountsRow = Schema.Struct({
-  table_name: Table,
+  table_name: Schema.String,
   accepted: Whole,
   delivered: Whole,
   duplicates: Whole,
@@ -19,7 +18,7 @@ const CountsRow = Schema.Struct({
 
 export const RemovedRow = Schema.Struct({
   record_id: Schema.String,
-  table_name: Table,
+  table_name: Schema.String,
   event_at: Whole,
   bytes: Whole
 })
@@ -41,7 +40,7 @@ export const makeCounting = (sql: SqlClient) => {
     )
   )
 
-  const count = (table: TableName, change: Partial<Omit<SpoolCounts, "table">>) => {
+  const count = (table: string, change: Partial<Omit<SpoolCounts, "table">>) => {
     const { accepted = 0, delivered = 0, duplicates = 0, expired = 0, refused = 0 } = change
     const { waiting = 0, waitingBytes = 0 } = change
     return sql`

@@ -2,7 +2,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { backendTable, type TableName } from "../../schema/Telemetry.ts"
+import { backendTable } from "../../schema/Telemetry.ts"
 import { beyondReason } from "../../services/AheadClock.ts"
 import type {
   Spool,
@@ -44,10 +44,10 @@ export const judge = (
 ): Judgement => {
   const seen = new Set(known)
   const before = new Map(waiting.map(({ table, waitingBytes }) => [table, waitingBytes]))
-  const changes = new Map<TableName, Change>()
+  const changes = new Map<string, Change>()
   const stored: Array<SpoolEntry> = []
 
-  const total = (share: TableName | undefined): number => {
+  const total = (share: string | undefined): number => {
     const tables = share === undefined ? new Set([...before.keys(), ...changes.keys()]) : [share]
     return [...tables].reduce(
       (sum, table) => sum + (before.get(table) ?? 0) + (changes.get(table)?.waitingBytes ?? 0),

@@ -4,7 +4,7 @@ import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
-import type { FoundIssue, TrackerService } from "../../services/Tracker.ts"
+import { type FoundIssue, type Issue, LookTooLong, type TrackerService } from "../../services/Tracker.ts"
 import type { Refused, UpstreamFailure } from "../../services/Upstream.ts"
 import { observed, peerOf } from "../upstream/Observed.ts"
 import { configurationTroubles, judge, misshapen } from "./GitHubAnswers.ts"
@@ -25,8 +25,19 @@ const ListedIssue = Schema.Struct({
 type ListedIssue = typeof ListedIssue.Type
 const UserAnswer = Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) })
 
-/** Ten thousand issues and pull requests since one report: something is wrong, and the look must not count as complete. */
+const pageSize = 100
+/** Pages of one look. A look that stops here is not complete, and must not count as one that found nothing. */
 const mostPages = 100
+const tooLong = new LookTooLong({
+  reason: `the tracker lists more than ${(mostPages * pageSize).toLocaleString("en")} issues since then, too many to look through`
+})
+
+/** What is kept of an issue that carries the marker. */
+interface Hit extends Issue {
+  readonly open: boolean
+  /** Logins are compared without case. */
+  readonly author: string | undefined
+}
 
 /** Who owns the token: not asked yet, not to be had, or known. */
 type Login = { readonly asked: boolean; readonly name: Option.Option<string> }
@@ -72,14 +83,16 @@ export const makeGitHub = (settings: {
     /** A success of listing says nothing about the right to write. */
     const watched =
       (by: Trouble["shownBy"]) =>
-      <A>(effect: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
+      <A, E extends UpstreamFailure | LookTooLong>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
         effect.pipe(
           Effect.tap(() =>
             Ref.update(trouble, (last) =>
               by === "file" ? Option.none() : Option.filter(last, ({ shownBy }) => shownBy === "file")
             )
           ),
-          Effect.tapErrorTag("Refused", ({ code, status }) => {
+          Effect.tapError((failure: UpstreamFailure | LookTooLong) => {
+            if (failure._tag !== "Refused") return Effect.void
+            const { code, status } = failure
             const text = configurationTroubles[code]
             return text === undefined
               ? Effect.void
@@ -113,59 +126,50 @@ export const makeGitHub = (settings: {
       return name
     })
 
-    const listSince = (since: number): Effect.Effect<ReadonlyArray<ListedIssue>, UpstreamFailure> =>
+    /** Hits by number. A page, up to 6 MB of other people's text, is let go before the next one is asked for. */
+    const findHits = (
+      marker: string,
+      since: number
+    ): Effect.Effect<ReadonlyMap<number, Hit>, UpstreamFailure | LookTooLong> =>
       Effect.gen(function* () {
-        const found: Array<ListedIssue> = []
+        const hits = new Map<number, Hit>()
         // Not by creator: what another account filed for us, before the token changed hands, must be seen as well.
         let query: Record<string, string | number> | undefined = {
           state: "all",
           sort: "created",
           direction: "desc",
-          per_page: 100,
+          per_page: pageSize,
           since: new Date(since).toISOString()
         }
         for (let page = 1; query !== undefined; page += 1) {
-          if (page > mostPages) return yield* misshapen()
+          if (page > mostPages) return yield* tooLong
           const { answer, value }: { readonly answer: Answer; readonly value: ReadonlyArray<ListedIssue> } =
             yield* ask(
               { operation: "list", method: "GET", route: issues, path: repository, query },
               200,
               Schema.Array(ListedIssue)
             )
-          found.push(...value)
+          // A page can repeat what moved there meanwhile.
+          for (const issue of value) if (carries(issue, marker, since)) hits.set(issue.number, toHit(issue))
           const oldest = value.at(-1)
           query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : nextPage(answer)
         }
-        return found
+        return hits
       })
 
     const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
       Effect.gen(function* () {
-        const hits = (yield* listSince(since)).filter(
-          (issue) =>
-            issue.pull_request === undefined &&
-            Date.parse(issue.created_at) >= since &&
-            (issue.body ?? "").split(/\r?\n/).some((line) => line.trim() === marker)
-        )
-        // A page can repeat what moved there meanwhile.
-        const unique = [...new Map(hits.map((issue) => [issue.number, issue])).values()].sort(
+        const hits = [...(yield* findHits(marker, since)).values()].sort(
           (left, right) => left.number - right.number
         )
-        const [first] = unique
+        const [first] = hits
         if (first === undefined) return []
         // Where the token may not say whose it is, whoever wrote the first one is taken for us.
         const us = Option.match(yield* ownLogin, {
-          onNone: () => authorOf(first),
+          onNone: () => first.author,
           onSome: (name) => name.toLowerCase()
         })
-        return unique.map(
-          (issue): FoundIssue => ({
-            number: issue.number,
-            url: issue.html_url,
-            open: issue.state !== "closed",
-            own: authorOf(issue) === us
-          })
-        )
+        return hits.map(({ author, ...issue }): FoundIssue => ({ ...issue, own: author === us }))
       }).pipe(watched("look"), Effect.withSpan("Tracker.findByMarker"))
 
     const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
@@ -215,8 +219,17 @@ export const makeGitHub = (settings: {
     }
   })
 
-/** Logins are compared without case. */
-const authorOf = ({ user }: ListedIssue): string | undefined => user?.login.toLowerCase()
+const carries = (issue: ListedIssue, marker: string, since: number): boolean =>
+  issue.pull_request === undefined &&
+  Date.parse(issue.created_at) >= since &&
+  (issue.body ?? "").split(/\r?\n/).some((line) => line.trim() === marker)
+
+const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
+  number,
+  url: html_url,
+  open: state !== "closed",
+  author: user?.login.toLowerCase()
+})
 
 /** The query of the next page: only that is taken from the link, so that it cannot lead elsewhere. */
 const nextPage = ({ headers }: Answer): Record<string, string> | undefined => {

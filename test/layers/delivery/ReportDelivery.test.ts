@@ -777,6 +777,112 @@ describe("A report that an operator tries again", () => {
   )
 })
 
+describe("A look through more issues than it may take", () => {
+  /** A list without an end: on every page a fresh issue of somebody else, and a link to the next one. */
+  const endless: Fault = {
+    kind: "reply",
+    reply: {
+      status: 200,
+      headers: {
+        "content-type": "application/json",
+        link: `<https://api.example${issuesPath}?page=2>; rel="next"`
+      },
+      body: JSON.stringify([
+        {
+          number: 1,
+          html_url: "https://github.com/harbor/music/issues/1",
+          created_at: "2027-01-01T00:00:00Z"
+        }
+      ])
+    }
+  }
+
+  it.scoped("fails its own delivery, which is never sent blindly, and holds up no other", () =>
+    Effect.gen(function* () {
+      const {
+        admit,
+        delivery,
+        failPost,
+        filed,
+        failLook,
+        lines,
+        looks,
+        now,
+        pass,
+        posts,
+        settings,
+        start,
+        store
+      } = yield* makeWorld
+      const lost = yield* admit()
+      failPost(badGatewayAfter)
+      const { checks } = yield* start(settings)
+      yield* pass(1)
+      failLook(endless, Number.POSITIVE_INFINITY)
+      yield* pass(6)
+      const { lastFailure, state } = yield* delivery(lost)
+      expect(state).toBe("failed")
+      expect(Option.getOrElse(lastFailure, () => "")).toMatch(/10,000 issues.*may be filed.*report-ref/)
+      expect(looks().length).toBe(100)
+      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+      expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+
+      const next = yield* admit()
+      yield* pass(2)
+      expect(Option.isSome(yield* filed(next))).toBe(true)
+      expect(posts().length).toBe(2)
+
+      // An operator's retry looks again, and sends nothing either.
+      expect(yield* store.deliveries.retry(`report:${lost.id}`, now())).toBe(true)
+      yield* pass(2)
+      expect((yield* delivery(lost)).state).toBe("failed")
+      expect(looks().length).toBe(200)
+      expect(posts().length).toBe(2)
+    })
+  )
+
+  it.scoped("is repeated also where it is not known that anything was sent", () =>
+    Effect.gen(function* () {
+      const { admit, delivery, forget, failLook, now, pass, posts, records, settings, start, store } =
+        yield* makeWorld
+      const report = yield* admit()
+      // As after a cleaning: an earlier delivery may have filed it.
+      const id = `report:${report.id}`
+      yield* forget(id)
+      expect(yield* records.enqueue(report.id, now())).toBe(true)
+      failLook(endless, Number.POSITIVE_INFINITY)
+      yield* start(settings)
+      yield* pass(2)
+      expect((yield* delivery(report)).state).toBe("failed")
+      expect(yield* store.deliveries.retry(id, now())).toBe(true)
+      yield* pass(2)
+      expect((yield* delivery(report)).state).toBe("failed")
+      expect(posts().length).toBe(0)
+    })
+  )
+
+  it.scoped("fails the late look for duplicates alone", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, failLook, lines, pass, settings, start, store } = yield* makeWorld
+      const report = yield* admit()
+      failPost(badGateway)
+      const { checks } = yield* start(settings, {}, { sweepDelay: 100_000 })
+      yield* pass(45)
+      expect(yield* filed(report)).toEqual(Option.some(1))
+      failLook(endless, Number.POSITIVE_INFINITY)
+      yield* pass(110)
+      const sweep = Option.getOrThrow(yield* store.deliveries.find(`sweep:${report.id}`))
+      expect(sweep.state).toBe("failed")
+      expect(Option.getOrElse(sweep.lastFailure, () => "")).toMatch(/10,000 issues/)
+      expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
+      expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
+      const next = yield* admit()
+      yield* pass(2)
+      expect(Option.isSome(yield* filed(next))).toBe(true)
+    })
+  )
+})
+
 describe("A delivery that was cleaned", () => {
   const day = 86_400
   const weeksLater = Effect.gen(function* () {

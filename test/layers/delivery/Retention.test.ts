@@ -5,10 +5,12 @@ import * as Logger from "effect/Logger"
 import * as TestClock from "effect/TestClock"
 import { makeRetention } from "../../../src/layers/delivery/Retention.ts"
 import { type Retention, Store, type StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
+import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { freshStore, sampleEvent } from "../store/Stores.ts"
 
 const day = 86_400_000
 const hour = 3_600_000
+const minute = 60_000
 const forEver = { reportsDays: 0, webhooksDays: 0, deliveriesDays: 0, recipientsDays: 0 }
 
 const start = (store: StoreService, settings: typeof forEver) =>
@@ -49,7 +51,7 @@ describe("The cleaning of what was kept long enough", () => {
         yield* store.webhooks.receive(sampleEvent({ receivedAt: 0 }), []),
         "a day is not more than a day"
       )
-      yield* TestClock.adjust(hour)
+      yield* TestClock.adjust(2 * hour)
       assert.isTrue(yield* store.webhooks.receive(sampleEvent({ receivedAt: 2 * day }), []))
     })
   )
@@ -66,6 +68,22 @@ describe("The cleaning of what was kept long enough", () => {
         ["loginOutcomes", 1],
         ["refusals", 30]
       ])
+    })
+  )
+
+  it.scoped("cleans nothing for a clock that is years ahead for some hours", () =>
+    Effect.gen(function* () {
+      const { seen, store } = watch(yield* freshStore)
+      const { clock, step } = yield* makeSteppedClock
+      yield* TestClock.setTime(100 * day)
+      yield* Effect.withClock(start(store, { ...forEver, reportsDays: 30 }), clock)
+      step(2_000 * day)
+      yield* TestClock.adjust(5 * minute)
+      assert.deepStrictEqual(seen, [])
+      step(-2_000 * day)
+      yield* TestClock.adjust(2 * hour)
+      assert.isAbove(seen.length, 0)
+      for (const [, before] of seen) assert.isBelow(before, 101 * day)
     })
   )
 

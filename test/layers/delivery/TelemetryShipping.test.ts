@@ -3,11 +3,15 @@ import { describe, expect, it, vi } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { production } from "../../../src/layers/delivery/Bounds.ts"
+import { makeTelemetryShipping } from "../../../src/layers/delivery/TelemetryShipping.ts"
 import { faults } from "../../../src/sandbox/upstreams/Simulator.ts"
 import { startTables } from "../../../src/sandbox/upstreams/Tables.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
-import type { SpoolEntry } from "../../../src/services/Store.ts"
+import { type Spool, type SpoolEntry, Store } from "../../../src/services/Store.ts"
+import { Tables } from "../../../src/services/Tables.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
+import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
 
 // A step of the test clock costs real milliseconds, and more on a busy machine.
@@ -174,9 +178,10 @@ describe("Telemetry shipping", () => {
       service.retire("musicclidaemon")
       yield* offerSome(2)
       yield* start(settings, {}, { telemetryLook: 200_000 })
-      yield* pass(3500)
+      // At 70 minutes both of the last two looks may find what is older than an hour; at 80 they do.
+      yield* pass(4700)
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2 })
-      yield* pass(800)
+      yield* pass(200)
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 0, expired: 2, refused: 0 })
     })
   )
@@ -478,10 +483,10 @@ describe("Telemetry shipping", () => {
         })
       const late = yield* delivered(23)
       const forgotten = yield* delivered(25)
-      yield* start(settings)
-      yield* pass(1)
+      yield* start(settings, {}, seldom)
+      yield* pass(610)
       yield* offer([late, forgotten])
-      yield* pass(3)
+      yield* pass(40)
       expect(service.rows("musicclidaemon").map(({ record_id }) => record_id)).toEqual([forgotten.recordId])
     })
   )
@@ -495,10 +500,59 @@ describe("Telemetry shipping", () => {
       yield* offer([aged(121), aged(115), aged(0)])
       service.fail({ fault: faults.status(429, {}, { "retry-after": "3600" }) })
       yield* start(settings)
-      yield* pass(1)
+      yield* pass(590)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 3, expired: 0 })
+      yield* pass(20)
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2, expired: 1 })
       yield* pass(600)
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 1, expired: 2 })
+    })
+  )
+
+  it.scoped("drops and forgets nothing while the clock is days ahead for some minutes", () =>
+    Effect.gen(function* () {
+      const { counts, offer, offerSome, pass, service, settings, start, stored, harness } = yield* makeWorld()
+      const { clock, step } = yield* makeSteppedClock
+      const kept = entry(harness, "musicbackend")
+      yield* offer([kept])
+      yield* Effect.withClock(start(settings, {}, { telemetryLook: 200_000 }), clock)
+      yield* pass(5)
+      expect(stored("musicbackend")).toEqual([kept.recordId])
+      service.retire("musicclidaemon")
+      yield* offerSome(2)
+      yield* pass(300)
+      step(72 * 3_600_000)
+      yield* pass(600)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2, expired: 0 })
+      step(-72 * 3_600_000)
+      yield* pass(3_000)
+      expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2, expired: 0 })
+      yield* offer([kept])
+      expect(yield* counts("musicbackend")).toMatchObject({ delivered: 1, duplicates: 1, waiting: 0 })
+    })
+  )
+
+  it.scoped("keeps to the bound of remembered ids also while the clock is in doubt", () =>
+    Effect.gen(function* () {
+      const { harness, pass } = yield* makeWorld()
+      const asked: Array<Parameters<Spool["expire"]>[0]> = []
+      const spool: Spool = {
+        ...harness.store.spool,
+        expire: (bounds) => Effect.sync(() => void asked.push(bounds))
+      }
+      const { expire } = yield* makeTelemetryShipping(24, production).pipe(
+        Effect.provideService(Store, { ...harness.store, spool }),
+        Effect.provideService(Tables, {
+          open: new Set<TableName>(),
+          write: () => Effect.dieMessage("nothing is sent")
+        })
+      )
+      const from = harness.now()
+      yield* Effect.forkScoped(expire)
+      yield* pass(601)
+      expect(asked.map(({ deliveredAtMost }) => deliveredAtMost)).toEqual([1_000_000, 1_000_000])
+      expect(asked.map(({ deliveredBefore }) => deliveredBefore > 0)).toEqual([false, true])
+      expect(asked[1]?.deliveredBefore).toBe(from - 24 * 3_600_000)
     })
   )
 

@@ -29,7 +29,7 @@ const reach = (store: StoreService, id: string, ...updates: ReadonlyArray<Delive
 
 const sending = DeliveryUpdate.Sending({ at: 3_000 })
 
-onBoth("After a restore", ({ freshPath, name, openStore }) => {
+onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
   const finish = (place: string) =>
     Effect.scoped(
       Effect.flatMap(
@@ -106,6 +106,18 @@ onBoth("After a restore", ({ freshPath, name, openStore }) => {
       assert.isTrue(yield* store.deliveries.retry("report:failed", 9_000))
       const { sentAt, state } = yield* leaseOne(store, 9_000)
       deepStrictEqual([state, sentAt], ["unknown", Option.some(1_000)])
+    })
+  )
+
+  it.scoped("one in a state of a later version stays in it, and is doubted all the same", () =>
+    Effect.gen(function* () {
+      const place = yield* freshPath
+      const store = yield* openStore(place)
+      yield* reach(store, "deferred", DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
+      yield* rawQuery(place, "UPDATE deliveries SET state = 'deferred'")
+      yield* finish(place)
+      const { attempts, sentAt, state } = Option.getOrThrow(yield* store.deliveries.find("report:deferred"))
+      deepStrictEqual([state, attempts, sentAt], ["deferred", 1, Option.some(1_000)])
     })
   )
 

@@ -46,7 +46,7 @@ const everyday = ({ deliveries, recipients, reports, retention, spool, webhooks 
       refused: [{ recordId: "b", code: "invalid" }]
     })
     yield* spool.release("worker", ["c"])
-    yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000 })
+    yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000, deliveredAtMost: 1_000_000 })
     yield* deliveries.lease({ ...lease, kinds: ["report", "sweep"], count: 2, concurrency: 4 })
     yield* deliveries.nextDueAt(["report", "sweep"])
     yield* reports.storedBytes
@@ -87,6 +87,8 @@ const plansOf = <E>(use: (store: StoreService) => Effect.Effect<unknown, E>) =>
 
 /** Tables of a few rows, whatever happens, and what a claim has chosen. */
 const small = /\b(?:spool_counts|delivery_counts|migrations|destinations|due|heads?)\b/
+/** Delivered ids are bounded in number, and once in ten minutes their index is read as far as the bound. */
+const bounded = "SCAN spool_delivered USING COVERING INDEX spool_delivered_by_age"
 
 describe("Query plans", () => {
   it.scoped("no everyday statement reads all of a table that grows", () =>
@@ -98,6 +100,7 @@ describe("Query plans", () => {
           details.filter(
             (detail) =>
               /^SCAN/.test(detail) &&
+              detail !== bounded &&
               !small.test(detail) &&
               !/^SCAN .*(?:CONSTANT ROW|VALUES CLAUSE)/.test(detail)
           ),

@@ -108,12 +108,37 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
         yield* spool.offer(entries("a", "b"), roomy)
         yield* lease(spool)
         yield* settle(spool, { now: 3_000, delivered: ["a"], duplicates: ["b"] })
-        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_000 })
+        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_000, deliveredAtMost: 1_000_000 })
         yield* spool.offer(entries("a", "b"), roomy)
         yield* counted(spool, { accepted: 4, delivered: 1, duplicates: 3 })
-        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_001 })
+        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_001, deliveredAtMost: 1_000_000 })
         yield* spool.offer(entries("a", "b"), roomy)
         yield* counted(spool, { accepted: 6, delivered: 1, duplicates: 3, waiting: 2, waitingBytes: 20 })
+      })
+    )
+
+    it.scoped("once it was delivered, as one of the newest so many, the oldest being forgotten first", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        const many = Array.from({ length: 1_205 }, (_, index) => `id-${index}`)
+        yield* spool.offer(entries(...many), roomy)
+        yield* lease(spool, { count: 2_000 })
+        yield* settle(spool, { now: 3_000, delivered: many.slice(0, 1_200) })
+        for (const id of many.slice(1_200)) yield* settle(spool, { now: 4_000, delivered: [id] })
+        const keep = (deliveredAtMost: number) =>
+          spool.expire({ acceptedBefore: 0, deliveredBefore: 0, deliveredAtMost })
+        yield* keep(1_205)
+        yield* spool.offer(entries(...many), roomy)
+        yield* counted(spool, { accepted: 2_410, delivered: 1_205, duplicates: 1_205 })
+        yield* keep(5)
+        yield* spool.offer(entries(...many), roomy)
+        yield* counted(spool, {
+          accepted: 3_615,
+          delivered: 1_205,
+          duplicates: 1_210,
+          waiting: 1_200,
+          waitingBytes: 12_000
+        })
       })
     )
 
@@ -123,7 +148,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
         yield* spool.offer(entries("a", "b"), roomy)
         yield* lease(spool, { count: 1 })
         yield* settle(spool, { refused: refusals("a") })
-        yield* spool.expire({ acceptedBefore: 1_001, deliveredBefore: 0 })
+        yield* spool.expire({ acceptedBefore: 1_001, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
         yield* spool.offer(entries("a", "b"), roomy)
         yield* counted(spool, { accepted: 4, expired: 1, refused: 1, waiting: 2, waitingBytes: 20 })
       })
@@ -353,7 +378,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
           [sampleEntry("old", { acceptedAt: 999 }), sampleEntry("new", { acceptedAt: 1_000 })],
           roomy
         )
-        yield* spool.expire({ acceptedBefore: 1_000, deliveredBefore: 0 })
+        yield* spool.expire({ acceptedBefore: 1_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
         yield* counted(spool, { accepted: 2, expired: 1, waiting: 1, waitingBytes: 10 })
         deepStrictEqual(ids(yield* lease(spool)), ["new"])
       })
@@ -366,7 +391,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
         yield* spool.offer(entries(...many), roomy)
         yield* lease(spool, { count: 550 })
         yield* settle(spool, { delivered: many.slice(0, 550) })
-        yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000 })
+        yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000, deliveredAtMost: 1_000_000 })
         yield* counted(spool, { accepted: 1_100, delivered: 550, expired: 550 })
         yield* spool.offer(entries(...many), roomy)
         yield* counted(spool, {
@@ -385,10 +410,10 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
         yield* spool.offer(entries("a"), roomy)
         yield* lease(spool)
         yield* TestClock.setTime(61_999)
-        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0 })
+        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
         yield* counted(spool, { accepted: 1, waiting: 1, waitingBytes: 10 })
         yield* TestClock.setTime(62_000)
-        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0 })
+        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
         yield* counted(spool, { accepted: 1, expired: 1 })
       })
     )

@@ -234,7 +234,11 @@ const apply = ({ spool }: StoreService, model: Model, operation: Operation, now:
         return model.release(operation.owner, operation.ids.map(idOf))
       }
       case "Expire": {
-        yield* spool.expire({ acceptedBefore: now - operation.age, deliveredBefore: now - remembered })
+        yield* spool.expire({
+          acceptedBefore: now - operation.age,
+          deliveredBefore: now - remembered,
+          deliveredAtMost: 1_000_000
+        })
         return model.expire(now - operation.age, now - remembered, now)
       }
       case "Restart":

@@ -138,6 +138,27 @@ describe("A look for a marker", () => {
     })
   )
 
+  it.scoped("reads 100 pages, and says of a longer list that it is too long", () =>
+    Effect.gen(function* () {
+      const { add, github, lists, numbers } = yield* start
+      add(marker)
+      const page = [
+        {
+          number: 2,
+          html_url: "https://github.com/harbor/music/issues/2",
+          created_at: new Date(now).toISOString()
+        }
+      ]
+      const more = faults.status(200, page, { link: `<${github.url}${list}?page=1>; rel="next"` })
+      github.fail({ path: list, fault: more, times: 99 })
+      expect(yield* numbers()).toEqual([1])
+      expect(lists().length).toBe(100)
+      github.fail({ path: list, fault: more, times: 100 })
+      expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "LookTooLong" })
+      expect(lists().length).toBe(200)
+    })
+  )
+
   it.scoped("never leaves the host, whatever a page links to", () =>
     Effect.gen(function* () {
       const { github, lists, numbers } = yield* start

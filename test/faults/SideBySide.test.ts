@@ -1,0 +1,195 @@
+/** A process of this version on a database that a later version shares, and has migrated in the meantime. */
+import { join } from "node:path"
+import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { vi } from "vitest"
+import { call } from "../../src/sandbox/Exchange.ts"
+import { run } from "../cli/Harness.ts"
+import { freePort } from "../support/Process.ts"
+import { freshPostgres, statement } from "./Databases.ts"
+import { freshFolder, query } from "./Files.ts"
+import { type Bundle, bundleServer, refuse, serve, stop } from "./Processes.ts"
+import { eventually, everyCall, healthy, issues, signIn, telemetry } from "./Server.ts"
+
+// Generous for a busy machine: processes start.
+vi.setConfig({ testTimeout: 90_000 })
+
+let bundle: Bundle
+beforeAll(async () => {
+  bundle = await bundleServer()
+})
+afterAll(() => bundle.remove())
+
+type Row = Readonly<Record<string, unknown>>
+
+interface Place {
+  readonly environment: Readonly<Record<string, string>>
+  readonly say: (statement: string) => Effect.Effect<ReadonlyArray<Row>, unknown>
+}
+
+const places: Readonly<Record<string, Effect.Effect<Place, never, Scope.Scope>>> = {
+  SQLite: Effect.map(freshFolder, (folder) => {
+    const path = join(folder, "music.sqlite")
+    return { environment: { MUSIC_DATABASE_PATH: path }, say: (text) => query(path, text) }
+  }),
+  PostgreSQL: Effect.map(freshPostgres, (url) => ({
+    environment: { MUSIC_DATABASE_URL: url },
+    say: (text) => statement(url, text)
+  }))
+}
+
+/** What a later version stores without a change of the schema: tables, kinds, states and reporters of its own. */
+const laterRows = [
+  `INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at)
+   VALUES ('later', 'musicmobile', 1, '{}', 2, 1)`,
+  `INSERT INTO spool_counts
+     (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
+   VALUES ('musicmobile', 2, 0, 0, 0, 1, 1, 2)`,
+  `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
+   VALUES ('refused later', 'musicmobile', 'quarantined', 1, 2, 1)`,
+  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
+   VALUES ('digest:later', 'digest', 'later', 'waiting', 0, 1, 0, 0, 1)`,
+  `INSERT INTO deliveries
+     (id, kind, subject, state, leased_from, attempts, available_at, looks, fence, lease_owner, lease_until, created_at)
+   VALUES ('digest:held', 'digest', 'held', 'leased', 'deferred', 0, 1, 0, 0, 'later', 2, 1)`,
+  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
+   VALUES ('report:deferred', 'report', 'deferred', 'deferred', 0, 1, 0, 0, 1)`,
+  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, finished_at)
+   VALUES ('digest:failed', 'digest', 'failed', 'failed', 1, 1, 0, 0, 1, 2)`,
+  `INSERT INTO reports
+     (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+   VALUES ('later', 'production', 'later', 'later', 'application:acme',
+     '{"message":"m","pr":null,"attachments":[],"context":null,"severity":3}', 'kiosk', 'later', 1, 'later')`,
+  `INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
+   VALUES ('report:later', 'report', 'later', 'waiting', 0, 1, 0, 0, 1)`,
+  `INSERT INTO destinations (name, failures, stopped, paused_until, changed_at)
+   VALUES ('table musicmobile', 3, 2, 1, 1)`,
+  `INSERT INTO webhook_inbox
+     (plane, event_id, event_type, occurred_at, aggregate_type, aggregate_id, aggregate_version, data, received_at)
+   VALUES ('production', 'later', 'badge.awarded.v7', 'soon', 'badge', 'later', 1, '[]', 1)`,
+  `INSERT INTO login_outcomes (upstream_key, plane, subscribed, error, transient, recorded_at)
+   VALUES ('later', 'production', 0, 'login:suspended', 2, 1)`
+]
+
+/** What its migration adds: columns with a default, a table, and its own row. */
+const laterSchema = [
+  ...[
+    "spool",
+    "spool_counts",
+    "spool_delivered",
+    "spool_refused",
+    "deliveries",
+    "reports",
+    "webhook_inbox",
+    "recipients",
+    "login_outcomes",
+    "destinations",
+    "destination_writes",
+    "known_planes"
+  ].map((table) => `ALTER TABLE ${table} ADD COLUMN shade TEXT NOT NULL DEFAULT 'blue'`),
+  "CREATE TABLE badges (id TEXT NOT NULL PRIMARY KEY)",
+  "INSERT INTO badges (id) VALUES ('later')",
+  "INSERT INTO migrations (migration_id, name) VALUES (9999, 'badges')"
+]
+
+/** What only the later version may change. */
+const untouched = ({ say }: Place) =>
+  Effect.all([
+    say("SELECT record_id, table_name, bytes FROM spool WHERE table_name = 'musicmobile'"),
+    say("SELECT record_id, code FROM spool_refused WHERE table_name = 'musicmobile'"),
+    say("SELECT accepted, expired, refused, waiting FROM spool_counts WHERE table_name = 'musicmobile'"),
+    say(`SELECT id, state, leased_from, fence, available_at FROM deliveries
+         WHERE kind = 'digest' OR state = 'deferred' ORDER BY id`),
+    say("SELECT failures, stopped FROM destinations WHERE name = 'table musicmobile'")
+  ])
+
+describe("A process beside a later version", () => {
+  for (const [name, makePlace] of Object.entries(places))
+    it.scopedLive(`goes on, and leaves alone what it does not know, on ${name}`, () =>
+      Effect.gen(function* () {
+        const place = yield* makePlace
+        const admin = yield* Effect.promise(freePort)
+        const environment = {
+          ...place.environment,
+          MUSIC_ADMIN_BIND: `127.0.0.1:${admin}`,
+          // How soon it answers is not what is asked here.
+          MUSIC_REQUEST_DEADLINE_SECONDS: "10",
+          MUSIC_SHUTDOWN_GRACE_SECONDS: "15"
+        }
+        const served = yield* serve(bundle.file, environment)
+        const signed = yield* signIn(served)
+        const shipped = () => served.world.tables.rows("musicclidaemon").length
+        const metrics = Effect.map(call(`http://127.0.0.1:${admin}/metrics`), ({ text }) => text)
+        /** Every call, and what it leads to. */
+        const works = (times: number) =>
+          Effect.gen(function* () {
+            deepStrictEqual((yield* everyCall(served, signed)).round, healthy)
+            yield* eventually("the report filed", () => issues(served) === times)
+            yield* eventually("the event shipped", () => shipped() === times)
+          })
+
+        yield* works(1)
+        yield* Effect.forEach(laterRows, place.say)
+        const before = yield* untouched(place)
+        yield* works(2)
+        const scraped = yield* metrics
+        assert.match(scraped, /music_store_up 1\b/)
+        assert.match(scraped, /music_spool_bytes\{table="musicmobile"\} 2\b/)
+
+        const lists = [
+          ["deliveries", /digest:later .*waiting/],
+          ["reports", /later .*application:acme/],
+          ["webhooks", /badge\.awarded\.v7/]
+        ] as const
+        for (const [noun, shown] of lists) {
+          const { err, exit, out } = yield* run([noun, "list"], place.environment)
+          deepStrictEqual([exit, err], [0, ""])
+          assert.match(out, shown)
+          assert.strictEqual((yield* run([noun, "list", "--json"], place.environment)).exit, 0)
+        }
+        for (const command of ["retry", "discard"]) {
+          const { err, exit } = yield* run(["deliveries", command, "digest:later"], place.environment)
+          assert.strictEqual(exit, 1)
+          assert.match(err, /later version/)
+        }
+
+        yield* Effect.forEach(laterSchema, place.say)
+        yield* works(3)
+        deepStrictEqual(yield* untouched(place), before)
+        deepStrictEqual(
+          yield* place.say("SELECT issue_number FROM reports WHERE id = 'later'"),
+          [{ issue_number: null }],
+          "its reporter may not be named, and only the later version knows how"
+        )
+        assert.match(yield* metrics, /music_store_up 1\b/)
+        assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
+
+        // A start would not know what the schema means by now; nor would an operator's command.
+        const { code, output } = yield* refuse(bundle.file, place.environment)
+        assert.strictEqual(code, 69)
+        assert.include(output, "newer schema")
+        const listed = yield* run(["deliveries", "list"], place.environment)
+        assert.include(listed.err, "newer schema")
+        yield* works(4)
+        assert.strictEqual((yield* stop(served.server)).code, 0)
+      })
+    )
+
+  it.scopedLive("counts the bytes of tables that it does not know into the spool's bound", () =>
+    Effect.gen(function* () {
+      const place = yield* places.SQLite ?? Effect.dieMessage("no place")
+      const served = yield* serve(bundle.file, { ...place.environment, MUSIC_TELEMETRY_SPOOL_MEGABYTES: "1" })
+      assert.strictEqual((yield* telemetry(served)).status, 204)
+      yield* place.say(`INSERT INTO spool_counts
+        (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
+        VALUES ('musicmobile', 1, 0, 0, 0, 0, 1, 1048000)`)
+      const full = yield* telemetry(served)
+      assert.strictEqual(full.status, 503)
+      assert.include(full.text, "spool_full")
+      yield* place.say("UPDATE spool_counts SET waiting_bytes = 2 WHERE table_name = 'musicmobile'")
+      assert.strictEqual((yield* telemetry(served)).status, 204)
+    })
+  )
+})
