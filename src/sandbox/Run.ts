@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as LogLevel from "effect/LogLevel"
 import { Backend, Listening } from "../Backend.ts"
-import { Settings } from "../services/Settings.ts"
+import { Settings, type SettingsValues } from "../services/Settings.ts"
 import { makeOffsetClock, type OffsetClock } from "./OffsetClock.ts"
 import { makeWorld, settingsFor, type World } from "./World.ts"
 
@@ -21,6 +21,8 @@ export const startSandbox = (options: {
   /** 0: any free port. */
   readonly port: number
   readonly logLevel: LogLevel.LogLevel
+  /** Instead of the default, for programs that play minutes in a moment. */
+  readonly iamCallsPerMinute?: number
 }) =>
   Effect.gen(function* () {
     const files = yield* FileSystem.FileSystem
@@ -28,12 +30,16 @@ export const startSandbox = (options: {
     const world = yield* makeWorld(clock.now)
     const folder = yield* files.makeTempDirectoryScoped({ prefix: "music-sandbox-" })
     const databasePath = `${folder}/music.sqlite`
-    const settings = settingsFor(world, {
+    const defaults = settingsFor(world, {
       bind: { host: "127.0.0.1", port: options.port },
       databasePath,
       logLevel: options.logLevel,
       logFormat: "json"
     })
+    const settings: SettingsValues = {
+      ...defaults,
+      iam: { ...defaults.iam, callsPerMinute: options.iamCallsPerMinute ?? defaults.iam.callsPerMinute }
+    }
     const context = yield* Layer.build(
       Backend.pipe(Layer.provide(Layer.succeed(Settings, settings)), Layer.provide(clock.layer))
     )

@@ -132,7 +132,7 @@ export const upstreamRetries = counter(
 export const iamCallsRefused = counter(
   "music_iam_calls_refused_total",
   "Calls to the identity service that its budget held back.",
-  ["path", "priority"]
+  ["priority"]
 )
 
 const placesName = "music_upstream_places_taken"

@@ -39,23 +39,24 @@ const rows: ReadonlyArray<{
     misses: ["ab", "a".repeat(51), "Acme", "a c", "acme\n", ""]
   },
   {
-    name: "an access token is oat_ and 28 to 4092 characters",
+    name: "an access token is oat_ and 28 to 8188 visible characters",
     pattern: accessTokenPattern,
-    fits: [`oat_${"a".repeat(28)}`, `oat_${"A".repeat(4092)}`, `oat_${"-_0".repeat(10)}`],
+    fits: [`oat_${"a".repeat(28)}`, `oat_${"A".repeat(8188)}`, `oat_${"-_0.~+/=".repeat(10)}`],
     misses: [
       `oat_${"a".repeat(27)}`,
-      `oat_${"a".repeat(4093)}`,
+      `oat_${"a".repeat(8189)}`,
       `ort_${"a".repeat(28)}`,
-      `oat_${"a".repeat(28)}.`
+      `oat_${"a".repeat(28)} `,
+      `oat_${"a".repeat(28)}é`
     ]
   },
   {
-    name: "a refresh token is ort_ and 28 to 4092 characters",
+    name: "a refresh token is ort_ and 28 to 8188 visible characters",
     pattern: refreshTokenPattern,
-    fits: [`ort_${"a".repeat(28)}`, `ort_${"A".repeat(4092)}`],
+    fits: [`ort_${"a".repeat(28)}`, `ort_${"A".repeat(8188)}`],
     misses: [
       `ort_${"a".repeat(27)}`,
-      `ort_${"a".repeat(4093)}`,
+      `ort_${"a".repeat(8189)}`,
       `oat_${"a".repeat(28)}`,
       `ort_${"a".repeat(28)}\n`
     ]

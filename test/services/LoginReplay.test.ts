@@ -328,26 +328,3 @@ describe("IAM's refusals", () => {
     )
   )
 })
-
-describe("a 429 of introspection", () => {
-  it.effect("a login whose introspection met it is finished after the pause", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* people
-        const slt = yield* iam.slt({ actor: "si:deejay" })
-        const limited = new Refused({
-          dependency: "iam",
-          status: 429,
-          code: "rate_limited",
-          retryAfterSeconds: 30
-        })
-        yield* iam.failNext("introspect", limited)
-        assert.strictEqual((yield* Effect.flip(login(slt))).retryAfterSeconds, 30)
-        yield* TestClock.adjust("10 seconds")
-        assert.strictEqual((yield* Effect.flip(login(slt))).retryAfterSeconds, 20)
-        yield* TestClock.adjust("20 seconds")
-        assert.isTrue(yield* isLive((yield* login(slt)).access_token))
-      })
-    )
-  )
-})

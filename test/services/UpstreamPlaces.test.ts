@@ -145,17 +145,16 @@ describe("a call that waits for IAM", () => {
   it.effect("holds a place of its own when it joins an execution in flight", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* LoggedIn.prepared
+        const iam = yield* LoggingIn.people
         const held = yield* iam.hold("introspect")
-        const looks = yield* Effect.forEach([1, 2], () =>
-          Effect.fork(LoggedIn.authenticate(session.access_token))
-        )
+        const slt = yield* iam.slt({ actor: "c:ana" })
+        const logins = yield* Effect.forEach([1, 2], () => Effect.fork(LoggingIn.login(slt)))
         yield* held.arrived
         yield* settle
-        const refused = yield* Effect.flip(LoggedIn.authenticate(session.access_token))
-        assert.strictEqual(refused.code, "overloaded")
+        assert.strictEqual((yield* Effect.flip(LoggingIn.login(slt))).code, "overloaded")
         yield* held.release
-        for (const look of looks) yield* Fiber.join(look)
+        for (const login of logins) yield* Fiber.join(login)
+        assert.strictEqual(yield* iam.calls("exchange"), 1)
       })
     ).pipe(bounds(2))
   )

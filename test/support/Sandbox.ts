@@ -60,8 +60,14 @@ export const keptConsole = () => {
 }
 
 /** Everything at debug level; `log` holds one JSON text a line. */
-export const startTestSandbox = Effect.gen(function* () {
-  const { lines, console } = keptConsole()
-  const sandbox = yield* Effect.withConsole(startSandbox({ port: 0, logLevel: LogLevel.Debug }), console)
-  return { ...sandbox, log: lines }
-}).pipe(Effect.provide(NodeFileSystem.layer))
+export const startTestSandboxWith = (options: { readonly iamCallsPerMinute?: number }) =>
+  Effect.gen(function* () {
+    const { lines, console } = keptConsole()
+    const sandbox = yield* Effect.withConsole(
+      startSandbox({ port: 0, logLevel: LogLevel.Debug, ...options }),
+      console
+    )
+    return { ...sandbox, log: lines }
+  }).pipe(Effect.provide(NodeFileSystem.layer))
+
+export const startTestSandbox = startTestSandboxWith({})

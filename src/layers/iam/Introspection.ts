@@ -80,6 +80,7 @@ export const makeIntrospection = (
     const looks = yield* makeTtlCache<Seen, UpstreamFailure>({
       capacity: largestCache,
       millis: options.cacheSeconds * 1_000,
+      operation: "introspect",
       keep: ({ introspection }) => options.cacheSeconds > 0 && Option.isSome(introspection)
     })
     const probes = yield* makeTtlCache<void, UpstreamFailure>({

@@ -3,7 +3,9 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FiberId from "effect/FiberId"
+import * as Metric from "effect/Metric"
 import type * as Scope from "effect/Scope"
+import { sharedRequests } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 
@@ -29,8 +31,10 @@ export interface TtlCache<A, E> {
 export const makeTtlCache = <A, E>(options: {
   readonly capacity: number
   readonly millis: number
-  /** Answers that are worth remembering; all of them unless told. */
+  /** Answers that are worth remembering; the default is all of them. */
   readonly keep?: (answer: A) => boolean
+  /** Counts those who join a look-up in flight, under this name. */
+  readonly operation?: string
 }): Effect.Effect<TtlCache<A, E>, never, Scope.Scope> =>
   Effect.map(Effect.scope, (scope) => {
     const entries = new Map<string, Entry<A, E>>()
@@ -69,6 +73,8 @@ export const makeTtlCache = <A, E>(options: {
             found !== undefined &&
             (found.settled ? now < found.expiresAt : found.recording === recording)
           ) {
+            if (!found.settled && options.operation !== undefined)
+              yield* Metric.increment(sharedRequests({ operation: options.operation }))
             return yield* restore(Deferred.await(found.answer))
           }
           const entry = open(key, now, recording)

@@ -4,7 +4,7 @@ import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { iamFaults, production } from "../../../src/sandbox/upstreams/Iam.ts"
 import { mintSlt } from "../../../src/sandbox/World.ts"
-import { startTestSandbox } from "../../support/Sandbox.ts"
+import { startTestSandboxWith } from "../../support/Sandbox.ts"
 import type { Bench, Commands } from "../suite/Bench.ts"
 import { startFaultProxy } from "./FaultProxy.ts"
 
@@ -20,7 +20,9 @@ export const startTestBench = async (
   options: { readonly thorough: boolean; readonly page: boolean } = { thorough: true, page: false }
 ): Promise<TestBench> => {
   const scope = Effect.runSync(Scope.make())
-  const { base, clock, world } = await Effect.runPromise(Scope.extend(startTestSandbox, scope))
+  const { base, clock, world } = await Effect.runPromise(
+    Scope.extend(startTestSandboxWith({ iamCallsPerMinute: 10_000 }), scope)
+  )
   const proxy = await startFaultProxy(base)
   const iam = world.iam.world
 

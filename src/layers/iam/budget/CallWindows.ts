@@ -14,7 +14,8 @@
  * - `newcomer`: a credential that this process does not know
  * - `suspect`: the same, from an address whose credentials IAM refused lately
  */
-export type Priority = "essential" | "known" | "newcomer" | "suspect"
+export const priorities = ["essential", "known", "newcomer", "suspect"] as const
+export type Priority = (typeof priorities)[number]
 
 /** Part of the budget up to which calls of a priority fill a path. What is above it stays free for those before it. */
 const ceilings: Readonly<Record<Priority, number>> = {

@@ -7,13 +7,13 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
-import { iamCallsRefused } from "../../../services/Metrics.ts"
+import { iamCallsRefused, recordNow } from "../../../services/Metrics.ts"
 import { monotonicMillis } from "../../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
 import { makeQuota } from "../../../services/Quota.ts"
 import { RequestContext } from "../../../services/RequestContext.ts"
 import { Refused, type UpstreamFailure } from "../../../services/Upstream.ts"
-import { type Claim, makeCallWindows, type Place, type Priority } from "./CallWindows.ts"
+import { type Claim, makeCallWindows, type Place, type Priority, priorities } from "./CallWindows.ts"
 import type { CredentialCache } from "./CredentialCache.ts"
 
 /** Below `/api/v1`. */
@@ -91,6 +91,8 @@ export const makeIamBudget = (
 ): IamBudget => {
   const { callsPerMinute, countAddresses } = options
   const windows = makeCallWindows(callsPerMinute)
+  // So that the first refusal is an increase: its series is there already.
+  for (const priority of priorities) recordNow(iamCallsRefused({ priority }), 0)
   const refusals = makeQuota(suspicion)
   const refusedLogins = makeQuota(failedLogins)
 
@@ -118,7 +120,7 @@ export const makeIamBudget = (
       const claim = claimOf(counted, purpose, clientNetwork, now)
       const admission = windows.admit(claim, now)
       if (admission._tag === "Admitted") return admission.place
-      yield* Metric.increment(iamCallsRefused({ path: counted.path, priority: claim.priority }))
+      yield* Metric.increment(iamCallsRefused({ priority: claim.priority }))
       const { retryAfterSeconds } = admission
       return yield* new Refused({ dependency: "iam", status: 429, code: overBudget, retryAfterSeconds })
     })
