@@ -23,6 +23,9 @@ const largestCache = 10_000
 /** Asked about where no token is at hand: well formed, and never issued. */
 const noToken = Redacted.make(`oat_${"0".repeat(43)}`)
 
+/** Whichever token such a look is about, it tells of all: they share one bound. */
+const probing: Purpose = { credential: "probe", completing: true }
+
 interface Seen {
   readonly introspection: Option.Option<Introspection>
   /** Monotonic milliseconds of the answer. */
@@ -32,7 +35,7 @@ interface Seen {
 export interface IntrospectionClient extends Pick<IamService, "introspect"> {
   /**
    * Succeeds at once unless the last look in the plane failed and none has succeeded since; then it makes sure by a look
-   * at this refresh token, which does not consume it, or at no token.
+   * at this refresh token, which does not consume it, or at no token. Callers that wait at the same time share one look.
    */
   readonly ensureLooks: (
     plane: Plane,
@@ -165,11 +168,7 @@ export const makeIntrospection = (
           if (!health.isFailing(plane)) return Effect.void
           const token = Option.getOrElse(refreshToken, () => noToken)
           const hint = Option.isSome(refreshToken) ? "refresh_token" : "access_token"
-          const purpose = { credential: tokenKey(plane, token), completing: true }
-          return probes.get(
-            tokenKey(plane, token),
-            Effect.asVoid(ask(plane, token, hint, purpose, readActive))
-          )
+          return probes.get(planeId(plane), Effect.asVoid(ask(plane, token, hint, probing, readActive)))
         }),
       forgetWhere: looks.forgetWhere
     }

@@ -13,7 +13,7 @@ import { type Plane, planeId } from "../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../services/Upstream.ts"
 import { expect, type Read, readJson } from "../upstream/Answer.ts"
 import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
-import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
+import type { IamBudget, IamPath, Purpose } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import type { IntrospectionClient } from "./Introspection.ts"
 import { ConsistentActor, omittable, only, parseScope } from "./Shapes.ts"
@@ -87,6 +87,7 @@ export const makeTokenExchange = (
     const credential = tokenKey(plane, presented)
     const refreshed = field === "refresh_token" ? Option.some(presented) : Option.none()
     const use = field === "slt" ? "login" : "session"
+    const purpose: Purpose = { credential, use }
     const send = call(plane, {
       operation: field === "slt" ? "exchange" : "refresh",
       method: "POST",
@@ -95,7 +96,7 @@ export const makeTokenExchange = (
       form: { app_id: applicationId, [field]: Redacted.value(presented) },
       read: only(200, readTokens)
     }).pipe(
-      budget.within({ plane: planeId(plane), path: tokensPath }, { credential, use }),
+      budget.within({ plane: planeId(plane), path: tokensPath }, purpose),
       // A refusal, or one that was not heard, may have ended the family: used twice, the token compromises it.
       Effect.onExit((exit) =>
         Option.isNone(refreshed) || Exit.isSuccess(exit) || didNothing(exit)
@@ -112,7 +113,7 @@ export const makeTokenExchange = (
       .ensureLooks(plane, refreshed)
       .pipe(
         Effect.zipRight(
-          budget.withLook(plane, credential, (look) =>
+          budget.withLook(plane, purpose, (look) =>
             Effect.tap(send, (grant) =>
               Effect.map(monotonicMillis, (now) => credentials.issued(plane, grant, refreshed, look, now))
             )

@@ -5,6 +5,7 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import { identity } from "effect/Function"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import { iamCallsRefused, recordNow } from "../../../services/Metrics.ts"
@@ -31,7 +32,7 @@ export interface Purpose {
   readonly credential?: string
   /** `login` presents a credential that is unknown by nature; `session` keeps or ends a session; the default is everything else. */
   readonly use?: "login" | "session"
-  /** Without it a session that IAM has issued, or is about to issue, is lost. */
+  /** Without it a session that IAM has issued is lost. */
   readonly completing?: boolean
   /** A place that was kept for it. */
   readonly place?: Place
@@ -66,11 +67,11 @@ export interface IamBudget {
   ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
   /**
    * Keeps the place for the look that completes a login or refresh while `spend` runs; a spend that fails gives it back.
-   * Nothing is spent when there is none.
+   * Nothing is spent when there is none. Strangers get no better place for it than for their credential.
    */
   readonly withLook: <A>(
     plane: Plane,
-    credential: string,
+    purpose: Purpose,
     spend: (look: Place) => Effect.Effect<A, UpstreamFailure>
   ) => Effect.Effect<A, UpstreamFailure>
   /** IAM refused a credential of the request in hand: it is not asked about again for `millis`. */
@@ -78,6 +79,9 @@ export interface IamBudget {
 }
 
 export const introspectPath: IamPath = "/oauth/introspect"
+
+/** The look that completes what `priority` began. */
+const completing = (priority: Priority): Priority => (priority === "known" ? "essential" : priority)
 
 const windowOf = ({ path, plane }: Counted): string => `${plane} ${path}`
 
@@ -104,20 +108,24 @@ export const makeIamBudget = (
     return use === "login" && refusedLogins.used(network, now) === 0 ? "known" : "newcomer"
   }
 
-  const claimOf = (counted: Counted, purpose: Purpose, network: string, now: number): Claim => ({
+  const claimOf = (counted: Counted, purpose: Purpose, priority: Priority): Claim => ({
     window: windowOf(counted),
-    priority: priorityOf(purpose, network, now),
+    priority,
     key: purpose.credential === undefined ? undefined : credentials.budgetKey(purpose.credential),
     bound: Math.max(1, Math.ceil((boundOf(counted.path) * callsPerMinute) / usualBudget)),
     promise: purpose.credential !== undefined && credentials.isKnown(purpose.credential),
     place: purpose.place
   })
 
-  const take = (counted: Counted, purpose: Purpose): Effect.Effect<Place, Refused> =>
+  const take = (
+    counted: Counted,
+    purpose: Purpose,
+    raise: (priority: Priority) => Priority = identity
+  ): Effect.Effect<Place, Refused> =>
     Effect.gen(function* () {
       const now = yield* monotonicMillis
       const { clientNetwork } = yield* RequestContext
-      const claim = claimOf(counted, purpose, clientNetwork, now)
+      const claim = claimOf(counted, purpose, raise(priorityOf(purpose, clientNetwork, now)))
       const admission = windows.admit(claim, now)
       if (admission._tag === "Admitted") return admission.place
       yield* Metric.increment(iamCallsRefused({ priority: claim.priority }))
@@ -144,9 +152,9 @@ export const makeIamBudget = (
   const within: IamBudget["within"] = (counted, purpose) => (call) =>
     Effect.acquireUseRelease(take(counted, purpose), () => call, settle(counted))
 
-  const withLook: IamBudget["withLook"] = (plane, credential, spend) => {
+  const withLook: IamBudget["withLook"] = (plane, purpose, spend) => {
     const looks: Counted = { plane: planeId(plane), path: introspectPath }
-    return Effect.acquireUseRelease(take(looks, { credential, completing: true }), spend, (look, exit) =>
+    return Effect.acquireUseRelease(take(looks, purpose, completing), spend, (look, exit) =>
       Exit.isSuccess(exit)
         ? Effect.map(monotonicMillis, (now) => windows.reserve(look, now))
         : Effect.sync(() => windows.cancel(windowOf(looks), look))
