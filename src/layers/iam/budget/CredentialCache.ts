@@ -88,15 +88,15 @@ export const makeCredentialCache = (): CredentialCache => {
 
   const issued: CredentialCache["issued"] = (plane, grant, presented, look, now) => {
     const before = Option.getOrUndefined(Option.map(presented, (token) => tokenKey(plane, token)))
-    const family = (before === undefined ? undefined : known.get(before)?.family) ?? {
-      name: `family ${++families}`
-    }
+    const access = tokenKey(plane, grant.accessToken)
+    const refresh = tokenKey(plane, grant.refreshToken)
+    // A replayed login stays in the family that its first answer began.
+    const family = known.get(before ?? access)?.family ??
+      known.get(access)?.family ?? { name: `family ${++families}` }
     if (before !== undefined) {
       put(known, before, { family })
       refusedUntil.delete(before)
     }
-    const access = tokenKey(plane, grant.accessToken)
-    const refresh = tokenKey(plane, grant.refreshToken)
     put(known, refresh, { family })
     // A replay may tell of a pair that has ended since.
     const issuedAt = grant.replayed ? known.get(access)?.unseen?.issuedAt : now
