@@ -4,6 +4,9 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
+import * as ScheduleDecision from "effect/ScheduleDecision"
+import * as ScheduleInterval from "effect/ScheduleInterval"
 
 const toMillis = (nanos: bigint): number => Number(nanos / 1_000n) / 1_000
 
@@ -12,3 +15,18 @@ export const monotonicMillis: Effect.Effect<number> = Effect.map(Clock.currentTi
 
 /** The same, where a clock is at hand. */
 export const unsafeMonotonicMillis = (clock: Clock.Clock): number => toMillis(clock.unsafeCurrentTimeNanos())
+
+/** Recurs at once until so many milliseconds have passed; to be intersected with what paces it. `Schedule.upTo` goes by the wall clock. */
+export const recurWithin = (millis: number): Schedule.Schedule<void> =>
+  Schedule.makeWithState<number | undefined, unknown, void>(undefined, (wall, _, startedAt) =>
+    Effect.map(monotonicMillis, (now) => {
+      const from = startedAt ?? now
+      return [
+        from,
+        undefined,
+        now - from < millis
+          ? ScheduleDecision.continueWith(ScheduleInterval.after(wall))
+          : ScheduleDecision.done
+      ]
+    })
+  )
