@@ -1,32 +1,18 @@
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
 import type { CheckState, Health, IamDescriptor, Readiness, Version } from "../schema/Descriptors.ts"
 import { NotReady } from "../schema/Failure.ts"
 import { requestedScopes } from "../schema/Identity.ts"
 import { version } from "../schema/Release.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
-import { monotonicMillis } from "./MonotonicTime.ts"
 import { environmentIdOf, type Plane } from "./Plane.ts"
 import { Settings } from "./Settings.ts"
+import { sharedFor } from "./SharedLook.ts"
 import { Store } from "./Store.ts"
 
 /** Milliseconds for which all probes share one look at the database. */
 const lookShared = 1_000
-
-/** Runs `look` at most once in `millis`, and for all who ask meanwhile. It goes on when the one who began it leaves. */
-const sharedFor = <A>(millis: number, look: Effect.Effect<A>): Effect.Effect<A> => {
-  let last: { readonly fiber: Fiber.Fiber<A>; readonly startedAt: number } | undefined
-  return Effect.gen(function* () {
-    const now = yield* monotonicMillis
-    const running = last !== undefined && Option.isNone(yield* Fiber.poll(last.fiber))
-    if (last === undefined || (!running && now - last.startedAt >= millis))
-      last = { fiber: yield* Effect.forkDaemon(look), startedAt: now }
-    return yield* Fiber.join(last.fiber)
-  })
-}
 
 /** What the service says of itself. */
 export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptors", {

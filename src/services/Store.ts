@@ -10,7 +10,11 @@ import type { PlaneId } from "./Plane.ts"
 import type { TableRecord } from "./Tables.ts"
 
 /** The database did not do what was asked. `reason` is for the log and names the database, never a value. */
-export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{ readonly reason: string }> {}
+export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
+  readonly reason: string
+  /** The disk or a right is missing, and stays so until an operator helps. */
+  readonly lasting?: boolean
+}> {}
 
 type Stored<A> = Effect.Effect<A, StoreUnavailable>
 

@@ -114,7 +114,7 @@ const said = ({ status, text }: { readonly status: number; readonly text: string
   return [status, code, about].filter((part) => part !== undefined).join(" ")
 }
 
-/** Every call once, and how long the slowest one took, in milliseconds. Readiness comes last: it knows of writes that failed. */
+/** Every call once, and how long the slowest one took, in milliseconds. Readiness comes last: it knows of writes that failed, and what an earlier probe saw is shared for a second. */
 export const everyCall = (server: Pick<Server, "base" | "world">, signed: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
     let slowest = 0
@@ -136,12 +136,9 @@ export const everyCall = (server: Pick<Server, "base" | "world">, signed: Readon
       return { login: said(loggedIn), refresh: said(refreshed), logout }
     })
     const ting = { type: "music.trigger.fired", key: `si:deejay/${randomUUID()}`, data: {} }
-    // What an earlier probe saw is shared for a second.
-    yield* Effect.sleep(1_000)
     const { session: told, ...others } = yield* Effect.all(
       {
         session,
-        readyz: asked(get("/readyz")),
         healthz: asked(get("/healthz")),
         openapi: Effect.map(noting(get("/openapi.json")), ({ status }) => String(status)),
         version: asked(get("/api/v1/version")),
@@ -155,7 +152,8 @@ export const everyCall = (server: Pick<Server, "base" | "world">, signed: Readon
       },
       { concurrency: "unbounded" }
     )
-    const round: Round = { ...others, ...told }
+    yield* Effect.sleep(1_000)
+    const round: Round = { ...others, ...told, readyz: yield* asked(get("/readyz")) }
     return { round, slowest }
   })
 

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { priorities } from "../../src/layers/iam/budget/CallWindows.ts"
 import { expectJson, textOf } from "../../src/sandbox/Exchange.ts"
 import { mintSlt, type World } from "../../src/sandbox/World.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
@@ -63,6 +64,7 @@ describe("The metrics", () => {
       expect(told("music_failures_total", "code").sort()).toEqual(Object.keys(failureTable).sort())
       expect(told("music_own_events_dropped_total", "reason").sort()).toEqual(["buffer", "database", "spool"])
       expect(told("music_store_writes_failed_total", "")).toHaveLength(1)
+      expect(told("music_iam_calls_refused_total", "priority").sort()).toEqual([...priorities].sort())
       const lost = samples.filter(
         ({ labels, name }) => name === "music_spool_events_total" && labels.result === "refused"
       )
@@ -189,8 +191,9 @@ describe("The metrics", () => {
       expect(sum(samples, "music_spool_bytes")).toBe(0)
       expect(sum(samples, "music_spool_limit_bytes")).toBe(500_000_000)
 
-      // What is told is what is described, with just those labels; three tell of what this load has none of.
+      // What is told is what is described, with just those labels; four tell of what this load has none of.
       const untroubled = [
+        "music_iam_calls_refused_total",
         "music_own_events_dropped_total",
         "music_otlp_exports_total",
         "music_store_writes_failed_total"

@@ -13,7 +13,7 @@ import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { type Answer, call, jsonHeaders, type Sent } from "../http/support.ts"
-import { iamWorld } from "../layers/iam/Simulated.ts"
+import { iamWorld, type iamWorldNow } from "../layers/iam/Simulated.ts"
 import { simulated } from "../layers/upstream/Simulated.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
 import * as SimulatedTables from "./SimulatedTables.ts"
@@ -21,9 +21,13 @@ import * as TestStore from "./TestStore.ts"
 import { useCases } from "./World.ts"
 
 /** Requests come through a proxy that is trusted, so that a test has as many addresses as it likes. */
-export const serverOverIam = (bounds: Bounds = {}, overrides: SettingsOverrides = {}) =>
+export const serverOverIam = (
+  bounds: Bounds = {},
+  overrides: SettingsOverrides = {},
+  makeIam: typeof iamWorldNow = iamWorld
+) =>
   Effect.gen(function* () {
-    const iam = yield* iamWorld()
+    const iam = yield* makeIam()
     const ting = yield* simulated((now) =>
       startTing({ now, iamUrl: iam.simulator.url, appSecret: iam.seeded.tingSecret })
     )

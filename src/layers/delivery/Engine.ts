@@ -12,6 +12,7 @@ import * as FiberSet from "effect/FiberSet"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Ref from "effect/Ref"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import type { DeliveryKind, StoreService, StoreUnavailable } from "../../services/Store.ts"
 import { type Held, underLease } from "./Lease.ts"
 import { patiently, pausedLook, untilWoken } from "./Worker.ts"
@@ -59,9 +60,10 @@ export const runEngine = (
     const claim = Effect.gen(function* () {
       const count = concurrency - (yield* Ref.get(running))
       if (count === 0) return 0
+      const endsAt = (yield* monotonicMillis) + lease
       const now = yield* Clock.currentTimeMillis
-      const endsAt = now + lease
-      const leased = yield* deliveries.lease({ kinds, count, concurrency, now, leaseUntil: endsAt, owner })
+      const leaseUntil = now + lease
+      const leased = yield* deliveries.lease({ kinds, count, concurrency, now, leaseUntil, owner })
       for (const delivery of leased) {
         yield* Ref.update(running, (before) => before + 1)
         const done = Effect.zipRight(
@@ -69,7 +71,7 @@ export const runEngine = (
           Queue.offer(freed, undefined)
         )
         // It hands back also when it is interrupted before it began.
-        yield* underLease(deliveries, lease)(delivery, endsAt, work).pipe(
+        yield* underLease(deliveries, lease)(delivery, { endsAt, leaseUntil }, work).pipe(
           Effect.catchAllDefect((defect) =>
             Effect.logError("A delivery was dropped; its lease will end", Cause.pretty(Cause.die(defect)))
           ),

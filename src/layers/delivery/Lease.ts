@@ -6,6 +6,7 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import * as Schedule from "effect/Schedule"
+import { monotonicMillis, recurWithin } from "../../services/MonotonicTime.ts"
 import { type Deliveries, type Delivery, DeliveryUpdate, StoreUnavailable } from "../../services/Store.ts"
 
 /** Milliseconds before a delivery is taken up again after the database failed, and after its handling broke; others go first. */
@@ -13,8 +14,8 @@ const storePause = 5_000
 const defectPause = 5 * 60_000
 
 /** An outcome must not be lost to a database that is away for a moment; what is only handed back may come back by itself. */
-const outcomeRetries = Schedule.spaced("1 second").pipe(Schedule.upTo("10 seconds"))
-const handBackRetries = Schedule.spaced("500 millis").pipe(Schedule.upTo("2 seconds"))
+const outcomeRetries = Schedule.spaced("1 second").pipe(Schedule.intersect(recurWithin(10_000)))
+const handBackRetries = Schedule.spaced("500 millis").pipe(Schedule.intersect(recurWithin(2_000)))
 
 /** A delivery in the hands of the one who may write about it. */
 export interface Held {
@@ -27,27 +28,34 @@ export interface Held {
   readonly handBack: (availableAt: number, failure: string) => Effect.Effect<void>
 }
 
-interface Grip {
+/** Processes share the row, so what it says is wall time; a holder goes by monotonic time, which no step of the clock changes. */
+export interface LeaseEnd {
+  /** Monotonic milliseconds. */
+  readonly endsAt: number
+  /** What the row says, in milliseconds since the epoch. */
+  readonly leaseUntil: number
+}
+
+interface Grip extends LeaseEnd {
   /** Something was sent under this lease. */
   readonly sent: boolean
   /** Its outcome is written, or cannot be. */
   readonly settled: boolean
-  readonly endsAt: number
 }
 
 /**
- * Does `work` with what was leased until `endsAt`, for `millis` at a time. Whatever happens, someone can take it up
+ * Does `work` with what was leased until `end`, for `millis` at a time. Whatever happens, someone can take it up
  * afterwards; `work` is interrupted when the lease is lost, or the caller is.
  */
 export const underLease =
   (deliveries: Deliveries, millis: number) =>
   (
     delivery: Delivery,
-    endsAt: number,
+    end: LeaseEnd,
     work: (held: Held) => Effect.Effect<void, StoreUnavailable>
   ): Effect.Effect<void> =>
     Effect.gen(function* () {
-      const grip = yield* Ref.make<Grip>({ sent: false, settled: false, endsAt })
+      const grip = yield* Ref.make<Grip>({ sent: false, settled: false, ...end })
       // So that a heartbeat never meets what was settled a moment before, and takes it for lost.
       const turn = yield* Effect.makeSemaphore(1)
       const { fence, id } = delivery
@@ -85,18 +93,14 @@ export const underLease =
           )
         }).pipe(Effect.asVoid)
 
-      const held: Held = {
-        delivery,
-        write: (update) => writing(update, outcomeRetries),
-        alive: Effect.zipWith(Ref.get(grip), Clock.currentTimeMillis, (last, now) => now < last.endsAt),
-        handBack
-      }
+      const lasts = Effect.zipWith(Ref.get(grip), monotonicMillis, ({ endsAt }, now) => now < endsAt)
 
       const extend = Effect.gen(function* () {
-        const now = yield* Clock.currentTimeMillis
+        const now = yield* monotonicMillis
+        const leaseUntil = (yield* Clock.currentTimeMillis) + millis
         const before = yield* Ref.get(grip)
         if (before.settled) return true
-        const ours = yield* deliveries.extend(id, fence, now + millis).pipe(
+        const ours = yield* deliveries.extend(id, fence, leaseUntil).pipe(
           Effect.disconnect,
           // A database that does not answer may never do so.
           Effect.timeoutFail({
@@ -104,9 +108,24 @@ export const underLease =
             onTimeout: () => new StoreUnavailable({ reason: "no answer" })
           })
         )
-        if (ours) yield* Ref.update(grip, (last) => ({ ...last, endsAt: now + millis }))
+        if (ours) yield* Ref.update(grip, (last) => ({ ...last, endsAt: now + millis, leaseUntil }))
         return ours
       }).pipe(turn.withPermits(1))
+
+      /** Where the wall clock disagrees, other processes may have read the row's end differently: only the row knows. */
+      const alive = Effect.gen(function* () {
+        if (!(yield* lasts)) return false
+        const { leaseUntil } = yield* Ref.get(grip)
+        const left = leaseUntil - (yield* Clock.currentTimeMillis)
+        return (left > 0 && left <= millis) || (yield* Effect.orElseSucceed(extend, () => false))
+      })
+
+      const held: Held = {
+        delivery,
+        write: (update) => writing(update, outcomeRetries),
+        alive,
+        handBack
+      }
 
       /** Ends when the lease is lost, or has ended because the database could not be told in time. */
       const heartbeat = Effect.gen(function* () {
@@ -116,7 +135,7 @@ export const underLease =
           const extended = yield* Effect.option(extend)
           // What is settled has no lease any more, and its work ends by itself.
           if ((yield* Ref.get(grip)).settled) return yield* Effect.never
-          if (Option.contains(extended, false) || !(yield* held.alive)) break
+          if (Option.contains(extended, false) || !(yield* lasts)) break
           pause = Math.floor(Option.isSome(extended) ? millis / 3 : millis / 10)
         }
         yield* Effect.logWarning("A lease was lost while its delivery was being handled")

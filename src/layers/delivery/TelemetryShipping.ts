@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { makeAgreedTime } from "../../services/ClockAgreement.ts"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type SpoolEntry, Store, type StoreUnavailable } from "../../services/Store.ts"
 import { Tables, type WriteResult } from "../../services/Tables.ts"
 import { type NotExecuted, Unknown } from "../../services/Upstream.ts"
@@ -39,7 +40,7 @@ interface Lease {
   /** Another for each lease: who was too slow cannot settle what its successor holds. */
   readonly owner: string
   readonly entries: ReadonlyArray<SpoolEntry>
-  /** By then a request is answered or cut off; what is left of the lease is for settling it. */
+  /** Monotonic milliseconds. By then a request is answered or cut off; what is left of the lease is for settling it. */
   readonly answersUntil: number
   /** Ids that are neither delivered nor refused yet. */
   readonly open: Ref.Ref<ReadonlySet<string>>
@@ -79,13 +80,14 @@ export const makeTelemetryShipping = (
     const leaseOf = (of: ReadonlySet<TableName>, count: number): Effect.Effect<Lease, StoreUnavailable> =>
       Effect.gen(function* () {
         const owner = yield* Effect.sync(() => `telemetry-${randomUUID()}`)
+        const beganAt = yield* monotonicMillis
         const now = yield* Clock.currentTimeMillis
         const leaseUntil = now + bounds.telemetryLease
         const entries = yield* spool.lease({ tables: of, count, bytes: batchBytes, now, leaseUntil, owner })
         const open = yield* Ref.make<ReadonlySet<string>>(new Set(entries.map(({ recordId }) => recordId)))
         // A database that took so long to lease may take as long to settle.
-        const took = (yield* Clock.currentTimeMillis) - now
-        const answersUntil = leaseUntil - Math.max(took, bounds.telemetryLease / 12)
+        const took = (yield* monotonicMillis) - beganAt
+        const answersUntil = beganAt + bounds.telemetryLease - Math.max(took, bounds.telemetryLease / 12)
         return { owner, entries, open, answersUntil }
       })
 
@@ -151,7 +153,7 @@ export const makeTelemetryShipping = (
     /** Milliseconds that a request may take. */
     const timeFor = (lease: Lease, size: number) =>
       Effect.gen(function* () {
-        const time = lease.answersUntil - (yield* Clock.currentTimeMillis)
+        const time = lease.answersUntil - (yield* monotonicMillis)
         const isFirst = size === lease.entries.length
         if (time < (isFirst ? leastTime : fullTime)) return yield* new LeaseOver({ size })
         yield* Ref.set(dragging, false)

@@ -1,10 +1,10 @@
 /** What the background workers share: pauses, waiting, and staying alive. */
 import * as Cause from "effect/Cause"
-import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import * as Ref from "effect/Ref"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 
 /** Milliseconds before the next attempt after so many failures in a row: doubling from `first` up to `most`, jittered by a fifth. */
@@ -53,10 +53,10 @@ export const supervised =
   <E, R>(work: Effect.Effect<never, E, R>): Effect.Effect<never, never, R> =>
     Effect.flatMap(Ref.make(0), (crashes) =>
       Effect.gen(function* () {
-        const startedAt = yield* Clock.currentTimeMillis
+        const startedAt = yield* monotonicMillis
         const cause = yield* Effect.flip(Effect.sandbox(work))
         yield* Effect.logError(`${name} stopped and starts again`, Cause.pretty(cause))
-        const lasted = (yield* Clock.currentTimeMillis) - startedAt
+        const lasted = (yield* monotonicMillis) - startedAt
         const count = yield* Ref.updateAndGet(crashes, (before) => (lasted > calm ? 1 : before + 1))
         yield* Effect.sleep(yield* backoff(count, 1_000, 30_000))
       }).pipe(Effect.forever)

@@ -9,6 +9,7 @@ import type { TableName } from "../../schema/Telemetry.ts"
 import { Descriptors } from "../../services/Descriptors.ts"
 import { type Described, sampled } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
+import { sharedFor } from "../../services/SharedLook.ts"
 import { type DeliveryKind, type DeliveryState, type SpoolCounts, Store } from "../../services/Store.ts"
 
 export interface Reading {
@@ -17,8 +18,8 @@ export interface Reading {
   readonly value: number
 }
 
-/** Several scrapers, or a scrape and an export, look at the store once. */
-const remembered = Duration.seconds(2)
+/** Milliseconds. Several scrapers, or a scrape and an export, look at the store once. */
+const remembered = 2_000
 /** A store that hangs is one that is away. */
 const patience = Duration.seconds(1)
 
@@ -155,5 +156,5 @@ export const makeReadings = Effect.gen(function* () {
     ]
   ).pipe(Effect.withTracerEnabled(false))
 
-  return yield* Effect.cachedWithTTL(all, remembered)
+  return sharedFor(remembered, all)
 })

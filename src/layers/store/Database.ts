@@ -5,6 +5,7 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
+import { recurWithin } from "../../services/MonotonicTime.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { type DatabaseFailure, isLocked, unavailable } from "./Failures.ts"
 
@@ -70,7 +71,7 @@ export const makeDatabase = (
   const patiently = <A>(effect: Effect.Effect<A, DatabaseFailure>) =>
     Effect.retry(effect, {
       while: isLocked,
-      schedule: Schedule.spaced(lockPause).pipe(Schedule.jittered, Schedule.upTo(lockWait))
+      schedule: Schedule.spaced(lockPause).pipe(Schedule.jittered, Schedule.intersect(recurWithin(lockWait)))
     })
 
   /** Told by name when it fails, and seen by name in a trace. */

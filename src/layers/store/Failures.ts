@@ -25,6 +25,10 @@ const troubles: ReadonlyArray<readonly [RegExp, string]> = [
   [/CERT|^(?:ERR_(?:TLS|SSL)_|ERR_OSSL_|EPROTO)/, "cannot be trusted: TLS failed"]
 ]
 
+/** The disk or a right is missing: the next write of the kind fails as well. Not so a lock, or a connection that broke. */
+const lasting =
+  /^SQLITE_(?:FULL|IOERR|READONLY|PERM|AUTH|CORRUPT)|^(?:ENOSPC|EDQUOT|EROFS|EACCES|EPERM|EIO)$|^(?:53100|42501|XX00[12])$/
+
 /** What the drivers say without a code. */
 const speechless: ReadonlyArray<readonly [RegExp, string]> = [
   [/not open|after calling end/, "is closed"],
@@ -79,7 +83,10 @@ export const unavailable =
           reason: `${database} is corrupt: a row is not of the expected form, in ${operation}`
         })
       case "SqlError":
-        return new StoreUnavailable({ reason: `${database} ${troubleOf(error)}, in ${operation}` })
+        return new StoreUnavailable({
+          reason: `${database} ${troubleOf(error)}, in ${operation}`,
+          ...(lasting.test(codeOf(error) ?? "") ? { lasting: true } : {})
+        })
     }
   }
 
@@ -128,6 +135,9 @@ export const foreignDatabase = (database: string): StoreUnavailable =>
 
 export const closedDatabase = (database: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `${database} is closed` })
+
+export const failingWrites = (database: string): StoreUnavailable =>
+  new StoreUnavailable({ reason: `${database} fails writes, though it takes small ones` })
 
 export const goneDatabase = (database: string): StoreUnavailable =>
   new StoreUnavailable({ reason: `${database} is gone: its file was moved or deleted` })

@@ -13,6 +13,7 @@ import {
   type StoreService,
   StoreUnavailable
 } from "../../../src/services/Store.ts"
+import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
 
 // A step of the test clock costs real milliseconds, and more on a busy machine.
@@ -233,6 +234,78 @@ describe("A heartbeat", () => {
       expect(stoppedAt).toBeGreaterThan(1_000)
     })
   )
+})
+
+describe("A lease under a wall clock that is stepped by an hour", () => {
+  const hour = 3_600_000
+
+  /** A holder on the stepped clock that asks every half second whether its lease lasts, and the monotonic time at which it was stopped. */
+  const makeHolder = (instead: (real: Deliveries) => Partial<Deliveries> = () => ({})) =>
+    Effect.gen(function* () {
+      const { start, store } = yield* makeWorld(1)
+      const below = yield* Effect.clock
+      const { clock, step } = yield* makeSteppedClock
+      const seen: { readonly alive: Array<boolean>; stoppedAt: number } = { alive: [], stoppedAt: 0 }
+      const handle = (held: Held) =>
+        Effect.gen(function* () {
+          for (;;) {
+            yield* Effect.sleep(500)
+            seen.alive.push(yield* held.alive)
+          }
+        }).pipe(
+          Effect.onInterrupt(() =>
+            Effect.sync(() => {
+              seen.stoppedAt = below.unsafeCurrentTimeMillis()
+            })
+          )
+        )
+      yield* Effect.withClock(start(handle, { instead }), clock)
+      yield* pass(2)
+      return { seen, step, store, now: () => below.unsafeCurrentTimeMillis() }
+    })
+
+  for (const [direction, by] of [
+    ["back", -hour],
+    ["ahead", hour]
+  ] as const) {
+    it.scoped(`${direction} goes on`, () =>
+      Effect.gen(function* () {
+        const { seen, step } = yield* makeHolder()
+        step(by)
+        yield* pass(60)
+        expect(seen.stoppedAt).toBe(0)
+        expect(seen.alive.length).toBeGreaterThan(100)
+        expect(seen.alive).not.toContain(false)
+      })
+    )
+
+    it.scoped(`${direction} ends in its time when the database stays away`, () =>
+      Effect.gen(function* () {
+        const { seen, step } = yield* makeHolder(() => ({ extend: () => away }))
+        step(by)
+        yield* pass(5)
+        expect(seen.stoppedAt).toBe(0)
+        yield* pass(6)
+        expect(seen.stoppedAt).toBeGreaterThan(10_000)
+        expect(seen.stoppedAt).toBeLessThanOrEqual(12_000)
+      })
+    )
+
+    it.scoped(`${direction} is not believed when another process has taken it`, () =>
+      Effect.gen(function* () {
+        const { now, seen, step, store } = yield* makeHolder()
+        const theirs = now() + hour
+        const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
+        step(by)
+        expect(
+          yield* store.deliveries.lease({ ...thief, now: theirs, leaseUntil: theirs + lease })
+        ).toHaveLength(1)
+        const before = seen.alive.length
+        yield* TestClock.adjust(500)
+        expect(seen.alive.slice(before)).toEqual([false])
+      })
+    )
+  }
 })
 
 describe("An engine", () => {

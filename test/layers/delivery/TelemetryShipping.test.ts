@@ -532,6 +532,39 @@ describe("Telemetry shipping", () => {
     })
   )
 
+  it.scoped.each([-3_600_000, 3_600_000])(
+    "gives a request the time of its lease when the clock is stepped by %i ms under it",
+    (by) =>
+      Effect.gen(function* () {
+        const { expectHanging, harness, lines, offerSome, pass, service, settings, start, until } =
+          yield* makeWorld()
+        const { clock, step } = yield* makeSteppedClock
+        const { lease } = harness.store.spool
+        let leases = 0
+        Object.assign(harness.store.spool, {
+          lease: (request: Parameters<typeof lease>[0]) =>
+            Effect.tap(lease(request), (entries) =>
+              Effect.sync(() => {
+                if (entries.length === 0) return
+                leases += 1
+                if (leases === 1) step(by)
+              })
+            )
+        })
+        service.fail({ times: 1, fault: { kind: "hang-after" } })
+        yield* expectHanging(1)
+        yield* offerSome(3)
+        yield* Effect.withClock(start(settings), clock)
+        yield* until(() => service.seen.length === 1)
+        yield* pass(9)
+        expect(lines.filter(({ level }) => level === "WARN")).toEqual([])
+        yield* expectHanging(0)
+        yield* pass(6)
+        expect(service.seen.length).toBe(2)
+        expect(service.received()).toMatchObject({ stored: 3, duplicates: 3 })
+      })
+  )
+
   it.scoped("keeps to the bound of remembered ids also while the clock is in doubt", () =>
     Effect.gen(function* () {
       const { harness, pass } = yield* makeWorld()

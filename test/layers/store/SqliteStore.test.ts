@@ -323,6 +323,52 @@ describe("SqliteStore", () => {
       })
     )
 
+    it.scoped(
+      "is not ready between writes that fail because a small one succeeds, and is once they are over",
+      () =>
+        Effect.gen(function* () {
+          const path = yield* freshPath
+          const { sql, store } = yield* storeAndClient(path)
+          const large = sampleReport({
+            content: { ...sampleReport().content, message: "x".repeat(500_000) }
+          })
+          const fails = Effect.flip(store.reports.admit(large, true))
+          const unready = Effect.map(Effect.flip(store.check), ({ reason }) =>
+            assertReason(reason, path, /fails writes, though it takes small ones/)
+          )
+          yield* sql.unsafe("PRAGMA max_page_count = 60")
+          // One write that failed may have been an accident.
+          yield* fails
+          yield* store.check
+          yield* fails
+          yield* unready
+          yield* TestClock.adjust("29 seconds")
+          yield* fails
+          yield* TestClock.adjust("29 seconds")
+          yield* unready
+          yield* sql.unsafe("PRAGMA max_page_count = 1000000")
+          yield* TestClock.adjust("1 second")
+          yield* store.check
+          assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")
+          // A lock in the way is gone with who holds it.
+          yield* Effect.scoped(
+            Effect.gen(function* () {
+              yield* heldLock(path)
+              const waiting = yield* Effect.fork(Effect.flip(activate(store)))
+              yield* TestClock.adjust("1 second")
+              assertReason((yield* Fiber.join(waiting)).reason, path, /locked by another process/)
+            })
+          )
+          yield* store.check
+          // Long after a probe that succeeded, a failure is the first one again.
+          yield* TestClock.adjust("1 minute")
+          yield* sql.unsafe("PRAGMA query_only = ON")
+          yield* Effect.flip(activate(store))
+          yield* sql.unsafe("PRAGMA query_only = OFF")
+          yield* store.check
+        })
+    )
+
     it.scoped("a database that became read-only fails writes and lets reads through", () =>
       Effect.gen(function* () {
         const path = yield* freshPath

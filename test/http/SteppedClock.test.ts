@@ -1,0 +1,192 @@
+/** A wall clock that was an hour ahead and is put right, seen from outside: nothing that lives in memory outlives or loses its time by it. */
+import { connect } from "node:net"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { iamFaults } from "../../src/sandbox/upstreams/Iam.ts"
+import { iamWorldNow, startTime } from "../layers/iam/Simulated.ts"
+import { asks, serverOverIam } from "../support/RealIam.ts"
+import type { SettingsOverrides } from "../support/Settings.ts"
+import { makeSteppedClock } from "../support/SteppedClock.ts"
+import { type Answer, backend, call, errorOf, good } from "./support.ts"
+
+const hour = 3_600_000
+const address = "203.0.113.1"
+const steps = [
+  ["put right after it was an hour ahead", [hour, -hour]],
+  // Longer than anything that is remembered, and shorter than the life of a token, which goes by wall time.
+  ["20 minutes ahead", [0, hour / 3]]
+] as const
+
+/** Runs the story on a stepped clock: a step before it, and one where it says so. */
+const stepping = <A, E, R>(
+  [first, second]: readonly [number, number],
+  story: (time: {
+    readonly stepAgain: Effect.Effect<void>
+    readonly pass: (seconds: number) => Effect.Effect<void>
+  }) => Effect.Effect<A, E, R>
+) =>
+  Effect.gen(function* () {
+    yield* TestClock.setTime(startTime)
+    const below = yield* Effect.clock
+    const { clock, step } = yield* makeSteppedClock
+    step(first)
+    const stepAgain = Effect.sync(() => step(second))
+    const pass = (seconds: number) => Effect.withClock(TestClock.adjust(seconds * 1_000), below)
+    return yield* Effect.withClock(story({ stepAgain, pass }), clock)
+  })
+
+const codeOf = (answer: Answer) => (answer.status < 300 ? answer.status : errorOf(answer).code)
+
+/** IAM reads the same clock: what goes by its times stays as it was. */
+const world = (settings: SettingsOverrides = {}) => serverOverIam({}, settings, iamWorldNow)
+
+describe("A wall clock that is stepped", () => {
+  for (const [name, by] of steps) {
+    describe(`(${name})`, () => {
+      it.scoped("leaves an address its quota", () =>
+        stepping(by, ({ stepAgain, pass }) =>
+          Effect.gen(function* () {
+            const policies = {
+              address: { name: "address", quota: 4, windowSeconds: 60 },
+              credential: { name: "credential", quota: 4, windowSeconds: 60 }
+            }
+            const server = yield* backend({ settings: { rateLimit: true }, policies })
+            const me = call(server, good.me)
+            for (let at = 0; at < 3; at += 1) expect((yield* me).status).toBe(200)
+            yield* stepAgain
+            expect((yield* me).headers.ratelimit).toBe('"address";r=0;t=60, "credential";r=0;t=60')
+            const refused = yield* me
+            expect([refused.status, refused.headers["retry-after"]]).toEqual([429, "15"])
+            yield* pass(15)
+            expect((yield* me).status).toBe(200)
+          })
+        )
+      )
+
+      it.scoped("lets a testing plane be remembered for 60 s, and a refused secret for 30 s", () =>
+        stepping(by, ({ stepAgain, pass }) =>
+          Effect.gen(function* () {
+            const { asked, environment, from } = yield* world()
+            const lookUps = () => asked("/application/testing-context").length
+            const known = from(address)(asks.testing(environment.musicSecret))
+            const dead = from("203.0.113.2")(asks.testing(`ask_${"x".repeat(43)}`))
+            expect([codeOf(yield* known), codeOf(yield* dead), lookUps()]).toEqual([
+              200,
+              "testing_secret_invalid",
+              2
+            ])
+            yield* stepAgain
+            yield* pass(29)
+            expect([codeOf(yield* known), codeOf(yield* dead), lookUps()]).toEqual([
+              200,
+              "testing_secret_invalid",
+              2
+            ])
+            yield* pass(2)
+            expect([codeOf(yield* known), codeOf(yield* dead), lookUps()]).toEqual([
+              200,
+              "testing_secret_invalid",
+              3
+            ])
+            yield* pass(30)
+            expect([codeOf(yield* known), lookUps()]).toEqual([200, 4])
+          })
+        )
+      )
+
+      it.scoped("lets a refused token be remembered for 30 s", () =>
+        stepping(by, ({ stepAgain, pass }) =>
+          Effect.gen(function* () {
+            const { asked, from } = yield* world()
+            const looks = () => asked("/oauth/introspect").length
+            const me = from(address)(asks.me(`oat_${"x".repeat(43)}`))
+            expect([codeOf(yield* me), looks()]).toEqual(["unauthenticated", 1])
+            yield* stepAgain
+            yield* pass(29)
+            expect([codeOf(yield* me), looks()]).toEqual(["unauthenticated", 1])
+            yield* pass(2)
+            expect([codeOf(yield* me), looks()]).toEqual(["unauthenticated", 2])
+          })
+        )
+      )
+
+      it.scoped("neither stretches nor ends the pause that IAM's 429 asks for", () =>
+        stepping(by, ({ stepAgain, pass }) =>
+          Effect.gen(function* () {
+            const { asked, from, login, simulator } = yield* world()
+            const { accessToken } = yield* login()
+            const looks = () => asked("/oauth/introspect").length
+            const me = from(address)(asks.me(Redacted.value(accessToken)))
+            expect(codeOf(yield* me)).toBe(200)
+            simulator.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.rateLimited(20) })
+            expect(codeOf(yield* me)).toBe("rate_limited")
+            const before = looks()
+            yield* stepAgain
+            yield* pass(4)
+            const held = yield* me
+            expect([codeOf(held), looks()]).toEqual(["rate_limited", before])
+            expect(Number(held.headers["retry-after"])).toBeLessThanOrEqual(16)
+            yield* pass(16)
+            yield* me
+            expect(looks()).toBe(before + 1)
+          })
+        )
+      )
+
+      it.scoped("ends a remembered look after the seconds of MUSIC_INTROSPECTION_CACHE_SECONDS", () =>
+        stepping(by, ({ stepAgain, pass }) =>
+          Effect.gen(function* () {
+            const { asked, from, login } = yield* world({ iam: { introspectionCacheSeconds: 10 } })
+            const { accessToken } = yield* login()
+            const looks = () => asked("/oauth/introspect").length
+            const me = from(address)(asks.me(Redacted.value(accessToken)))
+            expect([codeOf(yield* me), looks()]).toEqual([200, 1])
+            yield* stepAgain
+            yield* pass(9)
+            yield* me
+            expect(looks()).toBe(1)
+            yield* pass(2)
+            yield* me
+            expect(looks()).toBe(2)
+          })
+        )
+      )
+
+      it.scoped("neither stretches nor ends the time of a request whose body does not come", () =>
+        stepping(by, ({ stepAgain, pass }) =>
+          Effect.gen(function* () {
+            const server = yield* backend({ settings: { requestDeadlineSeconds: 25 } })
+            let told = ""
+            const socket = yield* Effect.acquireRelease(
+              Effect.async<ReturnType<typeof connect>>((resume) => {
+                const opened = connect(server.port, "127.0.0.1", () => resume(Effect.succeed(opened)))
+                opened.on("data", (part) => {
+                  told += part.toString()
+                })
+                opened.on("error", () => {})
+              }),
+              (opened) => Effect.sync(() => opened.destroy())
+            )
+            const length = 1_000
+            socket.write(
+              `POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n{`
+            )
+            yield* real(100)
+            yield* stepAgain
+            yield* pass(24)
+            yield* real(50)
+            expect(told).toBe("")
+            yield* pass(2)
+            yield* real(100)
+            expect(told).toMatch(/^HTTP\/1\.1 408 /)
+          })
+        )
+      )
+    })
+  }
+})
+
+/** Lets the sockets work. */
+const real = (millis: number) => Effect.promise(() => new Promise((wake) => setTimeout(wake, millis)))
