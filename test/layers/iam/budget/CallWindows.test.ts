@@ -230,6 +230,13 @@ describe("A known credential that was refused", () => {
     deepStrictEqual(told, [51, 52, 53, 54, 54])
   })
 
+  it("is told of no place that an essential call holds: another one will need it", () => {
+    const windows = makeCallWindows(100)
+    send(windows, 40, "essential", 0)
+    send(windows, many, "known", 30 * second)
+    assert.strictEqual(ask(windows, "known", 40 * second, { promise: true }), 50)
+  })
+
   it("finds it also where essential calls took some of what it was to come from", () => {
     const { waiting, windows } = full()
     assert.strictEqual(send(windows, many, "known", minute), 84)
@@ -239,8 +246,10 @@ describe("A known credential that was refused", () => {
 
   it("keeps its turn when it comes early, or when essential calls took too much", () => {
     const { waiting, windows } = full()
-    ask(windows, "known", 10 * second, { promise: true })
+    const next = { key: "next", promise: true }
+    assert.strictEqual(ask(windows, "known", 10 * second, next), 51)
     assert.strictEqual(ask(windows, "known", 20 * second, waiting), 40)
+    assert.strictEqual(ask(windows, "known", 20 * second, next), 41)
     assert.strictEqual(send(windows, 93, "essential", minute), 93)
     assert.strictEqual(ask(windows, "known", minute, waiting), 60)
     assert.strictEqual(send(windows, many, "known", 2 * minute), 84)

@@ -32,11 +32,11 @@ const pair = (name: string, replayed = false): TokenGrant => ({
   replayed
 })
 
-const keyOf = (token: string, plane = production) => tokenKey(plane, Redacted.make(token))
+const keyOf = (token: string, plane: Plane = production) => tokenKey(plane, Redacted.make(token))
 
 const world = () => {
   const cache = makeCredentialCache()
-  const login = (name: string, now = 0, plane = production) =>
+  const login = (name: string, now = 0, plane: Plane = production) =>
     cache.issued(plane, pair(name), Option.none(), look, now)
   const refresh = (from: string, to: string, now = 0) =>
     cache.issued(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
