@@ -269,7 +269,7 @@ describe("A verdict of IAM", () => {
 
   it.scoped("is never hidden behind a share that is used up", () =>
     Effect.gen(function* () {
-      const { calls, from, me } = yield* prepared({ iam: { callsPerMinute: 10 } })
+      const { calls, from, login, me, slt } = yield* prepared({ iam: { callsPerMinute: 10 } })
       const dead = asks.refresh(strange("ort", 1))
       const secret = asks.testing(strange("ask", 1))
       const certain = Effect.all([
@@ -294,6 +294,10 @@ describe("A verdict of IAM", () => {
       const before = calls()
       expect((yield* certain).map(codeOf)).toEqual(verdicts)
       expect(calls()).toBe(before)
+      // A login goes before strangers, except where one was refused.
+      yield* login(stranger)
+      expect(codeOf(yield* from(neighbour)(asks.login("nonsense")))).toBe("slt_rejected")
+      expect(codeOf(yield* from(neighbour)(asks.login(Redacted.value(slt()))))).toBe("rate_limited")
     })
   )
 
@@ -321,6 +325,7 @@ describe("An address whose credentials IAM refuses", () => {
     Effect.gen(function* () {
       const made = yield* prepared()
       const { from, login, me } = made
+      made.ting.registerType("production", "music", "music.trigger.fired")
       const session = yield* login(stranger)
       // From any address of a /64, and one of them again and again.
       const sent = [
@@ -335,12 +340,6 @@ describe("An address whose credentials IAM refuses", () => {
       expect(yield* guesses(made, 8)).toBe(8)
       expect(codeOf(yield* me(stranger, strange("oat", 3)))).toBe("rate_limited")
       // Who is known there goes on.
-      const subscribed = yield* from(stranger)({
-        ...ting(session.access_token, ""),
-        path: "/api/v1/ting/subscription",
-        body: "{}"
-      })
-      expect(subscribed.status).toBe(200)
       expect((yield* from(stranger)(ting(session.access_token, "si:deejay/1"))).status).toBe(200)
       expect((yield* me(stranger, session.access_token)).status).toBe(200)
       const fresh = tokensOf(yield* from(stranger)(asks.refresh(session.refresh_token)))
