@@ -126,6 +126,19 @@ describe("a refresh", () => {
     )
   )
 
+  it.effect("without any public id is reconsent_required; the family lives on", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        iam.production.approved.delete(scopes.identity)
+        iam.production.disclosesSubject = false
+        assert.strictEqual((yield* Effect.flip(refresh(token))).code, "reconsent_required")
+        iam.production.disclosesSubject = true
+        deepStrictEqual((yield* refresh(token)).actor, { type: "silicon", public_id: "si:deejay" })
+      })
+    )
+  )
+
   it.effect("keeps the choice of the organisation: IAM's, else the first in order", () =>
     scenario(
       Effect.gen(function* () {
@@ -184,6 +197,20 @@ describe("a refused refresh", () => {
           assert.strictEqual((yield* Effect.flip(refresh(token))).code, "unauthenticated", token.slice(0, 40))
         }
         assert.strictEqual(yield* iam.calls("refresh"), 0)
+      })
+    )
+  )
+
+  it.effect("a token of up to 8192 visible characters is IAM's to judge", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* session()
+        const given = [`ort_${"x".repeat(8_188)}`, `ort_${"!~/+=.".repeat(5)}`]
+        for (const token of given) {
+          const refused = yield* Effect.flip(refresh(token, callerKey(String(token.length))))
+          assert.strictEqual(refused.code, "unauthenticated")
+        }
+        assert.strictEqual(yield* iam.calls("refresh"), given.length)
       })
     )
   )

@@ -331,7 +331,7 @@ describe("looks at one token at the same time", () => {
     yield* iam.introspect(production, grant.accessToken)
     const slow = Effect.gen(function* () {
       const before = asked(path).length
-      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 60 } })
+      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 400 } })
       const fiber = yield* Effect.fork(iam.introspect(production, grant.accessToken))
       yield* eventually(() => asked(path).length === before + 1)
       return fiber

@@ -59,7 +59,7 @@ export interface Claim {
   readonly priority: Priority
   /** Whose calls are counted together; none for calls that belong to no credential. */
   readonly key: string | undefined
-  /** Calls of that key in 60 s. */
+  /** Calls of that key in 60 s. The essential ones are counted by themselves: frequent looks keep no session from its refresh. */
   readonly bound: number
   /** A refusal promises the key a place. For known credentials: others could take every place without ever coming. */
   readonly promise: boolean
@@ -104,8 +104,8 @@ const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => 
   return found
 }
 
-export const makeCallWindows = (budget: number): CallWindows => {
-  const windows = new Map<string, Window>()
+/** `windows` holds what it remembers, by plane and path. */
+export const makeCallWindows = (budget: number, windows = new Map<string, Window>()): CallWindows => {
   const part = (fraction: number): number => Math.max(1, Math.floor(budget * fraction))
 
   const forgetOver = (window: Window, now: number): void => {
@@ -122,7 +122,7 @@ export const makeCallWindows = (budget: number): CallWindows => {
     // Testing planes come and go: what is idle is not kept.
     for (const [other, window] of windows) {
       forgetOver(window, now)
-      if (window.places.size === 0 && window.blockedUntil <= now) windows.delete(other)
+      if (window.places.size + window.promised.size === 0 && window.blockedUntil <= now) windows.delete(other)
     }
     const window = {
       places: new Set<Place>(),
@@ -171,38 +171,42 @@ export const makeCallWindows = (budget: number): CallWindows => {
     const window = open(name, now)
     const { places, promised } = window
     const important = priority === "essential" || priority === "known"
-    if (now < window.blockedUntil) {
-      if (!important || now < window.probeAt) return refuse(seconds(window.blockedUntil - now))
+    const opensAt = important && now >= window.probeAt ? now : Math.max(now, window.blockedUntil)
+    const refuseUntil = (at: number) => refuse(seconds(Math.max(at, opensAt) - now))
+    const send = (place: Place): Admission => {
       window.probeAt = now + probePause
+      return { _tag: "Admitted", place }
     }
     if (claim.place?.reserved === true && places.has(claim.place)) {
+      if (now < opensAt) return refuseUntil(opensAt)
       claim.place.reserved = false
       claim.place.freeAt = Number.POSITIVE_INFINITY
       claim.place.takenAt = now
-      return { _tag: "Admitted", place: claim.place }
+      return send(claim.place)
     }
-    const own = key === undefined ? [] : [...places].filter((place) => place.key === key)
-    if (own.length >= bound) {
-      const first = own.reduce((earliest, { freeAt }) => Math.min(earliest, freeAt), now + minute)
-      return refuse(seconds(first - now))
-    }
+    const isOwn = (place: Place): boolean =>
+      place.key === key && (priority !== "essential" || place.priority === "essential")
+    const own = key === undefined ? [] : [...places].filter(isOwn)
+    if (own.length >= bound)
+      return refuseUntil(own.reduce((earliest, { freeAt }) => Math.min(earliest, freeAt), now + minute))
     const promise = key === undefined ? undefined : promised.get(key)
     const ceiling = ceilingOf(window, priority, own.length)
     // A promise is kept from what essential calls leave free, should they have been more than expected.
     const kept = promise !== undefined && promise <= now && places.size < (ceiling + budget) / 2
     const others = priority === "essential" ? 0 : count(promised, ([other, at]) => other !== key && at <= now)
     if (kept || places.size + others < ceiling) {
+      if (now < opensAt) return refuseUntil(opensAt)
       const place: Place = { key, priority, freeAt: Number.POSITIVE_INFINITY, reserved: false, takenAt: now }
       places.add(place)
       if (key !== undefined && priority !== "essential") promised.delete(key)
-      return { _tag: "Admitted", place }
+      return send(place)
     }
-    if (promise !== undefined && promise > now) return refuse(seconds(promise - now))
-    const at = nextFree(window, priority, ceiling, promise !== undefined, now)
+    if (promise !== undefined && promise > now) return refuseUntil(promise)
+    const at = Math.max(nextFree(window, priority, ceiling, promise !== undefined, now), opensAt)
     const promises =
       claim.promise && key !== undefined && own.length <= busyAbove && at < now + farthestPromise
     if (promises) promised.set(key, at)
-    return refuse(seconds(at - now))
+    return refuseUntil(at)
   }
 
   return {

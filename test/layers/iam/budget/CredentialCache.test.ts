@@ -1,0 +1,170 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type { Place } from "../../../../src/layers/iam/budget/CallWindows.ts"
+import {
+  makeCredentialCache,
+  refusalMillis,
+  secretKey,
+  tokenKey
+} from "../../../../src/layers/iam/budget/CredentialCache.ts"
+import type { TokenGrant } from "../../../../src/services/Iam.ts"
+import { type Plane, Production, Testing } from "../../../../src/services/Plane.ts"
+
+const production: Plane = Production()
+const testing: Plane = Testing({
+  environmentId: "0199a0cc-0000-7000-8000-000000000001",
+  secret: Redacted.make("ask"),
+  webhookKeyDigest: undefined
+})
+
+const look: Place = { key: undefined, priority: "essential", freeAt: 0, reserved: true, takenAt: 0 }
+
+/** `oat_1` and `ort_1`. */
+const pair = (name: string, replayed = false): TokenGrant => ({
+  accessToken: Redacted.make(`oat_${name}`),
+  refreshToken: Redacted.make(`ort_${name}`),
+  expiresInSeconds: 1_800,
+  scopes: [],
+  actor: Option.none(),
+  organisation: Option.none(),
+  replayed
+})
+
+const keyOf = (token: string, plane: Plane = production) => tokenKey(plane, Redacted.make(token))
+
+const world = () => {
+  const cache = makeCredentialCache()
+  const login = (name: string, now = 0, plane: Plane = production) =>
+    cache.issued(plane, pair(name), Option.none(), look, now)
+  const refresh = (from: string, to: string, now = 0) =>
+    cache.issued(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
+  return { cache, login, refresh }
+}
+
+describe("A credential", () => {
+  it("is named by plane and digest, and never by itself", () => {
+    assert.notStrictEqual(keyOf("oat_1"), keyOf("oat_1", testing))
+    assert.notStrictEqual(keyOf("oat_1"), secretKey(Redacted.make("oat_1")))
+    assert.notInclude(keyOf("oat_1"), "oat_1")
+    assert.notInclude(secretKey(Redacted.make("ask_1")), "ask_1")
+  })
+
+  it("is known once IAM issued it, took it or called it live, until it is refused or forgotten", () => {
+    const { cache, login, refresh } = world()
+    assert.isFalse(cache.isKnown(keyOf("oat_seen")))
+    cache.vouch(keyOf("oat_seen"))
+    login("1")
+    refresh("elsewhere", "2")
+    for (const token of ["oat_seen", "oat_1", "ort_1", "ort_elsewhere", "oat_2", "ort_2"])
+      assert.isTrue(cache.isKnown(keyOf(token)), token)
+    assert.isFalse(cache.isKnown(keyOf("oat_1", testing)))
+    cache.refuse(keyOf("oat_1"), 0, 0)
+    cache.forget(keyOf("ort_1"))
+    for (const token of ["oat_1", "ort_1"]) assert.isFalse(cache.isKnown(keyOf(token)), token)
+  })
+
+  it("is refused for as long as told, or until IAM issues it or takes it", () => {
+    const { cache, login, refresh } = world()
+    assert.isTrue(cache.refuse(keyOf("oat_dead"), refusalMillis.access, 1_000))
+    assert.isFalse(cache.refuse(keyOf("oat_dead"), refusalMillis.access, 1_000))
+    assert.isTrue(cache.isRefused(keyOf("oat_dead"), 30_999))
+    assert.isFalse(cache.isRefused(keyOf("oat_dead"), 31_000))
+    assert.isFalse(cache.isRefused(keyOf("oat_dead", testing), 1_000))
+    cache.refuse(keyOf("once"), 0, 1_000)
+    assert.isFalse(cache.isRefused(keyOf("once"), 1_000))
+    const back = ["oat_1", "ort_1", "ort_before", "oat_2"]
+    for (const token of back) cache.refuse(keyOf(token), refusalMillis.refresh, 0)
+    login("1")
+    refresh("before", "2")
+    for (const token of back) assert.isFalse(cache.isRefused(keyOf(token), 0), token)
+  })
+
+  it("gives way to 20,000 later ones of its kind; refused ones drive out none that is known", () => {
+    const cache = makeCredentialCache()
+    cache.vouch("first")
+    cache.vouch("second")
+    cache.vouch("first")
+    for (let other = 0; other < 20_000; other += 1) cache.refuse(`stranger ${other}`, 1, 0)
+    cache.refuse("one more", 1, 0)
+    assert.isFalse(cache.isRefused("stranger 0", 0))
+    assert.isTrue(cache.isRefused("stranger 1", 0))
+    assert.isTrue(cache.isKnown("second"))
+    for (let other = 0; other < 19_999; other += 1) cache.vouch(`other ${other}`)
+    assert.isFalse(cache.isKnown("second"))
+    assert.isTrue(cache.isKnown("first"))
+  })
+})
+
+describe("The tokens of one login", () => {
+  it("are counted together, however often they rotate", () => {
+    const { cache, login, refresh } = world()
+    login("1")
+    refresh("1", "2")
+    refresh("2", "3")
+    cache.vouch(keyOf("oat_3"))
+    login("other")
+    const tokens = ["oat_1", "ort_1", "oat_2", "ort_2", "oat_3", "ort_3"]
+    assert.strictEqual(new Set(tokens.map((token) => cache.budgetKey(keyOf(token)))).size, 1)
+    assert.notStrictEqual(cache.budgetKey(keyOf("oat_other")), cache.budgetKey(keyOf("oat_1")))
+    cache.vouch(keyOf("oat_alone"))
+    assert.strictEqual(cache.budgetKey(keyOf("oat_alone")), keyOf("oat_alone"))
+    assert.strictEqual(cache.budgetKey(keyOf("oat_stranger")), keyOf("oat_stranger"))
+  })
+
+  it("may all end with its refresh token, and those of a login that another process made", () => {
+    const { cache, login } = world()
+    login("1")
+    login("2")
+    login("tested", 0, testing)
+    cache.vouch(keyOf("oat_elsewhere"))
+    const ending = (refreshToken: string) => {
+      const isKin = cache.kinOf(production, Redacted.make(refreshToken))
+      return ["oat_1", "oat_2", "oat_elsewhere"].filter((token) => isKin(keyOf(token)))
+    }
+    deepStrictEqual(ending("ort_1"), ["oat_1", "oat_elsewhere"])
+    deepStrictEqual(ending("ort_stranger"), ["oat_elsewhere"])
+    assert.isFalse(cache.kinOf(production, Redacted.make("ort_1"))(keyOf("oat_tested", testing)))
+  })
+})
+
+describe("The access token of a pair that IAM issued", () => {
+  const isNew = ({ cache }: ReturnType<typeof world>, token: string, now = 0) => [
+    Option.isSome(cache.completingLook(keyOf(token))),
+    cache.isJustIssued(keyOf(token), now)
+  ]
+
+  it("has its look to come until it was seen live, and is just issued for 60 s", () => {
+    const made = world()
+    made.login("1", 1_000)
+    deepStrictEqual(isNew(made, "oat_1", 60_999), [true, true])
+    deepStrictEqual(isNew(made, "oat_1", 61_000), [true, false])
+    deepStrictEqual(isNew(made, "ort_1"), [false, false])
+    deepStrictEqual(isNew(made, "oat_stranger"), [false, false])
+    made.cache.vouch(keyOf("oat_1"))
+    deepStrictEqual(isNew(made, "oat_1", 1_000), [false, false])
+  })
+
+  it("is so no longer when its login ended, and others are", () => {
+    const made = world()
+    made.login("1")
+    made.login("2")
+    made.cache.end(made.cache.kinOf(production, Redacted.make("ort_1")))
+    deepStrictEqual(isNew(made, "oat_1"), [false, false])
+    deepStrictEqual(isNew(made, "oat_2"), [true, true])
+    assert.isTrue(made.cache.isKnown(keyOf("oat_1")))
+    made.cache.refuse(keyOf("oat_2"), 0, 0)
+    deepStrictEqual(isNew(made, "oat_2"), [false, false])
+  })
+
+  it("is as old as the pair where IAM replays it, and may have ended where another process made it", () => {
+    const made = world()
+    made.login("1")
+    for (const name of ["1", "elsewhere"])
+      made.cache.issued(production, pair(name, true), Option.none(), look, 50_000)
+    deepStrictEqual(isNew(made, "oat_1", 59_999), [true, true])
+    deepStrictEqual(isNew(made, "oat_1", 60_000), [true, false])
+    deepStrictEqual(isNew(made, "oat_elsewhere", 50_000), [true, false])
+  })
+})
