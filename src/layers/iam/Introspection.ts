@@ -1,4 +1,5 @@
 /** Looking at tokens, live (identity-service.md 6). */
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -23,9 +24,6 @@ const largestCache = 10_000
 /** Asked about where no token is at hand: well formed, and never issued. */
 const noToken = Redacted.make(`oat_${"0".repeat(43)}`)
 
-/** Whichever token such a look is about, it tells of all: they share one bound. */
-const probing: Purpose = { credential: "probe", completing: true }
-
 interface Seen {
   readonly introspection: Option.Option<Introspection>
   /** Monotonic milliseconds of the answer. */
@@ -35,7 +33,8 @@ interface Seen {
 export interface IntrospectionClient extends Pick<IamService, "introspect"> {
   /**
    * Succeeds at once unless the last look in the plane failed and none has succeeded since; then it makes sure by a look
-   * at this refresh token, which does not consume it, or at no token. Callers that wait at the same time share one look.
+   * at this refresh token, which does not consume it, or at no token. One such look serves all callers, and its failure the
+   * next three seconds.
    */
   readonly ensureLooks: (
     plane: Plane,
@@ -47,26 +46,45 @@ export interface IntrospectionClient extends Pick<IamService, "introspect"> {
 
 const readActive: Read<unknown> = readJson(Schema.Struct({ active: Schema.Boolean }))
 
-/** Which planes have a look that failed last. */
+/** Milliseconds after which a look without an answer counts as failing. */
+const slowMillis = 2_000
+/** Milliseconds between two looks that find out whether looks work again. */
+const probePause = 3_000
+
+const isLimit = (cause: Cause.Cause<UpstreamFailure>): boolean =>
+  Option.exists(Cause.failureOption(cause), (failure) => failure._tag === "Refused" && failure.status === 429)
+
+/** Which planes have a look that failed last, or one that does not answer. */
 const makeLookHealth = () => {
   let begun = 0
   /** The newest look that had begun when one failed, by plane. */
   const failedAt = new Map<PlaneId, number>()
+  /** When the looks began that are out, by plane; in order. */
+  const out = new Map<PlaneId, Map<number, number>>()
 
   const watch = <A>(plane: Plane, look: Effect.Effect<A, UpstreamFailure>) =>
-    Effect.suspend(() => {
+    Effect.flatMap(monotonicMillis, (now) => {
       const id = planeId(plane)
       begun += 1
       const number = begun
+      const running = out.get(id) ?? new Map<number, number>()
+      out.set(id, running.set(number, now))
       return Effect.onExit(look, (exit) =>
         Effect.sync(() => {
+          running.delete(number)
+          if (running.size === 0) out.delete(id)
           if (Exit.isFailure(exit)) failedAt.set(id, begun)
           else if (number > (failedAt.get(id) ?? number)) failedAt.delete(id)
         })
       )
     })
 
-  return { watch, isFailing: (plane: Plane): boolean => failedAt.has(planeId(plane)) }
+  const isFailing = (plane: Plane, now: number): boolean => {
+    const [oldest = now] = out.get(planeId(plane))?.values() ?? []
+    return failedAt.has(planeId(plane)) || now - oldest > slowMillis
+  }
+
+  return { watch, isFailing }
 }
 
 /**
@@ -86,10 +104,11 @@ export const makeIntrospection = (
       operation: "introspect",
       keep: ({ introspection }) => options.cacheSeconds > 0 && Option.isSome(introspection)
     })
-    const probes = yield* makeTtlCache<void, UpstreamFailure>({
+    const probes = yield* makeTtlCache<Exit.Exit<unknown, UpstreamFailure>, never>({
       capacity: largestCache,
-      millis: 0,
-      keep: () => false
+      millis: probePause,
+      // A 429 says itself when it ends.
+      keep: (exit) => Exit.isFailure(exit) && !isLimit(exit.cause)
     })
     const health = makeLookHealth()
 
@@ -133,7 +152,8 @@ export const makeIntrospection = (
         )
         const seen = yield* ask(plane, token, "access_token", purpose, read)
         if (Option.isSome(seen)) {
-          credentials.vouch(credential)
+          const owner = Option.map(seen.value.publicId, (publicId) => `${planeId(plane)} ${publicId}`)
+          credentials.vouch(credential, Option.getOrUndefined(owner))
           return seen
         }
         if (credentials.isJustIssued(credential, yield* monotonicMillis)) {
@@ -164,11 +184,12 @@ export const makeIntrospection = (
     return {
       introspect: Effect.fn("Iam.introspect")(introspect),
       ensureLooks: (plane, refreshToken) =>
-        Effect.suspend(() => {
-          if (!health.isFailing(plane)) return Effect.void
+        Effect.flatMap(monotonicMillis, (now) => {
+          if (!health.isFailing(plane, now)) return Effect.void
           const token = Option.getOrElse(refreshToken, () => noToken)
           const hint = Option.isSome(refreshToken) ? "refresh_token" : "access_token"
-          return probes.get(planeId(plane), Effect.asVoid(ask(plane, token, hint, probing, readActive)))
+          const probe = Effect.exit(ask(plane, token, hint, { completing: true }, readActive))
+          return Effect.flatten(probes.get(planeId(plane), probe))
         }),
       forgetWhere: looks.forgetWhere
     }

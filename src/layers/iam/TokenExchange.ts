@@ -86,7 +86,7 @@ export const makeTokenExchange = (
   ): Effect.Effect<TokenGrant, UpstreamFailure> => {
     const credential = tokenKey(plane, presented)
     const refreshed = field === "refresh_token" ? Option.some(presented) : Option.none()
-    const use = field === "slt" ? "login" : "session"
+    const use = field === "slt" ? "login" : "refresh"
     const purpose: Purpose = { credential, use }
     const send = call(plane, {
       operation: field === "slt" ? "exchange" : "refresh",
@@ -136,7 +136,6 @@ export const makeTokenExchange = (
       const value = Redacted.value(token)
       const family = value.startsWith("ort_")
       const credential = tokenKey(plane, token)
-      const isKnown = credentials.isKnown(credential)
       const isKin = credentials.kinOf(plane, token)
       return call(plane, {
         operation: "revoke",
@@ -153,10 +152,7 @@ export const makeTokenExchange = (
             ? Effect.void
             : endFamily((other) => other === credential || (family && isKin(other)))
         ),
-        // IAM does not say whether it knew the token: a stranger's counts as a refusal.
-        Effect.tap(() =>
-          isKnown ? Effect.sync(() => credentials.forget(credential)) : budget.refuse(credential, 0)
-        )
+        Effect.tap(() => Effect.sync(() => credentials.forget(credential)))
       )
     })
 

@@ -48,6 +48,8 @@ export interface Place {
   readonly priority: Priority
   /** Monotonic milliseconds; infinite while the call is out. */
   freeAt: number
+  /** Until then it counts against its key's bound. */
+  ownUntil: number
   /** It waits for the one call that it is kept for. */
   reserved: boolean
   takenAt: number
@@ -82,8 +84,8 @@ interface Window {
 
 export interface CallWindows {
   readonly admit: (claim: Claim, now: number) => Admission
-  /** The call was answered, or given up. */
-  readonly release: (place: Place, now: number) => void
+  /** The call was answered, or given up. `ownMillis` is how long it counts against its key; a minute if not given. */
+  readonly release: (place: Place, now: number, ownMillis?: number) => void
   /** The place is kept for one more call, for 60 s. */
   readonly reserve: (place: Place, now: number) => void
   /** The call was never made. */
@@ -97,6 +99,10 @@ export interface CallWindows {
 const seconds = (millis: number): number => Math.max(1, Math.ceil(millis / 1_000))
 
 const refuse = (retryAfterSeconds: number): Admission => ({ _tag: "Refused", retryAfterSeconds })
+
+/** Places that essential calls hold are expected to go to essential calls again. */
+const isRivalOf = (priority: Priority, place: Place): boolean =>
+  priority === "essential" || place.priority !== "essential"
 
 const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => {
   let found = 0
@@ -144,8 +150,8 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
 
   /**
    * The moment at which a refused call will find a place, as far as it can be known: the first that becomes free, or, for
-   * one without a turn, behind the promises that were made, one after the other at the pace of the last minute. Places that
-   * essential calls hold are expected to go to essential calls again.
+   * one without a turn, behind the promises that were made, one after the other at the pace of the last minute. A ceiling of
+   * 0 says that the priority has all that it may hold.
    */
   const nextFree = (
     { places, promised }: Window,
@@ -155,10 +161,10 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     now: number
   ): number => {
     const ends = [...places]
-      .filter((place) => priority === "essential" || place.priority !== "essential")
+      .filter((place) => (ceiling === 0 ? place.priority === priority : isRivalOf(priority, place)))
       .map(({ freeAt }) => Math.min(freeAt, now + minute))
       .sort((one, other) => one - other)
-    const first = ends[Math.max(0, places.size - ceiling)] ?? now + minute
+    const first = ends[ceiling === 0 ? 0 : Math.max(0, places.size - ceiling)] ?? now + minute
     if (priority === "essential" || hasTurn) return first
     let last = 0
     for (const at of promised.values()) last = Math.max(last, at)
@@ -185,10 +191,12 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
       return send(claim.place)
     }
     const isOwn = (place: Place): boolean =>
-      place.key === key && (priority !== "essential" || place.priority === "essential")
+      place.key === key &&
+      place.ownUntil > now &&
+      (priority !== "essential" || place.priority === "essential")
     const own = key === undefined ? [] : [...places].filter(isOwn)
     if (own.length >= bound)
-      return refuseUntil(own.reduce((earliest, { freeAt }) => Math.min(earliest, freeAt), now + minute))
+      return refuseUntil(own.reduce((earliest, { ownUntil }) => Math.min(earliest, ownUntil), now + minute))
     const promise = key === undefined ? undefined : promised.get(key)
     const ceiling = ceilingOf(window, priority, own.length)
     // A promise is kept from what essential calls leave free, should they have been more than expected.
@@ -196,7 +204,14 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     const others = priority === "essential" ? 0 : count(promised, ([other, at]) => other !== key && at <= now)
     if (kept || places.size + others < ceiling) {
       if (now < opensAt) return refuseUntil(opensAt)
-      const place: Place = { key, priority, freeAt: Number.POSITIVE_INFINITY, reserved: false, takenAt: now }
+      const place: Place = {
+        key,
+        priority,
+        freeAt: Number.POSITIVE_INFINITY,
+        ownUntil: Number.POSITIVE_INFINITY,
+        reserved: false,
+        takenAt: now
+      }
       places.add(place)
       if (key !== undefined && priority !== "essential") promised.delete(key)
       return send(place)
@@ -211,11 +226,13 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
 
   return {
     admit,
-    release: (place, now) => {
+    release: (place, now, ownMillis = minute) => {
       place.freeAt = now + minute
+      place.ownUntil = now + ownMillis
     },
     reserve: (place, now) => {
       place.freeAt = now + minute
+      place.ownUntil = place.freeAt
       place.reserved = true
     },
     cancel: (name, place) => void windows.get(name)?.places.delete(place),

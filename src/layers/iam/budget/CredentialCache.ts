@@ -24,6 +24,7 @@ const issuedLately = 60_000
 /** The tokens of one login, as far as they came through this process. */
 interface Family {
   readonly name: string
+  owner: string | undefined
 }
 
 interface Known {
@@ -41,8 +42,8 @@ export const secretKey = (secret: Redacted.Redacted): string => `secret ${digest
 
 export interface CredentialCache {
   readonly isKnown: (key: string) => boolean
-  /** IAM called it live. */
-  readonly vouch: (key: string) => void
+  /** IAM called it live, and named its owner where that is disclosed. */
+  readonly vouch: (key: string, owner?: string) => void
   /** A pair that IAM issued. `look` is the place that is kept for the look which completes it. */
   readonly issued: (
     plane: Plane,
@@ -62,6 +63,8 @@ export interface CredentialCache {
   readonly forget: (key: string) => void
   /** Counts the calls of one login together, however often its tokens rotate. */
   readonly budgetKey: (key: string) => string
+  /** The actor behind a login, across all of their logins; none before a look named it. */
+  readonly ownerOf: (key: string) => string | undefined
   /**
    * Which access tokens may have ended with a refresh token: those of its family, and those of an unknown family in its
    * plane. IAM does not name them.
@@ -92,7 +95,7 @@ export const makeCredentialCache = (): CredentialCache => {
     const refresh = tokenKey(plane, grant.refreshToken)
     // A replayed login stays in the family that its first answer began.
     const family = known.get(before ?? access)?.family ??
-      known.get(access)?.family ?? { name: `family ${++families}` }
+      known.get(access)?.family ?? { name: `family ${++families}`, owner: undefined }
     if (before !== undefined) {
       put(known, before, { family })
       refusedUntil.delete(before)
@@ -111,7 +114,11 @@ export const makeCredentialCache = (): CredentialCache => {
 
   return {
     isKnown: (key) => known.has(key),
-    vouch: (key) => put(known, key, { family: known.get(key)?.family }),
+    vouch: (key, owner) => {
+      const family = known.get(key)?.family
+      if (family !== undefined) family.owner = owner
+      put(known, key, { family })
+    },
     issued,
     completingLook: (key) => Option.fromNullable(known.get(key)?.unseen?.look),
     isJustIssued: (key, now) => {
@@ -127,6 +134,7 @@ export const makeCredentialCache = (): CredentialCache => {
     isRefused: (key, now) => (refusedUntil.get(key) ?? now) > now,
     forget: (key) => void known.delete(key),
     budgetKey: (key) => known.get(key)?.family?.name ?? key,
+    ownerOf: (key) => known.get(key)?.family?.owner,
     kinOf: (plane, refreshToken) => {
       const family = known.get(tokenKey(plane, refreshToken))?.family
       const within = `${planeId(plane)} `

@@ -11,10 +11,17 @@ import * as Option from "effect/Option"
 import { iamCallsRefused, recordNow } from "../../../services/Metrics.ts"
 import { monotonicMillis } from "../../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
-import { makeQuota } from "../../../services/Quota.ts"
+import { makeQuota, type QuotaPolicy } from "../../../services/Quota.ts"
 import { RequestContext } from "../../../services/RequestContext.ts"
 import { Refused, type UpstreamFailure } from "../../../services/Upstream.ts"
-import { type Claim, makeCallWindows, type Place, type Priority, priorities } from "./CallWindows.ts"
+import {
+  type Admission,
+  type Claim,
+  makeCallWindows,
+  type Place,
+  type Priority,
+  priorities
+} from "./CallWindows.ts"
 import type { CredentialCache } from "./CredentialCache.ts"
 
 /** Below `/api/v1`. */
@@ -30,8 +37,8 @@ export type IamPath =
 export interface Purpose {
   /** The credential that the call is about, as `CredentialCache` names it; none for the application's own calls. */
   readonly credential?: string
-  /** `login` presents a credential that is unknown by nature; `session` keeps or ends a session; the default is everything else. */
-  readonly use?: "login" | "session"
+  /** `login` spends an SLT, which is unknown by nature; `refresh` keeps a session; `session` ends one, or selects a plane. */
+  readonly use?: "login" | "refresh" | "session"
   /** Without it a session that IAM has issued is lost. */
   readonly completing?: boolean
   /** A place that was kept for it. */
@@ -45,13 +52,18 @@ export const overBudget = "over_budget"
 const boundOf = (path: IamPath): number => (path === "/app-auth/tokens" || path === "/oauth/revoke" ? 8 : 30)
 const usualBudget = 110
 
+/** Milliseconds for which a call without an answer counts against its credential: an outage must not outlast itself. */
+const unansweredMillis = 15_000
+
 /**
- * Different credentials of one address that IAM refused in five minutes: with the last one the address is suspect. A dead
- * session is one of them, so its neighbours are not.
+ * Different credentials of one network that IAM refused in five minutes. With the last one its
+ * strangers are suspect, and with the first refused login its logins lose their lead. Logins and tokens are counted apart: an
+ * office whose sessions ended can log in.
  */
 const suspicion = { name: "suspicion", quota: 6, windowSeconds: 300 }
-/** The same of logins alone: with the first one further logins lose their lead. */
-const failedLogins = { name: "failed logins", quota: 1, windowSeconds: 300 }
+/** Logins of one network, and refreshes of one actor with however many logins: a whole office at once, then a part of the budget. */
+const loginsOfNetwork = { name: "logins", quota: 60, windowSeconds: 90 }
+const refreshesOfActor = { name: "refreshes", quota: 60, windowSeconds: 120 }
 
 /** A path of a plane, or of a testing secret whose plane is not known yet: what IAM counts together. */
 export interface Counted {
@@ -80,6 +92,10 @@ export interface IamBudget {
 
 export const introspectPath: IamPath = "/oauth/introspect"
 
+/** Whom refusals are counted by: a site has a /48 of IPv6, and so 65,536 networks. */
+const siteOf = (network: string): string =>
+  network.includes(":") ? network.split(":", 3).join(":") : network
+
 /** The look that completes what `priority` began. */
 const completing = (priority: Priority): Priority => (priority === "known" ? "essential" : priority)
 
@@ -97,15 +113,30 @@ export const makeIamBudget = (
   const windows = makeCallWindows(callsPerMinute)
   // So that the first refusal is an increase: its series is there already.
   for (const priority of priorities) recordNow(iamCallsRefused({ priority }), 0)
-  const refusals = makeQuota(suspicion)
-  const refusedLogins = makeQuota(failedLogins)
+  const scaled = (policy: QuotaPolicy): QuotaPolicy => ({
+    ...policy,
+    quota: Math.max(1, Math.ceil((policy.quota * callsPerMinute) / usualBudget))
+  })
+  const refusals = { login: makeQuota(suspicion), token: makeQuota(suspicion) }
+  const logins = makeQuota(scaled(loginsOfNetwork))
+  const refreshes = makeQuota(scaled(refreshesOfActor))
 
   const priorityOf = ({ completing, credential, use }: Purpose, network: string, now: number): Priority => {
     if (completing === true) return "essential"
     if (credential === undefined) return "known"
-    if (credentials.isKnown(credential)) return use === "session" ? "essential" : "known"
-    if (refusals.used(network, now) >= suspicion.quota) return "suspect"
-    return use === "login" && refusedLogins.used(network, now) === 0 ? "known" : "newcomer"
+    if (credentials.isKnown(credential)) return use === undefined ? "known" : "essential"
+    const refused = refusals[use === "login" ? "login" : "token"].used(siteOf(network), now)
+    if (refused >= suspicion.quota) return "suspect"
+    return use === "login" && refused === 0 ? "known" : "newcomer"
+  }
+
+  /** What one network or one actor may spend of the tokens path; none for other calls. */
+  const shareOf = ({ credential, use }: Purpose, network: string) => {
+    if (use === "login") return countAddresses ? { quota: logins, key: network } : undefined
+    if (use !== "refresh" || credential === undefined) return undefined
+    const owner = credentials.ownerOf(credential)
+    if (owner !== undefined) return { quota: refreshes, key: owner }
+    return countAddresses ? { quota: refreshes, key: network } : undefined
   }
 
   const claimOf = (counted: Counted, purpose: Purpose, priority: Priority): Claim => ({
@@ -126,8 +157,14 @@ export const makeIamBudget = (
       const now = yield* monotonicMillis
       const { clientNetwork } = yield* RequestContext
       const claim = claimOf(counted, purpose, raise(priorityOf(purpose, clientNetwork, now)))
-      const admission = windows.admit(claim, now)
+      const share = counted.path === introspectPath ? undefined : shareOf(purpose, clientNetwork)
+      const reading = share?.quota.take(`${counted.plane} ${share.key}`, now)
+      const admission: Admission =
+        reading !== undefined && reading.retryAfterSeconds > 0
+          ? { _tag: "Refused", retryAfterSeconds: reading.retryAfterSeconds }
+          : windows.admit(claim, now)
       if (admission._tag === "Admitted") return admission.place
+      if (reading?.retryAfterSeconds === 0) share?.quota.giveBack(`${counted.plane} ${share.key}`)
       yield* Metric.increment(iamCallsRefused({ priority: claim.priority }))
       const { retryAfterSeconds } = admission
       return yield* new Refused({ dependency: "iam", status: 429, code: overBudget, retryAfterSeconds })
@@ -143,7 +180,7 @@ export const makeIamBudget = (
           : Option.getOrUndefined(Cause.failureOption(exit.cause))
         // IAM never saw it, and so did not count it.
         if (failure?._tag === "NotExecuted") return windows.cancel(window, place)
-        windows.release(place, now)
+        windows.release(place, now, failure?._tag === "Unknown" ? unansweredMillis : undefined)
         if (Exit.isSuccess(exit)) windows.unblock(window, place)
         else if (failure?._tag === "Refused" && failure.status === 429)
           windows.block(window, failure.retryAfterSeconds ?? 1, now)
@@ -167,8 +204,7 @@ export const makeIamBudget = (
       const { clientNetwork } = yield* RequestContext
       // Repeating one dead credential makes no stranger of its neighbours.
       if (!credentials.refuse(credential, millis, now) || !countAddresses) return
-      refusals.take(clientNetwork, now)
-      if (use === "login") refusedLogins.take(clientNetwork, now)
+      refusals[use === "login" ? "login" : "token"].take(siteOf(clientNetwork), now)
     })
 
   return { within, withLook, refuse }

@@ -19,7 +19,14 @@ const testing: Plane = Testing({
   webhookKeyDigest: undefined
 })
 
-const look: Place = { key: undefined, priority: "essential", freeAt: 0, reserved: true, takenAt: 0 }
+const look: Place = {
+  key: undefined,
+  priority: "essential",
+  freeAt: 0,
+  ownUntil: Number.POSITIVE_INFINITY,
+  reserved: true,
+  takenAt: 0
+}
 
 /** `oat_1` and `ort_1`. */
 const pair = (name: string, replayed = false): TokenGrant => ({
