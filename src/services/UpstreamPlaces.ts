@@ -6,6 +6,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import { Overloaded } from "../schema/Failure.ts"
 import { recordNow, upstreamPlacesTaken } from "./Metrics.ts"
+import { RequestContext } from "./RequestContext.ts"
+import { Settings } from "./Settings.ts"
 
 /** The upstreams that a request waits for; the others are served by workers. */
 export type AwaitedUpstream = "iam" | "ting"
@@ -14,47 +16,74 @@ export interface PlaceBound {
   readonly all: number
   /** So that the requests of one caller cannot take all of them. */
   readonly perCredential: number
+  /**
+   * Of one client address (a /64 of IPv6): a logout takes any string of a token's form, so credentials are made up at will. Not
+   * applied where `MUSIC_RATE_LIMIT` is off, for there all may share one, nor to work without a request.
+   */
+  readonly perAddress: number
 }
 
 /** Tests lower them. Of the 1,000 requests in flight, 400 remain for those that wait for no upstream. */
 export class PlaceBounds extends Context.Reference<PlaceBounds>()("music/PlaceBounds", {
   defaultValue: (): Readonly<Record<AwaitedUpstream, PlaceBound>> => ({
-    iam: { all: 400, perCredential: 40 },
-    ting: { all: 200, perCredential: 20 }
+    iam: { all: 400, perCredential: 40, perAddress: 100 },
+    ting: { all: 200, perCredential: 20, perAddress: 50 }
   })
 }) {}
 
+/** How many places each holder has; one that has none is forgotten. */
+const makeHolders = () => {
+  const places = new Map<string, number>()
+  const heldBy = (holder: string): number => places.get(holder) ?? 0
+  const count = (holder: string, change: 1 | -1): void => {
+    const held = heldBy(holder) + change
+    if (held === 0) places.delete(holder)
+    else places.set(holder, held)
+  }
+  return { heldBy, count }
+}
+
+/** Whom a place is counted for; an empty address is not bounded. */
+interface Holder {
+  readonly credential: string
+  readonly address: string
+}
+
 const placesOf = (dependency: AwaitedUpstream, bound: PlaceBound) => {
   const gauge = upstreamPlacesTaken({ dependency })
-  const byCredential = new Map<string, number>()
+  const credentials = makeHolders()
+  const addresses = makeHolders()
   let taken = 0
   recordNow(gauge, taken)
 
-  const count = (credential: string, change: 1 | -1): void => {
+  const count = ({ credential, address }: Holder, change: 1 | -1): void => {
     taken += change
     recordNow(gauge, taken)
-    const held = (byCredential.get(credential) ?? 0) + change
-    if (held === 0) byCredential.delete(credential)
-    else byCredential.set(credential, held)
+    credentials.count(credential, change)
+    addresses.count(address, change)
   }
-  const isFull = (credential: string): boolean =>
-    taken >= bound.all || (byCredential.get(credential) ?? 0) >= bound.perCredential
+  const isFull = ({ credential, address }: Holder): boolean =>
+    taken >= bound.all ||
+    credentials.heldBy(credential) >= bound.perCredential ||
+    (address !== "" && addresses.heldBy(address) >= bound.perAddress)
 
-  const take = (credential: string): Effect.Effect<void, Overloaded> =>
+  const take = (holder: Holder): Effect.Effect<Holder, Overloaded> =>
     Effect.suspend(() => {
-      if (isFull(credential))
+      if (isFull(holder))
         return Effect.fail(new Overloaded({ retryAfterSeconds: 1, details: { dependency } }))
-      count(credential, 1)
-      return Effect.void
+      count(holder, 1)
+      return Effect.succeed(holder)
     })
-  const giveBack = (credential: string) => Effect.sync(() => count(credential, -1))
+  const giveBack = (holder: Holder) => Effect.sync(() => count(holder, -1))
 
   return { take, giveBack }
 }
 
 /** The places of this process. */
 export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/UpstreamPlaces", {
-  effect: Effect.map(PlaceBounds, (bounds) => {
+  effect: Effect.gen(function* () {
+    const bounds = yield* PlaceBounds
+    const { rateLimit } = yield* Settings
     const places = { iam: placesOf("iam", bounds.iam), ting: placesOf("ting", bounds.ting) }
 
     /**
@@ -66,9 +95,11 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
       (dependency: AwaitedUpstream, credential: string) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Overloaded, R> =>
         Effect.acquireUseRelease(
-          places[dependency].take(credential),
+          Effect.flatMap(RequestContext, ({ clientNetwork }) =>
+            places[dependency].take({ credential, address: rateLimit ? clientNetwork : "" })
+          ),
           () => effect,
-          () => places[dependency].giveBack(credential)
+          places[dependency].giveBack
         )
 
     return { within } as const

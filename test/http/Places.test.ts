@@ -12,10 +12,10 @@ import { eventually } from "../layers/upstream/Simulated.ts"
 import { asks, freshKey, serverOverIam } from "../support/RealIam.ts"
 import { type Answer, errorOf, good, jsonHeaders } from "./support.ts"
 
-const bounded = (iam: number, ting: number, perCredential = 100) =>
+const bounded = (iam: number, ting: number, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
-    iam: { all: iam, perCredential },
-    ting: { all: ting, perCredential }
+    iam: { all: iam, perCredential, perAddress },
+    ting: { all: ting, perCredential, perAddress }
   })
 
 /** Requests in flight: more than wait for IAM, and no more than want to. */
@@ -56,8 +56,8 @@ const everything = Number.POSITIVE_INFINITY
 const taken = (dependency: "iam" | "ting", places: number) =>
   eventually(() => upstreamPlacesTaken({ dependency }).unsafeValue([]).value === places)
 
-const prepared = Effect.gen(function* () {
-  const server = yield* serverOverIam({ inFlight }, { rateLimit: false, shutdownGraceSeconds: 0 })
+const preparedWith = Effect.fnUntraced(function* (rateLimit: boolean) {
+  const server = yield* serverOverIam({ inFlight }, { rateLimit, shutdownGraceSeconds: 0 })
   server.ting.registerType("production", "music", "music.trigger.fired")
   const ask = server.from("203.0.113.1")
   const login = Effect.suspend(() =>
@@ -74,6 +74,7 @@ const prepared = Effect.gen(function* () {
   )
   return { ...server, ask, login }
 })
+const prepared = preparedWith(false)
 
 describe("While IAM hangs", () => {
   it.scoped("its calls beyond its places are refused at once, and what needs none is served", () =>
@@ -138,6 +139,26 @@ describe("While IAM hangs", () => {
       yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
       for (const fiber of waiting) expect((yield* Fiber.join(fiber)).status).toBe(200)
     }).pipe(bounded(4, 2, 2))
+  )
+})
+
+describe("While IAM's revocation hangs", () => {
+  it.scoped("the tokens that one address makes up leave places to other addresses", () =>
+    Effect.gen(function* () {
+      const { ask, from, login, simulator, slt } = yield* preparedWith(true)
+      const { access_token } = yield* login
+      simulator.fail({ path: "/api/v1/oauth/revoke", times: everything, fault: { kind: "hang" } })
+      const stranger = from("198.51.100.7")
+      const logout = (letter: string) => stranger(asks.logout(`ort_${letter.repeat(43)}`))
+      const waiting = yield* Effect.forEach(["A", "B"], (letter) => Effect.fork(logout(letter)))
+      yield* taken("iam", 2)
+      expect(refusalOf(yield* logout("C"))).toEqual(full("iam"))
+      expect((yield* ask(asks.me(access_token))).status).toBe(200)
+      expect((yield* ask(asks.login(Redacted.value(slt())))).status).toBe(200)
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      for (const fiber of waiting)
+        expect(errorOf(yield* Fiber.join(fiber)).code).toBe("dependency_unavailable")
+    }).pipe(bounded(3, 2, 2, 2))
   )
 })
 

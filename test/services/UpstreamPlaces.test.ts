@@ -3,22 +3,28 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import { defaultBound } from "../../src/http/middleware/Admission.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
+import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import * as LoggedIn from "../support/LoggedIn.ts"
 import * as LoggingIn from "../support/LoggingIn.ts"
 import { prepared, settle } from "../support/Sending.ts"
+import { testSettings } from "../support/Settings.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing } from "../support/SimulatedTing.ts"
-import { callerKey, scenario } from "../support/World.ts"
+import { callerKey, inRequest, scenario } from "../support/World.ts"
 
-const bounds = (iam: number, ting = 1, perCredential = 100) =>
+const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
-    iam: { all: iam, perCredential },
-    ting: { all: ting, perCredential }
+    iam: { all: iam, perCredential, perAddress },
+    ting: { all: ting, perCredential, perAddress }
   })
+
+const places = (rateLimit = true) =>
+  Effect.provide(Layer.provide(UpstreamPlaces.Default, Layer.succeed(Settings, testSettings({ rateLimit }))))
 
 /** A caller that waits in a place until it is interrupted or released. */
 const waiting = (dependency: "iam" | "ting", credential: string) =>
@@ -50,7 +56,7 @@ describe("places for an upstream", () => {
       deepStrictEqual(yield* attempt("ting"), undefined)
       yield* Fiber.interrupt(fiber)
       deepStrictEqual(yield* attempt("iam"), undefined)
-    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(2))
+    }).pipe(places(), bounds(2))
   )
 
   it.effect("are given back at every end: an answer, a failure, an interruption", () =>
@@ -69,7 +75,7 @@ describe("places for an upstream", () => {
         deepStrictEqual(yield* attempt("ting"), undefined)
         deepStrictEqual(yield* attempt("ting", "a"), undefined)
       }
-    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(1))
+    }).pipe(places(), bounds(1))
   )
 
   it.effect("of one credential are a part only: others find some", () =>
@@ -78,7 +84,34 @@ describe("places for an upstream", () => {
       yield* waiting("iam", "a")
       deepStrictEqual(yield* attempt("iam", "a"), full("iam"))
       deepStrictEqual(yield* attempt("iam", "b"), undefined)
-    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(10, 10, 2))
+    }).pipe(places(), bounds(10, 10, 2))
+  )
+
+  const here = inRequest({ clientNetwork: "192.0.2.1" })
+  const elsewhere = inRequest({ clientNetwork: "192.0.2.2" })
+
+  it.effect("of one client address are a part only, whatever credentials it sends", () =>
+    Effect.gen(function* () {
+      const { fiber } = yield* waiting("iam", "a").pipe(here)
+      yield* waiting("iam", "b").pipe(here)
+      deepStrictEqual(yield* attempt("iam", "c").pipe(here), full("iam"))
+      deepStrictEqual(yield* attempt("ting", "c").pipe(here), undefined)
+      deepStrictEqual(yield* attempt("iam", "a").pipe(elsewhere), undefined)
+      yield* Fiber.interrupt(fiber)
+      deepStrictEqual(yield* attempt("iam", "c").pipe(here), undefined)
+    }).pipe(places(), bounds(10, 10, 10, 2))
+  )
+
+  it.effect("are not counted by address where nothing is limited, nor without a request", () =>
+    Effect.gen(function* () {
+      const third = Effect.gen(function* () {
+        yield* waiting("iam", "a")
+        yield* waiting("iam", "b")
+        return yield* attempt("iam", "c")
+      })
+      deepStrictEqual(yield* third.pipe(here, places(false)), undefined)
+      deepStrictEqual(yield* third.pipe(places()), undefined)
+    }).pipe(bounds(10, 10, 10, 2))
   )
 
   it.effect("that are taken are told by upstream", () =>
@@ -95,7 +128,7 @@ describe("places for an upstream", () => {
       deepStrictEqual(yield* taken, [2, 0])
       yield* Fiber.interrupt(fiber)
       deepStrictEqual(yield* taken, [1, 0])
-    }).pipe(Effect.provide(UpstreamPlaces.Default), bounds(5, 5))
+    }).pipe(places(), bounds(5, 5))
   )
 
   it.effect("leave 400 of the requests in flight to those that wait for no upstream", () =>
@@ -103,6 +136,7 @@ describe("places for an upstream", () => {
       const { iam, ting } = yield* PlaceBounds
       deepStrictEqual(defaultBound - iam.all - ting.all, 400)
       deepStrictEqual([iam.all / iam.perCredential, ting.all / ting.perCredential], [10, 10])
+      deepStrictEqual([iam.all / iam.perAddress, ting.all / ting.perAddress], [4, 4])
     })
   )
 })
