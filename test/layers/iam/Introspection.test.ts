@@ -233,22 +233,25 @@ describe("while the last look of a plane failed", () => {
       const { asked, iam, login, simulator } = yield* iamWorld()
       const { accessToken, refreshToken } = yield* login()
       yield* iam.introspect(production, accessToken)
-      simulator.fail({ ...unavailable, times: 3 })
+      simulator.fail({ ...unavailable, times: 2 })
       yield* Effect.flip(iam.introspect(production, accessToken))
       const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
       for (const name of ["one", "two"])
         assert.strictEqual((yield* Effect.flip(refresh(name)))._tag, "Unknown")
       assert.lengthOf(asked(tokens), 1)
+      // What one such look found holds for three seconds.
+      assert.lengthOf(asked(path), 3)
+      yield* TestClock.adjust("3 seconds")
       // Under a third key: had one of the others spent it, this would kill the family.
       const grant = yield* refresh("three")
       assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
       const probes = asked(path).filter((look) => form(look).token_type_hint === "refresh_token")
       deepStrictEqual(
         probes.map((look) => form(look).token),
-        [1, 2, 3].map(() => Redacted.value(refreshToken))
+        [1, 2].map(() => Redacted.value(refreshToken))
       )
       yield* iam.refresh(production, grant.refreshToken, key("four"))
-      assert.lengthOf(asked(path), 6)
+      assert.lengthOf(asked(path), 5)
     })
   )
 
@@ -266,9 +269,27 @@ describe("while the last look of a plane failed", () => {
       )
       assert.lengthOf(asked(path), 2)
       assert.lengthOf(asked(tokens), 0)
+      yield* TestClock.adjust("3 seconds")
       yield* login("three")
       assert.lengthOf(asked(path), 3)
       assert.isFalse(asked(path).some((look) => form(look).token === Redacted.value(token)))
+    })
+  )
+
+  it.scoped("a look that has been out for two seconds counts as failing", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login, simulator } = yield* iamWorld()
+      const { accessToken, refreshToken } = yield* login()
+      simulator.fail({ path: `/api/v1${path}`, times: 2, fault: { kind: "hang" } })
+      const hanging = yield* Effect.fork(iam.introspect(production, accessToken))
+      yield* eventually(() => asked(path).length === 1)
+      yield* TestClock.adjust("2001 millis")
+      const refreshing = yield* Effect.fork(iam.refresh(production, refreshToken, key("one")))
+      yield* eventually(() => asked(path).length === 2)
+      yield* TestClock.adjust("8 seconds")
+      assert.strictEqual((yield* Effect.flip(Fiber.join(refreshing)))._tag, "Unknown")
+      assert.lengthOf(asked(tokens), 1)
+      yield* Fiber.interrupt(hanging)
     })
   )
 

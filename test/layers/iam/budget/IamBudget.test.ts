@@ -1,0 +1,114 @@
+/** What one network and one actor may spend, and what a call without an answer costs. */
+import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { makeCredentialCache, tokenKey } from "../../../../src/layers/iam/budget/CredentialCache.ts"
+import { type Counted, makeIamBudget, type Purpose } from "../../../../src/layers/iam/budget/IamBudget.ts"
+import { Unknown, type UpstreamFailure } from "../../../../src/services/Upstream.ts"
+import { inRequest, production } from "../Simulated.ts"
+
+const tokens: Counted = { plane: "production", path: "/app-auth/tokens" }
+const unanswered = new Unknown({ dependency: "iam", reason: "no answer" })
+
+const budgetOf = (countAddresses = true) => {
+  const credentials = makeCredentialCache()
+  const budget = makeIamBudget({ callsPerMinute: 110, countAddresses }, credentials)
+  /** How many of so many calls go out. */
+  const admitted = (
+    count: number,
+    purpose: (at: number) => Purpose,
+    network: string,
+    call: Effect.Effect<unknown, UpstreamFailure> = Effect.void
+  ) =>
+    Effect.map(
+      Effect.forEach(
+        Array.from({ length: count }, (_, at) => at),
+        (at) => Effect.either(budget.within(tokens, purpose(at))(call)).pipe(inRequest(true, network))
+      ),
+      (results) =>
+        results.filter(
+          (result) => Either.isRight(result) || result.left._tag !== "Refused" || result.left.status !== 429
+        ).length
+    )
+  return { admitted, budget, credentials }
+}
+
+const login = (at: number): Purpose => ({ credential: `slt ${at}`, use: "login" })
+
+describe("Logins", () => {
+  it.effect("of one network are 60 at once and then 40 a minute, so that others log in beside them", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf()
+      assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 60)
+      assert.strictEqual(yield* admitted(10, (at) => login(1_000 + at), "203.0.113.2"), 10)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* admitted(200, (at) => login(2_000 + at), "203.0.113.1"), 40)
+    })
+  )
+
+  it.effect("are not counted by network where nothing counts addresses", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf(false)
+      assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 93)
+    })
+  )
+})
+
+describe("Refreshes", () => {
+  it.effect("of one actor with many logins are 60 at once and then 30 a minute", () =>
+    Effect.gen(function* () {
+      const { admitted, credentials } = budgetOf()
+      const known = (name: string) => {
+        const token = Redacted.make(`ort_${name.padStart(43, "x")}`)
+        const place = {
+          key: undefined,
+          priority: "essential" as const,
+          freeAt: 0,
+          ownUntil: 0,
+          reserved: false,
+          takenAt: 0
+        }
+        const access = Redacted.make(`oat_${name.padStart(43, "x")}`)
+        credentials.issued(
+          production,
+          {
+            accessToken: access,
+            refreshToken: token,
+            expiresInSeconds: 1_800,
+            scopes: [],
+            actor: Option.none(),
+            organisation: Option.none(),
+            replayed: false
+          },
+          Option.none(),
+          place,
+          0
+        )
+        credentials.vouch(tokenKey(production, access), `production ${name.split(" ")[0]}`)
+        return { credential: tokenKey(production, token), use: "refresh" as const }
+      }
+      const eve = (at: number): Purpose => known(`c:eve ${at}`)
+      assert.strictEqual(yield* admitted(100, eve, "203.0.113.1"), 60)
+      assert.strictEqual(yield* admitted(5, (at) => known(`c:ana ${at}`), "203.0.113.1"), 5)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* admitted(100, (at) => known(`c:eve ${200 + at}`), "203.0.113.1"), 30)
+    })
+  )
+})
+
+describe("A call without an answer", () => {
+  it.effect("counts against its credential for 15 s only, so that an outage does not outlast itself", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf()
+      const one = (): Purpose => ({ credential: "ort", use: "refresh" })
+      assert.strictEqual(yield* admitted(20, one, "203.0.113.1", Effect.fail(unanswered)), 8)
+      yield* TestClock.adjust("15 seconds")
+      assert.strictEqual(yield* admitted(20, one, "203.0.113.1"), 8)
+      yield* TestClock.adjust("15 seconds")
+      assert.strictEqual(yield* admitted(20, one, "203.0.113.1"), 0)
+    })
+  )
+})
