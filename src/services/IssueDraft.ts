@@ -4,9 +4,9 @@
  * a tracker reads, cut. Each step works on the whole text that the one before it left.
  */
 import { version } from "../schema/Release.ts"
-import { anonymise } from "./Anonymisation.ts"
+import { anonymise, anonymiseAll } from "./Anonymisation.ts"
 import { redact, redactReport } from "./Redaction.ts"
-import type { ReportContent, StoredReport } from "./Store.ts"
+import type { ReportContent, Reporter, StoredReport } from "./Store.ts"
 import { normaliseText, settle } from "./TextNormalisation.ts"
 import type { IssueDraft } from "./Tracker.ts"
 
@@ -46,10 +46,23 @@ const longestRun = 60
 
 type Clean = (text: string) => string
 
+/** An anonymous sender has no name to hide. Any name may be that of a sender who is not known. */
+const anonymiserFor = (reporter: Reporter): Clean => {
+  switch (reporter._tag) {
+    case "Anonymous":
+      return (text) => text
+    case "Verified":
+      return (text) => anonymise(text, reporter.publicId)
+    case "Unverified":
+    case "Unrecognised":
+      return anonymiseAll
+  }
+}
+
 /** Text as an issue may show it: without what does not show, credentials and the reporter's name. */
 const cleanerFor = ({ reporter }: StoredReport): Clean => {
-  const clean: Clean =
-    reporter._tag === "Verified" ? (text) => anonymise(redact(text), reporter.publicId) : redact
+  const anonymiseReporter = anonymiserFor(reporter)
+  const clean: Clean = (text) => anonymiseReporter(redact(text))
   return (text) => settle(normaliseText(text), clean)
 }
 

@@ -25,28 +25,44 @@ interface Encoding {
 
 const escapes: Readonly<Record<string, string>> = { b: "\b", f: "\n", n: "\n", r: "\n", t: "\t", v: "\n" }
 const hex = "[0-9a-fA-F]"
+const digitsAfterU = /[ux](?:([0-9a-f]{2,4})|\{([0-9a-f]+))/gi
+const decodeCodes = (match: string): string =>
+  [...match.matchAll(digitsAfterU)]
+    .map(([, digits = "", inBraces = digits]) => characterOf(Number.parseInt(inBraces, 16)))
+    .join("")
 /** Also of JSON inside JSON, and the escaped punctuation of Markdown. */
 const backslashes: Encoding = {
   pattern: new RegExp(
-    `(?<!\\\\)\\\\+(?:u[dD][89abAB]${hex}{2}\\\\+u[dD][c-fC-F]${hex}{2}|u${hex}{4}|x${hex}{2}|[bfnrtv]|[!-/:-@\\[\\]-\`{-~])`,
+    `(?<!\\\\)\\\\+(?:u[dD][89abAB]${hex}{2}\\\\+u[dD][c-fC-F]${hex}{2}|u${hex}{4}|u\\{0*${hex}{1,6}\\}|x${hex}{2}|[bfnrtv]|[!-/:-@\\[\\]-\`{-~])`,
     "g"
   ),
   decode: (match) => {
-    const codes = [...match.matchAll(/[ux]([0-9a-fA-F]{2,4})/g)]
     const last = match.slice(-1)
-    return codes.length === 0
-      ? (escapes[last] ?? last)
-      : codes.map(([, digits = ""]) => characterOf(Number.parseInt(digits, 16))).join("")
+    return decodeCodes(match) || (escapes[last] ?? last)
   }
 }
-/** UTF-8; also encoded twice. */
+/** UTF-8, and the UTF-16 of JavaScript's `escape`; also encoded twice. */
 const percentCodes: Encoding = {
-  pattern: /%(?:25)*(?:[0-7][0-9a-f]|[c-f][0-9a-f](?:%(?:25)*[89ab][0-9a-f]){1,3})/gi,
-  decode: (match) => Buffer.from(match.replace(/%(?:25)*(?=[0-9a-f]{2})/gi, ""), "hex").toString("utf8")
+  pattern:
+    /%(?:25)*(?:[0-7][0-9a-f]|[c-f][0-9a-f](?:%(?:25)*[89ab][0-9a-f]){1,3}|ud[89ab][0-9a-f]{2}%(?:25)*ud[c-f][0-9a-f]{2}|u[0-9a-f]{4})/gi,
+  decode: (match) =>
+    decodeCodes(match) || Buffer.from(match.replace(/%(?:25)*(?=[0-9a-f]{2})/gi, ""), "hex").toString("utf8")
 }
-const references: Readonly<Record<string, string>> = { colon: ":", lowbar: "_", quot: '"', nbsp: " " }
+const references: Readonly<Record<string, string>> = {
+  colon: ":",
+  lowbar: "_",
+  underbar: "_",
+  quot: '"',
+  nbsp: " "
+}
+/** The short ones only as HTML reads them: without a semicolon they begin the names of parameters. */
+const invisibleReferences =
+  "shy|zwn?j|lrm|rlm|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|ZeroWidthSpace|Negative(?:VeryThin|Thin|Medium|Thick)Space|(?:af|ic|it)(?=;)"
 const characterReferences: Encoding = {
-  pattern: /&(?:amp;)*(?:#x[0-9a-f]{1,6}|#[0-9]{1,7}|colon|lowbar|quot|nbsp|shy|zwn?j|ZeroWidthSpace);?/gi,
+  pattern: new RegExp(
+    `&(?:amp;)*(?:#x0*[0-9a-f]{1,6}|#0*[0-9]{1,7}|colon|lowbar|UnderBar|quot|nbsp|${invisibleReferences});?`,
+    "gi"
+  ),
   decode: (match) => {
     const [, code, name = ""] = /(?:#(x?[0-9a-f]+)|([a-z]+));?$/i.exec(match) ?? []
     return code === undefined
@@ -129,13 +145,11 @@ const readingsOf = (text: string): ReadonlyArray<Reading> => {
 }
 
 const rangesIn = ({ locate, text }: Reading, patterns: ReadonlyArray<RegExp>): ReadonlyArray<Range> =>
-  patterns
-    .flatMap((pattern) =>
-      [...text.matchAll(pattern)].map(({ 0: match, 1: kept = "", index }) =>
-        locate({ start: index + kept.length, end: index + match.length })
-      )
+  patterns.flatMap((pattern) =>
+    [...text.matchAll(pattern)].map(({ 0: match, 1: kept = "", index }) =>
+      locate({ start: index + kept.length, end: index + match.length })
     )
-    .sort((one, other) => one.start - other.start)
+  )
 
 const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: string): string => {
   const pieces: Array<string> = []
@@ -148,9 +162,11 @@ const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: 
   return pieces.join("") + text.slice(done)
 }
 
+/** In all readings at once: one that decodes less may show only the beginning of what is to go. */
 const replaceOnce = (text: string, patterns: ReadonlyArray<RegExp>, replacement: string): string => {
-  const reading = readingsOf(text).find((one) => patterns.some((pattern) => one.text.search(pattern) >= 0))
-  return reading === undefined ? text : replaceRanges(text, rangesIn(reading, patterns), replacement)
+  const ranges = readingsOf(text).flatMap((reading) => rangesIn(reading, patterns))
+  ranges.sort((one, other) => one.start - other.start)
+  return replaceRanges(text, ranges, replacement)
 }
 
 /** Repeats until nothing changes. */

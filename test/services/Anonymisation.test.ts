@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest"
-import { anonymise } from "../../src/services/Anonymisation.ts"
+import { anonymise, anonymiseAll } from "../../src/services/Anonymisation.ts"
 
 describe("Anonymisation", () => {
   it.each([
@@ -19,5 +19,53 @@ describe("Anonymisation", () => {
     expect(anonymise("c_error, sync_error, c_errors, sync:error", "c:error")).toBe(
       "[reporter], sync_error, c_errors, syn[reporter]"
     )
+  })
+
+  it.each([
+    "si&#0000000058;deejay",
+    `si&#${"0".repeat(5_000)}58;deejay`,
+    "si&#x0000000003a;deejay",
+    "si\\u{3a}deejay and si\\\\u{000003A}deejay",
+    "si%u003adeejay and si%25u003Adeejay",
+    "si:dee%udb40%udc61jay",
+    ...[
+      "lrm",
+      "rlm",
+      "NoBreak",
+      "InvisibleTimes",
+      "ApplyFunction",
+      "InvisibleComma",
+      "it",
+      "af",
+      "ic",
+      "zwj",
+      "zwnj",
+      "ZeroWidthSpace",
+      "NegativeThinSpace",
+      "shy"
+    ].map((name) => `si:dee&${name};jay and si:d&amp;${name};eejay`)
+  ])("finds the id in %j", (text) => {
+    expect(anonymise(text, "si:deejay").replace(" and ", "")).toMatch(/^(?:\[reporter\]){1,2}$/)
+  })
+
+  it("leaves a parameter alone whose name only begins like a reference", () => {
+    expect(anonymise("si:dee&item=jay", "si:deejay")).toBe("si:dee&item=jay")
+  })
+
+  it.each([
+    ["si:deejay-laptop, c:ana_1 and SI:Lyra[acme]", "[reporter], [reporter] and [reporter][acme]"],
+    ["actor_si:deejay actor=c:ana actor:c:ana", "actor_[reporter] actor=[reporter] actor:[reporter]"],
+    ["si:deejaysi:deejay c:anac:ana:x", "[reporter] [reporter]:x"],
+    [`c:${"a".repeat(30)} si:${"a".repeat(50)}`, "[reporter] [reporter]"],
+    ["c:ab si:ab sync:error xsi:deejay https://host", "c:ab si:ab sync:error xsi:deejay https://host"],
+    [
+      "si\u200B:dee\u200Bjay si%3Adeejay si\\u{3a}deejay \uFF53i:deejay",
+      "[reporter] [reporter] [reporter] [reporter]"
+    ],
+    ["x\\nsi:deejay%0Ac:ana", "x\\n[reporter]%0A[reporter]"],
+    ["si:dee%6Aay c:ana\\u002dmaria", "[reporter] [reporter]"],
+    ["/cache/si_deejay/c_ana.log", "/cache/[reporter]/[reporter].log"]
+  ])("makes of %j, where any id may be the reporter's", (text, clean) => {
+    expect(anonymiseAll(text)).toBe(clean)
   })
 })

@@ -5,7 +5,7 @@ import { version } from "../../src/schema/Release.ts"
 import { anonymise } from "../../src/services/Anonymisation.ts"
 import { composeIssue, fullSize, markerOf, shortSize } from "../../src/services/IssueDraft.ts"
 import { redact } from "../../src/services/Redaction.ts"
-import { type StoredReport, Verified } from "../../src/services/Store.ts"
+import { Anonymous, type StoredReport, Unrecognised, Unverified, Verified } from "../../src/services/Store.ts"
 import { names, readingsOf, shows } from "../support/Reader.ts"
 
 const report = (content: Partial<StoredReport["content"]> = {}): StoredReport => ({
@@ -314,6 +314,52 @@ describe("The reporter", () => {
   })
 })
 
+describe("A reporter whom IAM could not name", () => {
+  const given = {
+    ...report({ pr: "https://host/c:jane" }),
+    requestId: "req.si:deejay.x"
+  }
+  const forms = [
+    "si:deejay",
+    "c:jane",
+    "actor_SI:DeeJay",
+    "si:dee\u200Bjay",
+    "user=si%3Adeejay&x",
+    "line\\nsi:deejay",
+    "si&#0000058;deejay",
+    "\uFF53\uFF49\uFF1A\uFF44eejay"
+  ]
+
+  it.each([Unverified(), Unrecognised({ text: "later:si:deejay" })])(
+    "is not named in any place of the issue of %j",
+    (reporter) => {
+      for (const form of forms)
+        for (const content of everywhere(form))
+          for (const size of [fullSize, shortSize]) {
+            const { body, title } = composeIssue(
+              { ...given, content: { ...given.content, ...content }, reporter },
+              size
+            )
+            const issue = `${title}\n${body}`
+            for (const id of ["si:deejay", "c:jane"]) expect(names(issue, id)).toBe(false)
+            expect(issue).not.toMatch(/deejay|jane/i)
+            expect(body).toMatch(/_reporter_|\[reporter\]/)
+          }
+    }
+  )
+
+  it("is not the sender of an anonymous report, which names others as it was written", () => {
+    const { body, title } = composeIssue({
+      ...given,
+      content: report({ message: "si:deejay and c:jane" }).content,
+      reporter: Anonymous()
+    })
+    expect(title).toBe("[report] si:deejay and c:jane")
+    expect(body).toContain("si:deejay and c:jane")
+    expect(body).toContain("req.si:deejay.x")
+  })
+})
+
 describe("An issue", () => {
   it("holds no credential that shows only once invisible characters are gone", () => {
     for (const hidden of ["\u200B", "\u00AD", "\u0000", "\u{E0020}", "\\u200b"]) {
@@ -429,6 +475,11 @@ describe("A published issue", () => {
   const colon = FastCheck.constantFrom(
     ":",
     ":",
+    "&#0000000058;",
+    "&#x0000000003a;",
+    "\\u{3a}",
+    "%u003a",
+    "&lrm;:&NoBreak;",
     "%3A",
     "%3a",
     "%253A",
@@ -515,6 +566,16 @@ describe("A published issue", () => {
       "%",
       "&amp;",
       "&#58;",
+      "&#0",
+      "&#x",
+      "0",
+      "\\u{0",
+      "%u003a",
+      "%ud83d",
+      "c:abc",
+      "c:",
+      "c_",
+      "c",
       "\uFF1A",
       "\uFDFA",
       "si:",
@@ -532,15 +593,18 @@ describe("A published issue", () => {
     ]
     for (const piece of pieces) {
       const text = piece.repeat(Math.floor(100_000 / piece.length))
-      const started = performance.now()
-      composeIssue(
-        report({
-          message: text.slice(0, 20_000),
-          attachments: Array.from({ length: 5 }, () => ({ name: text.slice(0, 120), content: text })),
-          context: { text: text.slice(0, 8_000) }
+      for (const reporter of [report().reporter, Unverified()]) {
+        const started = performance.now()
+        composeIssue({
+          ...report({
+            message: text.slice(0, 20_000),
+            attachments: Array.from({ length: 5 }, () => ({ name: text.slice(0, 120), content: text })),
+            context: { text: text.slice(0, 8_000) }
+          }),
+          reporter
         })
-      )
-      expect(performance.now() - started, JSON.stringify(piece)).toBeLessThan(3_000)
+        expect(performance.now() - started, JSON.stringify(piece)).toBeLessThan(3_000)
+      }
     }
     const keys = Array.from({ length: 4_000 }, (_, index) => String.fromCodePoint(0xe0000 + index))
     const started = performance.now()

@@ -98,6 +98,10 @@ describe("Redaction", () => {
     [`github_pat_${"A1".repeat(20)}_x and ghp_${"a1".repeat(18)}`, `${redactedText} and ${redactedText}`],
     [`ghs_${"12".repeat(10)}.eyJhbGciOi.abc-_def`, redactedText],
     [`oat_${"a".repeat(43)}`, redactedText],
+    [`o&NoBreak;at&#0000000095;${"a1B2".repeat(8)}`, redactedText],
+    [`oat&UnderBar;${"a1B2".repeat(8)}`, redactedText],
+    [`oat\\u{5f}${"a1B2".repeat(8)} oat%u005f${"a1B2".repeat(8)}`, `${redactedText} ${redactedText}`],
+    [`oat_${"a1B2".repeat(8)}%61B2a1B2`, redactedText],
     // Behind a letter or digit it could be words; once the key before it is gone, it no longer is behind one.
     [`stk-${"0a".repeat(16)}oat_words-that-could-be`, redactedText.repeat(2)]
   ])("finds the credential in %s", (text, clean) => {

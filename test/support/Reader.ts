@@ -8,14 +8,20 @@ const characterOf = (digits: string, base: number): string =>
 const decodeJson = (text: string): string =>
   text
     .replace(/\\+u([0-9a-f]{4})/gi, (_, digits: string) => characterOf(digits, 16))
+    .replace(/\\+u\{0*([0-9a-f]{1,6})\}/gi, (_, digits: string) => characterOf(digits, 16))
     .replace(/\\+[bfnrt]/g, "\n")
     .replace(/\\+(["/\\])/g, "$1")
 const decodeLinks = (text: string): string =>
   text
     .replace(/%(?:25)*([0-7][0-9a-f])/gi, (_, digits: string) => characterOf(digits, 16))
-    .replace(/&#x([0-9a-f]{1,4});/gi, (_, digits: string) => characterOf(digits, 16))
-    .replace(/&#(\d{1,5});/g, (_, digits: string) => characterOf(digits, 10))
+    .replace(/%(?:25)*u([0-9a-f]{4})/gi, (_, digits: string) => characterOf(digits, 16))
+    .replace(/&#x0*([0-9a-f]{1,4});/gi, (_, digits: string) => characterOf(digits, 16))
+    .replace(/&#0*(\d{1,5});/g, (_, digits: string) => characterOf(digits, 10))
     .replace(/&colon;/g, ":")
+    .replace(
+      /&(?:lrm|rlm|NoBreak|InvisibleTimes|ApplyFunction|InvisibleComma|zwn?j|ZeroWidthSpace|shy);/g,
+      ""
+    )
     .normalize("NFKC")
 
 /** The text as it shows, with JSON decoded, and with links decoded as well. */
