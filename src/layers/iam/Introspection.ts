@@ -33,8 +33,8 @@ interface Seen {
 export interface IntrospectionClient extends Pick<IamService, "introspect"> {
   /**
    * Succeeds at once unless the last look in the plane failed and none has succeeded since; then it makes sure by a look
-   * at this refresh token, which does not consume it, or at no token. One such look serves all callers, and its failure the
-   * next three seconds.
+   * at this refresh token, which does not consume it, or at no token. One such look serves all callers, and its failure those
+   * of the next second.
    */
   readonly ensureLooks: (
     plane: Plane,
@@ -49,10 +49,10 @@ const readActive: Read<unknown> = readJson(Schema.Struct({ active: Schema.Boolea
 /** Milliseconds after which a look without an answer counts as failing. */
 const slowMillis = 2_000
 /** Milliseconds between two looks that find out whether looks work again. */
-const probePause = 3_000
+const probePause = 1_000
 
-const isLimit = (cause: Cause.Cause<UpstreamFailure>): boolean =>
-  Option.exists(Cause.failureOption(cause), (failure) => failure._tag === "Refused" && failure.status === 429)
+const isRefusal = (cause: Cause.Cause<UpstreamFailure>): boolean =>
+  Option.exists(Cause.failureOption(cause), (failure) => failure._tag === "Refused")
 
 /** Which planes have a look that failed last, or one that does not answer. */
 const makeLookHealth = () => {
@@ -107,8 +107,8 @@ export const makeIntrospection = (
     const probes = yield* makeTtlCache<Exit.Exit<unknown, UpstreamFailure>, never>({
       capacity: largestCache,
       millis: probePause,
-      // A 429 says itself when it ends.
-      keep: (exit) => Exit.isFailure(exit) && !isLimit(exit.cause)
+      // A refusal comes from an IAM that answers, and a 429 says itself when it ends.
+      keep: (exit) => Exit.isFailure(exit) && !isRefusal(exit.cause)
     })
     const health = makeLookHealth()
 
@@ -188,7 +188,15 @@ export const makeIntrospection = (
           if (!health.isFailing(plane, now)) return Effect.void
           const token = Option.getOrElse(refreshToken, () => noToken)
           const hint = Option.isSome(refreshToken) ? "refresh_token" : "access_token"
-          const probe = Effect.exit(ask(plane, token, hint, { completing: true }, readActive))
+          const probe = ask(plane, token, hint, { completing: true }, readActive).pipe(
+            // The next one finds out sooner than IAM asks for.
+            Effect.mapError((failure) =>
+              failure._tag === "Refused"
+                ? failure
+                : new Unknown({ dependency: "iam", reason: `looks at tokens fail: ${failure.reason}` })
+            ),
+            Effect.exit
+          )
           return Effect.flatten(probes.get(planeId(plane), probe))
         }),
       forgetWhere: looks.forgetWhere
