@@ -77,7 +77,7 @@ export const makeTokenExchange = (
       introspection.forgetWhere(isKin)
     )
 
-  /** Looks before it spends: a token that was spent for a pair which cannot be told is a lost session. */
+  /** Looks before it spends: a spent token whose new pair does not reach the caller is a lost session. */
   const spend = (
     plane: Plane,
     field: "slt" | "refresh_token",

@@ -1,6 +1,6 @@
 /**
  * What this process saw IAM say about credentials, as digests, in bounded memory. It never grants access: every live
- * answer comes from IAM. It tells known credentials from strangers' ones, and refuses what IAM refused a moment ago.
+ * answer comes from IAM. It separates known credentials from strangers' ones, and repeats recent refusals.
  */
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"

@@ -10,7 +10,7 @@ import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import { iamCallsRefused, recordNow } from "../../../services/Metrics.ts"
 import { monotonicMillis } from "../../../services/MonotonicTime.ts"
-import { type Plane, planeId } from "../../../services/Plane.ts"
+import { type Plane, planeId, productionId } from "../../../services/Plane.ts"
 import { makeQuota, type QuotaPolicy } from "../../../services/Quota.ts"
 import { RequestContext } from "../../../services/RequestContext.ts"
 import { Refused, type UpstreamFailure } from "../../../services/Upstream.ts"
@@ -46,19 +46,25 @@ export interface Purpose {
 }
 
 /** The code of a refusal that IAM has not seen. */
-export const overBudget = "over_budget"
+const overBudget = "over_budget"
 
-/** Calls in a minute about one credential, of a budget of 110; another budget has them in proportion. */
-const boundOf = (path: IamPath): number => (path === "/app-auth/tokens" || path === "/oauth/revoke" ? 8 : 30)
+/**
+ * Calls in a minute about one credential, of a budget of 110; another budget has them in proportion. In a testing plane an
+ * actor's id is a login token that is used again (identity-service.md 5).
+ */
+const boundOf = ({ path, plane }: Counted, { use }: Purpose): number => {
+  if (path !== "/app-auth/tokens" && path !== "/oauth/revoke") return 30
+  return use === "login" && plane !== productionId ? 30 : 8
+}
 const usualBudget = 110
 
 /** Milliseconds for which a call without an answer counts against its credential: an outage must not outlast itself. */
 const unansweredMillis = 15_000
 
 /**
- * Different credentials of one network that IAM refused in five minutes. With the last one its
- * strangers are suspect, and with the first refused login its logins lose their lead. Logins and tokens are counted apart: an
- * office whose sessions ended can log in.
+ * Different credentials of one network that IAM refused in five minutes. With the last one its strangers are suspect, and
+ * with the first refused login its logins lose their lead. Logins and tokens are counted apart: an office whose sessions
+ * ended can log in.
  */
 const suspicion = { name: "suspicion", quota: 6, windowSeconds: 300 }
 /** Logins of one network, and refreshes of one actor with however many logins: a whole office at once, then a part of the budget. */
@@ -143,7 +149,7 @@ export const makeIamBudget = (
     window: windowOf(counted),
     priority,
     key: purpose.credential === undefined ? undefined : credentials.budgetKey(purpose.credential),
-    bound: Math.max(1, Math.ceil((boundOf(counted.path) * callsPerMinute) / usualBudget)),
+    bound: Math.max(1, Math.ceil((boundOf(counted, purpose) * callsPerMinute) / usualBudget)),
     promise: purpose.credential !== undefined && credentials.isKnown(purpose.credential),
     place: purpose.place
   })

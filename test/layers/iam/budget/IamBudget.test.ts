@@ -21,12 +21,13 @@ const budgetOf = (countAddresses = true) => {
     count: number,
     purpose: (at: number) => Purpose,
     network: string,
-    call: Effect.Effect<unknown, UpstreamFailure> = Effect.void
+    call: Effect.Effect<unknown, UpstreamFailure> = Effect.void,
+    counted: Counted = tokens
   ) =>
     Effect.map(
       Effect.forEach(
         Array.from({ length: count }, (_, at) => at),
-        (at) => Effect.either(budget.within(tokens, purpose(at))(call)).pipe(inRequest(true, network))
+        (at) => Effect.either(budget.within(counted, purpose(at))(call)).pipe(inRequest(true, network))
       ),
       (results) =>
         results.filter(
@@ -95,6 +96,18 @@ describe("Refreshes", () => {
       assert.strictEqual(yield* admitted(5, (at) => known(`c:ana ${at}`), "203.0.113.1"), 5)
       yield* TestClock.adjust("1 minute")
       assert.strictEqual(yield* admitted(100, (at) => known(`c:eve ${200 + at}`), "203.0.113.1"), 30)
+    })
+  )
+})
+
+describe("One login token", () => {
+  it.effect("has 8 tries a minute, and an actor's id in a testing plane 30", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf()
+      const again = (): Purpose => ({ credential: "slt", use: "login" })
+      assert.strictEqual(yield* admitted(40, again, "203.0.113.1"), 8)
+      const testing: Counted = { plane: "0199b000-0000-7000-8000-00000000000e", path: "/app-auth/tokens" }
+      assert.strictEqual(yield* admitted(40, again, "203.0.113.1", Effect.void, testing), 30)
     })
   )
 })
