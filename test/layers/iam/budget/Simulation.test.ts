@@ -287,12 +287,12 @@ describe("With IAM's 120 calls a minute and path", () => {
               }).pipe(inRequest({ clientNetwork: `192.0.2.${at}` }))
             )
           )
-          yield* run([...daemons, every(second, poll), every(second, dead), ...strangers], 10 * minute)
+          yield* run([...daemons, every(second, poll), every(second, dead), ...strangers], 7 * minute)
           deepStrictEqual(
             calls.filter(({ code }) => code !== undefined),
             []
           )
-          assert.isAbove(calls.filter(({ kind }) => kind === "refresh").length, 15)
+          assert.isAbove(calls.filter(({ kind }) => kind === "refresh").length, 8)
           assert.strictEqual(limitedByIam(simulator), 0)
         })
       ),
@@ -308,7 +308,7 @@ describe("With IAM's 120 calls a minute and path", () => {
           const daemons = Array.from({ length: 600 }, (_, at) =>
             daemon(String(at), random, { loginAt: at * second, startAt: 10 * minute })
           ).flat()
-          yield* run(daemons, 22 * minute)
+          yield* run(daemons, 18 * minute)
           const of = (...kinds: ReadonlyArray<Kind>) => calls.filter(({ kind }) => kinds.includes(kind))
           deepStrictEqual(
             of("login", "refresh").filter(({ code }) => code !== undefined),
