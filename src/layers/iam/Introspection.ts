@@ -32,9 +32,9 @@ interface Seen {
 
 export interface IntrospectionClient extends Pick<IamService, "introspect"> {
   /**
-   * Succeeds at once unless the last look in the plane failed and none has succeeded since; then it makes sure by a look
-   * at this refresh token, which does not consume it, or at no token. One such look serves all callers, and its failure those
-   * of the next second.
+   * Succeeds at once unless the last look in the plane failed and none has succeeded since, or one has been out for two
+   * seconds. Then it makes sure by a look at this refresh token, which does not consume it, or at no token. One such look
+   * serves all callers that wait, and its failure also those of the next second.
    */
   readonly ensureLooks: (
     plane: Plane,
