@@ -25,11 +25,11 @@ const common = {
 }
 
 await Promise.all([
-  build({ ...common, entryPoints: ["src/client/index.ts"], platform: "browser", minify: true }),
-  build({ ...common, entryPoints: ["src/client/node.ts"], platform: "node" }),
+  build({ ...common, entryPoints: ["client/index.ts"], platform: "browser", minify: true }),
+  build({ ...common, entryPoints: ["client/node.ts"], platform: "node" }),
   build({
     ...common,
-    entryPoints: ["src/client/effect.ts"],
+    entryPoints: ["client/effect.ts"],
     platform: "neutral",
     external: ["effect", "effect/*", "@effect/platform", "@effect/platform/*"]
   })

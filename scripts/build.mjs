@@ -8,13 +8,16 @@ import { basename, dirname, join, relative } from "node:path"
 const entries = { main: "src/main.ts", cli: "src/cli/main.ts" }
 const bundles = Object.keys(entries).map((name) => `dist/${name}.js`)
 const chunks = "dist/chunks"
+// Everything that the two entries reach; the command line starts the sandbox.
+const sources = ["src", "sandbox"]
 const asked = (flag) => process.argv.includes(flag)
 
 const timeOf = (file) => statSync(file).mtimeMs
 const isThere = bundles.every((file) => existsSync(file))
 
 const newestSource = () =>
-  readdirSync("src", { recursive: true, withFileTypes: true })
+  sources
+    .flatMap((folder) => readdirSync(folder, { recursive: true, withFileTypes: true }))
     .filter((entry) => entry.isFile())
     .map((entry) => timeOf(join(entry.parentPath, entry.name)))
     .concat(["package.json", "scripts/build.mjs"].map(timeOf))

@@ -22,7 +22,7 @@ const oldText = (given: string | undefined): string => {
 
 const newDocument = async (given: string | undefined): Promise<unknown> =>
   given === undefined
-    ? (await import("../src/http/api/Document.ts")).openApi()
+    ? (await import("../src/http/openapi/OpenApiDocument.ts")).openApi()
     : JSON.parse(readFileSync(given, "utf8"))
 
 const main = async (): Promise<number> => {

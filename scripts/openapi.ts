@@ -3,7 +3,7 @@
  * that later changes are compared with: to be done when a version is released, and never to get around a break.
  */
 import { writeFileSync } from "node:fs"
-import { openApi } from "../src/http/api/Document.ts"
+import { openApi } from "../src/http/openapi/OpenApiDocument.ts"
 
 const text = `${JSON.stringify(openApi(), null, 2)}\n`
 const files = ["openapi.json", ...(process.argv.includes("--release") ? ["openapi.released.json"] : [])]

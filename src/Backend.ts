@@ -2,13 +2,13 @@
 import * as Layer from "effect/Layer"
 import { HttpServerLive } from "./http/Server.ts"
 import { DeliveryLive } from "./layers/delivery/Delivery.ts"
-import { endsWithDrain } from "./layers/EndsWithDrain.ts"
+import { stopOnDrain } from "./layers/process/StopOnDrain.ts"
 import { HttpIam } from "./layers/iam/HttpIam.ts"
-import { LoggingLive } from "./layers/Logging.ts"
+import { LoggingLive } from "./layers/observability/Logging.ts"
 import { MetricsExport } from "./layers/observability/MetricsExport.ts"
 import { TracingLive } from "./layers/observability/Tracing.ts"
 import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
-import { TablesFromSettings } from "./layers/tables/Tables.ts"
+import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
 import { UpstreamClient } from "./layers/upstream/Connection.ts"
@@ -16,9 +16,9 @@ import { Descriptors } from "./services/Descriptors.ts"
 import { Drain } from "./services/Drain.ts"
 import { Idempotency } from "./services/Idempotency.ts"
 import { Notifications } from "./services/Notifications.ts"
-import { OwnEvents } from "./services/OwnEvents.ts"
+import { BackendTelemetry } from "./services/BackendTelemetry.ts"
 import { Planes } from "./services/Planes.ts"
-import { Registration } from "./services/Registration.ts"
+import { Registration } from "./services/TingRegistration.ts"
 import { ReportQuota } from "./services/ReportQuota.ts"
 import { Reports } from "./services/Reports.ts"
 import { Sessions } from "./services/Sessions.ts"
@@ -54,9 +54,14 @@ const useCasesOver = (delivery: typeof DeliveryLive) =>
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(Registration.Default),
     Layer.provideMerge(
-      Layer.mergeAll(Idempotency.Default, OwnEvents.Default, UpstreamPlaces.Default, ReportQuota.Default)
+      Layer.mergeAll(
+        Idempotency.Default,
+        BackendTelemetry.Default,
+        UpstreamPlaces.Default,
+        ReportQuota.Default
+      )
     ),
-    Layer.provideMerge(endsWithDrain(delivery))
+    Layer.provideMerge(stopOnDrain(delivery))
   )
 
 /** Everything that serves and delivers, of the given parts. */

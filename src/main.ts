@@ -1,4 +1,4 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
-import { serve } from "./Serve.ts"
+import { serve } from "./ServerProcess.ts"
 
 NodeRuntime.runMain(serve, { disableErrorReporting: true, disablePrettyLogger: true })

@@ -3,8 +3,8 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { Page, PageRequest } from "../services/Records.ts"
-import { type CommandFailed, usage } from "./Failure.ts"
+import type { Page, PageRequest } from "../services/OperatorQueries.ts"
+import { type CommandFailed, usage } from "./CommandFailed.ts"
 import { printJson, Screen } from "./Screen.ts"
 
 export const json = Options.boolean("json").pipe(

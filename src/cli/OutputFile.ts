@@ -23,8 +23,8 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { syncFolder } from "../layers/SyncedFolder.ts"
-import { CommandFailed, exits } from "./Failure.ts"
+import { fsyncFolder } from "../layers/process/FsyncFolder.ts"
+import { CommandFailed, exits } from "./CommandFailed.ts"
 import { Screen } from "./Screen.ts"
 
 export interface Output {
@@ -96,7 +96,7 @@ const toFile = (
             try: () => {
               if (overwrite) renameSync(partial, file)
               else nameUnlessTaken(partial, file)
-              syncFolder(dirname(file))
+              fsyncFolder(dirname(file))
             },
             catch: failed
           })

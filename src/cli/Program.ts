@@ -20,10 +20,10 @@ import { reportCommands, reports } from "./commands/Reports.ts"
 import { sandbox } from "./commands/Sandbox.ts"
 import { serve } from "./commands/Serve.ts"
 import { webhookCommands, webhooks } from "./commands/Webhooks.ts"
-import { type CommandFailed, type Exit, exits, usage } from "./Failure.ts"
+import { type CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
 import { branch, errorText, named, optionValue, renderHelp, wantsHelp } from "./Help.ts"
 import { coloured, Screen } from "./Screen.ts"
-import type { Surroundings } from "./Surroundings.ts"
+import type { CliEnvironment } from "./Environment.ts"
 import { oneLine } from "./Text.ts"
 
 const program = "music-backend"
@@ -143,7 +143,9 @@ export const sayInterrupted = (
 }
 
 /** Runs one command to its end. */
-export const runCommand = (args: ReadonlyArray<string>): Effect.Effect<Exit, never, Screen | Surroundings> =>
+export const runCommand = (
+  args: ReadonlyArray<string>
+): Effect.Effect<Exit, never, Screen | CliEnvironment> =>
   command(args).pipe(
     Effect.as(exits.ok),
     Effect.catchAll((failed) => Effect.as(complain(linesOf(failed)), failed.exit)),

@@ -1,6 +1,6 @@
 /** The terminal, or file or pipe, of this process. */
 import * as Effect from "effect/Effect"
-import type { Environment } from "../layers/Settings.ts"
+import type { Environment } from "../layers/settings/Settings.ts"
 import type { ScreenService } from "./Screen.ts"
 import { truncated } from "./Text.ts"
 

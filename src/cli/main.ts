@@ -3,18 +3,18 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { hearInterruption } from "../layers/Interruption.ts"
-import { processEnvironment } from "../layers/Settings.ts"
+import { hearInterruption } from "../layers/process/Interruption.ts"
+import { processEnvironment } from "../layers/settings/Settings.ts"
 import { runCommand, sayInterrupted } from "./Program.ts"
 import { Screen } from "./Screen.ts"
-import { Surroundings } from "./Surroundings.ts"
+import { CliEnvironment } from "./Environment.ts"
 import { terminalScreen } from "./Terminal.ts"
 import { UntilSignal } from "./UntilSignal.ts"
 
 const Here = Layer.effect(
   Screen,
   Effect.map(processEnvironment, (environment) => terminalScreen(environment))
-).pipe(Layer.merge(Layer.effect(Surroundings, processEnvironment)))
+).pipe(Layer.merge(Layer.effect(CliEnvironment, processEnvironment)))
 
 const args = process.argv.slice(2)
 const interruption = hearInterruption()

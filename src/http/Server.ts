@@ -15,7 +15,7 @@ import * as Tracer from "effect/Tracer"
 import type { Descriptors } from "../services/Descriptors.ts"
 import type { Drain } from "../services/Drain.ts"
 import type { Notifications } from "../services/Notifications.ts"
-import type { OwnEvents } from "../services/OwnEvents.ts"
+import type { BackendTelemetry } from "../services/BackendTelemetry.ts"
 import type { Planes } from "../services/Planes.ts"
 import type { Reports } from "../services/Reports.ts"
 import type { Sessions } from "../services/Sessions.ts"
@@ -26,7 +26,7 @@ import { Api } from "./Api.ts"
 import { AuthLive } from "./handlers/Auth.ts"
 import { DescriptorsLive } from "./handlers/Descriptors.ts"
 import { DocumentLive } from "./handlers/Document.ts"
-import { Gate } from "./handlers/Gate.ts"
+import { RequestGuard } from "./handlers/RequestGuard.ts"
 import { ReportsLive } from "./handlers/Reports.ts"
 import { SystemLive } from "./handlers/System.ts"
 import { TelemetryLive } from "./handlers/Telemetry.ts"
@@ -34,15 +34,15 @@ import { TingsLive } from "./handlers/Tings.ts"
 import { WebhooksLive } from "./handlers/Webhooks.ts"
 import { unparsed } from "./middleware/AccessLog.ts"
 import { Admission } from "./middleware/Admission.ts"
-import { closingOf } from "./middleware/Closing.ts"
-import { connectionsOf } from "./middleware/Connections.ts"
-import { Limits, type Policies } from "./middleware/Limits.ts"
+import { closingOf } from "./transport/GracefulShutdown.ts"
+import { connectionsOf } from "./transport/Connections.ts"
+import { RateLimits, type Policies } from "./middleware/RateLimits.ts"
 import { pipeline } from "./middleware/Pipeline.ts"
-import { type ReceiptBounds, Receipts } from "./middleware/Receipts.ts"
+import { type IncomingBodyLimits, IncomingBodies } from "./body/IncomingBodies.ts"
 import { pathOf } from "./middleware/Routes.ts"
-import { ShapesLive } from "./middleware/Shapes.ts"
-import { answerSyntaxErrors } from "./middleware/Syntax.ts"
-import { Work } from "./middleware/Work.ts"
+import { HeaderChecksLive } from "./middleware/HeaderChecks.ts"
+import { answerSyntaxErrors } from "./transport/ClientErrors.ts"
+import { DetachedWork } from "./middleware/DetachedWork.ts"
 
 /** Where the server listens; with port 0 in the settings the system chose one. */
 export class Listening extends Context.Tag("music/http/Listening")<
@@ -74,7 +74,7 @@ const GroupsLive = Layer.mergeAll(
   ReportsLive,
   TelemetryLive,
   WebhooksLive
-).pipe(Layer.provide([Gate.Default, ShapesLive]))
+).pipe(Layer.provide([RequestGuard.Default, HeaderChecksLive]))
 
 const ApiLive = HttpApiBuilder.api(Api).pipe(
   Layer.provide([GroupsLive, DocumentLive, HttpApiBuilder.middleware(pipeline)])
@@ -143,7 +143,7 @@ export interface Bounds {
   readonly inFlight?: number
   readonly policies?: Policies
   /** Bodies that arrive at once. */
-  readonly bodies?: ReceiptBounds
+  readonly bodies?: IncomingBodyLimits
 }
 
 /** The server with other bounds than the default ones. */
@@ -161,17 +161,17 @@ export const httpServerWith = (
   | Telemetry
   | Webhooks
   | Descriptors
-  | OwnEvents
+  | BackendTelemetry
 > =>
   Layer.scoped(Listening, server).pipe(
     Layer.provide(ApiLive),
     Layer.provide([HttpApiBuilder.Router.Live, HttpApiBuilder.Middleware.layer, HttpServer.layerContext]),
     Layer.provide([
       Admission.layer(bounds.inFlight),
-      Limits.layer(bounds.policies),
-      Receipts.layer(bounds.bodies)
+      RateLimits.layer(bounds.policies),
+      IncomingBodies.layer(bounds.bodies)
     ]),
-    Layer.provide(Work.Default)
+    Layer.provide(DetachedWork.Default)
   )
 
 /**

@@ -8,7 +8,7 @@ import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
 import { environmentIdOf, type Plane } from "./Plane.ts"
 import { Settings } from "./Settings.ts"
-import { sharedFor } from "./SharedLook.ts"
+import { sharedFor } from "./SharedResult.ts"
 import { Store } from "./Store.ts"
 
 /** Milliseconds for which all probes share one look at the database. */

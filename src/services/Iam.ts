@@ -6,7 +6,7 @@ import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { Actor, ActorType } from "../schema/Identity.ts"
 import type { Plane, TestingPlane } from "./Plane.ts"
-import type { UpstreamFailure } from "./Upstream.ts"
+import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** 64 lower-case hex characters, see `Idempotency.upstreamKey`. */
 export type UpstreamKey = string & { readonly UpstreamKey: unique symbol }

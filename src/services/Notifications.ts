@@ -2,14 +2,14 @@ import * as Effect from "effect/Effect"
 import { type Failure, InvalidInput, NotFound, PayloadTooLarge } from "../schema/Failure.ts"
 import { scopes } from "../schema/Identity.ts"
 import { type Ting as SentTing, type Subscription, type TingRequest, tingBodyLimit } from "../schema/Ting.ts"
-import type { Caller } from "./Caller.ts"
+import type { Caller } from "./RequestCredentials.ts"
 import { digestOf, sha256 } from "./Digest.ts"
 import { Idempotency } from "./Idempotency.ts"
 import { countReplay } from "./Metrics.ts"
-import { OwnEvents } from "./OwnEvents.ts"
+import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { noting } from "./Refusals.ts"
-import { Registration } from "./Registration.ts"
+import { noting } from "./UpstreamErrors.ts"
+import { Registration } from "./TingRegistration.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
@@ -24,7 +24,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const registration = yield* Registration
     const { shared } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
-    const events = yield* OwnEvents
+    const events = yield* BackendTelemetry
 
     const subscribe = Effect.fn("Notifications.subscribe")(function* (
       plane: Plane,

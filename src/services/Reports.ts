@@ -5,13 +5,13 @@ import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import { type Failure, IdempotencyConflict, InvalidInput, ReportsFull } from "../schema/Failure.ts"
 import type { Report, ReportRequest } from "../schema/Report.ts"
-import type { Credential } from "./Caller.ts"
+import type { Credential } from "./RequestCredentials.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
 import { countReplay } from "./Metrics.ts"
-import { OwnEvents } from "./OwnEvents.ts"
+import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
-import { loggingStore } from "./Refusals.ts"
+import { loggingStore } from "./UpstreamErrors.ts"
 import { ReportQuota } from "./ReportQuota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -67,7 +67,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const settings = yield* Settings
     const store = yield* Store
     const sessions = yield* Sessions
-    const events = yield* OwnEvents
+    const events = yield* BackendTelemetry
     const quota = yield* ReportQuota
 
     const limitOf = ({ _tag }: Reporter): number =>

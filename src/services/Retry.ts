@@ -5,7 +5,13 @@ import * as Random from "effect/Random"
 import * as Metrics from "./Metrics.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 import { RequestContext } from "./RequestContext.ts"
-import { type Dependency, NotExecuted, type Refused, Unknown, type UpstreamFailure } from "./Upstream.ts"
+import {
+  type Dependency,
+  NotExecuted,
+  type Refused,
+  Unknown,
+  type UpstreamFailure
+} from "./UpstreamFailure.ts"
 
 export interface RetryPolicy {
   readonly dependency: Dependency

@@ -12,18 +12,18 @@ import {
 import { type Actor, accessTokenPattern, refreshTokenPattern, scopes } from "../schema/Identity.ts"
 import type { LoginSession, Me, Session } from "../schema/Session.ts"
 import { actorOf } from "./Actors.ts"
-import type { Caller, Credential } from "./Caller.ts"
+import type { Caller, Credential } from "./RequestCredentials.ts"
 import { digestOf } from "./Digest.ts"
 import { Iam, type Introspection, type Membership, type TokenGrant } from "./Iam.ts"
 import { Idempotency, upstreamKey } from "./Idempotency.ts"
 import { type LoginRefusal, loginOutcomes, loginRefusals } from "./LoginOutcomes.ts"
 import { countReplay } from "./Metrics.ts"
-import { OwnEvents } from "./OwnEvents.ts"
+import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
-import { fromIam, loggingStore } from "./Refusals.ts"
+import { fromIam, loggingStore } from "./UpstreamErrors.ts"
 import * as Retry from "./Retry.ts"
 import { Store } from "./Store.ts"
-import type { UpstreamFailure } from "./Upstream.ts"
+import type { UpstreamFailure } from "./UpstreamFailure.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 const retry = Retry.transient({ dependency: "iam", repeatable: true })
@@ -78,7 +78,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const outcomes = yield* loginOutcomes
     const { shared } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
-    const events = yield* OwnEvents
+    const events = yield* BackendTelemetry
 
     const failing = (operation: Parameters<typeof fromIam>[0], plane: Plane) =>
       Effect.catchAll((failure: UpstreamFailure) =>

@@ -2,7 +2,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { TableName } from "../schema/Telemetry.ts"
-import type { UpstreamFailure } from "./Upstream.ts"
+import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
 export interface TableRecord {
   readonly table: TableName

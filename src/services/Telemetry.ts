@@ -12,7 +12,7 @@ import {
 } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
 import { redactJson } from "./Redaction.ts"
-import { loggingStore } from "./Refusals.ts"
+import { loggingStore } from "./UpstreamErrors.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { type SpoolEntry, Store } from "./Store.ts"

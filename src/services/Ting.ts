@@ -2,7 +2,7 @@
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { Proof, TingEndpoint } from "./Iam.ts"
-import type { UpstreamFailure } from "./Upstream.ts"
+import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** A call whose body is serialised: these bytes are hashed, proved and sent, however often it is tried. */
 export interface PreparedCall {
@@ -12,7 +12,7 @@ export interface PreparedCall {
   readonly expected: string
 }
 
-export interface Registration {
+export interface TingRegistration {
   /** Starts with `sub_`. */
   readonly id: string
   readonly applicationId: string
@@ -43,7 +43,7 @@ export interface TingService {
     readonly metadata: Readonly<Record<string, unknown>> | undefined
   }) => PreparedCall
   /** Registers a recipient; re-activates a grant that the recipient revoked, so only an explicit wish of theirs may lead here. */
-  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<Registration, UpstreamFailure>
+  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<TingRegistration, UpstreamFailure>
   readonly send: (call: PreparedCall, proof: Proof) => Effect.Effect<AcceptedTing, UpstreamFailure>
 }
 

@@ -3,7 +3,7 @@ import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
-import type { Refused, UpstreamFailure } from "./Upstream.ts"
+import type { Refused, UpstreamFailure } from "./UpstreamFailure.ts"
 
 export interface Issue {
   readonly number: number

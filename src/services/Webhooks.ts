@@ -8,9 +8,9 @@ import { PublicId } from "../schema/Identity.ts"
 import type { WebhookReceipt } from "../schema/Webhook.ts"
 import { Iam, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
-import { OwnEvents } from "./OwnEvents.ts"
+import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
-import { loggingStore } from "./Refusals.ts"
+import { loggingStore } from "./UpstreamErrors.ts"
 import { Store } from "./Store.ts"
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
@@ -53,7 +53,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const store = yield* Store
-    const events = yield* OwnEvents
+    const events = yield* BackendTelemetry
 
     /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
     const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>

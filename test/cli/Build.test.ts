@@ -15,7 +15,7 @@ let folder: string
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "music-build-"))
   await copyFile(join(root, "package.json"), join(folder, "package.json"))
-  await symlink(join(root, "src"), join(folder, "src"))
+  for (const name of ["src", "client", "sandbox"]) await symlink(join(root, name), join(folder, name))
   await symlink(join(root, "node_modules"), join(folder, "node_modules"))
 })
 afterAll(() => rm(folder, { recursive: true, force: true }))

@@ -4,9 +4,9 @@ import { join } from "node:path"
 import { afterAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { openApi } from "../../src/http/api/Document.ts"
-import { settingsCatalogue } from "../../src/layers/SettingsCatalogue.ts"
-import { latestMigration } from "../../src/layers/store/Migrations.ts"
+import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
+import { settingsCatalogue } from "../../src/layers/settings/SettingsCatalogue.ts"
+import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { openStore, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
@@ -420,7 +420,10 @@ describe("music-backend on a database", () => {
       ])
 
       const old = yield* freshPlace
-      const script = readFileSync(new URL("../layers/store/fixtures/0001.sql", import.meta.url), "utf8")
+      const script = readFileSync(
+        new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url),
+        "utf8"
+      )
       yield* rawQuery(old, script)
       const there = { MUSIC_DATABASE_PATH: old }
       const refused = yield* run(["reports", "list"], there)

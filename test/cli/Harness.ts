@@ -2,9 +2,9 @@
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
-import { Surroundings } from "../../src/cli/Surroundings.ts"
-import type { Environment } from "../../src/layers/Settings.ts"
-import type { World } from "../../src/sandbox/World.ts"
+import { CliEnvironment } from "../../src/cli/Environment.ts"
+import type { Environment } from "../../src/layers/settings/Settings.ts"
+import type { World } from "../../sandbox/World.ts"
 
 export interface Run {
   readonly exit: number
@@ -45,7 +45,7 @@ export const run = (
     }
     const exit = yield* runCommand(args).pipe(
       Effect.provideService(Screen, screen),
-      Effect.provideService(Surroundings, environment)
+      Effect.provideService(CliEnvironment, environment)
     )
     const text = out.join("\n")
     return {

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { makeWorld } from "../../src/sandbox/World.ts"
+import { makeWorld } from "../../sandbox/World.ts"
 import { rawQuery, withStore } from "../layers/store/Stores.ts"
 import { environmentFor, type Running, root, start } from "../support/Process.ts"
 

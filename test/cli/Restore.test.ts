@@ -41,7 +41,7 @@ it.scopedLive("restore --finish takes an older database, and leaves it to its ve
     const place = yield* freshPath
     yield* rawQuery(
       place,
-      readFileSync(new URL("../layers/store/fixtures/0001.sql", import.meta.url), "utf8")
+      readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
     )
     const { exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_PATH: place })
     expect(exit).toBe(0)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest"
-import { createMusicClient, memorySessionStore } from "../../src/client/index.ts"
+import { createMusicClient, memorySessionStore } from "../../client/index.ts"
 import { stubService } from "./support/StubService.ts"
 
 const start = 1_800_000_000_000

@@ -3,7 +3,7 @@ import { readdir, readFile, stat, writeFile } from "node:fs/promises"
 import { hostname } from "node:os"
 import { join } from "node:path"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { fileLock, fileSessionStore, type StoredSession } from "../../src/client/node.ts"
+import { fileLock, fileSessionStore, type StoredSession } from "../../client/node.ts"
 import { type Built, scratch } from "./support/Built.ts"
 
 let made: Built

@@ -1,6 +1,6 @@
 /** What is wrong with the options is said by every call, and nothing is touched. */
 import { describe, expect, it } from "vitest"
-import { createMusicClient, memorySessionStore, type PromiseClientOptions } from "../../src/client/index.ts"
+import { createMusicClient, memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
 import { stubService } from "./support/StubService.ts"
 
 const options = { baseUrl: "https://music.example", source: "cli", telemetry: false } as const

@@ -1,13 +1,7 @@
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
-import {
-  batchLimits,
-  nextBatch,
-  payloadOf,
-  type QueuedEvent,
-  queued
-} from "../../src/client/TelemetryBatch.ts"
-import type { ClientTable } from "../../src/client/Types.ts"
+import { batchLimits, nextBatch, payloadOf, type QueuedEvent, queued } from "../../client/TelemetryBatch.ts"
+import type { ClientTable } from "../../client/Types.ts"
 import { InvalidInput, PayloadTooLarge } from "../../src/schema/Failure.ts"
 
 const own = { id: "01990c6e-5f0a-4c1e-8d3b-2a4f6b8c0d1e", occurredAt: "2026-11-21T08:00:00.000Z" }

@@ -1,6 +1,6 @@
 /** Events while the service is away: one flush at a time, and a pause that holds. */
 import { afterEach, describe, expect, it, vi } from "vitest"
-import { createMusicClient } from "../../src/client/index.ts"
+import { createMusicClient } from "../../client/index.ts"
 import { failure, stubService } from "./support/StubService.ts"
 
 afterEach(() => vi.useRealTimers())

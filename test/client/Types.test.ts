@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from "node:fs"
 import { describe, expect, expectTypeOf, it } from "vitest"
-import type * as Plain from "../../src/client/Types.ts"
+import type * as Plain from "../../client/Types.ts"
 import type * as Descriptors from "../../src/schema/Descriptors.ts"
 import type { Details } from "../../src/schema/Failure.ts"
 import type { Report, ReportRequest } from "../../src/schema/Report.ts"
@@ -34,7 +34,7 @@ describe("The plain types", () => {
 })
 
 describe("The client's modules", () => {
-  const root = new URL("../../src/client/", import.meta.url)
+  const root = new URL("../../client/", import.meta.url)
   const importsOf = (file: string) =>
     [...readFileSync(new URL(file, root), "utf8").matchAll(/from "([^"]+)"/g)].map(
       ([, target = ""]) => target

@@ -2,8 +2,8 @@
 import { randomUUID } from "node:crypto"
 import { connect } from "node:net"
 import * as Effect from "effect/Effect"
-import { call, type Exchange, expectJson, textOf } from "../../src/sandbox/Exchange.ts"
-import { mintSlt, type World } from "../../src/sandbox/World.ts"
+import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
+import { mintSlt, type World } from "../../sandbox/World.ts"
 
 type Headers = Readonly<Record<string, string>>
 

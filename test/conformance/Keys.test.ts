@@ -1,8 +1,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type Exchange, expectJson, textOf } from "../../src/sandbox/Exchange.ts"
-import { faults } from "../../src/sandbox/upstreams/Simulator.ts"
-import { mintSlt } from "../../src/sandbox/World.ts"
+import { type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
+import { faults } from "../../sandbox/upstreams/Simulator.ts"
+import { mintSlt } from "../../sandbox/World.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
 

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { expectJson } from "../../src/sandbox/Exchange.ts"
-import { iamFaults } from "../../src/sandbox/upstreams/Iam.ts"
-import { type Fault, faults } from "../../src/sandbox/upstreams/Simulator.ts"
-import { mintSlt } from "../../src/sandbox/World.ts"
+import { expectJson } from "../../sandbox/HttpExchange.ts"
+import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
+import { type Fault, faults } from "../../sandbox/upstreams/Simulator.ts"
+import { mintSlt } from "../../sandbox/World.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
 

@@ -6,7 +6,7 @@ import { constants, setPriority } from "node:os"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
-import type { Bounds } from "../../src/layers/delivery/Bounds.ts"
+import type { DeliveryLimits } from "../../src/layers/delivery/DeliveryLimits.ts"
 import type { Asked, Told } from "./Messages.ts"
 import { scratch } from "./Scratch.ts"
 
@@ -77,7 +77,7 @@ export interface Instance {
 /** What the parent may ask of an instance beyond its settings. */
 export interface InstanceOptions {
   readonly crashAt?: string
-  readonly bounds?: Partial<Bounds>
+  readonly bounds?: Partial<DeliveryLimits>
   readonly reconcileSeconds?: ReadonlyArray<number>
   /** It will not live long. */
   readonly brief?: boolean

@@ -7,9 +7,9 @@ import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
 import { backendOf, Listening, parts } from "../../src/Backend.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
-import { SettingsFromEnvironment } from "../../src/layers/Settings.ts"
-import { endInTime, endOnSecondSignal } from "../../src/layers/Signals.ts"
-import { reportStartFailure } from "../../src/layers/StartFailure.ts"
+import { SettingsFromEnvironment } from "../../src/layers/settings/Settings.ts"
+import { endInTime, endOnSecondSignal } from "../../src/layers/process/ProcessSignals.ts"
+import { reportStartupError } from "../../src/layers/process/StartupErrors.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
 import { type Diary, watchDrivers, watchedStore, watchedTables, watchedTracker } from "./Crash.ts"
@@ -85,6 +85,6 @@ endOnSecondSignal.pipe(
   Effect.zipRight(Effect.promise(watchDrivers)),
   Effect.zipRight(Layer.launch(Layer.provide(ready, backendOf(watched)))),
   Effect.provide(settings),
-  reportStartFailure,
+  reportStartupError,
   NodeRuntime.runMain({ disableErrorReporting: true, disablePrettyLogger: true })
 )

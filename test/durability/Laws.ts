@@ -1,5 +1,5 @@
 /** The promises, looked up where they must hold: in the rows, and at the upstreams. */
-import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Client } from "./Client.ts"
 import { type Row, type TestDatabase, text, whole } from "./Databases.ts"
 import { type Ledger, table } from "./Load.ts"

@@ -1,6 +1,6 @@
 /** What clients, IAM and people send to the server, and a ledger of everything that was acknowledged. */
 import { randomUUID } from "node:crypto"
-import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Client, Request } from "./Client.ts"
 import type { Random } from "./Random.ts"
 import type { Simulators } from "./Simulators.ts"

@@ -1,10 +1,6 @@
 /** How an instance is brought to the place where it dies: faults of the upstreams before the load, and acts beside it. */
-import { production } from "../../src/sandbox/upstreams/Iam.ts"
-import {
-  failures,
-  secondaryLimit,
-  type TrackerFailure
-} from "../../src/sandbox/upstreams/tracker/Failures.ts"
+import { production } from "../../sandbox/upstreams/Iam.ts"
+import { failures, secondaryLimit, type TrackerFailure } from "../../sandbox/upstreams/tracker/Failures.ts"
 import { until } from "./Client.ts"
 import { type TestDatabase, text } from "./Databases.ts"
 import type { Instance } from "./Fleet.ts"

@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { makeWorld, type World } from "../../src/sandbox/World.ts"
+import { makeWorld, type World } from "../../sandbox/World.ts"
 
 export const repository = "harbor/music"
 export const issuesPath = `/repos/${repository}/issues`

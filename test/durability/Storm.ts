@@ -1,6 +1,6 @@
 /** Several instances on one PostgreSQL under load; one is killed every few seconds and starts again. Production's leases. */
 import { setTimeout as pause } from "node:timers/promises"
-import { failures } from "../../src/sandbox/upstreams/tracker/Failures.ts"
+import { failures } from "../../sandbox/upstreams/tracker/Failures.ts"
 import { makeClient, until } from "./Client.ts"
 import { type TestDatabase, text, whole } from "./Databases.ts"
 import { type Instance, startInstance } from "./Fleet.ts"

@@ -1,7 +1,7 @@
 /** What one instance promises, two of them on one PostgreSQL promise together: the same thing sent to both at once is done once. */
 import { randomUUID } from "node:crypto"
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
-import { production } from "../../src/sandbox/upstreams/Iam.ts"
+import { production } from "../../sandbox/upstreams/Iam.ts"
 import { type Answer, type Client, makeClient, type Request, until } from "./Client.ts"
 import { postgresDatabase, type TestDatabase, text, whole } from "./Databases.ts"
 import { type Bundle, bundle, type Instance, startInstance } from "./Fleet.ts"

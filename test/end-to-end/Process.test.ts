@@ -4,8 +4,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { call } from "../../src/sandbox/Exchange.ts"
-import { makeWorld, mintSlt } from "../../src/sandbox/World.ts"
+import { call } from "../../sandbox/HttpExchange.ts"
+import { makeWorld, mintSlt } from "../../sandbox/World.ts"
 import { environmentFor, freePort, type Running, root, start } from "../support/Process.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))

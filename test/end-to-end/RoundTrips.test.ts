@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { call, expectJson, textOf } from "../../src/sandbox/Exchange.ts"
-import type { World } from "../../src/sandbox/World.ts"
-import { mintSlt } from "../../src/sandbox/World.ts"
+import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
+import type { World } from "../../sandbox/World.ts"
+import { mintSlt } from "../../sandbox/World.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 
 /** What Ting itself asks IAM is Ting's own round trip, not ours. */

@@ -22,8 +22,8 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { vi } from "vitest"
-import { type BackupProgress, backup, restore, verifyBackup } from "../../src/layers/store/Backup.ts"
-import { latestMigration } from "../../src/layers/store/Migrations.ts"
+import { type BackupProgress, backup, restore, verifyBackup } from "../../src/layers/store/backup/Backup.ts"
+import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { root } from "../support/Process.ts"
 import {
   entryOf,

@@ -8,7 +8,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
-import { storeAt } from "../../src/layers/store/SqliteStore.ts"
+import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { type SpoolEntry, Store, type StoreService, type StoreUnavailable } from "../../src/services/Store.ts"
 
 export const freshFolder: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import pg from "pg"
 import { vi } from "vitest"
-import { postgresStoreAt } from "../../src/layers/store/PgStore.ts"
+import { postgresStoreAt } from "../../src/layers/store/postgres/PgStore.ts"
 import {
   cutConnections,
   freshPostgres,

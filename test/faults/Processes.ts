@@ -5,7 +5,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { build } from "esbuild"
-import { makeWorld, type World } from "../../src/sandbox/World.ts"
+import { makeWorld, type World } from "../../sandbox/World.ts"
 import { freePort, type Running, root, start } from "../support/Process.ts"
 
 export interface Bundle {

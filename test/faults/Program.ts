@@ -1,7 +1,7 @@
 /** A process of its own: `write <database>` commits without a pause and prints one line each; `backup <database> <file>` copies once. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { backup } from "../../src/layers/store/Backup.ts"
+import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { entryOf, openStore } from "./Files.ts"
 
 const [, , what = "", path = "", file = ""] = process.argv

@@ -8,9 +8,9 @@ import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { vi } from "vitest"
-import { backup, restore } from "../../src/layers/store/Backup.ts"
-import { storeAt } from "../../src/layers/store/SqliteStore.ts"
-import { makeWorld, settingsFor } from "../../src/sandbox/World.ts"
+import { backup, restore } from "../../src/layers/store/backup/Backup.ts"
+import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
+import { makeWorld, settingsFor } from "../../sandbox/World.ts"
 import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { freshFolder, query, withStore } from "./Files.ts"
 import { eventually, issues, startServer } from "./Server.ts"
@@ -80,7 +80,7 @@ describe("A report that waits in a backup", () => {
 
 describe("The line for PostgreSQL", () => {
   /** Tables of the second version, as its dump has them. */
-  const dump = readFileSync(new URL("../layers/store/fixtures/0002.sql", import.meta.url), "utf8")
+  const dump = readFileSync(new URL("../layers/store/migrations/fixtures/0002.sql", import.meta.url), "utf8")
     .replaceAll(/^--.*$/gm, "")
     .split(/;$/m)
     .filter((statement) => /^\s*CREATE|INSERT INTO (?:"?migrations|reports|deliveries)/.test(statement))

@@ -6,8 +6,8 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { vi } from "vitest"
-import { backup, restore } from "../../src/layers/store/Backup.ts"
-import { latestMigration } from "../../src/layers/store/Migrations.ts"
+import { backup, restore } from "../../src/layers/store/backup/Backup.ts"
+import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { freshPostgres, lookIntoPostgres, statement } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
 import { type Bundle, bundleServer, refuse, serve, stop } from "./Processes.ts"
@@ -23,7 +23,7 @@ beforeAll(async () => {
 afterAll(() => bundle.remove())
 
 /** A database as the first version left it, with a row of everything: a report among them that waits to be filed. */
-const fixture = readFileSync(new URL("../layers/store/fixtures/0001.sql", import.meta.url), "utf8")
+const fixture = readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
   .replaceAll(/^--.*$/gm, "")
   .split(/;$/m)
   .filter((text) => text.trim() !== "")

@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { Api } from "../../src/http/Api.ts"
-import { BodyBound } from "../../src/http/api/Facts.ts"
+import { BodyBound } from "../../src/http/api/EndpointAnnotations.ts"
 import { routes } from "../../src/http/middleware/Routes.ts"
 import { type FailureCode, failureClasses, failureTable } from "../../src/schema/Failure.ts"
 

@@ -1,6 +1,6 @@
 /** The published document as tests hold real answers against it. */
 import { createConfig, lintFromString } from "@redocly/openapi-core"
-import { openApi } from "../../src/http/api/Document.ts"
+import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 
 export interface Media {
   readonly schema: unknown

@@ -5,8 +5,8 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Api } from "../../src/http/Api.ts"
-import { connectionsOf } from "../../src/http/middleware/Connections.ts"
-import { answerSyntaxErrors } from "../../src/http/middleware/Syntax.ts"
+import { connectionsOf } from "../../src/http/transport/Connections.ts"
+import { answerSyntaxErrors } from "../../src/http/transport/ClientErrors.ts"
 import {
   DependencyUnavailable,
   type Failure,

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, it } from "vitest"
 import { compare } from "../../scripts/compat/compare.ts"
-import { openApi } from "../../src/http/api/Document.ts"
+import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 
 type Json = Record<string, unknown>
 

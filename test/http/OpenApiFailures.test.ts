@@ -1,10 +1,10 @@
 import { existsSync, readFileSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { production } from "../../src/sandbox/upstreams/Iam.ts"
-import type { Fault } from "../../src/sandbox/upstreams/Simulator.ts"
-import type { TingCode } from "../../src/sandbox/upstreams/Ting.ts"
-import type { World } from "../../src/sandbox/World.ts"
+import { production } from "../../sandbox/upstreams/Iam.ts"
+import type { Fault } from "../../sandbox/upstreams/Simulator.ts"
+import type { TingCode } from "../../sandbox/upstreams/Ting.ts"
+import type { World } from "../../sandbox/World.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { callsOf, freshDocument, misfits, type RealAnswer } from "./Documented.ts"
 import {
@@ -35,8 +35,8 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
 const elsewhere: Readonly<Record<Pair, string>> = {
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
-  "auth.refresh idempotency_in_progress": "test/services/Refusals.test.ts",
-  "auth.logout idempotency_in_progress": "test/services/Refusals.test.ts",
+  "auth.refresh idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
+  "auth.logout idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
   "reports.submit reports_full": "test/services/ReportQuota.test.ts",
   "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
   "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"

@@ -15,11 +15,11 @@ import type { Failure } from "../../src/schema/Failure.ts"
 import { NotReady } from "../../src/schema/Failure.ts"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
-import type { Caller } from "../../src/services/Caller.ts"
+import type { Caller } from "../../src/services/RequestCredentials.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
-import { OwnEvents } from "../../src/services/OwnEvents.ts"
+import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { type Plane, Production, Testing } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Reports } from "../../src/services/Reports.ts"
@@ -260,8 +260,8 @@ const standIns = (options: Options, reached: Array<Reached>, events: Backend["ev
       )
     ),
     Layer.succeed(
-      OwnEvents,
-      OwnEvents.make({
+      BackendTelemetry,
+      BackendTelemetry.make({
         record: (event) =>
           Effect.map(RequestContext, ({ recording }) => {
             if (recording) events.push(event)

@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import { Admin, backendOf, Listening, parts } from "../../src/Backend.ts"
-import { makeWorld, settingsFor } from "../../src/sandbox/World.ts"
+import { makeWorld, settingsFor } from "../../sandbox/World.ts"
 import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 

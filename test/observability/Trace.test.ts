@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { call, expectJson, textOf } from "../../src/sandbox/Exchange.ts"
+import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { calls, keyed } from "../conformance/Calls.ts"
 import { attributesOf, resourceIn, type Span, spansIn, startCollector } from "./Collector.ts"
 import { scrape } from "./Exposition.ts"
@@ -56,8 +56,8 @@ describe("A login", () => {
           "Sessions.login > GET /api/v1/obo-access/applications/ting/endpoints",
           "Sessions.login > Iam.exchange > POST /api/v1/app-auth/tokens",
           "Sessions.login > Iam.introspect > POST /api/v1/oauth/introspect",
-          "Sessions.login > Registration.register > Iam.prove > POST /api/v1/obo-access/exchanges",
-          "Sessions.login > Registration.register > Ting.register > POST /v1/subscriptions"
+          "Sessions.login > TingRegistration.register > Iam.prove > POST /api/v1/obo-access/exchanges",
+          "Sessions.login > TingRegistration.register > Ting.register > POST /v1/subscriptions"
         ])
       )
       expect(login.map(({ name }) => name)).toContain("Recipients.activate")

@@ -7,8 +7,8 @@ import {
   seedWorld,
   signExchange,
   startIam
-} from "../../src/sandbox/upstreams/Iam.ts"
-import { sha256 } from "../../src/sandbox/upstreams/iam/Grammar.ts"
+} from "../../sandbox/upstreams/Iam.ts"
+import { sha256 } from "../../sandbox/upstreams/iam/Grammar.ts"
 
 export interface Answer {
   readonly status: number

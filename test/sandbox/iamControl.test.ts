@@ -1,7 +1,7 @@
 import { createServer } from "node:http"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { iamFaults, production, startIam } from "../../src/sandbox/upstreams/Iam.ts"
-import { faults } from "../../src/sandbox/upstreams/Simulator.ts"
+import { iamFaults, production, startIam } from "../../sandbox/upstreams/Iam.ts"
+import { faults } from "../../sandbox/upstreams/Simulator.ts"
 import { type Bench, isObject, key, loggedIn, outcome, send, startBench, textAt } from "./iamClient.ts"
 
 let bench: Bench

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { iamFaults, signExchange } from "../../src/sandbox/upstreams/Iam.ts"
-import { sha256 } from "../../src/sandbox/upstreams/iam/Grammar.ts"
-import { metadataProblem } from "../../src/sandbox/upstreams/iam/Metadata.ts"
+import { iamFaults, signExchange } from "../../sandbox/upstreams/Iam.ts"
+import { sha256 } from "../../sandbox/upstreams/iam/Grammar.ts"
+import { metadataProblem } from "../../sandbox/upstreams/iam/Metadata.ts"
 import {
   type Bench,
   basic,

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { iamFaults } from "../../src/sandbox/upstreams/Iam.ts"
+import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
 import { type Bench, basic, key, loggedIn, outcome, startBench, textAt } from "./iamClient.ts"
 
 const token = (prefix: string) => new RegExp(`^${prefix}_[A-Za-z0-9_-]{43}$`)

@@ -8,8 +8,8 @@ import {
   seedWorld,
   signWebhook,
   startIam
-} from "../../src/sandbox/upstreams/Iam.ts"
-import { sha256 } from "../../src/sandbox/upstreams/iam/Grammar.ts"
+} from "../../sandbox/upstreams/Iam.ts"
+import { sha256 } from "../../sandbox/upstreams/iam/Grammar.ts"
 import { type Bench, loggedIn, startBench } from "./iamClient.ts"
 
 const vector = {

@@ -6,7 +6,7 @@ import {
   maxDepth,
   parseJson,
   plain
-} from "../../src/sandbox/upstreams/strictJson.ts"
+} from "../../sandbox/upstreams/StrictJson.ts"
 
 const parse = (text: string) => parseJson(Buffer.from(text))
 const read = (text: string) => plain(parse(text))

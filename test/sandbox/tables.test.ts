@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { startTables, type TablesSimulator } from "../../src/sandbox/upstreams/Tables.ts"
+import { startTables, type TablesSimulator } from "../../sandbox/upstreams/Tables.ts"
 
 let clock = 0
 let tables: TablesSimulator

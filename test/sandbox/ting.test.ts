@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { isRecord } from "../../src/sandbox/upstreams/controls.ts"
+import { isRecord } from "../../sandbox/upstreams/Controls.ts"
 import { outcome, send } from "./iamClient.ts"
 import {
   type Bench,

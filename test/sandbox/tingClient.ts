@@ -1,14 +1,14 @@
 /** Ting beside a stand-in of IAM's two routes, whose answers a test can bend, and a caller that can be careless. */
 import { createHash, randomUUID } from "node:crypto"
-import { isRecord } from "../../src/sandbox/upstreams/controls.ts"
+import { isRecord } from "../../sandbox/upstreams/Controls.ts"
 import {
   headerOf,
   type Reply,
   type Seen,
   type Simulator,
   startSimulator
-} from "../../src/sandbox/upstreams/Simulator.ts"
-import { startTing, type TingSimulator } from "../../src/sandbox/upstreams/Ting.ts"
+} from "../../sandbox/upstreams/Simulator.ts"
+import { startTing, type TingSimulator } from "../../sandbox/upstreams/Ting.ts"
 import { type Answer, basic, type HeaderMap, send } from "./iamClient.ts"
 
 export const start = Date.parse("2026-09-24T08:15:30.412Z")

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { startTing, type TingSimulator } from "../../src/sandbox/upstreams/Ting.ts"
+import { startTing, type TingSimulator } from "../../sandbox/upstreams/Ting.ts"
 import { type Bench, type Client, key, loggedIn, outcome, send, startBench, textAt } from "./iamClient.ts"
 
 let bench: Bench

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { startTracker, type TrackerSimulator } from "../../src/sandbox/upstreams/Tracker.ts"
+import { startTracker, type TrackerSimulator } from "../../sandbox/upstreams/Tracker.ts"
 
 let clock = 0
 let tracker: TrackerSimulator

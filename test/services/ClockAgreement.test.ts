@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { compareLooks, makeAgreedTime } from "../../src/services/ClockAgreement.ts"
-import { makeOffsetClock } from "../../src/sandbox/OffsetClock.ts"
+import { makeOffsetClock } from "../../sandbox/OffsetClock.ts"
 import { makeSteppedClock } from "../support/SteppedClock.ts"
 
 const minute = 60_000

@@ -3,7 +3,7 @@ import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { iamFaults } from "../../src/sandbox/upstreams/Iam.ts"
+import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
 import { type Answer, errorOf } from "../http/support.ts"
 import { asks, freshKey, serverOverIam } from "../support/RealIam.ts"
 

@@ -8,7 +8,7 @@ import * as Random from "effect/Random"
 import * as TestClock from "effect/TestClock"
 import { RequestContext } from "../../src/services/RequestContext.ts"
 import * as Retry from "../../src/services/Retry.ts"
-import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../src/services/Upstream.ts"
+import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 
 const notExecuted = new NotExecuted({ dependency: "iam", reason: "connection refused" })
 const unknown = new Unknown({ dependency: "iam", reason: "connection lost" })

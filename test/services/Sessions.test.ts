@@ -7,7 +7,7 @@ import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
 import { type Plane, planeId } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
-import { Refused } from "../../src/services/Upstream.ts"
+import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { authenticate, login, prepared, unknownToken } from "../support/LoggedIn.ts"
 import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
 

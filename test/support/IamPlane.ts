@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { Actor } from "../../src/schema/Identity.ts"
 import type { Introspection, Membership, TingEndpoint, TokenGrant } from "../../src/services/Iam.ts"
-import { Refused } from "../../src/services/Upstream.ts"
+import { Refused } from "../../src/services/UpstreamFailure.ts"
 
 /** Seconds. */
 export const lifetimes = { slt: 120, access: 1800, family: 900 * 86_400, proof: 60 } as const

@@ -3,7 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import type { UpstreamKey } from "../../src/services/Iam.ts"
-import type { Refused, UpstreamFailure } from "../../src/services/Upstream.ts"
+import type { Refused, UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { refused } from "./IamPlane.ts"
 
 /** Seconds for which a result is replayed; afterwards the record only remembers that there was one. */

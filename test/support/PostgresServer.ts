@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { TestProject } from "vitest/node"
-import { openPostgres } from "../../src/layers/store/PgStore.ts"
+import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { freshDatabase, startPostgres } from "./Postgres.ts"
 
 declare module "vitest" {

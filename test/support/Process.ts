@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createServer } from "node:net"
 import { fileURLToPath } from "node:url"
-import type { World } from "../../src/sandbox/World.ts"
+import type { World } from "../../sandbox/World.ts"
 
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 

@@ -6,7 +6,7 @@ import { type Bounds, httpServerWith, Listening } from "../../src/http/Server.ts
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
 import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
 import { UpstreamClient } from "../../src/layers/upstream/Connection.ts"
-import { startTing } from "../../src/sandbox/upstreams/Ting.ts"
+import { startTing } from "../../sandbox/upstreams/Ting.ts"
 import { clientTables } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"

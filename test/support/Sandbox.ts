@@ -3,7 +3,7 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
-import { startSandbox } from "../../src/sandbox/Run.ts"
+import { startSandbox } from "../../sandbox/Run.ts"
 
 /** A console that keeps what is printed. */
 export const keptConsole = () => {

@@ -21,7 +21,7 @@ import {
   WebhookRejected
 } from "../../src/services/Iam.ts"
 import { type Plane, planeId, Testing, type TestingPlane } from "../../src/services/Plane.ts"
-import type { Refused, UpstreamFailure } from "../../src/services/Upstream.ts"
+import type { Refused, UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { digest, IamPlane, type Login, refused } from "./IamPlane.ts"
 import { Records, replayWindows } from "./IamRecords.ts"
 import { makeSwitches, type Switches } from "./Switches.ts"

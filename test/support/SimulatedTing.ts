@@ -10,11 +10,11 @@ import type { Proof } from "../../src/services/Iam.ts"
 import {
   type AcceptedTing,
   type PreparedCall,
-  type Registration,
+  type TingRegistration,
   Ting,
   type TingService
 } from "../../src/services/Ting.ts"
-import { Refused, type UpstreamFailure } from "../../src/services/Upstream.ts"
+import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { digest } from "./IamPlane.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
 import { makeSwitches, type Switches } from "./Switches.ts"
@@ -33,7 +33,7 @@ export interface SeenCall {
 }
 
 interface Grant {
-  readonly registration: Registration
+  readonly registration: TingRegistration
   active: boolean
 }
 
@@ -115,7 +115,7 @@ const make = Effect.gen(function* () {
 
   const grantKey = (organisation: string, publicId: string) => `${organisation} ${publicId}`
 
-  const register = (call: PreparedCall, proof: Proof): Effect.Effect<Registration, UpstreamFailure> =>
+  const register = (call: PreparedCall, proof: Proof): Effect.Effect<TingRegistration, UpstreamFailure> =>
     Effect.gen(function* () {
       const { body, publicId, organisation, state } = yield* verified("register", call, proof)
       if (body.for !== publicId || body.app_id !== "music")

@@ -1,7 +1,7 @@
 /** Switches of a simulated port: fail calls before or after they took effect, hold one up, count them. */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import type { UpstreamFailure } from "../../src/services/Upstream.ts"
+import type { UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 
 /** `before`: nothing happened yet. `after`: it happened, only the answer is missing. */
 export type Moment = "before" | "after"

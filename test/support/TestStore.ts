@@ -6,7 +6,7 @@ import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { storeAt } from "../../src/layers/store/SqliteStore.ts"
+import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import type { Held } from "./Switches.ts"
 

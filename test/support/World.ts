@@ -6,21 +6,21 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
-import type { Credential } from "../../src/services/Caller.ts"
+import type { Credential } from "../../src/services/RequestCredentials.ts"
 import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/Idempotency.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
-import { OwnEvents } from "../../src/services/OwnEvents.ts"
+import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
-import { Registration } from "../../src/services/Registration.ts"
+import { Registration } from "../../src/services/TingRegistration.ts"
 import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Telemetry } from "../../src/services/Telemetry.ts"
-import { NotExecuted, Unknown } from "../../src/services/Upstream.ts"
+import { NotExecuted, Unknown } from "../../src/services/UpstreamFailure.ts"
 import { UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import { Webhooks } from "../../src/services/Webhooks.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
@@ -58,7 +58,7 @@ export const useCases = Layer.mergeAll(
     Layer.mergeAll(
       Registration.Default,
       Idempotency.Default,
-      OwnEvents.Default,
+      BackendTelemetry.Default,
       UpstreamPlaces.Default,
       ReportQuota.Default
     )

@@ -3,11 +3,11 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { isOlder, schemaFound } from "../../layers/check/StoreTrouble.ts"
-import type { BackupFacts, BackupFailed, BackupProgress, Restored } from "../../layers/store/Backup.ts"
+import { isOlder, schemaFound } from "../../layers/diagnostics/StoreTrouble.ts"
+import type { BackupFacts, BackupFailed, BackupProgress, Restored } from "../../layers/store/backup/Backup.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
-import { databasePlace, storeFailed } from "../Access.ts"
-import { CommandFailed, type Exit, exits, usage } from "../Failure.ts"
+import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
+import { CommandFailed, type Exit, exits, usage } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
 import { printFacts, printJson, Screen, type ScreenService } from "../Screen.ts"
 import { bytesText } from "../Text.ts"
@@ -78,7 +78,7 @@ export const backup = Command.make(
     Effect.gen(function* () {
       const screen = yield* Screen
       const settings = yield* databasePlace
-      const backups = yield* Effect.promise(() => import("../../layers/store/Backup.ts"))
+      const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
       const facts = yield* backups
         .backup(settings, given.file, { overwrite: given.overwrite, progress: shown(screen) })
         .pipe(Effect.mapError(failed(exits.unavailable)))
@@ -105,7 +105,9 @@ const misused = (line: string) => usage(line, "see music-backend restore --help"
 const finishRestored = (asJson: boolean) =>
   Effect.gen(function* () {
     const settings = yield* databasePlace
-    const { databaseFromSettings, finishRestore } = yield* Effect.promise(() => import("../Drivers.ts"))
+    const { databaseFromSettings, finishRestore } = yield* Effect.promise(
+      () => import("../DatabaseModule.ts")
+    )
     const trouble = (error: StoreUnavailable) => {
       const empty = isOlder(error.reason) && schemaFound(error.reason) === 0
       return empty
@@ -152,7 +154,7 @@ export const restore = Command.make(
         return yield* finishRestored(given.json)
       }
       if (Option.isNone(given.file)) return yield* misused("restore needs a file, or --finish")
-      const backups = yield* Effect.promise(() => import("../../layers/store/Backup.ts"))
+      const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
       if (given.verify) {
         yield* screen.progress("checking")
         const facts = yield* Effect.mapError(backups.verifyBackup(given.file.value), failed(exits.no))

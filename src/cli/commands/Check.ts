@@ -1,10 +1,10 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
-import type { Finding, Status } from "../../layers/check/Finding.ts"
-import { CommandFailed, exits } from "../Failure.ts"
+import type { Finding, Status } from "../../layers/diagnostics/Finding.ts"
+import { CommandFailed, exits } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
 import { type Colour, coloured, printJson, Screen, type ScreenService } from "../Screen.ts"
-import { Surroundings } from "../Surroundings.ts"
+import { CliEnvironment } from "../Environment.ts"
 import { oneLine, padded } from "../Text.ts"
 
 const colours: Readonly<Record<Status, Colour>> = { PASS: "green", WARN: "yellow", FAIL: "red", SKIP: "dim" }
@@ -31,8 +31,8 @@ const summary = (findings: ReadonlyArray<Finding>): string =>
 export const check = Command.make("check", { json }, (given) =>
   Effect.gen(function* () {
     const screen = yield* Screen
-    const { runChecks } = yield* Effect.promise(() => import("../../layers/check/Checks.ts"))
-    const findings = yield* runChecks(yield* Surroundings, (finished, all) =>
+    const { runChecks } = yield* Effect.promise(() => import("../../layers/diagnostics/Checks.ts"))
+    const findings = yield* runChecks(yield* CliEnvironment, (finished, all) =>
       screen.progress(`checking: ${finished} of ${all}`)
     )
     yield* screen.progress("")

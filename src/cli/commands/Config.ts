@@ -1,12 +1,12 @@
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
-import { type SettingEntry, settingsCatalogue } from "../../layers/SettingsCatalogue.ts"
-import { readSettingsInPart } from "../../layers/SettingsInPart.ts"
+import { type SettingEntry, settingsCatalogue } from "../../layers/settings/SettingsCatalogue.ts"
+import { readSettingsInPart } from "../../layers/settings/SettingsInPart.ts"
 import { redact } from "../../services/Redaction.ts"
 import { json } from "../Flags.ts"
 import { type Colour, printJson, printTable, Screen } from "../Screen.ts"
-import { Surroundings } from "../Surroundings.ts"
+import { CliEnvironment } from "../Environment.ts"
 
 interface Shown extends SettingEntry {
   /** Null when it is off, secret or bad: a bad value may be a secret in the wrong place. */
@@ -42,7 +42,7 @@ const changed = Options.boolean("changed").pipe(
 
 export const config = Command.make("config", { changed, json }, (given) =>
   Effect.gen(function* () {
-    const environment = yield* Surroundings
+    const environment = yield* CliEnvironment
     const { problems } = yield* Effect.merge(readSettingsInPart(environment))
     const all = settingsCatalogue.map((entry) =>
       show(entry, environment[entry.name] ?? "", problems.find(({ name }) => name === entry.name)?.text)

@@ -4,16 +4,16 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { type DeliveryRecord, Records } from "../../services/Records.ts"
+import { type DeliveryRecord, OperatorQueries } from "../../services/OperatorQueries.ts"
 import { Store } from "../../services/Store.ts"
-import { onDatabase } from "../Access.ts"
-import { type CommandFailed, notFound, usage } from "../Failure.ts"
+import { onDatabase } from "../DatabaseAccess.ts"
+import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
 import { branch } from "../Help.ts"
 import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { deliveryRecordShape } from "../Shapes.ts"
+import { deliveryRecordShape } from "../JsonOutput.ts"
 import { instant } from "../Text.ts"
-import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryWork.ts"
+import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryState.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
 
@@ -38,7 +38,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
         return yield* usage("--discarded and --state together", "say one of them")
       const state = given.discarded ? Option.some("discarded" as const) : given.state
       const filter = { state, kind: given.kind, since: from }
-      const page = yield* (yield* Records).deliveries(filter, request)
+      const page = yield* (yield* OperatorQueries).deliveries(filter, request)
       yield* printPage(page, {
         json: given.json,
         toJson: deliveryRecordShape,
@@ -66,7 +66,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
 
 const found = (deliveryId: string) =>
   Effect.gen(function* () {
-    const record = yield* (yield* Records).delivery(deliveryId)
+    const record = yield* (yield* OperatorQueries).delivery(deliveryId)
     return Option.isSome(record)
       ? record.value
       : yield* notFound(`no delivery ${deliveryId}`, "find it with music-backend deliveries list")
@@ -108,7 +108,7 @@ const batch = 500
 
 /** The ids of all that failed and that nobody discarded, and whether there are more. */
 const failedOnes = Effect.gen(function* () {
-  const page = yield* (yield* Records).deliveries(
+  const page = yield* (yield* OperatorQueries).deliveries(
     { state: Option.some("failed"), kind: Option.none(), since: Option.none() },
     { limit: batch, after: Option.none() }
   )

@@ -1,8 +1,8 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
-import { isOlder, schemaFound } from "../../layers/check/StoreTrouble.ts"
-import { databasePlace, storeFailed } from "../Access.ts"
+import { isOlder, schemaFound } from "../../layers/diagnostics/StoreTrouble.ts"
+import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
 import { json } from "../Flags.ts"
 import { printJson, Screen } from "../Screen.ts"
 
@@ -10,7 +10,9 @@ export const migrate = Command.make("migrate", { json }, (given) =>
   Effect.gen(function* () {
     const screen = yield* Screen
     const settings = yield* databasePlace
-    const { databaseFromSettings, latestMigration } = yield* Effect.promise(() => import("../Drivers.ts"))
+    const { databaseFromSettings, latestMigration } = yield* Effect.promise(
+      () => import("../DatabaseModule.ts")
+    )
     const open = (migrating: boolean) =>
       databaseFromSettings(settings, { migrate: migrating }).pipe(
         Effect.map(({ name }) => name),

@@ -3,13 +3,13 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Records } from "../../services/Records.ts"
-import { onDatabase } from "../Access.ts"
-import { notFound } from "../Failure.ts"
+import { OperatorQueries } from "../../services/OperatorQueries.ts"
+import { onDatabase } from "../DatabaseAccess.ts"
+import { notFound } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage } from "../Flags.ts"
 import { branch } from "../Help.ts"
 import { printTable } from "../Screen.ts"
-import { recipientShape } from "../Shapes.ts"
+import { recipientShape } from "../JsonOutput.ts"
 import { instant } from "../Text.ts"
 
 const publicId = Args.text({ name: "public-id" }).pipe(Args.withDescription("of whom: si:deejay, c:ana"))
@@ -23,7 +23,7 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
   Effect.flatMap(pageOf(given), (request) =>
     Effect.gen(function* () {
       const filter = { plane: given.plane, organisation: given.org, publicId: Option.some(given.publicId) }
-      const page = yield* (yield* Records).recipients(filter, request)
+      const page = yield* (yield* OperatorQueries).recipients(filter, request)
       if (page.items.length === 0)
         return yield* notFound(
           `${given.publicId} was never registered here, or the registration ended long ago`,

@@ -1,9 +1,14 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { type Page, Records, type ReportFilter, type ReportRecord } from "../../services/Records.ts"
+import {
+  type Page,
+  OperatorQueries,
+  type ReportFilter,
+  type ReportRecord
+} from "../../services/OperatorQueries.ts"
 import { openOutput, standardOutput } from "../OutputFile.ts"
 import { Screen } from "../Screen.ts"
-import { wholeReportShape } from "../Shapes.ts"
+import { wholeReportShape } from "../JsonOutput.ts"
 import { counted, jsonText } from "../Text.ts"
 
 /** Reports read at once. */
@@ -16,7 +21,7 @@ export const exportReports = (
 ) =>
   Effect.gen(function* () {
     const screen = yield* Screen
-    const records = yield* Records
+    const records = yield* OperatorQueries
     const target = yield* Option.match(output, {
       onNone: () => standardOutput,
       onSome: (file) => openOutput(file, { overwrite })

@@ -5,16 +5,16 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { productionId } from "../../services/Plane.ts"
-import { Records, type ReportFilter, type ReportRecord } from "../../services/Records.ts"
+import { OperatorQueries, type ReportFilter, type ReportRecord } from "../../services/OperatorQueries.ts"
 import { Store } from "../../services/Store.ts"
-import { onDatabase } from "../Access.ts"
-import { notFound } from "../Failure.ts"
+import { onDatabase } from "../DatabaseAccess.ts"
+import { notFound } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { branch } from "../Help.ts"
 import { type Colour, coloured, printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { deliveryShape, reporterName, reportShape, summaryOf, wholeReportShape } from "../Shapes.ts"
+import { deliveryShape, reporterName, reportShape, summaryOf, wholeReportShape } from "../JsonOutput.ts"
 import { bytesText, instant, manyLines } from "../Text.ts"
-import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryWork.ts"
+import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryState.ts"
 import { exportReports } from "./ReportExport.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the report's id, rep_…"))
@@ -64,7 +64,7 @@ const stateColour = ({ delivery }: ReportRecord): Colour | undefined =>
 const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
   Effect.flatMap(Effect.all([filterOf(given), pageOf(given)]), ([filter, request]) =>
     Effect.gen(function* () {
-      const page = yield* (yield* Records).reports(filter, request)
+      const page = yield* (yield* OperatorQueries).reports(filter, request)
       yield* printPage(page, {
         json: given.json,
         toJson: reportShape,
@@ -98,7 +98,7 @@ const missing = (reportId: string) =>
 
 const found = (reportId: string) =>
   Effect.gen(function* () {
-    const record = yield* (yield* Records).report(reportId)
+    const record = yield* (yield* OperatorQueries).report(reportId)
     return Option.isSome(record) ? record.value : yield* missing(reportId)
   })
 
@@ -159,7 +159,7 @@ const retry = Command.make("retry", { id, json }, (given) =>
     if (Option.isSome(report.issue))
       return yield* notFound(`${report.id} is filed already`, `see ${report.issue.value.url}`)
     const now = yield* Clock.currentTimeMillis
-    const records = yield* Records
+    const records = yield* OperatorQueries
     const { deliveries } = yield* Store
     const done =
       (yield* records.enqueue(report.id, now)) || (yield* deliveries.retry(`report:${report.id}`, now))

@@ -1,7 +1,7 @@
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
-import { CommandFailed, exits } from "../Failure.ts"
+import { CommandFailed, exits } from "../CommandFailed.ts"
 import { untilSignal } from "../UntilSignal.ts"
 
 const flags = {
@@ -15,7 +15,7 @@ export const sandbox = Command.make("sandbox", flags, (given) =>
   Effect.gen(function* () {
     if (!given.walk) yield* untilSignal
     // Nothing else leads to the simulators, and a server has no part of them.
-    const { sandbox: start } = yield* Effect.promise(() => import("../../sandbox/Program.ts"))
+    const { sandbox: start } = yield* Effect.promise(() => import("../../../sandbox/Program.ts"))
     const passed = yield* Effect.mapError(
       start(given),
       (error) =>

@@ -6,7 +6,7 @@ export const serve = Command.make("serve", {}, () =>
   Effect.zipRight(
     untilSignal,
     Effect.flatMap(
-      Effect.promise(() => import("../../Serve.ts")),
+      Effect.promise(() => import("../../ServerProcess.ts")),
       (module) => module.serve
     )
   )

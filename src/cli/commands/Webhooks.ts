@@ -2,13 +2,13 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import { productionId } from "../../services/Plane.ts"
-import { Records } from "../../services/Records.ts"
+import { OperatorQueries } from "../../services/OperatorQueries.ts"
 import type { InboxEvent } from "../../services/Store.ts"
-import { onDatabase } from "../Access.ts"
+import { onDatabase } from "../DatabaseAccess.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { branch } from "../Help.ts"
 import { printTable } from "../Screen.ts"
-import { webhookShape } from "../Shapes.ts"
+import { webhookShape } from "../JsonOutput.ts"
 import { instant } from "../Text.ts"
 
 const filters = {
@@ -25,7 +25,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
   Effect.flatMap(Effect.all([sinceOf(given.since), pageOf(given)]), ([from, request]) =>
     Effect.gen(function* () {
       const filter = { eventType: given.type, plane: given.plane, since: from }
-      const page = yield* (yield* Records).webhooks(filter, request)
+      const page = yield* (yield* OperatorQueries).webhooks(filter, request)
       yield* printPage(page, {
         json: given.json,
         toJson: webhookShape,

@@ -10,7 +10,7 @@ import {
   RefreshRequest,
   Session
 } from "../../schema/Session.ts"
-import { BodyBound, bodyBounds, NoStore } from "./Facts.ts"
+import { BodyBound, bodyBounds, NoStore } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures, identity, replay, session } from "./Failures.ts"
 import { KeyHeaders, OrganisationHeaders } from "./Headers.ts"
 import { Bearer, IdempotencyKey, PlaneSelection } from "./Middleware.ts"

@@ -5,7 +5,12 @@
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { CallerKey, CurrentCredential, OptionalCredential, PlaneSelector } from "../../services/Caller.ts"
+import {
+  CallerKey,
+  CurrentCredential,
+  OptionalCredential,
+  PlaneSelector
+} from "../../services/RequestCredentials.ts"
 import { failures } from "./Failures.ts"
 
 const bearer = HttpApiSecurity.annotateContext(

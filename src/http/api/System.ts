@@ -2,7 +2,7 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Health, Readiness } from "../../schema/Descriptors.ts"
-import { Probe } from "./Facts.ts"
+import { Probe } from "./EndpointAnnotations.ts"
 import { always, failures } from "./Failures.ts"
 
 export const healthz = HttpApiEndpoint.get("healthz", "/healthz")

@@ -2,7 +2,7 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { WebhookDelivery, WebhookReceipt, webhookBodyLimit } from "../../schema/Webhook.ts"
-import { BodyBound } from "./Facts.ts"
+import { BodyBound } from "./EndpointAnnotations.ts"
 import { always, body, failures } from "./Failures.ts"
 
 const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>

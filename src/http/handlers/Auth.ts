@@ -2,18 +2,18 @@ import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { Session } from "../../schema/Session.ts"
-import { CallerKey } from "../../services/Caller.ts"
+import { CallerKey } from "../../services/RequestCredentials.ts"
 import { Sessions } from "../../services/Sessions.ts"
 import { Api } from "../Api.ts"
 import { login, logout, me, refresh } from "../api/Auth.ts"
-import { Gate, knownActor } from "./Gate.ts"
+import { RequestGuard, knownActor } from "./RequestGuard.ts"
 
 const told = ({ actor }: Session) => knownActor(actor)
 
 export const AuthLive = HttpApiBuilder.group(Api, "auth", (handlers) =>
   Effect.gen(function* () {
     const sessions = yield* Sessions
-    const { inPlane, authenticated } = yield* Gate
+    const { inPlane, authenticated } = yield* RequestGuard
     return handlers
       .handle("login", ({ payload }) =>
         Effect.flatMap(CallerKey, (key) =>

@@ -3,12 +3,12 @@ import * as Effect from "effect/Effect"
 import { Descriptors } from "../../services/Descriptors.ts"
 import { Api } from "../Api.ts"
 import { iam, version } from "../api/Descriptors.ts"
-import { Gate } from "./Gate.ts"
+import { RequestGuard } from "./RequestGuard.ts"
 
 export const DescriptorsLive = HttpApiBuilder.group(Api, "descriptors", (handlers) =>
   Effect.gen(function* () {
     const descriptors = yield* Descriptors
-    const { open, inPlane } = yield* Gate
+    const { open, inPlane } = yield* RequestGuard
     return handlers
       .handle("iam", () => inPlane(iam, descriptors.iam))
       .handle("version", () => open(version, descriptors.version))

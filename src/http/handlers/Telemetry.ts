@@ -4,12 +4,12 @@ import * as Option from "effect/Option"
 import { Telemetry } from "../../services/Telemetry.ts"
 import { Api } from "../Api.ts"
 import { accept } from "../api/Telemetry.ts"
-import { Gate } from "./Gate.ts"
+import { RequestGuard } from "./RequestGuard.ts"
 
 export const TelemetryLive = HttpApiBuilder.group(Api, "telemetry", (handlers) =>
   Effect.gen(function* () {
     const telemetry = yield* Telemetry
-    const { inPlane } = yield* Gate
+    const { inPlane } = yield* RequestGuard
     return handlers.handle("accept", ({ payload, headers }) =>
       inPlane(accept, (plane) =>
         telemetry.accept(plane, { request: payload, origin: Option.fromNullable(headers.origin) })

@@ -3,12 +3,12 @@ import * as Effect from "effect/Effect"
 import { Notifications } from "../../services/Notifications.ts"
 import { Api } from "../Api.ts"
 import { send, subscribe } from "../api/Tings.ts"
-import { Gate } from "./Gate.ts"
+import { RequestGuard } from "./RequestGuard.ts"
 
 export const TingsLive = HttpApiBuilder.group(Api, "tings", (handlers) =>
   Effect.gen(function* () {
     const notifications = yield* Notifications
-    const { authenticated } = yield* Gate
+    const { authenticated } = yield* RequestGuard
     return handlers
       .handle("subscribe", () => authenticated(subscribe, notifications.subscribe))
       .handle("send", ({ payload }) =>

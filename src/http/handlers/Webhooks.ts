@@ -5,9 +5,9 @@ import * as Effect from "effect/Effect"
 import { claimsTesting, Webhooks } from "../../services/Webhooks.ts"
 import { Api } from "../Api.ts"
 import { receive, receiveSlashed } from "../api/Webhooks.ts"
-import { CurrentBody } from "../middleware/Body.ts"
-import { noting } from "../middleware/Exchange.ts"
-import { Gate } from "./Gate.ts"
+import { CurrentBody } from "../body/BodyReader.ts"
+import { noting } from "../middleware/RequestState.ts"
+import { RequestGuard } from "./RequestGuard.ts"
 
 const noteTesting = (body: Uint8Array) =>
   noting((exchange) => {
@@ -19,7 +19,7 @@ const noteTesting = (body: Uint8Array) =>
 export const WebhooksLive = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
   Effect.gen(function* () {
     const webhooks = yield* Webhooks
-    const { unmetered } = yield* Gate
+    const { unmetered } = yield* RequestGuard
 
     /** The exact bytes are what is signed, so nothing is decoded here. */
     const delivery = (

@@ -1,17 +1,9 @@
 import * as Effect from "effect/Effect"
 import type { FailureCode } from "../../schema/Failure.ts"
 import * as Metrics from "../../services/Metrics.ts"
-import { OwnEvents } from "../../services/OwnEvents.ts"
-import type { Exchange } from "./Exchange.ts"
-import { endSpan, methodOf } from "./Trace.ts"
-
-/** How an exchange ended; 499 when the client left first. */
-export interface Ending {
-  readonly status: number
-  readonly code: FailureCode | undefined
-  /** Nanoseconds of Effect's clock. */
-  readonly endedAt: bigint
-}
+import { BackendTelemetry } from "../../services/BackendTelemetry.ts"
+import type { Ending, RequestState } from "./RequestState.ts"
+import { endSpan, methodOf } from "./RequestTrace.ts"
 
 /** Stands for every path that is none of ours: what was asked for is the caller's own text. */
 const unmatched = "unmatched"
@@ -37,9 +29,9 @@ export const unparsed = (facts: {
  * backend's own events. Never a query, a header or a body.
  */
 export const accessLog = Effect.map(
-  OwnEvents,
+  BackendTelemetry,
   (events) =>
-    (exchange: Exchange, ending: Ending): Effect.Effect<void> => {
+    (exchange: RequestState, ending: Ending): Effect.Effect<void> => {
       const { status, code, endedAt } = ending
       const facts = {
         method: exchange.message.method ?? "",

@@ -5,7 +5,7 @@ import { type Failure, Overloaded, ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
 import type { Call } from "./Routes.ts"
-import { Work } from "./Work.ts"
+import { DetachedWork } from "./DetachedWork.ts"
 
 /** Requests that are worked on at once; more would only wait and time out together. */
 export const defaultBound = 1_000
@@ -28,12 +28,14 @@ interface AdmissionService {
 
 /** Whether a request is let in at all. */
 export class Admission extends Context.Tag("music/http/Admission")<Admission, AdmissionService>() {
-  static readonly layer = (bound: number = defaultBound): Layer.Layer<Admission, never, Drain | Work> =>
+  static readonly layer = (
+    bound: number = defaultBound
+  ): Layer.Layer<Admission, never, Drain | DetachedWork> =>
     Layer.effect(
       Admission,
       Effect.gen(function* () {
         const { draining } = yield* Drain
-        const work = yield* Work
+        const work = yield* DetachedWork
         const idle = yield* Effect.makeLatch(true)
         let inFlight = 0
 

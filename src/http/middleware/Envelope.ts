@@ -13,11 +13,11 @@ import {
   NotFound,
   toEnvelope
 } from "../../schema/Failure.ts"
-import type { Exchange } from "./Exchange.ts"
-import { fieldsOf } from "./Problems.ts"
+import type { RequestState } from "./RequestState.ts"
+import { fieldsOf } from "../body/ValidationErrors.ts"
 
 /** What went wrong, as one of the declared failures. A defect is logged with its cause and tells the caller nothing. */
-export const failureOf = (cause: Cause.Cause<unknown>, exchange: Exchange): Effect.Effect<Failure> => {
+export const failureOf = (cause: Cause.Cause<unknown>, exchange: RequestState): Effect.Effect<Failure> => {
   const error = Cause.squash(cause)
   if (isFailure(error)) return Effect.succeed(error)
   // The same class says that our own answer did not fit its schema.

@@ -15,18 +15,18 @@ import { requestIdOf } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
 import { accessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
-import { CurrentBody, declaredProblem, jsonOf } from "./Body.ts"
-import { clientAddressFor, networkOf } from "./ClientAddress.ts"
+import { CurrentBody, declaredProblem, jsonOf } from "../body/BodyReader.ts"
+import { clientAddressFor, networkOf } from "../transport/ClientAddress.ts"
 import { corsFor } from "./Cors.ts"
 import { failureOf, responseOf } from "./Envelope.ts"
-import { CurrentExchange, type Exchange, planeNote } from "./Exchange.ts"
-import { withReading } from "./Limits.ts"
-import { lingering } from "./Linger.ts"
-import { allowsRecording, sourceOf } from "./Preferences.ts"
-import { countOf } from "./RawHeaders.ts"
-import { Receipts } from "./Receipts.ts"
+import { CurrentRequestState, type RequestState, planeNote } from "./RequestState.ts"
+import { withReading } from "./RateLimits.ts"
+import { lingering } from "../transport/LingeringClose.ts"
+import { allowsRecording, sourceOf } from "./ClientHeaders.ts"
+import { countOf } from "../transport/RawHeaders.ts"
+import { IncomingBodies } from "../body/IncomingBodies.ts"
 import { routes } from "./Routes.ts"
-import { inSpan } from "./Trace.ts"
+import { inSpan } from "./RequestTrace.ts"
 
 /** RFC 9112, 3.2: exactly one Host with HTTP/1.1. */
 const hostProblem = (message: IncomingMessage): Failure | undefined =>
@@ -38,12 +38,12 @@ const hostProblem = (message: IncomingMessage): Failure | undefined =>
 export const pipeline = Effect.gen(function* () {
   const settings = yield* Settings
   const admission = yield* Admission
-  const receipts = yield* Receipts
+  const receipts = yield* IncomingBodies
   const log = yield* accessLog
   const cors = corsFor(settings.webOrigins)
   const addressOf = clientAddressFor(settings.trustedProxies)
 
-  const open = (message: IncomingMessage, clock: Clock.Clock): Exchange => {
+  const open = (message: IncomingMessage, clock: Clock.Clock): RequestState => {
     const { headers, method = "" } = message
     const path = message.url ?? ""
     const route = routes.get(path)
@@ -74,7 +74,7 @@ export const pipeline = Effect.gen(function* () {
 
   /** Steps 1 to 3; what follows them is the router's. */
   const served = (
-    exchange: Exchange,
+    exchange: RequestState,
     request: HttpServerRequest.HttpServerRequest,
     app: HttpApp.Default
   ): HttpApp.Default<Failure> => {
@@ -108,7 +108,7 @@ export const pipeline = Effect.gen(function* () {
   }
 
   const finished = (
-    exchange: Exchange,
+    exchange: RequestState,
     clock: Clock.Clock,
     response: HttpServerResponse.HttpServerResponse,
     code: Failure["code"] | undefined
@@ -132,7 +132,7 @@ export const pipeline = Effect.gen(function* () {
     })
 
   const answered = (
-    exchange: Exchange,
+    exchange: RequestState,
     clock: Clock.Clock,
     request: HttpServerRequest.HttpServerRequest,
     app: HttpApp.Default
@@ -160,7 +160,10 @@ export const pipeline = Effect.gen(function* () {
           inSpan(exchange),
           Effect.annotateLogs("request_id", exchange.info.requestId),
           Effect.mapInputContext((context: Context.Context<HttpServerRequest.HttpServerRequest>) =>
-            context.pipe(Context.add(RequestContext, exchange.info), Context.add(CurrentExchange, exchange))
+            context.pipe(
+              Context.add(RequestContext, exchange.info),
+              Context.add(CurrentRequestState, exchange)
+            )
           )
         )
       })

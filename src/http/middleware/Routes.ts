@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import type * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { Api } from "../Api.ts"
-import { BodyBound, BodyOptional, NoStore, Probe } from "../api/Facts.ts"
+import { BodyBound, BodyOptional, NoStore, Probe } from "../api/EndpointAnnotations.ts"
 import { PlaneSelection } from "../api/Middleware.ts"
 
 /** What the server must know of a call before it runs. */

@@ -7,11 +7,11 @@ import { Settings } from "../../services/Settings.ts"
 import type { Store, StoreUnavailable } from "../../services/Store.ts"
 import { Tables } from "../../services/Tables.ts"
 import { Tracker } from "../../services/Tracker.ts"
-import { type Bounds, production } from "./Bounds.ts"
+import { type DeliveryLimits, production } from "./DeliveryLimits.ts"
 import { makeReportDelivery } from "./ReportDelivery.ts"
 import { makeRetention } from "./Retention.ts"
 import { makeTelemetryShipping } from "./TelemetryShipping.ts"
-import { supervised } from "./Worker.ts"
+import { supervised } from "./Backoff.ts"
 
 /** A database that does not answer is told by a check of its own. */
 const checkTimeout = Duration.seconds(1)
@@ -27,7 +27,7 @@ const check = (configured: boolean, troubled: Effect.Effect<boolean, StoreUnavai
 
 /** The background workers with other bounds than the default ones. */
 export const deliveryWith = (
-  bounds: Partial<Bounds>
+  bounds: Partial<DeliveryLimits>
 ): Layer.Layer<DeliveryHealth, never, Store | Tracker | Tables | Settings> =>
   Layer.scoped(
     DeliveryHealth,

@@ -3,10 +3,10 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { Tracker } from "../../services/Tracker.ts"
-import type { Bounds } from "./Bounds.ts"
-import { makeDestination } from "./Destination.ts"
-import { makeDuplicateSweep } from "./DuplicateSweep.ts"
-import { runEngine } from "./Engine.ts"
+import type { DeliveryLimits } from "./DeliveryLimits.ts"
+import { makeDestinationBreaker } from "./DestinationBreaker.ts"
+import { makeDuplicateIssues } from "./DuplicateIssues.ts"
+import { runDeliveryWorker } from "./DeliveryWorker.ts"
 import type { Held } from "./Lease.ts"
 import { makeFiling } from "./ReportFiling.ts"
 
@@ -21,7 +21,7 @@ export interface ReportDelivery {
 
 export const makeReportDelivery = (
   reconcileSeconds: ReadonlyArray<number>,
-  bounds: Bounds
+  bounds: DeliveryLimits
 ): Effect.Effect<ReportDelivery, never, Store | Tracker> =>
   Effect.gen(function* () {
     const store = yield* Store
@@ -31,7 +31,7 @@ export const makeReportDelivery = (
       (trouble) =>
         `${Option.getOrElse(trouble, () => "it refuses us")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is tried again by itself`
     )
-    const destination = makeDestination(store.destinations, bounds, {
+    const destination = makeDestinationBreaker(store.destinations, bounds, {
       name: "tracker",
       title: "The tracker",
       longestPause,
@@ -40,7 +40,7 @@ export const makeReportDelivery = (
     const { firstPause, lease, sweepDelay } = bounds
     const parts = { reports: store.reports, tracker, destination, reconcileSeconds, firstPause, sweepDelay }
     const file = makeFiling(parts)
-    const sweep = makeDuplicateSweep(parts)
+    const sweep = makeDuplicateIssues(parts)
     const handle = (held: Held) => {
       switch (held.delivery.kind) {
         case "report":
@@ -50,7 +50,7 @@ export const makeReportDelivery = (
       }
     }
     return {
-      run: runEngine(store, lease, {
+      run: runDeliveryWorker(store, lease, {
         kinds: ["report", "sweep"],
         // GitHub asks for requests one after the other (issue-tracker.md 3).
         concurrency: 1,

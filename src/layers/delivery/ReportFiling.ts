@@ -15,11 +15,11 @@ import {
   type StoreUnavailable
 } from "../../services/Store.ts"
 import type { Issue, LookTooLong, TrackerService } from "../../services/Tracker.ts"
-import { Unknown, type UpstreamFailure } from "../../services/Upstream.ts"
-import { type Destination, describe, isConfiguration } from "./Destination.ts"
-import { recorded } from "./InFlight.ts"
+import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { type DestinationBreaker, describe, isConfiguration } from "./DestinationBreaker.ts"
+import { uninterruptedRequest } from "./UninterruptedRequest.ts"
 import type { Held } from "./Lease.ts"
-import { backoff } from "./Worker.ts"
+import { backoff } from "./Backoff.ts"
 
 /** Milliseconds that clocks may differ, and an answer may have taken (issue-tracker.md 4.5). */
 export const lookMargin = 5 * 60_000
@@ -34,7 +34,7 @@ const tooLong = "the tracker calls it too long"
 export interface FilingParts {
   readonly reports: Reports
   readonly tracker: TrackerService
-  readonly destination: Destination
+  readonly destination: DestinationBreaker
   /** Seconds after the send. */
   readonly reconcileSeconds: ReadonlyArray<number>
   /** Milliseconds. */
@@ -135,7 +135,7 @@ export const makeFiling = (parts: FilingParts): ((held: Held) => Effect.Effect<v
         yield* held.write(DeliveryUpdate.Waiting({ availableAt: at, failure }))
         return
       }
-      yield* tracker.file(draft).pipe(recorded(stopGrace, (exit) => recordAnswer(held, at, exit)))
+      yield* tracker.file(draft).pipe(uninterruptedRequest(stopGrace, (exit) => recordAnswer(held, at, exit)))
     }).pipe(Effect.uninterruptible)
 
   /**

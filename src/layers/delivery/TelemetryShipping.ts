@@ -11,12 +11,12 @@ import { makeAgreedTime } from "../../services/ClockAgreement.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type SpoolEntry, Store, type StoreUnavailable } from "../../services/Store.ts"
 import { Tables, type WriteResult } from "../../services/Tables.ts"
-import { type NotExecuted, Unknown } from "../../services/Upstream.ts"
-import type { Bounds } from "./Bounds.ts"
-import { makeDestination } from "./Destination.ts"
-import { recorded } from "./InFlight.ts"
-import { makeTableGates } from "./TableGates.ts"
-import { patiently, pausedLook } from "./Worker.ts"
+import { type NotExecuted, Unknown } from "../../services/UpstreamFailure.ts"
+import type { DeliveryLimits } from "./DeliveryLimits.ts"
+import { makeDestinationBreaker } from "./DestinationBreaker.ts"
+import { uninterruptedRequest } from "./UninterruptedRequest.ts"
+import { makeTableBreaker } from "./TableBreaker.ts"
+import { patiently, pausedLook } from "./Backoff.ts"
 
 const batchCount = 200
 const batchBytes = 1024 * 1024
@@ -54,14 +54,14 @@ class Paused extends Data.TaggedError("Paused")<{ readonly millis: number }> {}
 
 export const makeTelemetryShipping = (
   spoolHours: number,
-  bounds: Bounds
+  bounds: DeliveryLimits
 ): Effect.Effect<TelemetryShipping, never, Store | Tables> =>
   Effect.gen(function* () {
     const { destinations, spool, wakeups } = yield* Store
     const tables = yield* Tables
     const agreedTime = yield* makeAgreedTime
-    const gates = makeTableGates(destinations, tables.open, bounds.repairPause)
-    const service = makeDestination(destinations, bounds, {
+    const gates = makeTableBreaker(destinations, tables.open, bounds.repairPause)
+    const service = makeDestinationBreaker(destinations, bounds, {
       name: "tables",
       title: "The table service",
       longestPause,
@@ -168,7 +168,7 @@ export const makeTelemetryShipping = (
           new Unknown({ dependency: "tables", reason: "no answer before the lease ended" })
         return yield* tables.write(entries).pipe(
           Effect.timeoutFail({ duration, onTimeout }),
-          recorded(bounds.telemetryStop, (exit) =>
+          uninterruptedRequest(bounds.telemetryStop, (exit) =>
             exit.pipe(
               Effect.tapErrorTag("Refused", () => recovered),
               Effect.catchTags({ NotExecuted: failing, Unknown: failing }),

@@ -8,13 +8,13 @@ import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
 import { makeCredentialCache } from "./budget/CredentialCache.ts"
 import { makeIamBudget } from "./budget/IamBudget.ts"
-import { makeCatalogue } from "./Catalogue.ts"
-import { makeExchange } from "./Exchange.ts"
+import { makeTingEndpoints } from "./TingEndpoints.ts"
+import { makeOboProof } from "./OboProof.ts"
 import { makeIamCall, type PlaneCall } from "./IamCall.ts"
 import { makeIntrospection } from "./Introspection.ts"
 import { makeTestingContext } from "./TestingContext.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
-import { makeWebhookVerifier } from "./Webhook.ts"
+import { makeWebhookVerifier } from "./WebhookSignature.ts"
 
 export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> = Layer.scoped(
   Iam,
@@ -47,13 +47,13 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
       cacheSeconds: settings.introspectionCacheSeconds
     })
     const tokens = makeTokenExchange(planeCall, budget, credentials, introspection, applicationId)
-    const catalogue = yield* makeCatalogue(planeCall, budget)
+    const catalogue = yield* makeTingEndpoints(planeCall, budget)
 
     return {
       ...tokens,
       introspect: introspection.introspect,
       resolvePlane: testingContext.resolvePlane,
-      prove: makeExchange(planeCall, budget, catalogue, secretOf),
+      prove: makeOboProof(planeCall, budget, catalogue, secretOf),
       warmCatalogue: catalogue.warm,
       verifyWebhook: makeWebhookVerifier(settings.webhookSecrets)
     }

@@ -9,9 +9,9 @@ import type { UpstreamKey } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import type { UpstreamFailure } from "../../services/Upstream.ts"
-import type { Read } from "../upstream/Answer.ts"
-import { makeUpstream } from "../upstream/Upstream.ts"
+import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import type { Read } from "../upstream/UpstreamResponse.ts"
+import { makeUpstream } from "../upstream/UpstreamClient.ts"
 
 /** The application's secret of one plane; `testing` adds the selector, and nothing falls back to production. */
 export interface Credentials {

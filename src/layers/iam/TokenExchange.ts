@@ -10,13 +10,13 @@ import { accessTokenPattern, OrganisationId, refreshTokenPattern } from "../../s
 import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
-import { Refused, type UpstreamFailure } from "../../services/Upstream.ts"
-import { expect, type Read, readJson } from "../upstream/Answer.ts"
+import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
 import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
 import type { IamBudget, IamPath, Purpose } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import type { IntrospectionClient } from "./Introspection.ts"
-import { ConsistentActor, omittable, only, parseScope } from "./Shapes.ts"
+import { ConsistentActor, omittable, only, parseScope } from "./IamSchemas.ts"
 
 const Tokens = Schema.Struct({
   access_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(accessTokenPattern))),

@@ -4,8 +4,8 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { sha256 } from "../../services/Digest.ts"
 import type { WebhookEvent } from "../../services/Iam.ts"
-import { expect, parseJson } from "../upstream/Answer.ts"
-import { Uuid } from "./Shapes.ts"
+import { expect, parseJson } from "../upstream/UpstreamResponse.ts"
+import { Uuid } from "./IamSchemas.ts"
 
 type JsonObject = Readonly<Record<string, unknown>>
 

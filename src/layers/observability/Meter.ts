@@ -17,7 +17,7 @@ import * as Runtime from "effect/Runtime"
 import { version } from "../../schema/Release.ts"
 import { beginAtZero, type Described, metrics, sampled, unitOf } from "../../services/Metrics.ts"
 import type { OtlpTarget, SettingsValues } from "../../services/Settings.ts"
-import type { Reading } from "./Readings.ts"
+import type { Collector } from "./Collectors.ts"
 import { flushMillis, resourceOf } from "./Resource.ts"
 
 /** The metrics could not be put together. */
@@ -58,7 +58,7 @@ const counted = (producer: MetricProducer): MetricProducer => ({
 })
 
 /** Observes the readings whenever metrics are collected. */
-const observe = (meter: Meter, readings: () => Promise<ReadonlyArray<Reading>>) => {
+const observe = (meter: Meter, readings: () => Promise<ReadonlyArray<Collector>>) => {
   const instruments = new Map<Described, Observable<Attributes>>(
     Object.values<Described>(sampled).map((described) => {
       const options = { description: described.help, unit: unitOf(described.name) }
@@ -107,7 +107,7 @@ const serializer = new PrometheusSerializer("", false, undefined, true, true)
  */
 export const makeMeter = (
   openTelemetry: SettingsValues["openTelemetry"],
-  readings: Effect.Effect<ReadonlyArray<Reading>>
+  readings: Effect.Effect<ReadonlyArray<Collector>>
 ) =>
   Effect.gen(function* () {
     yield* beginAtZero

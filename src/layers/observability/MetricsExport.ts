@@ -6,7 +6,7 @@ import type { Descriptors } from "../../services/Descriptors.ts"
 import { Settings } from "../../services/Settings.ts"
 import type { Store } from "../../services/Store.ts"
 import { type AdminListenFailed, adminServer } from "./AdminServer.ts"
-import { makeReadings } from "./Readings.ts"
+import { makeCollectors } from "./Collectors.ts"
 
 /** Base address of the operators' server; none when it is off. */
 export class Admin extends Context.Tag("music/observability/Admin")<Admin, Option.Option<string>>() {}
@@ -22,7 +22,7 @@ export const MetricsExport: Layer.Layer<Admin, AdminListenFailed, Settings | Sto
       const { adminBind, openTelemetry } = yield* Settings
       if (Option.isNone(adminBind) && Option.isNone(openTelemetry.metrics)) return Option.none()
       const { makeMeter } = yield* Effect.promise(() => import("./Meter.ts"))
-      const { scrape } = yield* makeMeter(openTelemetry, yield* makeReadings)
+      const { scrape } = yield* makeMeter(openTelemetry, yield* makeCollectors)
       return yield* Effect.transposeMapOption(adminBind, (address) => adminServer(address, scrape))
     })
   )

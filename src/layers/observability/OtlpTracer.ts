@@ -16,7 +16,7 @@ import { version } from "../../schema/Release.ts"
 import type { SettingsValues, TraceSampler } from "../../services/Settings.ts"
 import { traceExporter } from "./Exporters.ts"
 import { flushMillis, resourceOf } from "./Resource.ts"
-import { rootsOf } from "./Roots.ts"
+import { spanFilterOf } from "./SpanFilter.ts"
 
 type OpenTelemetry = SettingsValues["openTelemetry"]
 type Traced = Omit<OpenTelemetry, "traces"> & {
@@ -59,7 +59,7 @@ export const otlpTracer = (settings: Traced): Layer.Layer<never> =>
     Effect.gen(function* () {
       const tracer = (yield* provider(settings)).getTracer("music-backend", version)
       return Layer.setTracer(
-        rootsOf(yield* Effect.provideService(OtelTracer.make, OtelTracer.OtelTracer, tracer))
+        spanFilterOf(yield* Effect.provideService(OtelTracer.make, OtelTracer.OtelTracer, tracer))
       )
     })
   )

@@ -7,7 +7,7 @@ import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
-import { type DatabaseFailure, isLocked, unavailable } from "./Failures.ts"
+import { type DatabaseFailure, isLocked, unavailable } from "./StoreErrors.ts"
 
 /** What workers wait for. */
 export type Work = "deliveries" | "spool"

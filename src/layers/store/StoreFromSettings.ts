@@ -5,8 +5,8 @@ import type * as Scope from "effect/Scope"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { makeStore } from "./Repositories.ts"
-import { openDatabase } from "./SqliteStore.ts"
+import { makeStore } from "./repositories/Repositories.ts"
+import { openDatabase } from "./sqlite/SqliteStore.ts"
 
 /**
  * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate`, an older schema is refused,
@@ -21,7 +21,7 @@ export const databaseFromSettings = (
     // Its driver takes a while to load: only for those who use it.
     onSome: (url) =>
       Effect.flatMap(
-        Effect.promise(() => import("./PgStore.ts")),
+        Effect.promise(() => import("./postgres/PgStore.ts")),
         ({ openPostgres }) => openPostgres(url, options)
       )
   })

@@ -2,7 +2,7 @@
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 import type { TableRecord, WriteResult } from "../../services/Tables.ts"
-import { expect, type Read, readJson } from "../upstream/Answer.ts"
+import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
 
 /** The body of one ingest call; `record.json` goes in as it is. Secret, because it carries the keys. */
 export const encodeBatch = (

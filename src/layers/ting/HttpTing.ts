@@ -9,9 +9,9 @@ import { version } from "../../schema/Release.ts"
 import type { Proof } from "../../services/Iam.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type PreparedCall, Ting } from "../../services/Ting.ts"
-import type { Read } from "../upstream/Answer.ts"
-import { makeUpstream } from "../upstream/Upstream.ts"
-import { readAcceptance, readRegistration } from "./TingAnswers.ts"
+import type { Read } from "../upstream/UpstreamResponse.ts"
+import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { readAcceptance, readRegistration } from "./TingResponses.ts"
 
 /** Bytes (notification-service.md 1). */
 const largestAnswer = 1024 * 1024

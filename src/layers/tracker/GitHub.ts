@@ -5,9 +5,9 @@ import type * as Redacted from "effect/Redacted"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import { type FoundIssue, type Issue, LookTooLong, type TrackerService } from "../../services/Tracker.ts"
-import type { Refused, UpstreamFailure } from "../../services/Upstream.ts"
-import { observed, peerOf } from "../upstream/Observed.ts"
-import { configurationTroubles, judge, misshapen } from "./GitHubAnswers.ts"
+import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { observed, peerOf } from "../upstream/CallMetrics.ts"
+import { configurationTroubles, judge, misshapen } from "./GitHubResponses.ts"
 import { type Answer, type Ask, makeRequests } from "./GitHubRequests.ts"
 
 const IssueAnswer = Schema.Struct({

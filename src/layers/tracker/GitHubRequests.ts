@@ -4,8 +4,8 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { version } from "../../schema/Release.ts"
-import { NotExecuted, Unknown } from "../../services/Upstream.ts"
-import { noteStatus, traceContext } from "../upstream/Observed.ts"
+import { NotExecuted, Unknown } from "../../services/UpstreamFailure.ts"
+import { noteStatus, traceContext } from "../upstream/CallMetrics.ts"
 
 const timeout = Duration.seconds(15)
 

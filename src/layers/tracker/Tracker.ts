@@ -3,7 +3,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { Settings } from "../../services/Settings.ts"
 import { Tracker } from "../../services/Tracker.ts"
-import { NotExecuted } from "../../services/Upstream.ts"
+import { NotExecuted } from "../../services/UpstreamFailure.ts"
 import { makeGitHub } from "./GitHub.ts"
 
 const off = Effect.fail(new NotExecuted({ dependency: "tracker", reason: "not configured" }))

@@ -129,7 +129,8 @@ describe("The server and the command line", () => {
   it("need nothing at run time but the SQLite addon: neither effect nor any other library", async () => {
     const folder = join(made.folder, "server")
     await mkdir(folder)
-    for (const name of ["src", "scripts", "node_modules"]) await symlink(join(root, name), join(folder, name))
+    for (const name of ["src", "client", "sandbox", "scripts", "node_modules"])
+      await symlink(join(root, name), join(folder, name))
     await run(process.execPath, ["scripts/build.mjs"], { cwd: folder })
     const served = join(made.folder, "served")
     const modules = join(served, "node_modules")

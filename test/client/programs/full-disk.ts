@@ -1,6 +1,6 @@
 // Does with the session store of a folder what needs the disk, and prints how each failed.
 import { readdirSync } from "node:fs"
-import { fileSessionStore, type StoredSession } from "../../../src/client/node.ts"
+import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
 
 const [directory = ""] = process.argv.slice(2)
 const store = fileSessionStore({ directory })

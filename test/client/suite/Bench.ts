@@ -1,5 +1,5 @@
 /** What the core suite needs from outside. Only data crosses, so that a page can drive it too. */
-import type * as Client from "../../../src/client/index.ts"
+import type * as Client from "../../../client/index.ts"
 
 /** `after`: the server has acted, only its answer is lost or replaced. */
 export type FaultKind =

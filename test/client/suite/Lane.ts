@@ -1,5 +1,5 @@
 /** One client on a lane of its own, with a clock and a store that a scenario can look at. */
-import type { MusicClient, PromiseClientOptions, Result, StoredSession } from "../../../src/client/index.ts"
+import type { MusicClient, PromiseClientOptions, Result, StoredSession } from "../../../client/index.ts"
 import type { Bench, FaultKind, Kit } from "./Bench.ts"
 
 export const check = (fact: boolean, message: string): void => {

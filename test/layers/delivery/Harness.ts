@@ -13,11 +13,11 @@ import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
-import type { Bounds } from "../../../src/layers/delivery/Bounds.ts"
+import type { DeliveryLimits } from "../../../src/layers/delivery/DeliveryLimits.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
-import { makeRecords } from "../../../src/layers/store/Records.ts"
-import { openDatabase, storeAt } from "../../../src/layers/store/SqliteStore.ts"
-import { TablesFromSettings } from "../../../src/layers/tables/Tables.ts"
+import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
+import { openDatabase, storeAt } from "../../../src/layers/store/sqlite/SqliteStore.ts"
+import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
 import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
 import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
@@ -50,7 +50,7 @@ export const makeHarness = Effect.gen(function* () {
   const store = Context.get(yield* Layer.build(storeAt(file)), Store)
   /** What an operator's commands work with, beside the processes. */
   const database = yield* openDatabase(file, { migrate: false })
-  const records = makeRecords(database)
+  const records = makeOperatorQueries(database)
   /** As an earlier version cleaned what had failed, though its report was there. */
   const forget = (id: string) =>
     database.write("Test.forget", database.sql`DELETE FROM deliveries WHERE id = ${id} RETURNING id`)
@@ -116,7 +116,7 @@ export const makeHarness = Effect.gen(function* () {
   const start = (
     settings: SettingsValues,
     instead: Partial<typeof Tracker.Service> = {},
-    bounds: Partial<Bounds> = {}
+    bounds: Partial<DeliveryLimits> = {}
   ): Effect.Effect<Process> =>
     Effect.gen(function* () {
       let dead = false

@@ -2,8 +2,8 @@ import { describe, expect, it, vi } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { type Fault, faults } from "../../../src/sandbox/upstreams/Simulator.ts"
-import { startTracker } from "../../../src/sandbox/upstreams/Tracker.ts"
+import { type Fault, faults } from "../../../sandbox/upstreams/Simulator.ts"
+import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { markerOf } from "../../../src/services/IssueDraft.ts"
 import {
   Anonymous,

@@ -12,10 +12,10 @@ import { makeCredentialCache } from "../../../src/layers/iam/budget/CredentialCa
 import { makeIamBudget } from "../../../src/layers/iam/budget/IamBudget.ts"
 import type { PlaneCall } from "../../../src/layers/iam/IamCall.ts"
 import { makeIntrospection } from "../../../src/layers/iam/Introspection.ts"
-import { iamFaults } from "../../../src/sandbox/upstreams/Iam.ts"
+import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { IamService, Introspection } from "../../../src/services/Iam.ts"
-import type { UpstreamFailure } from "../../../src/services/Upstream.ts"
+import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { eventually } from "../upstream/Simulated.ts"
 import { form, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
 

@@ -3,7 +3,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { faults } from "../../../src/sandbox/upstreams/Simulator.ts"
+import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { form, header, iamWorld, key, production, reply } from "./Simulated.ts"
 
 const path = "/oauth/revoke"

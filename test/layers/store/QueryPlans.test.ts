@@ -2,8 +2,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Tracer from "effect/Tracer"
-import { makeStore } from "../../../src/layers/store/Repositories.ts"
-import { openDatabase } from "../../../src/layers/store/SqliteStore.ts"
+import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
+import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import type { StoreService } from "../../../src/services/Store.ts"
 import { freshPath, sampleEntry, sampleEvent, sampleReport } from "./Stores.ts"
 

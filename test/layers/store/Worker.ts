@@ -1,8 +1,8 @@
 /** A process of its own on a store: `<what> <place> <name>`; prints one line for each thing done. */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { postgresStoreAt } from "../../../src/layers/store/PgStore.ts"
-import { storeAt } from "../../../src/layers/store/SqliteStore.ts"
+import { postgresStoreAt } from "../../../src/layers/store/postgres/PgStore.ts"
+import { storeAt } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { sampleEntry, sampleReport } from "./Samples.ts"
 

@@ -5,12 +5,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
-import {
-  type Now,
-  type Reply,
-  type Simulator,
-  startSimulator
-} from "../../../src/sandbox/upstreams/Simulator.ts"
+import { type Now, type Reply, type Simulator, startSimulator } from "../../../sandbox/upstreams/Simulator.ts"
 
 /** The clock of the test, for a simulator. */
 export const testNow: Effect.Effect<Now> = Effect.map(

@@ -13,7 +13,7 @@ import { monotonicMillis } from "../../../services/MonotonicTime.ts"
 import { type Plane, planeId, productionId } from "../../../services/Plane.ts"
 import { makeQuota, type QuotaPolicy } from "../../../services/Quota.ts"
 import { RequestContext } from "../../../services/RequestContext.ts"
-import { Refused, type UpstreamFailure } from "../../../services/Upstream.ts"
+import { Refused, type UpstreamFailure } from "../../../services/UpstreamFailure.ts"
 import {
   type Admission,
   type Claim,

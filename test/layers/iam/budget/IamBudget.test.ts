@@ -7,7 +7,7 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { makeCredentialCache, tokenKey } from "../../../../src/layers/iam/budget/CredentialCache.ts"
 import { type Counted, makeIamBudget, type Purpose } from "../../../../src/layers/iam/budget/IamBudget.ts"
-import { Unknown, type UpstreamFailure } from "../../../../src/services/Upstream.ts"
+import { Unknown, type UpstreamFailure } from "../../../../src/services/UpstreamFailure.ts"
 import { inRequest, production } from "../Simulated.ts"
 
 const tokens: Counted = { plane: "production", path: "/app-auth/tokens" }

@@ -1,0 +1,55 @@
+import type { SessionLock, SessionStore } from "./SessionStore.ts"
+import type { Source } from "./Types.ts"
+
+/** What both faces of the client are told. */
+export interface MusicClientOptions {
+  /** Address of the service, `https://…`; a path in front of `/api` may follow the host. */
+  readonly baseUrl: string
+  /** Sent as `X-Music-Source`. */
+  readonly source: Source
+  /** False: `X-Music-Telemetry: off` with every call, and no event ever leaves. */
+  readonly telemetry: boolean
+  /**
+   * Test application secret of one testing environment; absent or null: production. Any other value that is no such
+   * secret (an empty text, an unset variable) makes every call fail, because a test must never run in production.
+   */
+  readonly testingKey?: string | null
+  /** Where the session is kept; default: in memory. */
+  readonly sessionStore?: SessionStore
+  /** Instead of the store's own lock. */
+  readonly lock?: SessionLock
+  /** Organisation of signed calls; default: the session's. */
+  readonly org?: string
+  /** One call with its retries and waits, milliseconds; default 30,000. */
+  readonly deadlineMilliseconds?: number
+  /** One attempt, milliseconds; default 10,000. */
+  readonly attemptMilliseconds?: number
+  /** Events kept while the service is away; default 1,000. */
+  readonly telemetryQueueLimit?: number
+  /** Longest time that an event waits for company, milliseconds; default 10,000. */
+  readonly telemetryIntervalMilliseconds?: number
+}
+
+/** What one call may be told. */
+export interface CallOptions {
+  /** Organisation of this call; only signed calls use it. */
+  readonly org?: string
+  /** Instead of the client's deadline, milliseconds. */
+  readonly deadlineMilliseconds?: number
+}
+
+/** Where times come from; by default the system's. */
+export interface ClientClock {
+  /** Milliseconds since the epoch; may be wrong, may jump. */
+  readonly now: () => number
+  /** Milliseconds from any start; only ever goes forward. */
+  readonly monotonic: () => number
+}
+
+export interface PromiseClientOptions extends MusicClientOptions {
+  /** Instead of the global one. */
+  readonly fetch?: typeof globalThis.fetch
+  readonly clock?: ClientClock
+  /** From 0 up to 1, for the spread of pauses; default `Math.random`. */
+  readonly random?: () => number
+}

@@ -1,0 +1,104 @@
+/** Runs the effects of the core for callers who know only promises and plain values. */
+import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
+import * as Cause from "effect/Cause"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import { identity } from "effect/Function"
+import * as Option from "effect/Option"
+import { Internal } from "../src/schema/Failure.ts"
+import { type MusicClientService, makeCore } from "./MusicClient.ts"
+import { abortedError, type MusicFailure, toError } from "./Failures.ts"
+import { randomUuid } from "./IdempotencyKeys.ts"
+import type { ClientClock, PromiseClientOptions } from "./Options.ts"
+import { Jitter } from "./Retry.ts"
+import type { MusicError, Result, Status } from "./Types.ts"
+
+const clockOf = ({ monotonic, now }: ClientClock): Clock.Clock => {
+  const system = Clock.make()
+  const nanos = () => BigInt(Math.round(monotonic() * 1_000)) * 1_000n
+  return {
+    [Clock.ClockTypeId]: Clock.ClockTypeId,
+    unsafeCurrentTimeMillis: now,
+    unsafeCurrentTimeNanos: nanos,
+    currentTimeMillis: Effect.sync(now),
+    currentTimeNanos: Effect.sync(nanos),
+    sleep: (duration) => system.sleep(duration)
+  }
+}
+
+const errorOf = (cause: Cause.Cause<MusicFailure>): MusicError => {
+  const failure = Cause.failureOption(cause)
+  if (Option.isSome(failure)) return toError(failure.value)
+  return Cause.isInterruptedOnly(cause)
+    ? abortedError(null)
+    : toError(
+        new Internal({
+          message: "The client met a fault of its own.",
+          hint: "Nothing is known of the call; report this as a bug of the client."
+        })
+      )
+}
+
+const resultOf = <A>(exit: Exit.Exit<A, MusicFailure>): Result<A> =>
+  Exit.match(exit, {
+    onSuccess: (value) => ({ ok: true, value }),
+    onFailure: (cause) => ({ ok: false, error: errorOf(cause) })
+  })
+
+export const plainStatus = (status: Status<MusicFailure>): Status =>
+  status.state === "unknown" ? { state: "unknown", error: toError(status.error) } : status
+
+/** See `newIdempotencyKey` of the promise client. */
+export const newKey = (): string => Effect.runSync(randomUuid)
+
+export interface Running {
+  readonly service: MusicClientService
+  /** Runs an effect that waits for nothing. */
+  readonly immediately: <A>(effect: Effect.Effect<A, MusicFailure>) => Result<A>
+  /** Runs an effect; the promise never rejects. */
+  readonly eventually: <A>(
+    effect: Effect.Effect<A, MusicFailure>,
+    call: { readonly signal?: AbortSignal } | undefined
+  ) => Promise<Result<A>>
+}
+
+// Programs without the type checker may pass null, or nothing at all, and are not thrown at either.
+const isGiven = <A>(part: A | null | undefined): part is A => part !== undefined && part !== null
+const nothingGiven: PromiseClientOptions = { baseUrl: "", source: "cli", telemetry: false }
+
+export const start = (given: PromiseClientOptions): Running => {
+  const options = isGiven(given) ? given : nothingGiven
+  const { clock, fetch, random } = options
+  const surrounded = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    effect.pipe(
+      isGiven(fetch) ? Effect.provideService(FetchHttpClient.Fetch, fetch) : identity,
+      isGiven(random) ? Effect.provideService(Jitter, Effect.sync(random)) : identity,
+      isGiven(clock) ? Effect.withClock(clockOf(clock)) : identity
+    )
+  const service = Effect.runSync(surrounded(makeCore(options).pipe(Effect.provide(FetchHttpClient.layer))))
+  return {
+    service,
+    immediately: (effect) => resultOf(Effect.runSyncExit(surrounded(effect))),
+    eventually: (effect, call) =>
+      Effect.runPromiseExit(
+        surrounded(effect),
+        call?.signal === undefined ? {} : { signal: call.signal }
+      ).then(resultOf)
+  }
+}
+
+interface Page {
+  readonly document?: unknown
+  readonly addEventListener?: (type: string, listener: () => void) => void
+  readonly removeEventListener?: (type: string, listener: () => void) => void
+}
+
+/** Calls back when the page is put away, in a browser; the result takes the listener off again. */
+export const onPageHide = (run: () => void): (() => void) => {
+  // What a page offers is not known to the type checker here: the same source runs in Node.
+  const page = globalThis as unknown as Page
+  if (page.document === undefined) return () => undefined
+  page.addEventListener?.("pagehide", run)
+  return () => page.removeEventListener?.("pagehide", run)
+}

@@ -1,0 +1,178 @@
+/** The session of one server and plane: read, judged and written, by one at a time. */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import { Actor } from "../src/schema/Identity.ts"
+import { type Session, TingOutcome } from "../src/schema/Session.ts"
+import { NotLoggedIn, StoreFailed, type TimedOut, type Unsupported } from "./Failures.ts"
+import { sha256 } from "./IdempotencyKeys.ts"
+import type { MusicClientOptions } from "./Options.ts"
+import { type OptionsProblem, problemOf } from "./OptionsCheck.ts"
+import { type Deadline, monotonic, within } from "./Retry.ts"
+import { memorySessionStore, processLock, type StoredSession } from "./SessionStore.ts"
+
+/** An access token is renewed so long before its end, milliseconds; short-lived ones in the last tenth of their life. */
+const longestMargin = 60_000
+
+const Stored = Schema.Struct({
+  version: Schema.Literal(1),
+  slot: Schema.String,
+  access_token: Schema.String,
+  refresh_token: Schema.String,
+  expires_in: Schema.Number,
+  obtained_at: Schema.Number,
+  scope: Schema.String,
+  actor: Actor,
+  org_id: Schema.String,
+  org_ids: Schema.Array(Schema.String),
+  testing_environment_id: Schema.NullOr(Schema.String),
+  login_key: Schema.String,
+  ting: TingOutcome
+})
+const decodeStored = Schema.decodeUnknown(Stored)
+
+const isTesting = (options: MusicClientOptions): boolean => typeof options.testingKey === "string"
+
+const addressOf = (baseUrl: string): string => new URL(baseUrl).href.replace(/\/+$/, "")
+
+/**
+ * File-name-safe; holds a digest of the testing secret, never the secret. Options with a problem name no slot, so a
+ * mistaken testing key can neither read nor clear the session of production.
+ */
+const nameOf = (options: MusicClientOptions): Effect.Effect<string, Unsupported | OptionsProblem> => {
+  const problem = problemOf(options)
+  if (problem !== undefined) return Effect.fail(problem)
+  const text = `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
+  return Effect.map(
+    sha256(text),
+    (digest) => `${isTesting(options) ? "testing" : "production"}-${digest.slice(0, 32)}`
+  )
+}
+
+const storeFailed = (cause: unknown) => new StoreFailed({ cause })
+
+/** What stands between a client and its slot. */
+export type SlotFailure = StoreFailed | Unsupported | OptionsProblem
+
+export interface Slot {
+  /** What is stored now, whoever stored it. */
+  readonly load: Effect.Effect<StoredSession, NotLoggedIn | SlotFailure>
+  /** Writes a session of the service down; `sentAt` is when its request left, on the monotonic clock. */
+  readonly save: (
+    session: Session,
+    kept: Pick<StoredSession, "login_key" | "ting">,
+    sentAt: number
+  ) => Effect.Effect<StoredSession, SlotFailure>
+  /** Fails when the session that is stored now could not be replaced; changes nothing. */
+  readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
+  readonly clear: Effect.Effect<void, SlotFailure>
+  /** Milliseconds of life that the access token has left. */
+  readonly lifeOf: (session: StoredSession) => Effect.Effect<number>
+  readonly isDue: (session: StoredSession) => Effect.Effect<boolean>
+  /** Runs while nobody else who shares the store does. The wait ends with the deadline, or when it is interrupted. */
+  readonly exclusively: (
+    deadline: Deadline
+  ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | SlotFailure | TimedOut>
+  /** Whether an answer is of the plane that this client was made for. */
+  readonly isOwn: (session: Session) => boolean
+}
+
+export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
+  Effect.gen(function* () {
+    const store = options.sessionStore ?? memorySessionStore()
+    const lock = options.lock ?? store.lock ?? processLock()
+    const name = yield* Effect.cached(nameOf(options))
+    // When the token in hand was asked for, as long as this program runs: no wall clock can falsify that.
+    let receipt: { readonly token: string; readonly at: number } | undefined
+
+    const isOwn = (session: { readonly testing_environment_id: string | null }) =>
+      (session.testing_environment_id !== null) === isTesting(options)
+
+    const asked = <A>(run: (slot: string) => Promise<A>) =>
+      Effect.flatMap(name, (slot) => Effect.tryPromise({ try: () => run(slot), catch: storeFailed }))
+
+    const load: Slot["load"] = Effect.gen(function* () {
+      const found = yield* asked((slot) => store.load(slot))
+      if (found === undefined || found === null) return yield* new NotLoggedIn({})
+      const session = yield* Effect.mapError(decodeStored(found), storeFailed)
+      return session.slot === (yield* name) && isOwn(session)
+        ? session
+        : yield* new StoreFailed({
+            hint: "The store holds the session of another server or plane: clear it."
+          })
+    })
+
+    const save: Slot["save"] = (session, kept, sentAt) =>
+      Effect.gen(function* () {
+        const now = yield* Clock.currentTimeMillis
+        const stored: StoredSession = {
+          version: 1,
+          slot: yield* name,
+          access_token: session.access_token,
+          refresh_token: session.refresh_token,
+          expires_in: session.expires_in,
+          obtained_at: Math.round(now - ((yield* monotonic) - sentAt)),
+          scope: session.scope,
+          actor: session.actor,
+          org_id: session.org_id,
+          org_ids: session.org_ids,
+          testing_environment_id: session.testing_environment_id,
+          ...kept
+        }
+        yield* asked((slot) => store.save(slot, stored))
+        receipt = { token: stored.access_token, at: sentAt }
+        return stored
+      })
+
+    const lifeOf: Slot["lifeOf"] = (session) =>
+      Effect.gen(function* () {
+        const byWall = (yield* Clock.currentTimeMillis) - session.obtained_at
+        const known = receipt?.token === session.access_token ? (yield* monotonic) - receipt.at : Number.NaN
+        // A wall clock that stands before the receipt tells nothing; without a receipt of our own, renew.
+        const age = byWall < 0 ? known : Math.max(byWall, Number.isNaN(known) ? 0 : known)
+        return Number.isNaN(age) ? 0 : session.expires_in * 1_000 - age
+      })
+
+    const acquire = (
+      deadline: Deadline,
+      restore: <A, E>(effect: Effect.Effect<A, E>) => Effect.Effect<A, E>
+    ) =>
+      Effect.flatMap(name, (slot) => {
+        const controller = new AbortController()
+        const pending = Promise.resolve().then(() => lock.acquire(slot, controller.signal))
+        return restore(
+          within(
+            deadline,
+            "Another program, or another call, holds the session lock; try again in a moment."
+          )(Effect.tryPromise({ try: () => pending, catch: storeFailed }))
+        ).pipe(
+          Effect.onError(() =>
+            Effect.sync(() => {
+              controller.abort()
+              // It may have been granted in this very moment.
+              pending.then((release) => release()).catch(() => undefined)
+            })
+          )
+        )
+      })
+
+    const exclusively: Slot["exclusively"] = (deadline) => (use) =>
+      Effect.uninterruptibleMask((restore) =>
+        Effect.flatMap(acquire(deadline, restore), (release) =>
+          Effect.ensuring(restore(use), Effect.ignore(Effect.tryPromise(() => release())))
+        )
+      )
+
+    return {
+      load,
+      save,
+      probe: (stored) =>
+        asked((slot) => (store.probe === undefined ? store.save(slot, stored) : store.probe(slot, stored))),
+      clear: asked((slot) => store.clear(slot)),
+      lifeOf,
+      isDue: (session) =>
+        Effect.map(lifeOf(session), (left) => left <= Math.min(longestMargin, session.expires_in * 100)),
+      exclusively,
+      isOwn
+    }
+  })

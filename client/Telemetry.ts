@@ -1,0 +1,225 @@
+/**
+ * Client events on their way: queued, sent in batches, kept while the service is away, never a burden to the program.
+ * Every event has an id, so a batch that may have arrived is sent again and stored once.
+ */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Runtime from "effect/Runtime"
+import { failureTable, type InvalidInput, isFailure, type PayloadTooLarge } from "../src/schema/Failure.ts"
+import type { AnyCallFailure, Calls, Derived, FailureOf } from "./Calls.ts"
+import { exchangeOf, QueueFull } from "./Failures.ts"
+import { randomUuid } from "./IdempotencyKeys.ts"
+import type { MusicClientOptions } from "./Options.ts"
+import { deadlineIn, monotonic, within } from "./Retry.ts"
+import { batchLimits, nextBatch, payloadOf, type QueuedEvent, queued } from "./TelemetryBatch.ts"
+import type { ClientTable, TelemetryStats } from "./Types.ts"
+
+/** Most bytes in the queue, whatever their number. */
+const queueBytes = 4 * 1024 * 1024
+/** What a page may still have under way when it goes: browsers allow 64 KiB, headers included by some. */
+const farewellBytes = 60_000
+/** The last flush of a closing program, milliseconds. */
+const closeMilliseconds = 5_000
+const firstPause = 1_000
+const longestPause = 60_000
+
+export type TelemetryFailure = FailureOf<Derived["telemetry"]["accept"]> | AnyCallFailure
+
+export interface Recorded {
+  readonly id: string
+  /** False: telemetry is off or the client is closed, and the event is gone. */
+  readonly queued: boolean
+}
+
+export interface Telemetry {
+  readonly record: (
+    table: ClientTable,
+    event: unknown
+  ) => Effect.Effect<Recorded, InvalidInput | PayloadTooLarge | QueueFull>
+  /** Sends what is queued; fails with what stopped it, and keeps what can still be delivered. */
+  readonly flush: (options?: {
+    readonly deadlineMilliseconds?: number
+  }) => Effect.Effect<TelemetryStats, TelemetryFailure>
+  /** Hands what fits to the browser, which sends it even though the page goes. */
+  readonly farewell: Effect.Effect<void>
+  readonly stats: Effect.Effect<TelemetryStats>
+  /** Flushes for at most 5 s; what is left is dropped, and nothing is queued any more. */
+  readonly close: Effect.Effect<TelemetryStats>
+}
+
+/** The service has judged the events themselves: the same again would end the same. */
+const isVerdict = (failure: TelemetryFailure): boolean =>
+  isFailure(failure) && !failureTable[failure.code].retryable && failureTable[failure.code].status < 500
+
+/** Positions that the service names as wrong, as `events.<position>…`. */
+const positionsIn = (failure: TelemetryFailure): ReadonlySet<number> =>
+  new Set(
+    (isFailure(failure) ? (failure.details?.fields ?? []) : []).flatMap(({ path }) => {
+      const position = /^events\.(\d+)(?:\.|$)/.exec(path)?.[1]
+      return position === undefined ? [] : [Number(position)]
+    })
+  )
+
+const refusedIn = (
+  batch: ReadonlyArray<QueuedEvent>,
+  failure: TelemetryFailure
+): ReadonlyArray<QueuedEvent> => {
+  const positions = positionsIn(failure)
+  return positions.size === 0 ? batch : batch.filter((_, index) => positions.has(index))
+}
+
+/** Waits without keeping the program alive. */
+const later = (milliseconds: number, run: () => void): (() => void) => {
+  const timer: unknown = setTimeout(run, milliseconds)
+  // Node's timers hold the process; a page's are numbers.
+  if (typeof timer === "object" && timer !== null && "unref" in timer && typeof timer.unref === "function")
+    timer.unref()
+  return () => clearTimeout(timer as ReturnType<typeof setTimeout>)
+}
+
+export const makeTelemetry = (
+  options: MusicClientOptions,
+  calls: Calls,
+  deadlineMilliseconds: number
+): Effect.Effect<Telemetry> =>
+  Effect.gen(function* () {
+    const interval = options.telemetryIntervalMilliseconds ?? 10_000
+    const queueLimit = options.telemetryQueueLimit ?? 1_000
+    const inBackground = Runtime.runFork(yield* Effect.runtime<never>())
+    const alone = yield* Effect.makeSemaphore(1)
+    let queue: ReadonlyArray<QueuedEvent> = []
+    let delivered = 0
+    let dropped = 0
+    let failures = 0
+    /** Background sends nothing before this moment of the monotonic clock. */
+    let pausedUntil = 0
+    let inFlight = false
+    let closed = false
+    let cancel: (() => void) | undefined
+
+    const statsNow = (): TelemetryStats => ({ queued: queue.length, delivered, dropped })
+    const bytesOf = (events: ReadonlyArray<QueuedEvent>) =>
+      events.reduce((sum, event) => sum + event.bytes, 0)
+    const without = (gone: ReadonlyArray<QueuedEvent>) => {
+      const before = queue.length
+      const names = new Set(gone)
+      queue = queue.filter((event) => !names.has(event))
+      return before - queue.length
+    }
+
+    const sent = (batch: ReadonlyArray<QueuedEvent>, deadline: number, keepalive: boolean) =>
+      calls.run({ deadline, once: true, keepalive }, (client) =>
+        client.telemetry.accept({ headers: {}, payload: payloadOf(batch) })
+      )
+
+    const pauseAfter = (failure: TelemetryFailure) =>
+      Math.max(
+        Math.min(firstPause * 2 ** failures, longestPause),
+        (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000
+      )
+
+    const drained = (deadline: number): Effect.Effect<TelemetryStats, TelemetryFailure> =>
+      Effect.gen(function* () {
+        for (let batch = nextBatch(queue); batch.length > 0; batch = nextBatch(queue)) {
+          const answer = yield* Effect.either(sent(batch, deadline, false))
+          if (Either.isRight(answer)) {
+            delivered += without(batch)
+            failures = 0
+            pausedUntil = 0
+          } else if (isVerdict(answer.left)) {
+            dropped += without(refusedIn(batch, answer.left))
+          } else {
+            failures += 1
+            pausedUntil = (yield* monotonic) + pauseAfter(answer.left)
+            return yield* Effect.fail(answer.left)
+          }
+        }
+        return statsNow()
+      })
+
+    const flush: Telemetry["flush"] = (given) =>
+      Effect.flatMap(deadlineIn(given?.deadlineMilliseconds ?? deadlineMilliseconds), (deadline) =>
+        // Bounded as a whole: another flush may be waiting for an answer of its own.
+        within(deadline)(alone.withPermits(1)(drained(deadline)))
+      )
+
+    const schedule = (milliseconds: number) => {
+      cancel?.()
+      cancel = later(milliseconds, () => {
+        cancel = undefined
+        inBackground(background)
+      })
+    }
+
+    // One at a time: those that wait for each other would send one after the other, whatever the first was told.
+    const background: Effect.Effect<void> = Effect.gen(function* () {
+      if (inFlight || closed) return
+      const rest = pausedUntil - (yield* monotonic)
+      if (rest > 0) return schedule(rest)
+      inFlight = true
+      yield* Effect.ignore(flush()).pipe(
+        Effect.ensuring(
+          Effect.sync(() => {
+            inFlight = false
+          })
+        )
+      )
+      if (queue.length > 0) wake()
+    })
+
+    const isFull = (event: QueuedEvent) =>
+      queue.length >= queueLimit || bytesOf(queue) + event.bytes > queueBytes
+
+    // After a failure the pause decides, not the next event; during a flush, its end does.
+    const wake = () => {
+      if (inFlight || closed) return
+      const plenty = queue.length >= batchLimits.events || bytesOf(queue) >= batchLimits.bytes / 2
+      if (failures === 0 && plenty) schedule(0)
+      else if (cancel === undefined) schedule(failures === 0 ? interval : 0)
+    }
+
+    const record: Telemetry["record"] = (table, event) =>
+      Effect.gen(function* () {
+        const occurredAt = new Date(yield* Clock.currentTimeMillis).toISOString()
+        const ready = queued(table, event, { id: yield* randomUuid, occurredAt })
+        if ("_tag" in ready) return yield* ready
+        if (!options.telemetry || closed) return { id: ready.id, queued: false }
+        if (isFull(ready)) return yield* new QueueFull({})
+        queue = [...queue, ready]
+        wake()
+        return { id: ready.id, queued: true }
+      })
+
+    const farewell = Effect.gen(function* () {
+      const deadline = yield* Effect.map(monotonic, (now) => now + closeMilliseconds)
+      let room = farewellBytes
+      let rest = queue
+      const batches: Array<ReadonlyArray<QueuedEvent>> = []
+      for (let batch = nextBatch(rest, room); batch.length > 0; batch = nextBatch(rest, room)) {
+        batches.push(batch)
+        room -= bytesOf(batch) + batch.length + 64
+        rest = rest.filter((event) => !batch.includes(event))
+      }
+      yield* Effect.forEach(
+        batches,
+        (batch) =>
+          Effect.ignore(
+            Effect.map(sent(batch, deadline, true), () => {
+              delivered += without(batch)
+            })
+          ),
+        { concurrency: "unbounded", discard: true }
+      )
+    })
+
+    const close = Effect.gen(function* () {
+      closed = true
+      cancel?.()
+      yield* Effect.ignore(flush({ deadlineMilliseconds: closeMilliseconds }))
+      dropped += without(queue)
+      return statsNow()
+    })
+
+    return { record, flush, farewell, stats: Effect.sync(statsNow), close }
+  })

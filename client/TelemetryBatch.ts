@@ -1,0 +1,107 @@
+/** Which events fit the service's bounds, and which of them travel together: no effects, no clock. */
+import { InvalidInput, PayloadTooLarge } from "../src/schema/Failure.ts"
+import { uuidPattern } from "../src/schema/Telemetry.ts"
+import type { ClientTable, JsonObject } from "./Types.ts"
+
+/** Bounds of one request (specification, section 8). */
+export const batchLimits = { events: 40, bytes: 65_536 } as const
+
+/** The service takes 64 levels in all; the batch around an event is three of them. */
+const depthLimit = 60
+
+const utf8 = new TextEncoder()
+
+export interface QueuedEvent {
+  readonly table: ClientTable
+  readonly id: string
+  /** As it was when it was recorded: later changes to the caller's object are not seen. */
+  readonly text: string
+  /** Of the text in UTF-8. */
+  readonly bytes: number
+}
+
+/** Bytes of a batch without its events. */
+const frameBytes = (table: string): number => utf8.encode(JSON.stringify({ table, events: [] })).length
+
+const isObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value)
+
+// Half of a surrogate pair is no UTF-8, and the service refuses the whole body for it.
+const isWhole = (text: string): boolean => !/\p{Surrogate}/u.test(text)
+
+const problemIn = (value: unknown, depth: number): string | undefined => {
+  if (typeof value === "string") return isWhole(value) ? undefined : "must be valid Unicode"
+  if (typeof value !== "object" || value === null) return undefined
+  if (depth >= depthLimit) return `must not nest deeper than ${depthLimit} levels`
+  for (const [name, member] of Object.entries(value)) {
+    if (name === "__proto__" || !isWhole(name)) return "has a field whose name is not allowed"
+    const problem = problemIn(member, depth + 1)
+    if (problem !== undefined) return problem
+  }
+  return undefined
+}
+
+const refusal = (problem: string) =>
+  new InvalidInput({
+    hint: "Correct the event; nothing of it was queued.",
+    details: { fields: [{ path: "event", problem }] }
+  })
+
+const completed = (event: JsonObject, id: string, occurredAt: string): JsonObject => {
+  const { metadata } = event
+  if (metadata !== undefined && !isObject(metadata)) return { ...event, id }
+  return { ...event, id, metadata: { occurred_at: occurredAt, ...metadata } }
+}
+
+const textOf = (event: JsonObject): string | undefined => {
+  // A cycle, a BigInt or a `toJSON` of the caller's own can fail with anything.
+  try {
+    return JSON.stringify(event)
+  } catch {
+    return undefined
+  }
+}
+
+/** Makes an event ready to queue; what the service would refuse is refused here, alone and at once. */
+export const queued = (
+  table: ClientTable,
+  event: unknown,
+  own: { readonly id: string; readonly occurredAt: string }
+): QueuedEvent | InvalidInput | PayloadTooLarge => {
+  if (!isObject(event)) return refusal("must be an object")
+  const { id = own.id } = event
+  if (typeof id !== "string" || !uuidPattern.test(id)) return refusal("id must be a UUID")
+  const text = textOf(completed(event, id, own.occurredAt))
+  if (text === undefined) return refusal("must be JSON")
+  const problem = problemIn(JSON.parse(text), 0)
+  if (problem !== undefined) return refusal(problem)
+  const bytes = utf8.encode(text).length
+  return bytes + frameBytes(table) > batchLimits.bytes
+    ? new PayloadTooLarge({ hint: "Make the event smaller; a batch holds at most 64 KiB." })
+    : { table, id, text, bytes }
+}
+
+/** The longest run of events, oldest first and all of the first one's table, that fits one request. */
+export const nextBatch = (
+  queue: ReadonlyArray<QueuedEvent>,
+  bytesLimit: number = batchLimits.bytes
+): ReadonlyArray<QueuedEvent> => {
+  const first = queue[0]
+  if (first === undefined) return []
+  const batch: Array<QueuedEvent> = []
+  let bytes = frameBytes(first.table)
+  for (const event of queue) {
+    if (event.table !== first.table) continue
+    const more = event.bytes + (batch.length === 0 ? 0 : 1)
+    if (batch.length === batchLimits.events || bytes + more > bytesLimit) break
+    batch.push(event)
+    bytes += more
+  }
+  return batch
+}
+
+/** The request of a batch. */
+export const payloadOf = (batch: ReadonlyArray<QueuedEvent>) => ({
+  table: batch[0]?.table ?? "",
+  events: batch.map(({ text }): JsonObject => JSON.parse(text))
+})

@@ -1,0 +1,89 @@
+/**
+ * A session store for browsers: IndexedDB, and Web Locks so that two tabs never refresh at once. `localStorage` would not
+ * do: a tab may read what another one has long overwritten, and what is written may be lost for seconds.
+ */
+import { type IDBPDatabase, openDB } from "idb"
+import { processLock, type SessionLock, type SessionStore } from "./SessionStore.ts"
+
+/** The part of `LockManager` that is used. */
+export interface WebLocks {
+  readonly request: (
+    name: string,
+    options: { readonly signal: AbortSignal },
+    run: () => Promise<void>
+  ) => Promise<unknown>
+}
+
+interface Page {
+  readonly indexedDB?: unknown
+  readonly navigator?: { readonly locks?: WebLocks }
+}
+
+// What a page offers is not known to the type checker here: the same source runs in Node.
+const page = () => globalThis as unknown as Page
+
+const webLock = (locks: WebLocks): SessionLock => ({
+  acquire: (slot, signal) =>
+    new Promise((resolve, reject) => {
+      let release: () => void = () => undefined
+      const held = new Promise<void>((done) => {
+        release = done
+      })
+      const ended = locks.request(slot, { signal }, () => {
+        resolve(async () => {
+          release()
+          await ended
+        })
+        return held
+      })
+      ended.catch(reject)
+    })
+})
+
+const sessions = "sessions"
+
+/** The part of an object store that is used for writing. */
+interface Sessions {
+  readonly get: (slot: string) => Promise<unknown>
+  readonly put: (session: unknown, slot: string) => Promise<unknown>
+  readonly delete: (slot: string) => Promise<void>
+}
+
+/**
+ * Keeps the session in IndexedDB, readable by every script of the origin; use `memorySessionStore` where that is too much.
+ * A save is on the disk when it resolves. Without Web Locks only the callers of this page exclude each other.
+ */
+export const webSessionStore = (
+  options: {
+    /** Name of the database; default `music-session`. */
+    readonly database?: string
+    readonly locks?: WebLocks
+  } = {}
+): SessionStore => {
+  const locks = options.locks ?? page().navigator?.locks
+  // Opened for each use: a connection that is kept may be closed by the browser, and keeps others from clearing the site.
+  const use = async <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> => {
+    if (page().indexedDB === undefined) return Promise.reject(new Error("there is no IndexedDB"))
+    const database = await openDB(options.database ?? "music-session", 1, {
+      upgrade: (made) => void made.createObjectStore(sessions)
+    })
+    try {
+      return await run(database)
+    } finally {
+      database.close()
+    }
+  }
+  const write = (run: (store: Sessions) => Promise<unknown>): Promise<void> =>
+    use(async (database) => {
+      const transaction = database.transaction(sessions, "readwrite", { durability: "strict" })
+      await Promise.all([run(transaction.store), transaction.done])
+    })
+  return {
+    load: (slot) => use((database) => database.get(sessions, slot)),
+    save: (slot, session) => write((store) => store.put(session, slot)),
+    // In one transaction, so whatever is stored stays, even if another tab has just replaced it.
+    probe: (slot) => write(async (store) => store.put(await store.get(slot), slot)),
+    clear: (slot) => write((store) => store.delete(slot)),
+    lock: locks === undefined ? processLock() : webLock(locks)
+  }
+}

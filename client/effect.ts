@@ -1,0 +1,51 @@
+/** `music-backend/client/effect`: the client as a service. It shares the program's own `effect` and HTTP client. */
+import type * as HttpClient from "@effect/platform/HttpClient"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { type MusicClientService, makeCore } from "./MusicClient.ts"
+import type { MusicClientOptions } from "./Options.ts"
+
+/** The service of a music backend: sessions, tings, reports and telemetry, with retries and typed failures. */
+export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, MusicClientService>() {
+  /**
+   * A client for as long as the scope lives; then the last telemetry is sent, for at most 5 s. Bring any `HttpClient`,
+   * such as `FetchHttpClient.layer`, but one that follows no redirects: a session must not travel elsewhere.
+   */
+  static layer(options: MusicClientOptions): Layer.Layer<MusicClient, never, HttpClient.HttpClient> {
+    return Layer.scoped(
+      MusicClient,
+      Effect.acquireRelease(makeCore(options), ({ telemetry }) => telemetry.close)
+    )
+  }
+}
+
+export * from "../src/schema/Failure.ts"
+export { ClientApi } from "./ClientApi.ts"
+export { type MusicClientService, newIdempotencyKey, type ReportOptions } from "./MusicClient.ts"
+export {
+  type ClientFailure,
+  type Exchange,
+  exchangeOf,
+  LoggedOut,
+  type MusicFailure,
+  NotLoggedIn,
+  QueueFull,
+  StoreFailed,
+  TimedOut,
+  TransportFailed,
+  toError,
+  UnexpectedAnswer,
+  Unsupported
+} from "./Failures.ts"
+export type { CallOptions, MusicClientOptions } from "./Options.ts"
+export { Jitter } from "./Retry.ts"
+export type { LoginOptions, LogoutOptions } from "./Sessions.ts"
+export {
+  memorySessionStore,
+  processLock,
+  type SessionLock,
+  type SessionStore,
+  type StoredSession
+} from "./SessionStore.ts"
+export type * from "./Types.ts"

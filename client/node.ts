@@ -1,0 +1,5 @@
+/** What only Node can offer: a session that processes of one machine share. */
+export type { FileLockOptions } from "./FileLock.ts"
+export { fileLock } from "./FileLock.ts"
+export { fileSessionStore } from "./FileSessionStore.ts"
+export type { SessionLock, SessionStore, StoredSession } from "./SessionStore.ts"

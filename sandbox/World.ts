@@ -1,0 +1,127 @@
+/** The four simulated upstreams, seeded and wired to each other: what the sandbox and the end-to-end tests run against. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type * as Scope from "effect/Scope"
+import { backendTable, clientTables, type TableName } from "../src/schema/Telemetry.ts"
+import type { SettingsValues } from "../src/services/Settings.ts"
+import { type IamSimulator, production, type SeededWorld, seedWorld, startIam } from "./upstreams/Iam.ts"
+import type { Now } from "./upstreams/Simulator.ts"
+import { startTables, type TablesSimulator } from "./upstreams/Tables.ts"
+import { startTing, type TingSimulator } from "./upstreams/Ting.ts"
+import { startTracker, type TrackerSimulator } from "./upstreams/Tracker.ts"
+
+const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
+const allTables: ReadonlyArray<TableName> = [...clientTables, backendTable]
+const repository = { owner: "harbor", repository: "music" }
+/** Shaped like a fine-grained token, so that a leak of it would be seen by whoever looks for one. */
+const trackerToken = "github_pat_SANDBOXsandboxSANDBOX_sandboxSANDBOXsandboxSANDBOX0123456789"
+
+export interface World {
+  readonly iam: IamSimulator
+  readonly ting: TingSimulator
+  readonly tables: TablesSimulator
+  readonly tracker: TrackerSimulator
+  readonly seeded: SeededWorld
+  readonly tableKeys: ReadonlyMap<TableName, string>
+  readonly trackerToken: string
+  /** Every credential of every simulator: none may stand in a log or in the database. */
+  readonly minted: () => ReadonlyArray<string>
+}
+
+/** A short-lived token of production, for `si:deejay` in acme unless told. */
+export const mintSlt = ({ iam }: World, actor = "si:deejay"): string =>
+  iam.world.mintSlt(production, { appId: "music", actor })
+
+/** Starts and seeds all four; they stop with the scope. */
+export const makeWorld = (now: Now): Effect.Effect<World, never, Scope.Scope> => {
+  const started = <A extends { readonly close: () => Promise<void> }>(start: () => Promise<A>) =>
+    Effect.acquireRelease(Effect.promise(start), (simulator) => Effect.promise(() => simulator.close()))
+  return Effect.gen(function* () {
+    const iam = yield* started(() => startIam({ now, rateLimit: Number.POSITIVE_INFINITY }))
+    const seeded = seedWorld(iam.world)
+    const ting = yield* started(() =>
+      startTing({ now, iamUrl: iam.url, appSecret: seeded.production.tingSecret })
+    )
+    for (const plane of [production, seeded.environment.environmentId]) {
+      for (const type of tingTypes) ting.registerType(plane, "music", type)
+    }
+    const tables = yield* started(() => startTables({ now }))
+    const tableKeys = new Map<TableName, string>(allTables.map((name) => [name, tables.createTable(name)]))
+    const tracker = yield* started(() =>
+      startTracker({
+        now,
+        repositories: [`${repository.owner}/${repository.repository}`],
+        tokens: [{ token: trackerToken, login: "harbor-bot", rights: "write" }]
+      })
+    )
+    return {
+      iam,
+      ting,
+      tables,
+      tracker,
+      seeded,
+      tableKeys,
+      trackerToken,
+      minted: () => [
+        ...new Set([...iam.minted, ...ting.minted, ...tables.minted, ...tracker.minted, trackerToken])
+      ]
+    }
+  })
+}
+
+/** Settings with which the real server runs against a world. */
+export const settingsFor = (
+  world: World,
+  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
+): SettingsValues => ({
+  ...base,
+  iam: {
+    url: world.iam.url,
+    applicationId: "music",
+    applicationSecret: Redacted.make(world.seeded.production.musicSecret),
+    timeoutSeconds: 8,
+    webhookSecrets: new Map([
+      [world.seeded.production.webhookKeyVersion, Redacted.make(world.seeded.production.webhookSecret)]
+    ]),
+    introspectionCacheSeconds: 0,
+    callsPerMinute: 110
+  },
+  organisation: "music",
+  ting: { url: world.ting.url, timeoutSeconds: 15, types: tingTypes },
+  tables: Option.some({
+    url: world.tables.url,
+    keys: new Map([...world.tableKeys].map(([name, key]) => [name, Redacted.make(key)]))
+  }),
+  telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
+  repository: Option.some({ owner: repository.owner, name: repository.repository, url: world.tracker.url }),
+  tracker: Option.some({
+    ...repository,
+    token: Redacted.make(world.trackerToken),
+    url: world.tracker.url,
+    reconcileSeconds: [5, 15, 40]
+  }),
+  reportsBytes: 1_000_000_000,
+  webOrigins: ["http://localhost:5173"],
+  minCli: "0.1.0",
+  rateLimit: true,
+  trustedProxies: [],
+  requestDeadlineSeconds: 25,
+  shutdownGraceSeconds: 30,
+  databaseUrl: Option.none(),
+  adminBind: Option.none(),
+  openTelemetry: {
+    serviceName: "music-backend",
+    resource: new Map(),
+    traces: Option.none(),
+    metrics: Option.none()
+  },
+  retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 }
+})
+
+/** Where a person, or the walk, looks at what arrived. */
+export const views = (world: World) => ({
+  inbox: `${world.ting.url}/_sandbox/inbox?plane=production&org=acme&for=si:deejay`,
+  issues: `${world.tracker.url}/repos/${repository.owner}/${repository.repository}/issues?state=all`,
+  rows: (table: TableName) => `${world.tables.url}/_sandbox/tables/${table}/rows`
+})

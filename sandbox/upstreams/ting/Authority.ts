@@ -1,0 +1,202 @@
+/** Ting's questions to IAM: which plane a header pair means, and whether a proof is good (identity-service.md 9.1 and 10.5). */
+import { createHash } from "node:crypto"
+import { isRecord } from "../Controls.ts"
+import type { Now, Seen } from "../Simulator.ts"
+import { single } from "./Gate.ts"
+import { actorKind, isAppId } from "./Grammar.ts"
+import { type PlaneId, production } from "./Model.ts"
+import { Refusal } from "./Refusal.ts"
+
+/** The plane that a caller selected, with the headers that make Ting itself act there. */
+export interface Selected {
+  readonly id: PlaneId
+  readonly credentials: Readonly<Record<string, string>>
+}
+
+export interface Verified {
+  readonly issuer: string
+  readonly actor: string
+  readonly actorKind: string
+  readonly orgHandle: string
+  readonly orgId: string
+}
+
+export interface Authority {
+  readonly select: (request: Seen) => Promise<Selected>
+  readonly verify: (
+    plane: Selected,
+    request: Seen,
+    call: { readonly bearer: string; readonly endpointId: string; readonly orgId: string }
+  ) => Promise<Verified>
+}
+
+interface Answer {
+  readonly status: number
+  readonly body: unknown
+}
+
+/** Longest wait for an answer of IAM, milliseconds. */
+const timeout = 10_000
+/** Longest life of a proof, from its consumption, milliseconds. */
+const proofLife = 60_000
+
+const basic = (appId: string, secret: string) =>
+  `Basic ${Buffer.from(`${appId}:${secret}`).toString("base64")}`
+
+const at = (value: unknown, ...path: ReadonlyArray<string>): unknown =>
+  path.reduce<unknown>((inner, name) => (isRecord(inner) ? inner[name] : undefined), value)
+
+const textAt = (value: unknown, ...path: ReadonlyArray<string>): string => {
+  const found = at(value, ...path)
+  return typeof found === "string" ? found : ""
+}
+
+const codeOf = (answer: Answer): string => textAt(answer.body, "error", "code")
+
+/** The statuses with which IAM clearly refuses a proof (notification-service.md 4). */
+const clearRefusals: ReadonlyArray<number> = [400, 401, 403, 404, 409, 410]
+
+const checkFacts = (
+  body: unknown,
+  wanted: {
+    readonly appId: string
+    readonly plane: PlaneId
+    readonly path: string
+    readonly endpointId: string
+    readonly orgId: string
+    readonly now: number
+  }
+): Verified => {
+  const authorization = at(body, "authorization")
+  const actor = textAt(body, "actor", "public_id")
+  const kind = textAt(body, "actor", "type")
+  const orgHandle = textAt(body, "org_id")
+  const orgId = textAt(authorization, "organization_id")
+  const issuer = textAt(body, "issuer_app_id")
+  const metadata = at(body, "metadata")
+  const scopes = at(authorization, "scopes")
+  const environment = at(authorization, "testing_environment_id") ?? production
+  const expiresAt = Date.parse(textAt(body, "expires_at"))
+  const consumedAt = Date.parse(textAt(body, "consumed_at"))
+  const holds =
+    at(body, "valid") === true &&
+    textAt(body, "audience") === wanted.appId &&
+    textAt(body, "endpoint", "endpoint_id") === wanted.endpointId &&
+    textAt(body, "endpoint", "path") === wanted.path &&
+    orgHandle !== "" &&
+    orgId !== "" &&
+    (wanted.orgId === orgHandle || wanted.orgId === orgId) &&
+    actor === textAt(authorization, "public_id") &&
+    actorKind(actor) === kind &&
+    environment === wanted.plane &&
+    expiresAt > wanted.now &&
+    expiresAt - consumedAt <= proofLife &&
+    isAppId(issuer) &&
+    isRecord(metadata) &&
+    Object.keys(metadata).length === 0 &&
+    Array.isArray(scopes) &&
+    scopes.includes(`obo:${wanted.appId}:${wanted.endpointId}`)
+  if (!holds) throw new Refusal("invalid_proof")
+  return { issuer, actor, actorKind: kind, orgHandle, orgId }
+}
+
+export const makeAuthority = (options: {
+  readonly iamUrl: string
+  readonly appId: string
+  readonly appSecret: string
+  readonly now: Now
+}): Authority => {
+  const base = `${options.iamUrl.replace(/\/+$/, "")}/api/v1`
+
+  const ask = async (
+    path: string,
+    init: RequestInit,
+    credentials: Selected["credentials"]
+  ): Promise<Answer> => {
+    const response = await fetch(`${base}${path}`, {
+      ...init,
+      redirect: "manual",
+      signal: AbortSignal.timeout(timeout),
+      headers: {
+        "user-agent": "ting/0.1.9",
+        accept: "application/json",
+        "content-type": "application/json",
+        ...credentials
+      }
+    })
+    const text = await response.text()
+    try {
+      const body: unknown = JSON.parse(text)
+      return { status: response.status, body }
+    } catch {
+      return { status: response.status, body: undefined }
+    }
+  }
+
+  /** `undefined` stands for no answer at all: a network failure or a timeout. */
+  const answered = (question: Promise<Answer>): Promise<Answer | undefined> => question.catch(() => undefined)
+
+  const select: Authority["select"] = async (request) => {
+    const secret = single(request, "iam_test_app_secret")
+    const key = single(request, "x-testing-environment-key")
+    if (secret === undefined && key === undefined)
+      return { id: production, credentials: { authorization: basic(options.appId, options.appSecret) } }
+    if (secret === undefined || key === undefined) throw new Refusal("test_context_required")
+    const authorization = basic(options.appId, secret)
+    // IAM wants both headers with the same bytes (identity-service.md 9).
+    const credentials = { authorization, "x-testing-application": authorization }
+    const answer = await answered(ask("/application/testing-context", { method: "GET" }, credentials))
+    // A known secret under another application's name: IAM's invalid_client (identity-service.md 9).
+    if (answer?.status === 401)
+      throw new Refusal(codeOf(answer) === "invalid_client" ? "permission_denied" : "session_expired")
+    if (answer?.status === 403) throw new Refusal("permission_denied")
+    const id = textAt(answer?.body, "environment_id")
+    if (answer?.status !== 200 || id === "") throw new Refusal("dependency_unavailable")
+    if (textAt(answer.body, "application", "app_id") !== options.appId) throw new Refusal("permission_denied")
+    const digest = createHash("sha256").update(key, "latin1").digest("hex")
+    if (textAt(answer.body, "webhook_key_digest") !== digest)
+      throw new Refusal("permission_denied", "the environment key is not the current one")
+    return { id, credentials }
+  }
+
+  const verify: Authority["verify"] = async (plane, request, call) => {
+    const answer = await answered(
+      ask(
+        "/obo-access/verify",
+        {
+          method: "POST",
+          body: JSON.stringify({
+            access_proof: call.bearer,
+            request: {
+              method: request.method,
+              path: request.path,
+              body_sha256: createHash("sha256").update(request.body).digest("hex")
+            }
+          })
+        },
+        plane.credentials
+      )
+    )
+    if (answer !== undefined && clearRefusals.includes(answer.status)) {
+      const code = codeOf(answer)
+      throw new Refusal(
+        code.includes("consum")
+          ? "proof_consumed"
+          : code.includes("expir")
+            ? "proof_expired"
+            : "invalid_proof"
+      )
+    }
+    if (answer?.status !== 200 || !isRecord(answer.body)) throw new Refusal("proof_verification_uncertain")
+    return checkFacts(answer.body, {
+      appId: options.appId,
+      plane: plane.id,
+      path: request.path,
+      endpointId: call.endpointId,
+      orgId: call.orgId,
+      now: options.now()
+    })
+  }
+
+  return { select, verify }
+}

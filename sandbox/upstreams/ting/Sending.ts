@@ -1,0 +1,94 @@
+/** One send, in one step: nothing here waits, so two sends with one key cannot both be accepted (notification-service.md 3.2 and 7). */
+import { createHash } from "node:crypto"
+import type { Reply } from "../Simulator.ts"
+import { canonical, type Json, plain } from "../StrictJson.ts"
+import { exactly, type Fields, isActor, isKey, isType, newId, objectField, text } from "./Grammar.ts"
+import { findGrant } from "./Grants.ts"
+import { nextSequence, type Org, type Plane } from "./Model.ts"
+import { isMuted } from "./Preferences.ts"
+import { invalidInput, Refusal } from "./Refusal.ts"
+import { findType } from "./Types.ts"
+
+/** How long a key is kept from its first acceptance, milliseconds. */
+const keyLife = 1_209_600_000
+
+const emptyObject: Json = { kind: "object", fields: new Map() }
+
+/** The whole body as canonical JSON, with the organisation's UUID and explicit metadata. */
+const contentDigest = (fields: Fields, org: Org): string => {
+  const content = new Map(fields)
+  content.set("org_id", { kind: "literal", value: org.id ?? org.handle })
+  if (!content.has("metadata")) content.set("metadata", emptyObject)
+  return createHash("sha256")
+    .update(canonical({ kind: "object", fields: content }))
+    .digest("hex")
+}
+
+/** RFC 3339 UTC with six fraction digits; the last three keep tings of one millisecond apart. */
+const timestamp = (at: number, sequence: number): string =>
+  new Date(at).toISOString().replace("Z", `${String(sequence % 1000).padStart(3, "0")}Z`)
+
+const requiredDelivery = (fields: Fields): boolean => {
+  const delivery = fields.get("delivery")
+  if (delivery === undefined) return false
+  if (delivery.kind === "literal" && delivery.value === "required") return true
+  throw invalidInput('delivery may only be "required"')
+}
+
+/** Accepts a ting of the verified application, replays an earlier acceptance, or refuses. */
+export const send = (plane: Plane, org: Org, issuer: string, fields: Fields, now: number): Reply => {
+  exactly(fields, ["org_id", "type", "for", "key", "data"], ["metadata", "delivery"])
+  const type = text(fields, "type", isType)
+  if (!type.startsWith(`${issuer}.`)) throw new Refusal("permission_denied")
+  const actor = text(fields, "for", isActor)
+  const key = text(fields, "key", isKey)
+  const required = requiredDelivery(fields)
+  const data = objectField(fields, "data")
+  const metadata = fields.has("metadata") ? objectField(fields, "metadata") : emptyObject
+
+  const slot = JSON.stringify([org.id ?? org.handle, issuer, key])
+  const digest = contentDigest(fields, org)
+  const known = plane.keys.get(slot)
+  if (known !== undefined && now < known.acceptedAt + keyLife) {
+    if (known.digest !== digest) throw new Refusal("idempotency_conflict")
+    return { ...known.reply, status: 200 }
+  }
+
+  if (findType(plane, issuer, type) === undefined)
+    throw new Refusal("not_found", "the type is not registered for this application")
+  const grant = findGrant(plane, org, issuer, actor)
+  if (grant?.active !== true) throw new Refusal("recipient_not_registered")
+  if (required && !grant.requiredDelivery) throw new Refusal("required_delivery_not_enabled")
+
+  const silent = !required && isMuted(plane, org, actor, type)
+  const sequence = nextSequence(plane)
+  const ting = {
+    sequence,
+    id: newId("msg"),
+    org,
+    appId: issuer,
+    createdAt: now,
+    created_at: timestamp(now, sequence),
+    type,
+    data: plain(data),
+    metadata: plain(metadata),
+    for: actor,
+    key,
+    silent,
+    read: false
+  }
+  plane.tings.push(ting)
+  const reply: Reply = {
+    status: 202,
+    body: {
+      id: ting.id,
+      created_at: ting.created_at,
+      status: "accepted",
+      key,
+      silent,
+      ...(required ? { delivery: "required" } : {})
+    }
+  }
+  plane.keys.set(slot, { digest, acceptedAt: now, reply })
+  return reply
+}

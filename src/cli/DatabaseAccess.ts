@@ -1,0 +1,70 @@
+/** The database of the settings for commands that look and repair: it is neither made nor brought to another version. */
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import { storeFix, storeTrouble } from "../layers/diagnostics/StoreTrouble.ts"
+import { readSettingsInPart } from "../layers/settings/SettingsInPart.ts"
+import type { CursorInvalid } from "../services/OperatorQueries.ts"
+import { OperatorQueries } from "../services/OperatorQueries.ts"
+import type { SettingsValues } from "../services/Settings.ts"
+import { Store, type StoreUnavailable } from "../services/Store.ts"
+import { CommandFailed, exits, usage } from "./CommandFailed.ts"
+import { CliEnvironment } from "./Environment.ts"
+
+const databaseSettings = ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"]
+
+/** The settings, of which those that name the database must be right; the others may be missing. */
+export const databasePlace: Effect.Effect<SettingsValues, CommandFailed, CliEnvironment> = Effect.gen(
+  function* () {
+    const environment = yield* CliEnvironment
+    const bad = (problems: ReadonlyArray<{ readonly name: string; readonly text: string }>) =>
+      new CommandFailed({
+        exit: exits.settings,
+        lines: problems.map(({ name, text }) => `${name}: ${text}`),
+        fix: "see music-backend config"
+      })
+    const { problems, settings } = yield* Effect.mapError(readSettingsInPart(environment), (error) =>
+      bad(error.problems)
+    )
+    const own = problems.filter(({ name }) => databaseSettings.includes(name))
+    return own.length === 0 ? settings : yield* bad(own)
+  }
+)
+
+export const storeFailed = ({ reason }: StoreUnavailable): CommandFailed =>
+  new CommandFailed({ exit: exits.unavailable, lines: [storeTrouble(reason)], fix: storeFix(reason) })
+
+const cursorFailed = (_: CursorInvalid): CommandFailed =>
+  usage("the page of --after is none of this list", "take the one that the page before told, or leave it out")
+
+/** Their drivers are loaded only for commands that need them. */
+const access = Layer.unwrapScoped(
+  Effect.gen(function* () {
+    const settings = yield* databasePlace
+    const { databaseFromSettings, makeOperatorQueries, makeStore } = yield* Effect.promise(
+      () => import("./DatabaseModule.ts")
+    )
+    const database = yield* Effect.mapError(databaseFromSettings(settings, { migrate: false }), storeFailed)
+    return Layer.merge(
+      Layer.succeed(OperatorQueries, makeOperatorQueries(database)),
+      Layer.scoped(Store, makeStore(database))
+    )
+  })
+)
+
+/** Runs a command on the database; what goes wrong with it becomes one line. */
+export const onDatabase = <A, R>(
+  command: Effect.Effect<A, CommandFailed | StoreUnavailable | CursorInvalid, R>
+): Effect.Effect<A, CommandFailed, Exclude<R, OperatorQueries | Store> | CliEnvironment> =>
+  command.pipe(
+    Effect.mapError((error) => {
+      switch (error._tag) {
+        case "CommandFailed":
+          return error
+        case "CursorInvalid":
+          return cursorFailed(error)
+        case "StoreUnavailable":
+          return storeFailed(error)
+      }
+    }),
+    Effect.provide(access)
+  )

@@ -1,0 +1,7 @@
+/** What opens a database; a file of its own, so that other commands start without it. */
+
+export { finishRestore } from "../layers/store/backup/RestoreReconciliation.ts"
+export { latestMigration } from "../layers/store/migrations/Migrations.ts"
+export { makeOperatorQueries } from "../layers/store/repositories/OperatorQueries.ts"
+export { makeStore } from "../layers/store/repositories/Repositories.ts"
+export { databaseFromSettings } from "../layers/store/StoreFromSettings.ts"

@@ -1,0 +1,94 @@
+/** Records as JSON (docs/cli.md): names as in the API, times as ISO 8601 in UTC, null for what is not there. */
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import type { DeliveryRecord, RecipientRecord, ReportRecord } from "../services/OperatorQueries.ts"
+import type { InboxEvent, Reporter, StoredDelivery } from "../services/Store.ts"
+import { truncated } from "./Text.ts"
+
+const iso = (milliseconds: number): string => new Date(milliseconds).toISOString()
+const isoOrNull = (milliseconds: Option.Option<number>): string | null =>
+  Option.getOrNull(Option.map(milliseconds, iso))
+
+/** `anonymous`, `unverified`, the public id, or what a later version wrote. */
+export const reporterName = (reporter: Reporter): string => {
+  switch (reporter._tag) {
+    case "Anonymous":
+      return "anonymous"
+    case "Unverified":
+      return "unverified"
+    case "Verified":
+      return reporter.publicId
+    case "Unrecognised":
+      return reporter.text
+  }
+}
+
+/** Its first words. */
+export const summaryOf = ({ report }: ReportRecord): string =>
+  truncated(report.content.message.replaceAll(/\s+/g, " ").trim(), 120)
+
+export const deliveryShape = (delivery: StoredDelivery) => ({
+  id: delivery.id,
+  kind: delivery.kind,
+  subject: delivery.subject,
+  state: delivery.state,
+  attempts: delivery.attempts,
+  looks: delivery.looks,
+  created_at: iso(delivery.createdAt),
+  available_at: iso(delivery.availableAt),
+  sent_at: isoOrNull(delivery.sentAt),
+  last_failure: Option.getOrNull(delivery.lastFailure),
+  discarded_at: isoOrNull(delivery.discardedAt)
+})
+
+export const deliveryRecordShape = (delivery: DeliveryRecord) => ({
+  ...deliveryShape(delivery),
+  finished_at: isoOrNull(delivery.finishedAt)
+})
+
+export const reportShape = (record: ReportRecord) => ({
+  id: record.report.id,
+  created_at: iso(record.report.createdAt),
+  plane: record.report.plane,
+  reporter: reporterName(record.report.reporter),
+  source: record.report.source,
+  request_id: record.report.requestId,
+  status: Option.isSome(record.report.issue) ? "filed" : "stored",
+  issue: Option.getOrNull(record.report.issue),
+  delivery: Option.getOrNull(Option.map(record.delivery, deliveryShape)),
+  summary: summaryOf(record)
+})
+
+/** With what was reported. */
+export const wholeReportShape = (record: ReportRecord) => {
+  const { summary: _, ...shape } = reportShape(record)
+  return { ...shape, ...record.report.content }
+}
+
+/** JSON text is what the store holds. */
+const parsed = (text: string): unknown =>
+  Either.getOrElse(
+    Either.try((): unknown => JSON.parse(text)),
+    () => text
+  )
+
+export const webhookShape = (event: InboxEvent) => ({
+  event_id: event.eventId,
+  event_type: event.eventType,
+  plane: event.plane,
+  received_at: iso(event.receivedAt),
+  occurred_at: event.occurredAt,
+  organization_id: event.organisationUuid,
+  aggregate: { type: event.aggregateType, id: event.aggregateId, version: event.aggregateVersion },
+  data: parsed(event.data)
+})
+
+export const recipientShape = (recipient: RecipientRecord) => ({
+  public_id: recipient.publicId,
+  plane: recipient.plane,
+  org_id: recipient.organisation,
+  organization_id: recipient.organisationUuid,
+  subscription_id: Option.getOrNull(recipient.subscriptionId),
+  active: recipient.active,
+  changed_at: iso(recipient.changedAt)
+})

@@ -1,5 +1,0 @@
-/** What only Node can offer: a session that processes of one machine share. */
-export type { FileLockOptions } from "./FileLock.ts"
-export { fileLock } from "./FileLock.ts"
-export { fileSessionStore } from "./FileStore.ts"
-export type { SessionLock, SessionStore, StoredSession } from "./Store.ts"

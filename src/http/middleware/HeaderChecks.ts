@@ -1,0 +1,95 @@
+/** The header tags of `api/Middleware.ts`: shapes only, nothing is asked of anybody. */
+import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
+import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import {
+  IdempotencyKeyInvalid,
+  IdempotencyKeyRequired,
+  InvalidInput,
+  TestingSecretInvalid,
+  Unauthenticated
+} from "../../schema/Failure.ts"
+import {
+  accessTokenPattern,
+  idempotencyKeyPattern,
+  organisationPattern,
+  testingSecretPattern
+} from "../../schema/Identity.ts"
+import type { Credential } from "../../services/RequestCredentials.ts"
+import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection } from "../api/Middleware.ts"
+import { countOf } from "../transport/RawHeaders.ts"
+
+const request = HttpServerRequest.HttpServerRequest
+
+// A repeated header that Node joins has a comma and a space in it, which no pattern here takes.
+const IdempotencyKeyLive = Layer.succeed(
+  IdempotencyKey,
+  Effect.flatMap(
+    request,
+    ({ headers }): Effect.Effect<Redacted.Redacted, IdempotencyKeyRequired | IdempotencyKeyInvalid> => {
+      const key = headers["idempotency-key"]
+      if (key === undefined) return Effect.fail(new IdempotencyKeyRequired())
+      return idempotencyKeyPattern.test(key)
+        ? Effect.succeed(Redacted.make(key))
+        : Effect.fail(new IdempotencyKeyInvalid())
+    }
+  )
+)
+
+const scheme = "Bearer "
+
+const organisationProblem = (given: string | undefined): InvalidInput =>
+  new InvalidInput({
+    details: {
+      fields: [
+        {
+          path: "X-Org-ID",
+          problem:
+            given === undefined
+              ? "is required together with Authorization"
+              : "must be 3 to 50 of a-z, 0-9, underscore and hyphen"
+        }
+      ]
+    }
+  })
+
+const credential = Effect.flatMap(
+  request,
+  (given): Effect.Effect<Credential, Unauthenticated | InvalidInput> => {
+    const authorization = given.headers.authorization
+    const token = authorization?.startsWith(scheme) ? authorization.slice(scheme.length) : ""
+    // Node keeps the first of several: which one was meant is not ours to guess.
+    const once = countOf(NodeHttpServerRequest.toIncomingMessage(given), "authorization") === 1
+    if (!once || !accessTokenPattern.test(token)) return Effect.fail(new Unauthenticated())
+    const organisation = given.headers["x-org-id"]
+    return organisation !== undefined && organisationPattern.test(organisation)
+      ? Effect.succeed({ token: Redacted.make(token), organisation })
+      : Effect.fail(organisationProblem(organisation))
+  }
+)
+
+const BearerLive = Layer.succeed(Bearer, { bearer: () => credential })
+
+const OptionalBearerLive = Layer.succeed(OptionalBearer, {
+  bearer: () =>
+    Effect.flatMap(request, ({ headers }) =>
+      headers.authorization === undefined ? Effect.succeedNone : Effect.asSome(credential)
+    )
+})
+
+const PlaneSelectionLive = Layer.succeed(
+  PlaneSelection,
+  Effect.flatMap(request, ({ headers }) => {
+    const secret = headers["x-testing-environment-key"]
+    if (secret === undefined) return Effect.succeed(Option.none())
+    return testingSecretPattern.test(secret)
+      ? Effect.succeed(Option.some(Redacted.make(secret)))
+      : Effect.fail(new TestingSecretInvalid())
+  })
+)
+
+export const HeaderChecksLive: Layer.Layer<IdempotencyKey | Bearer | OptionalBearer | PlaneSelection> =
+  Layer.mergeAll(IdempotencyKeyLive, BearerLive, OptionalBearerLive, PlaneSelectionLive)

@@ -1,0 +1,209 @@
+/**
+ * The contract as OpenAPI 3.1: the generated document completed. What the library cannot say (response headers, shared
+ * parameters, bounds, examples) is added, what it says of itself (its own error shapes, names of its filters) is taken away.
+ */
+import * as HttpApi from "@effect/platform/HttpApi"
+import type { OpenAPISpec, OpenAPISpecOperation, OpenAPISpecParameter } from "@effect/platform/OpenApi"
+import * as OpenApi from "@effect/platform/OpenApi"
+import * as Context from "effect/Context"
+import type { FailureCode } from "../../schema/Failure.ts"
+import { Api } from "../Api.ts"
+import * as Components from "./Components.ts"
+import { exampleOf } from "./Examples.ts"
+import { BodyBound, BodyOptional, NoStore } from "../api/EndpointAnnotations.ts"
+import { openedExcept, reachableFrom, tidied } from "./JsonSchemas.ts"
+
+type Response = OpenAPISpecOperation["responses"][number]
+
+/** Schemas of the framework's own decode error, which never leaves this service. */
+const foreign = ["HttpApiDecodeError", "Issue", "PropertyKey"]
+
+const canonicalNames: Readonly<Record<string, string>> = {
+  "idempotency-key": "Idempotency-Key",
+  "x-org-id": "X-Org-ID",
+  origin: "Origin"
+}
+
+interface EndpointFacts {
+  readonly bodyBound: number
+  readonly bodyOptional: boolean
+  readonly noStore: boolean
+}
+
+const noFacts: EndpointFacts = { bodyBound: 0, bodyOptional: false, noStore: false }
+
+/** By operation id. */
+const endpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
+  const facts = new Map<string, EndpointFacts>()
+  HttpApi.reflect(Api, {
+    onGroup: () => {},
+    onEndpoint: ({ group, endpoint }) => {
+      facts.set(`${group.identifier}.${endpoint.name}`, {
+        bodyBound: Context.get(endpoint.annotations, BodyBound),
+        bodyOptional: Context.get(endpoint.annotations, BodyOptional),
+        noStore: Context.get(endpoint.annotations, NoStore)
+      })
+    }
+  })
+  return facts
+}
+
+const isReference = (value: unknown): value is Components.Reference =>
+  typeof value === "object" && value !== null && "$ref" in value && typeof value.$ref === "string"
+
+/** The envelopes that a response can be, without the framework's. */
+const referencesOf = (response: Response): ReadonlyArray<Components.Reference> => {
+  const schema: unknown = response.content?.["application/json"]?.schema
+  const members: ReadonlyArray<unknown> =
+    typeof schema === "object" && schema !== null && "anyOf" in schema && Array.isArray(schema.anyOf)
+      ? schema.anyOf
+      : [schema]
+  return members.filter(isReference).filter(({ $ref }) => !foreign.some((name) => $ref.endsWith(`/${name}`)))
+}
+
+const codesOf = (response: Response): ReadonlyArray<FailureCode> =>
+  referencesOf(response).flatMap((reference) => Components.codeOf(reference) ?? [])
+
+const gives = ({ responses }: OpenAPISpecOperation, code: FailureCode): boolean =>
+  Object.values(responses).some((response) => codesOf(response).includes(code))
+
+const quotaHeaders = {
+  RateLimit: Components.answer("RateLimit"),
+  "RateLimit-Policy": Components.answer("RateLimitPolicy")
+}
+const noStoreHeader = { "Cache-Control": Components.answer("CacheControl") }
+
+const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>) => ({
+  "X-Request-Id": Components.answer("RequestId"),
+  ...(status === 429 || status === 503 ? { "Retry-After": Components.answer("RetryAfter") } : {}),
+  ...(codes.includes("rate_limited") ? quotaHeaders : {}),
+  ...(codes.includes("unauthenticated") ? { "WWW-Authenticate": Components.answer("WwwAuthenticate") } : {}),
+  ...noStoreHeader
+})
+
+const failureResponse = (status: number, response: Response) => {
+  const codes = codesOf(response)
+  const references = referencesOf(response)
+  return {
+    description: `One of: ${codes.map((code) => `\`${code}\``).join(", ")}`,
+    headers: failureHeaders(status, codes),
+    content: {
+      "application/json": {
+        schema: references.length === 1 ? references[0] : { anyOf: references },
+        examples: Object.fromEntries(codes.map((code) => [code, Components.example(code)]))
+      }
+    }
+  }
+}
+
+const success = (value: unknown) => ({ success: { summary: "As it usually goes", value } })
+
+const successResponse = (operation: OpenAPISpecOperation, response: Response, { noStore }: EndpointFacts) => {
+  const example = exampleOf(operation.operationId)
+  const json = response.content?.["application/json"]
+  return {
+    ...response,
+    description: example?.returns ?? response.description,
+    headers: {
+      "X-Request-Id": Components.answer("RequestId"),
+      ...(gives(operation, "rate_limited") ? quotaHeaders : {}),
+      ...(noStore ? noStoreHeader : {})
+    },
+    ...(json === undefined
+      ? {}
+      : { content: { "application/json": { ...json, examples: success(example?.response) } } })
+  }
+}
+
+const completedResponses = (operation: OpenAPISpecOperation, facts: EndpointFacts) =>
+  Object.fromEntries(
+    Object.entries(operation.responses).map(([key, response]) => {
+      const status = Number(key)
+      return [
+        key,
+        status >= 400 ? failureResponse(status, response) : successResponse(operation, response, facts)
+      ]
+    })
+  )
+
+const completedBody = (
+  { operationId, requestBody }: OpenAPISpecOperation,
+  { bodyBound, bodyOptional }: EndpointFacts
+) => {
+  const json = requestBody?.content["application/json"]
+  if (requestBody === undefined || json === undefined) return {}
+  return {
+    requestBody: {
+      ...requestBody,
+      required: !bodyOptional,
+      description: `Strict JSON, at most ${bodyBound.toLocaleString("en")} bytes.`,
+      // For programs: OpenAPI has no word for the size of a body.
+      "x-max-bytes": bodyBound,
+      content: { "application/json": { ...json, examples: success(exampleOf(operationId)?.request) } }
+    }
+  }
+}
+
+const completedParameter = (parameter: OpenAPISpecParameter) => ({
+  ...parameter,
+  name: canonicalNames[parameter.name] ?? parameter.name
+})
+
+const sharedParameters = (path: string, operation: OpenAPISpecOperation) => [
+  ...(gives(operation, "testing_secret_invalid") ? [Components.parameter("TestingEnvironmentKey")] : []),
+  ...(path.startsWith("/api/v1/")
+    ? [Components.parameter("MusicSource"), Components.parameter("MusicTelemetry")]
+    : []),
+  Components.parameter("RequestId"),
+  Components.parameter("Traceparent")
+]
+
+const completedOperation = (path: string, operation: OpenAPISpecOperation, facts: EndpointFacts) => {
+  const organisation = operation.parameters.find(({ name }) => name === "x-org-id")
+  return {
+    ...operation,
+    parameters: [
+      ...operation.parameters.map(completedParameter),
+      ...(gives(operation, "webhook_signature_invalid") ? Components.signatureParameters : []),
+      ...sharedParameters(path, operation)
+    ],
+    // Where the organisation may be left out, so may the bearer.
+    security: organisation?.required === false ? [...operation.security, {}] : operation.security,
+    ...completedBody(operation, facts),
+    responses: completedResponses(operation, facts)
+  }
+}
+
+const requestBodies = (spec: OpenAPISpec): ReadonlyArray<unknown> =>
+  Object.values(spec.paths).flatMap((item) =>
+    Object.values(item).flatMap(({ requestBody }) => requestBody ?? [])
+  )
+
+/** The document as it is published; made anew at every call. */
+export const openApi = (): Readonly<Record<string, unknown>> => {
+  const spec = OpenApi.fromApi(Api)
+  const facts = endpointFacts()
+  const paths = Object.entries(spec.paths).map(([path, item]) => [
+    path,
+    Object.fromEntries(
+      Object.entries(item).map(([method, operation]) => [
+        method,
+        completedOperation(path, operation, facts.get(operation.operationId) ?? noFacts)
+      ])
+    )
+  ])
+  const schemas = Object.fromEntries(
+    Object.entries(spec.components.schemas).filter(([name]) => !foreign.includes(name))
+  )
+  return {
+    ...spec,
+    paths: tidied(Object.fromEntries(paths)),
+    components: {
+      ...spec.components,
+      schemas: openedExcept(tidied(schemas), reachableFrom(requestBodies(spec), schemas)),
+      parameters: Components.parameters,
+      headers: Components.headers,
+      examples: Components.examples
+    }
+  }
+}

@@ -1,0 +1,105 @@
+/** All checks of an installation, at once; none waits for another, and each ends in time. */
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as Effect from "effect/Effect"
+import type { SettingsValues } from "../../services/Settings.ts"
+import type { Environment } from "../settings/Settings.ts"
+import { readSettingsInPart, type SettingProblem } from "../settings/SettingsInPart.ts"
+import { UpstreamClient } from "../upstream/Connection.ts"
+import { checkDatabase } from "./DatabaseCheck.ts"
+import { type Check, type Finding, inTime, pass, skip } from "./Finding.ts"
+import { checkIam } from "./IamCheck.ts"
+import { checkProxy } from "./ProxyCheck.ts"
+import { checkServer } from "./ServerCheck.ts"
+import { checkSettings } from "./SettingsCheck.ts"
+import { checkTables } from "./TablesCheck.ts"
+import { checkTing } from "./TingCheck.ts"
+import { checkTracker } from "./TrackerCheck.ts"
+
+/** Its form was checked with the settings; whether it is IAM's, only a delivery shows. */
+const webhookSecret = ({ iam }: SettingsValues): Finding =>
+  pass(
+    "webhook secret",
+    `of the right form, key version ${[...iam.webhookSecrets.keys()].join(" and ")}; only a delivery shows whether it is IAM's`
+  )
+
+/** One line for what cannot be checked because of its settings; the settings' own lines say why. */
+const unless = (
+  problems: ReadonlyArray<SettingProblem>,
+  name: string,
+  needs: ReadonlyArray<string>,
+  check: Check
+): Check => {
+  const bad = needs.filter((variable) => problems.some((problem) => problem.name === variable))
+  return bad.length === 0
+    ? inTime(name, "run the check again", check)
+    : Effect.succeed([skip(name, `needs ${bad.join(" and ")}`)])
+}
+
+const checksOf = (
+  client: HttpClient.HttpClient,
+  settings: SettingsValues,
+  problems: ReadonlyArray<SettingProblem>
+): ReadonlyArray<Check> => {
+  const broken = (variable: string) => problems.some(({ name }) => name === variable)
+  return [
+    unless(problems, "database", ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"], checkDatabase(settings)),
+    unless(
+      problems,
+      "iam",
+      ["MUSIC_IAM_URL", "MUSIC_IAM_APP_ID"],
+      checkIam(client, settings, broken("MUSIC_IAM_APP_SECRET"))
+    ),
+    unless(
+      problems,
+      "webhook secret",
+      [
+        "MUSIC_IAM_WEBHOOK_SECRET",
+        "MUSIC_IAM_WEBHOOK_KEY_VERSION",
+        "MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET",
+        "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"
+      ],
+      Effect.succeed([webhookSecret(settings)])
+    ),
+    unless(problems, "ting", ["MUSIC_TING_URL"], checkTing(client, settings)),
+    unless(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(client, settings, broken)),
+    unless(
+      problems,
+      "tracker",
+      ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
+      checkTracker(settings)
+    ),
+    unless(
+      problems,
+      "proxy",
+      ["MUSIC_BIND", "MUSIC_RATE_LIMIT", "MUSIC_TRUSTED_PROXIES"],
+      Effect.succeed([checkProxy(settings)])
+    ),
+    unless(problems, "server", ["MUSIC_BIND"], checkServer(client, settings))
+  ]
+}
+
+/** Never fails, never prints a credential, and takes at most about 20 seconds. `done` hears of each check that ended. */
+export const runChecks = (
+  environment: Environment,
+  done: (finished: number, all: number) => Effect.Effect<void> = () => Effect.void
+): Effect.Effect<ReadonlyArray<Finding>> =>
+  Effect.gen(function* () {
+    const read = yield* Effect.either(readSettingsInPart(environment))
+    if (read._tag === "Left") return checkSettings(environment, read.left.problems)
+    const { problems, settings } = read.right
+    const client = yield* HttpClient.HttpClient
+    const checks = checksOf(client, settings, problems)
+    let finished = 0
+    const findings = yield* Effect.forEach(
+      checks,
+      (check) =>
+        Effect.tap(check, () =>
+          Effect.suspend(() => {
+            finished += 1
+            return done(finished, checks.length)
+          })
+        ),
+      { concurrency: "unbounded" }
+    )
+    return [...checkSettings(environment, problems), ...findings.flat()]
+  }).pipe(Effect.provide(UpstreamClient))

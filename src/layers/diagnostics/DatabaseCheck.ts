@@ -1,0 +1,102 @@
+/** Whether the database is there, can be written and is of this version; it is neither made nor changed. */
+import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs"
+import { dirname, resolve } from "node:path"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import type { SettingsValues } from "../../services/Settings.ts"
+import type { StoreUnavailable } from "../../services/Store.ts"
+import { makeDeliveries } from "../store/repositories/Deliveries.ts"
+import { latestMigration } from "../store/migrations/Migrations.ts"
+import { databaseFromSettings } from "../store/StoreFromSettings.ts"
+import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
+import { isOlder, storeFix, storeTrouble } from "./StoreTrouble.ts"
+
+const nearestExisting = (path: string): string =>
+  existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path))
+
+const elsewhere = "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
+
+/** A file that is not there yet: the first start makes it and its folder. */
+const toBeMade = (file: string): Finding => {
+  const folder = nearestExisting(dirname(file))
+  const usable = Either.try(() => {
+    accessSync(folder, constants.W_OK | constants.X_OK)
+    return statSync(folder).isDirectory()
+  })
+  return Either.isRight(usable) && usable.right
+    ? pass("database", `${file} is not there yet; the first start makes it`)
+    : fail("database", `${file} cannot be made: ${folder} is no folder that this user may write`, elsewhere)
+}
+
+const megabytes = (bytes: number): string => `${Math.floor(bytes / 1_000_000).toLocaleString("en")} MB`
+
+const room = (file: string, spoolBytes: number): Finding => {
+  const free = Either.try(() => {
+    const { bavail, bsize } = statfsSync(nearestExisting(file))
+    return bavail * bsize
+  })
+  if (Either.isLeft(free)) return skip("disk", "its free space is not told")
+  return free.right < spoolBytes
+    ? warn(
+        "disk",
+        `${megabytes(free.right)} free; the telemetry spool alone may take ${megabytes(spoolBytes)}`,
+        "make room, or lower MUSIC_TELEMETRY_SPOOL_MEGABYTES"
+      )
+    : pass("disk", `${megabytes(free.right)} free`)
+}
+
+const unusable = ({ reason }: StoreUnavailable): Finding =>
+  isOlder(reason)
+    ? warn("database", storeTrouble(reason), storeFix(reason))
+    : fail("database", storeTrouble(reason), storeFix(reason))
+
+/** Milliseconds after which work that still waits is worth a look. */
+const long = 60 * 60 * 1_000
+
+const deliveriesFinding = (failed: number, oldestOpen: Option.Option<number>, now: number): Finding => {
+  if (failed > 0)
+    return warn(
+      "deliveries",
+      `${failed} failed`,
+      "look at them with music-backend deliveries list --state failed, then retry or discard them"
+    )
+  const age = now - Option.getOrElse(oldestOpen, () => now)
+  return age > long
+    ? warn(
+        "deliveries",
+        `the oldest one has waited for ${Math.floor(age / long)} h`,
+        "look at them with music-backend deliveries list, and at the lines of the tracker"
+      )
+    : pass("deliveries", "none failed, none waits for long")
+}
+
+const look = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Finding>, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const database = yield* databaseFromSettings(settings, { migrate: false })
+    // An empty write takes the lock that every write takes.
+    yield* database.write("check", database.sql`SELECT 1`)
+    const { counts, oldestOpen } = makeDeliveries(database)
+    const failed = (yield* counts).filter(({ state }) => state === "failed")
+    const now = yield* Clock.currentTimeMillis
+    return [
+      pass("database", `${database.name}, schema ${latestMigration}`),
+      deliveriesFinding(
+        failed.reduce((sum, { count }) => sum + count, 0),
+        yield* oldestOpen,
+        now
+      )
+    ]
+  }).pipe(Effect.scoped)
+
+export const checkDatabase = (settings: SettingsValues): Check =>
+  Effect.gen(function* () {
+    const file = resolve(settings.databasePath)
+    const embedded = Option.isNone(settings.databaseUrl)
+    const disk = embedded ? [yield* Effect.sync(() => room(file, settings.telemetry.spoolBytes))] : []
+    const absent = embedded && !(yield* Effect.sync(() => existsSync(file)))
+    if (absent) return [yield* Effect.sync(() => toBeMade(file)), ...disk]
+    const found = yield* look(settings).pipe(Effect.catchAll((error) => Effect.succeed([unusable(error)])))
+    return [...found, ...disk]
+  })

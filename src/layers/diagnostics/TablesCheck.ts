@@ -1,0 +1,126 @@
+/** Whether the table service is there and takes our keys; nothing is stored. */
+import { randomUUID } from "node:crypto"
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { backendTable, clientTables, type TableName } from "../../schema/Telemetry.ts"
+import { Settings, type SettingsValues } from "../../services/Settings.ts"
+import { type TableRecord, Tables } from "../../services/Tables.ts"
+import { TablesFromSettings } from "../tables/HttpTables.ts"
+import { readJson } from "../upstream/UpstreamResponse.ts"
+import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { type Check, type Finding, fail, pass, patience, skip, told, warn } from "./Finding.ts"
+
+const Health = Schema.Struct({ status: Schema.Literal("ok") })
+
+const variables: Readonly<Record<TableName, string>> = {
+  musicbackend: "MUSIC_BACKEND_TABLE_KEY",
+  musicclidaemon: "MUSIC_CLIDAEMON_TABLE_KEY",
+  musicfrontendanalytics: "MUSIC_FRONTEND_ANALYTICS_TABLE_KEY",
+  musicfrontendevents: "MUSIC_FRONTEND_EVENTS_TABLE_KEY"
+}
+const names: ReadonlyArray<TableName> = [backendTable, ...clientTables]
+
+/** Longer than the service takes (table-service.md 2): it looks at the key first, and then refuses the record for its size. */
+const tooLarge = JSON.stringify({ probe: "x".repeat(270_336) })
+
+const lineOf = (table: TableName): string => `table ${table}`
+
+const verdict = (table: TableName, code: string | undefined): Finding => {
+  const variable = variables[table]
+  switch (code) {
+    case "size_exceeded":
+      return pass(lineOf(table), "the service takes the key")
+    case "unauthorized":
+      return fail(
+        lineOf(table),
+        "the service does not know the key: wrong, rotated, or the table is retired",
+        `set ${variable} to the current key of the table ${table}`
+      )
+    case undefined:
+      return warn(
+        lineOf(table),
+        "the service stored a record that should have been too large",
+        "tell the operator of the table service"
+      )
+    default:
+      return warn(lineOf(table), `not to be checked now: the service says ${code}`, "run the check again")
+  }
+}
+
+export const checkTables = (
+  client: HttpClient.HttpClient,
+  settings: SettingsValues,
+  broken: (variable: string) => boolean
+): Check =>
+  Option.match(settings.tables, {
+    onNone: () =>
+      Effect.succeed([
+        skip("tables", "off: no telemetry is shipped", "to ship it, set MUSIC_TABLES_URL and table keys")
+      ]),
+    onSome: ({ keys, url }) => {
+      const open = names.filter((name) => keys.has(name))
+      const unset = names
+        .filter((name) => !keys.has(name) && !broken(variables[name]))
+        .map((name) => skip(lineOf(name), "off: it has no key", `to turn it on, set ${variables[name]}`))
+
+      const health = makeUpstream(client, {
+        dependency: "tables",
+        url,
+        timeoutSeconds: patience,
+        largestAnswer: 65_536,
+        requestIdHeader: "x-request-id",
+        nothingDone: new Set()
+      })({ operation: "check", method: "GET", path: "/api/health", headers: {}, read: readJson(Health) })
+
+      const probe = Effect.gen(function* () {
+        const tables = yield* Tables
+        const eventAt = yield* Clock.currentTimeMillis
+        const records = yield* Effect.sync(() =>
+          open.map((table): TableRecord => ({ table, recordId: randomUUID(), eventAt, json: tooLarge }))
+        )
+        const { refused } = yield* tables.write(records)
+        return records.map(({ recordId, table }) =>
+          verdict(table, refused.find((entry) => entry.recordId === recordId)?.code)
+        )
+      }).pipe(
+        Effect.provide(
+          TablesFromSettings.pipe(
+            Layer.provide(
+              Layer.merge(Layer.succeed(Settings, settings), Layer.succeed(HttpClient.HttpClient, client))
+            )
+          )
+        ),
+        Effect.catchAll((failure) =>
+          Effect.succeed(
+            open.map((name) =>
+              warn(lineOf(name), `not to be checked now: ${told(failure)}`, "run the check again")
+            )
+          )
+        )
+      )
+
+      // The keys go nowhere before the service has shown itself.
+      return Effect.matchEffect(health, {
+        onSuccess: () =>
+          Effect.map(probe, (found) => [pass("tables", `reached at ${url}`), ...found, ...unset]),
+        onFailure: (failure) =>
+          Effect.succeed([
+            failure._tag === "Refused" && failure.status === 503
+              ? warn("tables", `it says that it is not ready: ${told(failure)}`, "run the check again")
+              : fail(
+                  "tables",
+                  failure._tag === "NotExecuted"
+                    ? `nothing answers at ${url} (${failure.reason})`
+                    : `what answers at ${url} is not the table service: ${told(failure)}`,
+                  "set MUSIC_TABLES_URL to the address of the table service, and let this machine reach it"
+                ),
+            ...open.map((name) => skip(lineOf(name), "the service is not reached")),
+            ...unset
+          ])
+      })
+    }
+  })

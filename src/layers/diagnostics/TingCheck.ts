@@ -1,0 +1,40 @@
+import type * as HttpClient from "@effect/platform/HttpClient"
+import * as Effect from "effect/Effect"
+import * as Schema from "effect/Schema"
+import type { SettingsValues } from "../../services/Settings.ts"
+import { readJson } from "../upstream/UpstreamResponse.ts"
+import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { type Check, fail, pass, patience, told } from "./Finding.ts"
+
+const Health = Schema.Struct({
+  status: Schema.String,
+  service: Schema.Literal("ting"),
+  version: Schema.optional(Schema.String.pipe(Schema.pattern(/^[\w.+-]{1,64}$/)))
+})
+
+/** Its health route alone: any other call would spend a proof (notification-service.md 1, 2). */
+export const checkTing = (client: HttpClient.HttpClient, { ting }: Pick<SettingsValues, "ting">): Check =>
+  makeUpstream(client, {
+    dependency: "ting",
+    url: ting.url,
+    timeoutSeconds: Math.min(ting.timeoutSeconds, patience),
+    largestAnswer: 65_536,
+    requestIdHeader: "ting-request-id",
+    nothingDone: new Set()
+  })({ operation: "check", method: "GET", path: "/healthz", headers: {}, read: readJson(Health) }).pipe(
+    Effect.match({
+      onSuccess: ({ status, version }) =>
+        status === "ok"
+          ? pass("ting", `reached at ${ting.url}${version === undefined ? "" : `, version ${version}`}`)
+          : fail("ting", "it says that it is not well", "ask the operator of Ting"),
+      onFailure: (failure) =>
+        fail(
+          "ting",
+          failure._tag === "NotExecuted"
+            ? `nothing answers at ${ting.url} (${failure.reason})`
+            : `what answers at ${ting.url} is not Ting: ${told(failure)}`,
+          "set MUSIC_TING_URL to the address of Ting, and let this machine reach it"
+        )
+    }),
+    Effect.map((finding) => [finding])
+  )

@@ -1,0 +1,150 @@
+/** What an introspection answers, and every check that the contract recommends before it is believed (identity-service.md 6). */
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import { ActorType, OrganisationId, PublicId, publicIdPattern } from "../../schema/Identity.ts"
+import type { Introspection, Membership } from "../../services/Iam.ts"
+import { type Answer, expect, readJson } from "../upstream/UpstreamResponse.ts"
+import { isOfType, omittable, parseScope, Uuid } from "./IamSchemas.ts"
+
+const Snapshot = Schema.Struct({
+  actor_type: omittable(ActorType),
+  public_id: omittable(PublicId),
+  organization_id: Uuid,
+  org_id: OrganisationId,
+  membership_id: Schema.String,
+  membership_version: Schema.Int.pipe(Schema.positive()),
+  authorization_epoch: Schema.Int,
+  audience: Schema.String,
+  testing_environment_id: Schema.NullOr(Uuid),
+  scopes: Schema.Array(Schema.String)
+})
+type Snapshot = typeof Snapshot.Type
+
+const Live = Schema.Struct({
+  active: Schema.Literal(true),
+  public_id: omittable(PublicId),
+  actor_type: omittable(ActorType),
+  client_id: Schema.String,
+  audience: Schema.String,
+  org_id: omittable(OrganisationId),
+  membership_id: omittable(Schema.String),
+  session_id: Uuid,
+  scope: Schema.String,
+  issued_at: Schema.Int,
+  expires_at: Schema.Int,
+  authorization_epoch: Schema.Int,
+  authorization: omittable(Snapshot),
+  authorizations: omittable(Schema.Array(Snapshot))
+})
+type Live = typeof Live.Type
+
+const readAnswer = readJson(Schema.Union(Schema.Struct({ active: Schema.Literal(false) }), Live))
+
+/** What the answer must agree with. */
+export interface Expected {
+  readonly applicationId: string
+  /** The plane's environment, null in production. */
+  readonly environmentId: string | null
+}
+
+type Checked<A> = Either.Either<A, string>
+
+/** What is not told contradicts nothing. */
+const agrees = (told: Option.Option<string>, value: string): boolean =>
+  Option.getOrElse(told, () => value) === value
+
+const fits = (publicId: Option.Option<string>, type: Option.Option<ActorType>): boolean =>
+  Option.match(Option.all([publicId, type]), {
+    onNone: () => true,
+    onSome: ([id, kind]) => isOfType(id, kind)
+  })
+
+const snapshotsOf = (live: Live): Checked<ReadonlyArray<Snapshot>> =>
+  Either.gen(function* () {
+    const { authorization, authorizations } = live
+    yield* expect(
+      Option.isSome(authorization) !== Option.isSome(authorizations),
+      "should hold either one authorization or a list of them"
+    )
+    return Option.match(authorization, {
+      onSome: (only) => [only],
+      onNone: () => Option.getOrElse(authorizations, () => [])
+    })
+  })
+
+/** Like `si:deejay[acme]`; the person is compared as far as it is disclosed. */
+const namesMember = (snapshot: Snapshot, publicId: Option.Option<string>): boolean => {
+  const [, person, organisation] = /^([^[\]]*)\[([^[\]]*)\]$/.exec(snapshot.membership_id) ?? []
+  return (
+    organisation === snapshot.org_id &&
+    person !== undefined &&
+    publicIdPattern.test(person) &&
+    agrees(publicId, person)
+  )
+}
+
+const membershipOf = (live: Live, snapshot: Snapshot, expected: Expected): Checked<Membership> =>
+  Either.gen(function* () {
+    const { actor_type: type, public_id: publicId } = snapshot
+    yield* expect(snapshot.audience === expected.applicationId, "is for another application")
+    yield* expect(snapshot.testing_environment_id === expected.environmentId, "is of another plane")
+    yield* expect(agrees(live.org_id, snapshot.org_id), "is of another organisation")
+    yield* expect(
+      Option.isSome(type) === Option.isSome(publicId),
+      "should disclose both or neither of actor type and public id"
+    )
+    yield* expect(fits(publicId, type), "mixes Carbon and Silicon")
+    yield* expect(
+      Option.match(publicId, { onNone: () => true, onSome: (id) => agrees(live.public_id, id) }),
+      "names two actors"
+    )
+    yield* expect(
+      namesMember(
+        snapshot,
+        Option.orElse(publicId, () => live.public_id)
+      ) && agrees(live.membership_id, snapshot.membership_id),
+      "names another member"
+    )
+    return {
+      organisation: snapshot.org_id,
+      organisationUuid: snapshot.organization_id,
+      membershipId: snapshot.membership_id,
+      membershipVersion: snapshot.membership_version,
+      authorizationEpoch: snapshot.authorization_epoch,
+      scopes: [...snapshot.scopes].sort(),
+      actor: Option.all({ type, public_id: publicId })
+    }
+  })
+
+/** A live token, or none for an inactive one. `now`, milliseconds, stands in for an answer without a `Date`. */
+export const readIntrospection =
+  (expected: Expected, now: number) =>
+  (answer: Answer): Checked<Option.Option<Introspection>> =>
+    Either.gen(function* () {
+      const live = yield* readAnswer(answer)
+      if (!live.active) return Option.none()
+      yield* expect(
+        live.audience === expected.applicationId && live.client_id === expected.applicationId,
+        "is for another application"
+      )
+      yield* expect(fits(live.public_id, live.actor_type), "mixes Carbon and Silicon")
+      const snapshots = yield* snapshotsOf(live)
+      const memberships = yield* Either.all(
+        snapshots.map((snapshot) => membershipOf(live, snapshot, expected))
+      )
+      yield* expect(
+        new Set(memberships.map(({ organisation }) => organisation)).size === memberships.length,
+        "lists an organisation twice"
+      )
+      return Option.some({
+        publicId: live.public_id,
+        actorType: live.actor_type,
+        sessionId: live.session_id,
+        scopes: parseScope(live.scope),
+        issuedAt: live.issued_at,
+        expiresAt: live.expires_at,
+        answeredAt: answer.date ?? now,
+        memberships: memberships.sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
+      })
+    })

@@ -1,0 +1,136 @@
+/** Asking for a proof that lets Ting act for a user, bound to one method, path and body (identity-service.md 10). */
+import { createHmac } from "node:crypto"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { testingSecretPattern } from "../../schema/Identity.ts"
+import { sha256 } from "../../services/Digest.ts"
+import type { IamService, Proof, UpstreamKey } from "../../services/Iam.ts"
+import { isPlane, type Plane, planeId } from "../../services/Plane.ts"
+import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { tokenKey } from "./budget/CredentialCache.ts"
+import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
+import { audience, type TingEndpoints } from "./TingEndpoints.ts"
+import type { PlaneCall } from "./IamCall.ts"
+import { omittable } from "./IamSchemas.ts"
+
+const method = "POST"
+/** Seconds; no endpoint of Ting publishes more. */
+const longestProof = 60
+
+/** `hex(HMAC_SHA256(application secret, T.M.P.H.K))`; `timestamp` in seconds, `path` from the catalogue. */
+export const signature = (
+  secret: Redacted.Redacted,
+  parts: {
+    readonly timestamp: number
+    readonly path: string
+    readonly bodyDigest: string
+    readonly key: string
+  }
+): string =>
+  createHmac("sha256", Redacted.value(secret))
+    .update(`${parts.timestamp}.${method}.${parts.path}.${parts.bodyDigest}.${parts.key}`)
+    .digest("hex")
+
+const Exchanged = Schema.Struct({
+  access_proof: Schema.Redacted(Schema.String.pipe(Schema.pattern(/^obo_[A-Za-z0-9_-]{28,8188}$/))),
+  proof_id: Schema.String,
+  expires_in: Schema.Int.pipe(Schema.between(1, longestProof)),
+  expires_at: Schema.String,
+  testing_context: omittable(
+    Schema.Struct({
+      app_id: Schema.String,
+      app_secret: Schema.Redacted(Schema.String.pipe(Schema.pattern(testingSecretPattern))),
+      iam_test_key: Schema.Redacted(Schema.String.pipe(Schema.pattern(/^[A-Za-z0-9]{32}$/)))
+    })
+  )
+})
+
+const readProof =
+  (plane: Plane, path: string): Read<Proof> =>
+  (answer) =>
+    Either.gen(function* () {
+      const { access_proof, testing_context: context } = yield* readJson(Exchanged)(answer)
+      const testing = isPlane("Testing")(plane)
+      yield* expect(testing || Option.isNone(context), "holds a testing context in production")
+      yield* expect(
+        !testing || Option.isSome(context),
+        "holds no testing context: Ting is not imported into the testing environment"
+      )
+      yield* expect(
+        Option.match(context, { onNone: () => true, onSome: ({ app_id }) => app_id === audience }),
+        "holds the testing context of another application"
+      )
+      return {
+        bearer: access_proof,
+        path,
+        testing: Option.map(context, ({ app_secret, iam_test_key }) => ({
+          applicationSecret: app_secret,
+          environmentKey: iam_test_key
+        }))
+      }
+    })
+
+// A digest of a key fits the grammar of keys; the cast is the brand's only other entrance.
+const keyFor = (key: UpstreamKey, path: string): UpstreamKey => sha256(`${key}:${path}`) as UpstreamKey
+
+/** A signature over a path that has moved is refused as `invalid_client`, and one over an endpoint that went as 404. */
+const mayHaveMoved = (failure: UpstreamFailure): boolean =>
+  failure._tag === "Refused" && (failure.code === "invalid_client" || failure.status === 404)
+
+const exchangesPath: IamPath = "/obo-access/exchanges"
+
+export const makeOboProof = (
+  call: PlaneCall,
+  budget: IamBudget,
+  catalogue: TingEndpoints,
+  secretOf: (plane: Plane) => Redacted.Redacted
+): IamService["prove"] =>
+  Effect.fn("Iam.prove")((plane, request) => {
+    const exchange = (path: string, key: UpstreamKey) =>
+      Effect.gen(function* () {
+        const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
+        const bodyDigest = sha256(request.body)
+        return yield* call(plane, {
+          operation: "prove",
+          method,
+          path: exchangesPath,
+          key,
+          headers: {
+            "x-obo-timestamp": String(timestamp),
+            "x-obo-signature": signature(secretOf(plane), { timestamp, path, bodyDigest, key })
+          },
+          json: {
+            org_id: request.organisation,
+            subject_token: Redacted.value(request.subject),
+            audience,
+            endpoint_id: request.endpoint,
+            metadata: {},
+            request: { method, body_sha256: bodyDigest }
+          },
+          read: readProof(plane, path)
+        }).pipe(
+          budget.within(
+            { plane: planeId(plane), path: exchangesPath },
+            { credential: tokenKey(plane, request.subject) }
+          )
+        )
+      })
+    return Effect.gen(function* () {
+      const path = yield* catalogue.pathOf(plane, request.endpoint)
+      return yield* Effect.catchIf(exchange(path, request.key), mayHaveMoved, (refused) =>
+        Effect.gen(function* () {
+          yield* catalogue.forget(plane)
+          const moved = yield* Effect.mapError(catalogue.pathOf(plane, request.endpoint), (failure) =>
+            // An outage of the catalogue must not look like a missing scope.
+            failure._tag === "Refused" ? refused : failure
+          )
+          return yield* moved === path ? refused : exchange(moved, keyFor(request.key, moved))
+        })
+      )
+    })
+  })

@@ -1,0 +1,97 @@
+/** Where Ting's endpoints live: the paths that proofs are signed for (identity-service.md 10.1, 10.2). */
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
+import type { TingEndpoint } from "../../services/Iam.ts"
+import { type Plane, planeId } from "../../services/Plane.ts"
+import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
+import type { PlaneCall } from "./IamCall.ts"
+import { only } from "./IamSchemas.ts"
+import { makeTtlCache } from "./TtlCache.ts"
+
+/** Ting's application id, the audience of every proof. */
+export const audience = "ting"
+
+const path: IamPath = `/obo-access/applications/${audience}/endpoints`
+
+const rememberedMillis = 600_000
+const rememberedPlanes = 1_000
+const longestPath = 2_048
+
+const Endpoints = Schema.Struct({
+  application: Schema.Struct({ app_id: Schema.String }),
+  endpoints: Schema.Array(
+    Schema.Struct({
+      endpoint_id: Schema.String,
+      path: Schema.String,
+      metadata: Schema.Record({ key: Schema.String, value: Schema.Unknown })
+    })
+  )
+})
+type Endpoints = (typeof Endpoints.Type)["endpoints"]
+
+const readEndpoints: Read<Endpoints> = (answer) =>
+  Either.gen(function* () {
+    const { application, endpoints } = yield* readJson(Endpoints)(answer)
+    yield* expect(application.app_id === audience, "is for another application")
+    return endpoints
+  })
+
+/**
+ * Absolute, at most 2048 characters, no `//` at its start, no query, no fragment, no whitespace, no dot segments. A path
+ * that a URL parser would rewrite is refused too: it would be sent as another one than was signed.
+ */
+export const isEndpointPath = (path: string): boolean =>
+  path.length <= longestPath &&
+  /^\/(?!\/)[^?#\s\\]*$/.test(path) &&
+  !path.split("/").some((segment) => segment === "." || segment === "..") &&
+  URL.canParse(path, "http://host") &&
+  new URL(path, "http://host").pathname === path
+
+const pathIn = (endpoints: Endpoints, id: TingEndpoint): Either.Either<string, UpstreamFailure> => {
+  const [endpoint, second] = endpoints.filter(({ endpoint_id }) => endpoint_id === id)
+  if (endpoint === undefined)
+    return Either.left(new Refused({ dependency: "iam", status: 404, code: "not_found" }))
+  return second === undefined && isEndpointPath(endpoint.path) && Object.keys(endpoint.metadata).length === 0
+    ? Either.right(endpoint.path)
+    : Either.left(new Unknown({ dependency: "iam", reason: `lists ${id} in another shape` }))
+}
+
+export interface TingEndpoints {
+  /** Fetched when it isn't remembered. An endpoint that is not listed is refused as 404 `not_found`. */
+  readonly pathOf: (plane: Plane, endpoint: TingEndpoint) => Effect.Effect<string, UpstreamFailure>
+  readonly warm: (plane: Plane) => Effect.Effect<void>
+  readonly forget: (plane: Plane) => Effect.Effect<void>
+}
+
+/** Remembered for 10 minutes per plane. */
+export const makeTingEndpoints = (
+  call: PlaneCall,
+  budget: IamBudget
+): Effect.Effect<TingEndpoints, never, Scope.Scope> =>
+  Effect.map(
+    makeTtlCache<Endpoints, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
+    (catalogues) => {
+      const fetch = (plane: Plane) =>
+        catalogues.get(
+          planeId(plane),
+          budget.within(
+            { plane: planeId(plane), path },
+            {}
+          )(call(plane, { operation: "catalogue", method: "GET", path, read: only(200, readEndpoints) }))
+        )
+      const forget = (plane: Plane) => catalogues.forget(planeId(plane))
+      return {
+        pathOf: (plane, endpoint) =>
+          Effect.flatMap(fetch(plane), (endpoints) =>
+            // A catalogue that does not serve is not kept, so that its correction shows at once.
+            Effect.tapError(pathIn(endpoints, endpoint), () => forget(plane))
+          ),
+        warm: (plane) => Effect.ignore(fetch(plane)),
+        forget
+      }
+    }
+  )

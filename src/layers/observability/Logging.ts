@@ -1,0 +1,38 @@
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as HashMap from "effect/HashMap"
+import * as Inspectable from "effect/Inspectable"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import { Settings } from "../../services/Settings.ts"
+
+/** One JSON object a line. `Logger.json` of the library drops the stack and cause of an error; this one keeps them. */
+export const jsonLine = Logger.make<unknown, string>(({ annotations, cause, date, logLevel, message }) => {
+  const parts = Array.isArray(message) ? message : [message]
+  const texts = parts.filter((part) => typeof part !== "object" || part === null)
+  const objects = parts.filter((part) => typeof part === "object" && part !== null)
+  return JSON.stringify({
+    time: date.toISOString(),
+    level: logLevel.label.toLowerCase(),
+    message: texts.map(String).join(" "),
+    ...Object.fromEntries(HashMap.map(annotations, Inspectable.toJSON)),
+    ...Object.assign({}, ...objects.map((part) => plain(Inspectable.toJSON(part)))),
+    ...(Cause.isEmpty(cause) ? {} : { cause: Cause.pretty(cause, { renderErrorCause: true }) })
+  })
+})
+
+const plain = (value: unknown): object =>
+  typeof value === "object" && value !== null && !Array.isArray(value) ? value : { data: value }
+
+/** Log lines on standard output, as `MUSIC_LOG_LEVEL` and `MUSIC_LOG_FORMAT` say. */
+export const LoggingLive: Layer.Layer<never, never, Settings> = Layer.unwrapEffect(
+  Effect.map(Settings, ({ logFormat, logLevel }) =>
+    Layer.merge(
+      Logger.replace(
+        Logger.defaultLogger,
+        logFormat === "json" ? Logger.withConsoleLog(jsonLine) : Logger.prettyLogger({ colors: "auto" })
+      ),
+      Logger.minimumLogLevel(logLevel)
+    )
+  )
+)

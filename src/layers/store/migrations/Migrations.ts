@@ -1,0 +1,103 @@
+/** The schema's history. A migration that was released is never changed; the next one is added. */
+import * as Migrator from "@effect/sql/Migrator"
+import { SqlClient } from "@effect/sql/SqlClient"
+import type { SqlError } from "@effect/sql/SqlError"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import type { StoreUnavailable } from "../../../services/Store.ts"
+import type { Database } from "../Database.ts"
+import { missingSchema, newerSchema, olderSchema } from "../StoreErrors.ts"
+import initial from "./0001_initial.ts"
+import durableDelivery from "./0002_durable_delivery.ts"
+import discardedDeliveries from "./0003_discarded_deliveries.ts"
+import boundedReports from "./0004_bounded_reports.ts"
+import { any, first, OptionalWhole } from "../repositories/Rows.ts"
+
+const migrations = {
+  "0001_initial": initial,
+  "0002_durable_delivery": durableDelivery,
+  "0003_discarded_deliveries": discardedDeliveries,
+  "0004_bounded_reports": boundedReports
+}
+
+export const migrationsTable = "migrations"
+
+export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
+
+const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table: migrationsTable })
+
+/**
+ * Runs what is missing, inside a transaction; does nothing to a database of this version or of a newer one.
+ * The migrator looks for its table by a statement that fails where there is none, and in Postgres that would end the transaction.
+ */
+export const migrate: Effect.Effect<void, SqlError | Migrator.MigrationError, SqlClient> = Effect.gen(
+  function* () {
+    const sql = yield* SqlClient
+    yield* sql.onDialectOrElse({
+      pg: () =>
+        Effect.asVoid(sql`
+          CREATE TABLE IF NOT EXISTS ${sql(migrationsTable)} (
+            migration_id INTEGER PRIMARY KEY,
+            created_at TIMESTAMP WITH TIME ZONE NOT NULL DEFAULT now(),
+            name TEXT NOT NULL
+          )`),
+      orElse: () => Effect.void
+    })
+    yield* runMissing
+  }
+)
+
+/** The number of the last migration that was applied; 0 when there is none. */
+const latestApplied = ({ sql, read }: Database, operation: string) =>
+  read(
+    operation,
+    first(Schema.Struct({ latest: OptionalWhole }))(
+      sql`SELECT MAX(migration_id) AS latest FROM ${sql(migrationsTable)}`
+    )
+  ).pipe(Effect.map(Option.flatMap(({ latest }) => latest)), Effect.map(Option.getOrElse(() => 0)))
+
+const hasHistory = ({ sql, read }: Database) =>
+  read(
+    "Store.open",
+    any(
+      sql.onDialectOrElse({
+        pg: () => sql`SELECT 1 WHERE to_regclass(${migrationsTable}) IS NOT NULL`,
+        orElse: () => sql`SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ${migrationsTable}`
+      })
+    )
+  )
+
+/** Fails when the migrations of this version are not all there. */
+export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavailable> =>
+  Effect.flatMap(latestApplied(database, "Store.check"), (applied) =>
+    applied < latestMigration ? Effect.fail(missingSchema(database.name)) : Effect.void
+  )
+
+/** Fails when the database is empty, or newer than this version; an older one is left as it is. */
+export const checkReadable = (database: Database): Effect.Effect<void, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
+    if (found === 0) return yield* olderSchema(database.name, found, latestMigration)
+    if (found > latestMigration) return yield* newerSchema(database.name, found, latestMigration)
+  })
+
+/**
+ * Brings an opened database to this version's schema: by `migration` where something is missing, and without one that is a failure.
+ * A schema from the future may mean something else by what we would write: it is refused.
+ */
+export const prepareSchema = (
+  database: Database,
+  migration: Option.Option<Effect.Effect<unknown, StoreUnavailable>>
+): Effect.Effect<void, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
+    if (found > latestMigration) return yield* newerSchema(database.name, found, latestMigration)
+    if (found === latestMigration) return
+    if (Option.isNone(migration)) return yield* olderSchema(database.name, found, latestMigration)
+    yield* migration.value
+    // A newer version may have migrated in between.
+    const reached = yield* latestApplied(database, "Store.open")
+    if (reached > latestMigration) return yield* newerSchema(database.name, reached, latestMigration)
+    yield* checkSchema(database)
+  })

@@ -1,0 +1,80 @@
+import type { SqlError } from "@effect/sql/SqlError"
+import * as Effect from "effect/Effect"
+import type { Retention } from "../../../services/Store.ts"
+import type { Database } from "../Database.ts"
+import { knownKinds } from "./Deliveries.ts"
+import { knownTables } from "./Rows.ts"
+
+/** So that no cleaning holds the database for long. */
+const atOnce = 200
+
+/** Deliveries and refusals of kinds that only a later version knows are that version's to clean, and reports wait for their deliveries. */
+export const makeRetention = ({ sql, write }: Database): Retention => {
+  const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
+    Effect.map(write(operation, statement), ({ length }) => length)
+  return {
+    // What still waits for its delivery is never old enough.
+    reports: (createdBefore) =>
+      remove(
+        "Retention.reports",
+        sql`
+          DELETE FROM reports WHERE id IN (
+            SELECT id FROM reports
+            WHERE created_at < ${createdBefore}
+              AND NOT EXISTS (
+                SELECT 1 FROM deliveries WHERE subject = reports.id AND state NOT IN ('delivered', 'failed'))
+            ORDER BY created_at LIMIT ${atOnce})
+          RETURNING id`
+      ),
+    webhooks: (receivedBefore) =>
+      remove(
+        "Retention.webhooks",
+        sql`
+          DELETE FROM webhook_inbox WHERE (plane, event_id) IN (
+            SELECT plane, event_id FROM webhook_inbox
+            WHERE received_at < ${receivedBefore} ORDER BY received_at LIMIT ${atOnce})
+          RETURNING event_id`
+      ),
+    // What is known of a report that was not filed is kept for as long as the report.
+    deliveries: (finishedBefore) =>
+      remove(
+        "Retention.deliveries",
+        sql`
+          DELETE FROM deliveries WHERE id IN (
+            SELECT id FROM deliveries
+            WHERE ${sql.in("kind", knownKinds)} AND state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
+              AND (state = 'delivered' OR kind <> 'report'
+                OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
+            ORDER BY finished_at LIMIT ${atOnce})
+          RETURNING id`
+      ),
+    recipients: (changedBefore) =>
+      remove(
+        "Retention.recipients",
+        sql`
+          DELETE FROM recipients WHERE (plane, organisation, public_id) IN (
+            SELECT plane, organisation, public_id FROM recipients
+            WHERE active = 0 AND changed_at < ${changedBefore} ORDER BY changed_at LIMIT ${atOnce})
+          RETURNING public_id`
+      ),
+    loginOutcomes: (recordedBefore) =>
+      remove(
+        "Retention.loginOutcomes",
+        sql`
+          DELETE FROM login_outcomes WHERE upstream_key IN (
+            SELECT upstream_key FROM login_outcomes
+            WHERE recorded_at < ${recordedBefore} ORDER BY recorded_at LIMIT ${atOnce})
+          RETURNING upstream_key`
+      ),
+    refusals: (refusedBefore) =>
+      remove(
+        "Retention.refusals",
+        sql`
+          DELETE FROM spool_refused WHERE record_id IN (
+            SELECT record_id FROM spool_refused
+            WHERE refused_at < ${refusedBefore} AND ${sql.in("table_name", knownTables)}
+            ORDER BY refused_at LIMIT ${atOnce})
+          RETURNING record_id`
+      )
+  }
+}

@@ -1,0 +1,85 @@
+import { randomUUID } from "node:crypto"
+import * as HttpBody from "@effect/platform/HttpBody"
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type { TableName } from "../../schema/Telemetry.ts"
+import { Settings } from "../../services/Settings.ts"
+import { Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
+import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { batchCodes, encodeBatch, readAcknowledgement } from "./TableBatch.ts"
+
+const dependency = "tables"
+
+/** Only a 400 in the service's own words is about the batch; every other refusal may pass and must lose nothing. */
+const outcomeOf = (refusal: Refused): UpstreamFailure => {
+  if (refusal.status === 400 && batchCodes.includes(refusal.code)) return refusal
+  const { code, retryAfterSeconds, status } = refusal
+  const facts = {
+    dependency,
+    reason: `answered ${status} ${code}`,
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+  } as const
+  return status === 429 ? new NotExecuted(facts) : new Unknown(facts)
+}
+
+const make = (
+  target: { readonly url: string; readonly keys: ReadonlyMap<TableName, Redacted.Redacted> },
+  client: HttpClient.HttpClient
+): TablesService => {
+  const upstream = makeUpstream(client, {
+    dependency,
+    url: target.url,
+    timeoutSeconds: 10,
+    largestAnswer: 4 * 1024 * 1024,
+    requestIdHeader: "x-request-id",
+    nothingDone: new Set()
+  })
+
+  const write: TablesService["write"] = Effect.fn("Tables.write")(function* (records): Effect.fn.Return<
+    WriteResult,
+    UpstreamFailure
+  > {
+    if (records.length === 0) return { duplicates: [], refused: [] }
+    const keyed = yield* Effect.forEach(records, (record) => {
+      const key = target.keys.get(record.table)
+      return key === undefined
+        ? Effect.dieMessage(`the table ${record.table} has no key`)
+        : Effect.succeed({ key: Redacted.value(key), record })
+    })
+    const batchId = yield* Effect.sync(() => randomUUID())
+    const verdict = yield* upstream({
+      operation: "write",
+      method: "POST",
+      path: "/api/ingest",
+      headers: {},
+      body: HttpBody.text(encodeBatch(batchId, keyed), "application/json"),
+      read: readAcknowledgement(batchId, records)
+    }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
+    if (verdict._tag === "Spoiled") return yield* new Refused({ dependency, status: 200, code: verdict.code })
+    return verdict.result
+  })
+
+  return { open: new Set(target.keys.keys()), write }
+}
+
+const off: TablesService = {
+  open: new Set(),
+  write: () => Effect.dieMessage("no table is configured")
+}
+
+/** The table service of the settings (`MUSIC_TABLES_URL`), or none with no table open. */
+export const TablesFromSettings: Layer.Layer<Tables, never, Settings | HttpClient.HttpClient> = Layer.effect(
+  Tables,
+  Effect.gen(function* () {
+    const { tables } = yield* Settings
+    const client = yield* HttpClient.HttpClient
+    return Option.match(tables, {
+      onNone: () => off,
+      onSome: (target) => make(target, client)
+    })
+  })
+)

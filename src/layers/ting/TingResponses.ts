@@ -1,0 +1,54 @@
+/** What Ting answers to a success, and what must hold before it is believed (notification-service.md 3.1, 3.2). */
+import * as Either from "effect/Either"
+import * as Schema from "effect/Schema"
+import type { AcceptedTing, TingRegistration } from "../../services/Ting.ts"
+import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+
+const readGrant = readJson(
+  Schema.Struct({
+    id: Schema.String.pipe(Schema.pattern(/^sub_[\x21-\x7e]{1,200}$/)),
+    app_id: Schema.String,
+    for: Schema.String,
+    active: Schema.Literal(true)
+  })
+)
+
+/** 201 for a new or revived grant, 200 for one that was active. */
+export const readRegistration =
+  (applicationId: string, recipient: string): Read<TingRegistration> =>
+  (answer) =>
+    Either.gen(function* () {
+      yield* expect(answer.status === 200 || answer.status === 201, "should be 200 or 201")
+      const grant = yield* readGrant(answer)
+      yield* expect(grant.app_id === applicationId, "is for another application")
+      yield* expect(grant.for === recipient, "is for another recipient")
+      return { id: grant.id, applicationId: grant.app_id, recipient: grant.for }
+    })
+
+const readTing = readJson(
+  Schema.Struct({
+    id: Schema.String.pipe(Schema.pattern(/^msg_[\x21-\x7e]{1,200}$/)),
+    // Parsed, not matched: the server writes six digits of a fraction, its documentation none.
+    created_at: Schema.String.pipe(Schema.filter((text) => !Number.isNaN(Date.parse(text)))),
+    status: Schema.Literal("accepted"),
+    key: Schema.String,
+    silent: Schema.Boolean
+  })
+)
+
+/** 202 for a first acceptance, 200 for a replay of it. */
+export const readAcceptance =
+  (key: string): Read<AcceptedTing> =>
+  (answer) =>
+    Either.gen(function* () {
+      yield* expect(answer.status === 200 || answer.status === 202, "should be 200 or 202")
+      const ting = yield* readTing(answer)
+      yield* expect(ting.key === key, "is for another key")
+      return {
+        id: ting.id,
+        createdAt: ting.created_at,
+        key: ting.key,
+        silent: ting.silent,
+        replayed: answer.status === 200
+      }
+    })

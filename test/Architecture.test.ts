@@ -1,0 +1,127 @@
+import { readdirSync, readFileSync } from "node:fs"
+import { dirname, join } from "node:path"
+import { fileURLToPath } from "node:url"
+import ts from "typescript"
+import { describe, expect, it } from "vitest"
+
+const root = fileURLToPath(new URL("../", import.meta.url))
+
+const files = ["src", "client", "sandbox"].flatMap((folder) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts"))
+    .map((name) => join(folder, name))
+)
+
+const text = (file: string) => readFileSync(join(root, file), "utf8")
+
+const importPattern = /(?:from|import)\s*\(?\s*"(\.[^"]+)"/g
+
+/** What a file imports of the repository, types included. */
+const imports: ReadonlyMap<string, ReadonlyArray<string>> = new Map(
+  files.map((file) => [
+    file,
+    [...text(file).matchAll(importPattern)]
+      .map(([, target = ""]) => join(dirname(file), target))
+      .filter((target) => target.endsWith(".ts"))
+  ])
+)
+
+const importsOf = (file: string): ReadonlyArray<string> => imports.get(file) ?? []
+
+const room = (file: string): string => {
+  const [first = "", second = "", third = "", ...rest] = file.split("/")
+  if (first === "sandbox") return second === "upstreams" ? "sandbox/upstreams" : "sandbox"
+  if (first !== "src") return first
+  if (third === "") return "top"
+  if (
+    second === "http" &&
+    (third === "Api.ts" || (rest.length > 0 && (third === "api" || third === "openapi")))
+  )
+    return "http/api"
+  return second
+}
+
+/** Which rooms a room may import besides itself; imports run one way (docs/design.md, "The house"). */
+const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
+  schema: [],
+  services: ["schema"],
+  layers: ["schema", "services"],
+  "http/api": ["schema"],
+  http: ["schema", "services", "http/api"],
+  client: ["schema", "http/api"],
+  cli: ["schema", "services", "layers", "http", "http/api", "top"],
+  top: ["schema", "services", "layers", "http", "http/api"],
+  "sandbox/upstreams": [],
+  sandbox: ["schema", "services", "layers", "http", "http/api", "sandbox/upstreams", "top"]
+}
+
+/** The values that the contract's middleware tags provide live with the use cases. */
+const isProvidedValue = (file: string, target: string) =>
+  room(file) === "http/api" && target === "src/services/RequestCredentials.ts"
+
+/** One command of the command line starts the sandbox, and imports it only then. */
+const startsSandbox = (file: string, target: string) =>
+  file === "src/cli/commands/Sandbox.ts" && target === "sandbox/Program.ts"
+
+/** Everything that a file reaches through imports, without the file itself unless a circle leads back to it. */
+const reachableFrom = (start: string): ReadonlySet<string> => {
+  const seen = new Set<string>()
+  const queue = [...importsOf(start)]
+  for (let file = queue.pop(); file !== undefined; file = queue.pop()) {
+    if (seen.has(file)) continue
+    seen.add(file)
+    queue.push(...importsOf(file))
+  }
+  return seen
+}
+
+describe("Imports run one way", () => {
+  it("between the rooms of the house", () => {
+    const wrong = files.flatMap((file) =>
+      importsOf(file)
+        .filter(
+          (target) =>
+            room(target) !== room(file) &&
+            !(allowed[room(file)] ?? []).includes(room(target)) &&
+            !isProvidedValue(file, target) &&
+            !startsSandbox(file, target)
+        )
+        .map((target) => `${file} -> ${target}`)
+    )
+    expect(wrong).toEqual([])
+    expect(files.length).toBeGreaterThan(200)
+  })
+
+  it("without a circle, not even of types", () => {
+    expect(files.filter((file) => reachableFrom(file).has(file))).toEqual([])
+  })
+
+  it("the bundle of the server cannot reach the sandbox", () => {
+    const reached = [...reachableFrom("src/main.ts")]
+    expect(reached.filter((file) => file.startsWith("sandbox"))).toEqual([])
+    expect(reached.length).toBeGreaterThan(40)
+  })
+})
+
+describe("Style that the tools do not see", () => {
+  const server = files.filter((file) => !file.startsWith("sandbox/"))
+  const matches = (where: ReadonlyArray<string>, pattern: RegExp) =>
+    where.filter((file) => pattern.test(text(file)))
+
+  it("the environment is read in one place", () => {
+    expect(matches(server, /process\.env/)).toEqual(["src/layers/settings/Settings.ts"])
+  })
+
+  it("time comes from Effect's clock", () => {
+    expect(matches(server, /Date\.now|new Date\(\)/)).toEqual([])
+  })
+
+  it("no statement throws", () => {
+    const throws = (node: ts.Node): boolean =>
+      ts.isThrowStatement(node) || (ts.forEachChild(node, (child) => throws(child) || undefined) ?? false)
+    const found = server.filter((file) =>
+      throws(ts.createSourceFile(file, text(file), ts.ScriptTarget.ES2022))
+    )
+    expect(found).toEqual([])
+  })
+})

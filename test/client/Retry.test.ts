@@ -1,0 +1,112 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Fiber from "effect/Fiber"
+import * as TestClock from "effect/TestClock"
+import {
+  type MusicFailure,
+  TimedOut,
+  TransportFailed,
+  UnexpectedAnswer,
+  withExchange
+} from "../../client/Failures.ts"
+import { deadlineIn, Jitter, mayPass, monotonic, retried } from "../../client/Retry.ts"
+import {
+  DependencyUnavailable,
+  type FailureCode,
+  failureClasses,
+  failureTable,
+  Internal,
+  RateLimited
+} from "../../src/schema/Failure.ts"
+
+/** Fails in this order, then succeeds; tells when each attempt began. */
+const failing = (...failures: ReadonlyArray<MusicFailure>) => {
+  const times: Array<number> = []
+  const left = [...failures]
+  const attempt = () =>
+    Effect.gen(function* () {
+      times.push(yield* monotonic)
+      const failure = left.shift()
+      return failure === undefined ? "done" : yield* Effect.fail(failure)
+    })
+  return { times, attempt }
+}
+
+const run = (seconds: number, attempt: (milliseconds: number) => Effect.Effect<string, MusicFailure>) =>
+  Effect.gen(function* () {
+    const deadline = yield* deadlineIn(seconds * 1_000)
+    const fiber = yield* Effect.fork(
+      Effect.either(retried({ deadline, attemptMilliseconds: 10_000 }, attempt))
+    )
+    yield* TestClock.adjust(`${seconds} seconds`)
+    return yield* Fiber.join(fiber)
+  }).pipe(Effect.provideService(Jitter, Effect.succeed(1)))
+
+const unavailable = () => new DependencyUnavailable({})
+
+describe("Retries", () => {
+  it.effect("wait longer each time", () =>
+    Effect.gen(function* () {
+      const { attempt, times } = failing(unavailable(), unavailable(), unavailable())
+      expect(yield* run(30, attempt)).toEqual(Either.right("done"))
+      expect(times).toEqual([0, 250, 750, 1_750])
+    })
+  )
+
+  it.effect("never come sooner than Retry-After says", () =>
+    Effect.gen(function* () {
+      const asked = withExchange(new RateLimited({}), { requestId: null, retryAfterSeconds: 7 })
+      const { attempt, times } = failing(asked)
+      expect(yield* run(30, attempt)).toEqual(Either.right("done"))
+      expect(times).toEqual([0, 7_000])
+    })
+  )
+
+  it.effect("end at once when Retry-After lies beyond the deadline, with the service's own word", () =>
+    Effect.gen(function* () {
+      const asked = withExchange(new RateLimited({}), { requestId: null, retryAfterSeconds: 60 })
+      const { attempt, times } = failing(asked)
+      expect(yield* run(30, attempt)).toEqual(Either.left(asked))
+      expect(times).toHaveLength(1)
+    })
+  )
+
+  it.effect("give an attempt no more time than is left", () =>
+    Effect.gen(function* () {
+      const given: Array<number> = []
+      const attempt = (milliseconds: number) => {
+        given.push(milliseconds)
+        return Effect.zipRight(Effect.sleep(milliseconds), Effect.fail(new TimedOut({})))
+      }
+      expect(Either.isLeft(yield* run(15, attempt))).toBe(true)
+      expect(given).toEqual([10_000, 4_750])
+    })
+  )
+
+  it.effect("are not tried when they cannot help", () =>
+    Effect.gen(function* () {
+      const { attempt, times } = failing(new Internal({}))
+      expect(yield* run(30, attempt)).toEqual(Either.left(new Internal({})))
+      expect(times).toHaveLength(1)
+    })
+  )
+
+  it("follow the table of the service, and repeat what it could not say only under a key", () => {
+    // Iterating over our own constant: its keys are the codes.
+    for (const code of Object.keys(failureTable) as ReadonlyArray<FailureCode>)
+      expect(mayPass(new failureClasses[code]({}), false)).toBe(failureTable[code].retryable)
+    expect(mayPass(new Internal({}), true)).toBe(true)
+    expect(mayPass(new TransportFailed({}), false)).toBe(true)
+    for (const [status, passes] of [
+      [200, true],
+      [502, true],
+      [429, true],
+      [0, false],
+      [307, false],
+      [404, false],
+      [401, false]
+    ] as const)
+      expect(mayPass(new UnexpectedAnswer({ status }), false)).toBe(passes)
+  })
+})

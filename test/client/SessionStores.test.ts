@@ -1,0 +1,158 @@
+import * as IndexedDb from "fake-indexeddb"
+import { describe, expect, it, vi } from "vitest"
+import {
+  createMusicClient,
+  memorySessionStore,
+  processLock,
+  type SessionStore,
+  type StoredSession,
+  type WebLocks,
+  webSessionStore
+} from "../../client/index.ts"
+import { stubService } from "./support/StubService.ts"
+
+const options = { baseUrl: "https://music.example", source: "cli", telemetry: false } as const
+
+describe("A session store that fails", () => {
+  const broken = () => Promise.reject(new Error("disk"))
+
+  it("is an error, never a logout", async () => {
+    const sessionStore: SessionStore = { load: broken, save: broken, clear: broken }
+    const client = createMusicClient({ ...options, sessionStore, fetch: stubService().fetch })
+    expect(await client.status()).toMatchObject({ state: "unknown", error: { code: "store_failed" } })
+    expect(await client.session()).toMatchObject({ ok: false, error: { code: "store_failed" } })
+    expect(await client.report({ message: "long enough a message" })).toMatchObject({ ok: false })
+  })
+
+  it("when it cannot save, keeps the new pair from being used; the next call saves it, and asks for none", async () => {
+    const { calls, fetch } = stubService()
+    const inner = memorySessionStore()
+    let failing = false
+    let now = 0
+    const sessionStore: SessionStore = {
+      ...inner,
+      save: (slot, session) => (failing ? broken() : inner.save(slot, session)),
+      // It fails between the probe and the save.
+      probe: () => Promise.resolve()
+    }
+    const client = createMusicClient({
+      ...options,
+      sessionStore,
+      fetch,
+      clock: { now: () => now, monotonic: () => now }
+    })
+    await client.login("oac_1")
+    calls.length = 0
+    now += 1_800_000
+    failing = true
+    expect(await client.me()).toMatchObject({ ok: false, error: { code: "store_failed" } })
+    expect(calls).toEqual(["refresh"])
+    failing = false
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(calls).toEqual(["refresh", "me"])
+  })
+
+  it("that holds another slot's session is not believed", async () => {
+    const inner = memorySessionStore()
+    const { calls, fetch } = stubService()
+    await createMusicClient({ ...options, sessionStore: inner, fetch }).login("oac_1")
+    const slots: Array<string> = []
+    const seen: SessionStore = {
+      ...inner,
+      load: (slot) => {
+        slots.push(slot)
+        return inner.load(slots[0] ?? slot)
+      }
+    }
+    await createMusicClient({ ...options, sessionStore: seen, fetch }).session()
+    const testing = createMusicClient({
+      ...options,
+      sessionStore: seen,
+      fetch,
+      testingKey: `ask_${"t".repeat(43)}`
+    })
+    calls.length = 0
+    expect(await testing.me()).toMatchObject({ ok: false, error: { code: "store_failed" } })
+    expect(calls).toEqual([])
+    expect(slots[0]).toMatch(/^production-[0-9a-f]{32}$/)
+    expect(slots[1]).toMatch(/^testing-[0-9a-f]{32}$/)
+  })
+})
+
+describe("A client of a testing plane", () => {
+  it("refuses a session that is not of one", async () => {
+    const { fetch } = stubService()
+    const client = createMusicClient({ ...options, fetch, testingKey: `ask_${"t".repeat(43)}` })
+    expect(await client.login("si:deejay")).toMatchObject({ ok: false, error: { code: "unexpected_answer" } })
+    expect(await client.session()).toEqual({ ok: true, value: null })
+  })
+
+  it("is not taken for production when its key is missing, empty or malformed", async () => {
+    const { calls, fetch } = stubService()
+    for (const testingKey of [undefined, "", "ask_short", "oat_1"]) {
+      // What a program without the type checker may pass.
+      const client = createMusicClient({ ...options, fetch, testingKey: testingKey as string })
+      expect(await client.login("si:deejay")).toMatchObject({
+        ok: false,
+        error: { code: "testing_secret_invalid", requestId: null }
+      })
+    }
+    expect(calls).toEqual([])
+    const production = createMusicClient({ ...options, fetch, testingKey: null })
+    expect(await production.login("oac_1")).toMatchObject({ ok: true })
+  })
+})
+
+describe("The web store", () => {
+  it("keeps a session under its slot, and locks that with Web Locks when there are any", async () => {
+    for (const [name, value] of Object.entries(IndexedDb)) vi.stubGlobal(name, value)
+    vi.stubGlobal("indexedDB", new IndexedDb.IDBFactory())
+    try {
+      const names: Array<string> = []
+      const locks: WebLocks = {
+        request: (name, _, run) => {
+          names.push(name)
+          return run()
+        }
+      }
+      const store = webSessionStore({ locks })
+      const client = createMusicClient({ ...options, sessionStore: store, fetch: stubService().fetch })
+      await client.login("oac_1")
+      const [name = ""] = names
+      expect(name).toMatch(/^production-/)
+      // Another tab: nothing of it is in this one's memory.
+      expect(await webSessionStore().load(name)).toMatchObject({ slot: name, version: 1 })
+      expect(await webSessionStore({ database: "another" }).load(name)).toBe(undefined)
+      const kept = await store.load(name)
+      await store.probe?.(name, { ...(kept as StoredSession), refresh_token: "ort_old" })
+      expect(await store.load(name)).toEqual(kept)
+      await client.logout()
+      expect(await store.load(name)).toBe(undefined)
+      expect(new Set(names)).toEqual(new Set([name]))
+    } finally {
+      vi.unstubAllGlobals()
+    }
+  })
+
+  it("says that there is no storage, instead of that there is no session", async () => {
+    await expect(webSessionStore().load("slot")).rejects.toThrow("IndexedDB")
+  })
+})
+
+describe("The lock of one program", () => {
+  it("is handed on in order, and a waiter that gives up does not hold up the next", async () => {
+    const lock = processLock()
+    const never = new AbortController().signal
+    const release = await lock.acquire("slot", never)
+    const order: Array<string> = []
+    const given = lock.acquire("slot", AbortSignal.timeout(10)).catch(() => order.push("gave up"))
+    const next = lock.acquire("slot", never).then((done) => {
+      order.push("next")
+      return done()
+    })
+    await given
+    await release()
+    await next
+    expect(order).toEqual(["gave up", "next"])
+  })
+})

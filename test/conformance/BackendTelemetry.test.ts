@@ -1,0 +1,98 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
+import { backendTable, clientTables, type TableName } from "../../src/schema/Telemetry.ts"
+import { Notifications } from "../../src/services/Notifications.ts"
+import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
+import { Store } from "../../src/services/Store.ts"
+import { Webhooks } from "../../src/services/Webhooks.ts"
+import { inRequest, scenario, signedIn } from "../support/World.ts"
+
+const tables: ReadonlyArray<TableName> = [...clientTables, backendTable]
+
+const counts = Effect.gen(function* () {
+  yield* (yield* BackendTelemetry).flush
+  return yield* (yield* Store).spool.counts
+})
+
+const eventsOf = Effect.gen(function* () {
+  yield* (yield* BackendTelemetry).flush
+  const now = yield* TestClock.currentTimeMillis
+  const entries = yield* (yield* Store).spool.lease({
+    tables: new Set<TableName>(tables),
+    count: 100,
+    bytes: 1e6,
+    now,
+    leaseUntil: now,
+    owner: "test"
+  })
+  return entries.map(({ json }): unknown => {
+    const told: unknown = JSON.parse(json)
+    return typeof told === "object" && told !== null && "event" in told && "error_code" in told
+      ? [told.event, told.error_code]
+      : told
+  })
+})
+
+describe("The backend's own telemetry", () => {
+  it.effect("is dropped first: it never takes the spool beyond its bound", () => {
+    const spoolBytes = 20_000
+    return scenario(
+      Effect.gen(function* () {
+        const now = yield* TestClock.currentTimeMillis
+        const admission = yield* (yield* Store).spool.offer(
+          [
+            {
+              table: "musicclidaemon",
+              recordId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+              eventAt: now,
+              json: "{}",
+              bytes: spoolBytes,
+              acceptedAt: now
+            }
+          ],
+          { limitBytes: spoolBytes }
+        )
+        assert.strictEqual(admission, "accepted")
+        yield* (yield* BackendTelemetry)
+          .record({ kind: "request", fields: { status: 200 } })
+          .pipe(inRequest())
+        const waiting = (yield* counts).reduce((sum, { waitingBytes }) => sum + waitingBytes, 0)
+        assert.isAtMost(waiting, spoolBytes)
+      }),
+      { tables, settings: { telemetry: { spoolBytes } } }
+    )
+  })
+
+  it.effect("tells how a ting ended that was refused before Ting was asked", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane, caller } = yield* signedIn()
+        const send = (type: string, key: string) =>
+          Effect.flatMap(Notifications, (notifications) =>
+            Effect.flip(notifications.send(plane, caller, { type, key, data: {} }))
+          ).pipe(inRequest())
+        yield* send("music.unknown.type", "si:deejay/1")
+        yield* send("music.trigger.fired", "si:lyra/1")
+        deepStrictEqual(yield* eventsOf, [
+          ["ting.completed", "not_found"],
+          ["ting.completed", "invalid_input"]
+        ])
+      }),
+      { tables }
+    )
+  )
+
+  it.effect("tells of a webhook that was refused", () =>
+    scenario(
+      Effect.gen(function* () {
+        yield* Effect.flatMap(Webhooks, (webhooks) =>
+          Effect.flip(webhooks.receive({ rawHeaders: [], body: new Uint8Array() }))
+        ).pipe(inRequest())
+        deepStrictEqual(yield* eventsOf, [["webhook.completed", "webhook_signature_invalid"]])
+      }),
+      { tables }
+    )
+  )
+})

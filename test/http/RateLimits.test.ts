@@ -1,0 +1,211 @@
+import type { IncomingMessage } from "node:http"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
+import { clientAddressFor, networkOf } from "../../src/http/transport/ClientAddress.ts"
+import { defaultPolicies } from "../../src/http/middleware/RateLimits.ts"
+import { makeQuota } from "../../src/services/Quota.ts"
+import { accessToken, type Backend, backend, bearer, call, errorOf, good, type Sent } from "./support.ts"
+
+const policies = {
+  address: { name: "address", quota: 4, windowSeconds: 60 },
+  credential: { name: "credential", quota: 2, windowSeconds: 60 }
+}
+const settings = { rateLimit: true }
+
+const warnings = ({ lines }: Backend) =>
+  lines.filter(({ level }) => level === "WARN").map(({ message }) => message)
+
+describe("Rate limits", () => {
+  it.scoped("an address has its quota at once, and then one request as each becomes free", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings, policies })
+      for (const remaining of [3, 2, 1, 0]) {
+        const answer = yield* call(server, good.version)
+        expect([answer.status, answer.headers.ratelimit]).toEqual([
+          200,
+          `"address";r=${remaining};t=${(4 - remaining) * 15}`
+        ])
+        expect(answer.headers["ratelimit-policy"]).toBe('"address";q=4;w=60')
+      }
+      const refused = yield* call(server, good.login)
+      expect([refused.status, errorOf(refused).code, refused.headers["retry-after"]]).toEqual([
+        429,
+        "rate_limited",
+        "15"
+      ])
+      expect(refused.headers.ratelimit).toBe('"address";r=0;t=60')
+      expect(server.reached).toEqual([])
+      yield* TestClock.adjust("14 seconds")
+      expect((yield* call(server, good.login)).headers["retry-after"]).toBe("1")
+      yield* TestClock.adjust("1 seconds")
+      expect((yield* call(server, good.login)).status).toBe(200)
+      expect((yield* call(server, good.login)).status).toBe(429)
+      yield* TestClock.adjust("10 minutes")
+      expect((yield* call(server, good.version)).headers.ratelimit).toBe('"address";r=3;t=15')
+    })
+  )
+
+  it.scoped("a token has a quota of its own, wherever it comes from", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings, policies })
+      yield* call(server, good.me)
+      const second = yield* call(server, good.send)
+      expect(second.headers.ratelimit).toBe('"address";r=2;t=30, "credential";r=0;t=60')
+      expect(second.headers["ratelimit-policy"]).toBe('"address";q=4;w=60, "credential";q=2;w=60')
+      const refused = yield* call(server, good.me)
+      expect([refused.status, refused.headers["retry-after"]]).toEqual([429, "30"])
+      const other = { ...bearer, authorization: `Bearer ${accessToken}b` }
+      expect((yield* call(server, { ...good.me, headers: other })).status).toBe(200)
+      const signed = { ...good.submit, headers: { ...good.submit.headers, ...bearer } }
+      expect((yield* call(server, signed)).status).toBe(429)
+      expect(JSON.stringify(server.lines)).not.toContain(accessToken)
+    })
+  )
+
+  it.scoped(
+    "every call counts but probes, the document, IAM's deliveries and what is refused on its face",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* backend({ settings, policies })
+        const free: ReadonlyArray<Sent> = [
+          good.healthz,
+          good.readyz,
+          good.receive,
+          { path: "/openapi.json" },
+          { path: "/nope" },
+          { method: "OPTIONS", path: "/api/v1/version" },
+          { method: "PUT", path: "/api/v1/version" },
+          { ...good.login, headers: {} },
+          { ...good.login, body: "{" },
+          { ...good.me, headers: {} }
+        ]
+        for (const sent of [...free, ...free]) {
+          const answer = yield* call(server, sent)
+          expect([sent.path, answer.status === 429, answer.headers.ratelimit]).toEqual([
+            sent.path,
+            false,
+            undefined
+          ])
+        }
+        for (const sent of [good.submit, good.accept, good.iam, good.refresh]) {
+          expect((yield* call(server, sent)).headers.ratelimit).toBeDefined()
+        }
+        expect((yield* call(server, good.logout)).status).toBe(429)
+      })
+  )
+
+  it.scoped("are off when a gateway limits", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ policies })
+      for (let at = 0; at < 10; at += 1) {
+        const answer = yield* call(server, good.version)
+        expect([answer.status, answer.headers.ratelimit]).toEqual([200, undefined])
+      }
+    })
+  )
+
+  it.scoped("tell clients behind a trusted proxy apart", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({
+        settings: { rateLimit: true, trustedProxies: ["127.0.0.0/8"] },
+        policies
+      })
+      const from = (address: string): Sent => ({ ...good.version, headers: { "x-forwarded-for": address } })
+      for (let at = 0; at < 4; at += 1) yield* call(server, from("203.0.113.1"))
+      expect((yield* call(server, from("203.0.113.1"))).status).toBe(429)
+      expect((yield* call(server, from("198.51.100.9, 203.0.113.1"))).status).toBe(429)
+      expect((yield* call(server, from("203.0.113.2"))).status).toBe(200)
+    })
+  )
+
+  const strangers: ReadonlyArray<readonly [string, string]> = [
+    ["x-forwarded-for", "203.0.113.1"],
+    ["forwarded", "for=203.0.113.1"]
+  ]
+  for (const [name, value] of strangers)
+    it.scoped(`say once that a proxy on this machine is not trusted, by its ${name}`, () =>
+      Effect.gen(function* () {
+        const server = yield* backend({ settings: { rateLimit: true } })
+        const sent: Sent = { ...good.version, headers: { [name]: value } }
+        yield* call(server, good.version)
+        expect(warnings(server)).toEqual([])
+        for (const one of [sent, sent, sent]) yield* call(server, one)
+        expect(warnings(server)).toEqual([
+          "A proxy on this machine is not trusted, so all its clients share one limit"
+        ])
+        const line = server.lines.find(({ level }) => level === "WARN")
+        expect(line?.fields).toMatchObject({ fix: expect.stringContaining("MUSIC_TRUSTED_PROXIES") })
+        expect(JSON.stringify(server.lines)).not.toContain("203.0.113.1")
+      })
+    )
+
+  it.scoped("say nothing of a proxy that is trusted, nor where nothing is limited", () =>
+    Effect.gen(function* () {
+      for (const settings of [{ rateLimit: true, trustedProxies: ["127.0.0.1"] }, { rateLimit: false }]) {
+        const server = yield* backend({ settings })
+        yield* call(server, { ...good.version, headers: { "x-forwarded-for": "203.0.113.1" } })
+        expect(warnings(server)).toEqual([])
+      }
+    })
+  )
+
+  it("remember a bounded number of keys, and forget the one that was quiet longest", () => {
+    const { take } = makeQuota({ name: "address", quota: 2, windowSeconds: 60 }, 3)
+    for (const key of ["a", "a", "b", "c", "a"]) take(key, 0)
+    expect(take("a", 0).retryAfterSeconds).toBeGreaterThan(0)
+    take("d", 0)
+    expect(take("a", 0).retryAfterSeconds).toBeGreaterThan(0)
+    expect(take("b", 0).remaining).toBe(1)
+  })
+
+  it("let a client that keeps to the pace through for ever", () => {
+    const { quota, windowSeconds } = defaultPolicies.credential
+    const { take } = makeQuota(defaultPolicies.credential)
+    for (let at = 0; at < 5_000; at += 1) {
+      expect(take("a", at * ((windowSeconds * 1_000) / quota)).retryAfterSeconds).toBe(0)
+    }
+  })
+})
+
+describe("Who a client is", () => {
+  const message = (remoteAddress: string, forwarded?: string) =>
+    ({
+      socket: { remoteAddress },
+      headers: forwarded === undefined ? {} : { "x-forwarded-for": forwarded }
+    }) as unknown as IncomingMessage
+
+  it.each<[string, ReadonlyArray<string>, string, string | undefined, string]>([
+    ["the peer", [], "203.0.113.9", undefined, "203.0.113.9"],
+    ["the peer, whatever it claims", [], "203.0.113.9", "10.0.0.1", "203.0.113.9"],
+    ["the peer, when it is no trusted proxy", ["10.0.0.0/8"], "203.0.113.9", "198.51.100.1", "203.0.113.9"],
+    ["what the proxy saw", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1", "198.51.100.1"],
+    [
+      "the rightmost that is no proxy",
+      ["10.0.0.0/8"],
+      "10.0.0.2",
+      "192.0.2.7, 198.51.100.1, 10.0.0.3",
+      "198.51.100.1"
+    ],
+    ["one named proxy only", ["10.0.0.2"], "10.0.0.2", "198.51.100.1, 10.0.0.3", "10.0.0.3"],
+    ["the last that is an address", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1, evil, 10.0.0.3", "10.0.0.3"],
+    ["the proxy itself without a header", ["10.0.0.0/8"], "10.0.0.2", undefined, "10.0.0.2"],
+    ["IPv4 in IPv6", ["10.0.0.0/8"], "::ffff:10.0.0.2", "::ffff:198.51.100.1", "198.51.100.1"],
+    ["IPv6 with brackets and port", ["fd00::/8"], "fd00::2", "[2001:db8::7]:4711", "2001:db8::7"],
+    ["IPv4 with a port", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1:4711", "198.51.100.1"],
+    ["proxies all the way", ["10.0.0.0/8"], "10.0.0.2", "10.0.0.4, 10.0.0.3", "10.0.0.4"]
+  ])("is %s", (_, trusted, peer, forwarded, expected) => {
+    expect(clientAddressFor(trusted)(message(peer, forwarded))).toBe(expected)
+  })
+
+  it.each([
+    ["198.51.100.1", "198.51.100.1"],
+    ["2001:db8:1:2:3:4:5:6", "2001:db8:1:2"],
+    ["2001:0DB8:0001:0002::1", "2001:db8:1:2"],
+    ["2001:db8::1", "2001:db8:0:0"],
+    ["::1", "0:0:0:0"],
+    ["", ""]
+  ])("%s counts as %s", (address, network) => {
+    expect(networkOf(address)).toBe(network)
+  })
+})

@@ -1,0 +1,258 @@
+import { connect } from "node:net"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { type Backend, backend, call, errorOf, good, parseRaw, raw, type Sent } from "../support.ts"
+
+const bounds = {
+  login: 16_384,
+  refresh: 16_384,
+  logout: 16_384,
+  subscribe: 16_384,
+  send: 524_288,
+  submit: 524_288,
+  accept: 65_536,
+  receive: 1_048_576
+} as const
+
+/** The good body, padded with white space to an exact size. */
+const padded = (sent: Sent, size: number): string => String(sent.body).padEnd(size, " ")
+
+const inChunks = (text: string): ReadonlyArray<string> => {
+  const size = Math.ceil(text.length / 7)
+  return Array.from({ length: 7 }, (_, at) => text.slice(at * size, (at + 1) * size)).filter(
+    (part) => part !== ""
+  )
+}
+
+const expectTooLarge = (answer: { status: number; headers: Record<string, unknown>; text: string }) => {
+  expect([answer.status, answer.headers.connection]).toEqual([413, "close"])
+  expect(JSON.parse(answer.text).error.code).toBe("payload_too_large")
+  expect(answer.headers["x-request-id"]).toBeDefined()
+}
+
+describe("The bound of a body", () => {
+  for (const [name, bound] of Object.entries(bounds) as ReadonlyArray<[keyof typeof bounds, number]>) {
+    it.scoped(`${name}: ${bound} bytes pass, one more is 413, with a declared length and in chunks`, () =>
+      Effect.gen(function* () {
+        const server = yield* backend()
+        const sent = good[name]
+        for (const size of [bound, bound + 1]) {
+          const body = padded(sent, size)
+          const declared = yield* call(server, { ...sent, body })
+          const chunked = yield* call(server, {
+            method: sent.method,
+            path: sent.path,
+            headers: sent.headers,
+            chunks: inChunks(body)
+          })
+          if (size > bound) {
+            expectTooLarge(declared)
+            expectTooLarge(chunked)
+          } else
+            expect([declared.status, chunked.status]).toEqual([expect.toSatisfy(isSuccess), declared.status])
+        }
+        expect(server.reached.filter(({ useCase }) => useCase === name).length).toBe(2)
+      })
+    )
+  }
+
+  it.scoped("a client that sends 8 MiB and reads late still gets its 413", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const body = "x".repeat(8 * 1_048_576)
+      const head = "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+      const declared = parseRaw(
+        yield* sentBlindly(server, `${head}Content-Length: ${body.length}\r\n\r\n${body}`)
+      )
+      expectTooLarge(declared)
+      const chunk = `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
+      expectTooLarge(
+        parseRaw(yield* sentBlindly(server, `${head}Transfer-Encoding: chunked\r\n\r\n${chunk}`))
+      )
+      expect(server.reached).toEqual([])
+    })
+  )
+})
+
+const isSuccess = (status: unknown) => status === 200 || status === 204
+
+/** Writes everything before it reads anything, as simple clients do. */
+const sentBlindly = (server: Backend, text: string): Effect.Effect<string> =>
+  Effect.promise(
+    () =>
+      new Promise<string>((resolve, reject) => {
+        const parts: Array<Buffer> = []
+        const socket = connect(server.port, "127.0.0.1")
+        socket.pause()
+        socket.on("error", reject)
+        socket.on("data", (part) => parts.push(part))
+        socket.on("close", () => resolve(Buffer.concat(parts).toString("utf8")))
+        socket.write(text, () => socket.resume())
+      })
+  )
+
+describe("What a body may hold", () => {
+  const login = (body: string | Uint8Array): Sent => ({ ...good.login, body })
+
+  it.scoped.each<[string, string | Uint8Array, string, string]>([
+    ["truncated JSON", '{"slt":"oac_1"', "body", "is not valid JSON"],
+    ["invalid UTF-8", Buffer.from([0x7b, 0x22, 0xff, 0x22, 0x7d]), "body", "is not valid UTF-8"],
+    ["a byte order mark", '\ufeff{"slt":"a"}', "body", "is not valid JSON"],
+    ["a __proto__ key", '{"slt":"a","__proto__":{"slt":"b"}}', "body", "holds a __proto__ key"],
+    ["an escaped __proto__ key", '{"slt":"a","\\u005f\\u005fproto__":{}}', "body", "holds a __proto__ key"],
+    ["a lone surrogate", '{"slt":"\\ud800"}', "body", "holds a lone surrogate"],
+    ["an overflowing number", '{"slt":1e999}', "body", "holds a number that is too large"],
+    ["65 levels", `{"slt":${"[".repeat(64)}${"]".repeat(64)}}`, "body", "nests deeper than 64 levels"],
+    ["an unknown field", '{"slt":"a","for":"b"}', "for", "is not a known field"],
+    ["a wrong type", '{"slt":null}', "slt", "must be a string"],
+    ["no object", "7", "body", "must be an object"]
+  ])("%s is 400 and says where", ([, body, path, problem]) =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const answer = yield* call(server, login(body))
+      expect([answer.status, errorOf(answer).code]).toEqual([400, "invalid_input"])
+      expect(errorOf(answer).details?.fields).toEqual([{ path, problem }])
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("unknown fields are refused at any depth that the contract describes", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const report = {
+        message: "Playback stops.",
+        attachments: [
+          { name: "a", content: "b" },
+          { name: "a", content: "b", x: 1 }
+        ]
+      }
+      const answer = yield* call(server, { ...good.submit, body: JSON.stringify(report) })
+      expect(errorOf(answer).details?.fields).toEqual([
+        { path: "attachments.1.x", problem: "is not a known field" }
+      ])
+      for (const [sent, field] of [
+        [good.send, "for"],
+        [good.subscribe, "for"],
+        [good.accept, "source"],
+        [good.refresh, "scope"],
+        [good.logout, "all"]
+      ] as const) {
+        const body = JSON.stringify({ ...JSON.parse(sent.body), [field]: "x" })
+        const refused = yield* call(server, { ...sent, body })
+        expect([sent.path, refused.status, errorOf(refused).details?.fields]).toEqual([
+          sent.path,
+          400,
+          [{ path: field, problem: "is not a known field" }]
+        ])
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("50,000 levels are a 400 on every call", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      for (const name of ["send", "submit", "accept"] as const) {
+        const answer = yield* call(server, { ...good[name], body: `{"data":${"[".repeat(50_000)}` })
+        expect([name, answer.status, errorOf(answer).details?.fields?.[0]?.problem]).toEqual([
+          name,
+          400,
+          "nests deeper than 64 levels"
+        ])
+      }
+      expect((yield* call(server, good.healthz)).status).toBe(200)
+    })
+  )
+
+  it.scoped("a hostile body costs little and is answered shortly", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const fields = Array.from({ length: 30_000 }, (_, at) => `"f${at}":${at}`).join(",")
+      const events = Array.from({ length: 40 }, () => '{"id":7}').join(",")
+      const startedAt = performance.now()
+      const report = yield* call(server, { ...good.submit, body: `{${fields}}` })
+      const batch = yield* call(server, { ...good.accept, body: `{"table":1,"events":[${events}]}` })
+      expect(performance.now() - startedAt).toBeLessThan(3_000)
+      for (const answer of [report, batch]) {
+        expect(answer.status).toBe(400)
+        expect(answer.text.length).toBeLessThan(4_000)
+      }
+    })
+  )
+
+  it.scoped("a rejected value comes back in no answer", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const secret = "oac_secretSECRETsecret"
+      for (const body of [
+        `{"slt":["${secret}"]}`,
+        `{"slt":"${secret} "}`,
+        `{"slt":"${secret}`,
+        `"${secret}"`,
+        `[["${secret}"]]`
+      ]) {
+        const answer = yield* call(server, login(body))
+        expect(answer.status).toBe(400)
+        expect(answer.text + JSON.stringify(answer.headers)).not.toContain(secret)
+      }
+      expect(JSON.stringify(server.lines)).not.toContain(secret)
+    })
+  )
+})
+
+describe("The webhook's body", () => {
+  it.scoped("arrives byte by byte as it was sent, with the raw list of headers", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const body = Buffer.from([0x7b, 0x20, 0xff, 0x00, 0x0a])
+      yield* call(server, {
+        ...good.receive,
+        headers: ["Content-Type", "application/json", "X-Twice", "a", "x-twice", "b"],
+        chunks: [body.subarray(0, 2), body.subarray(2)]
+      })
+      const input = server.reached[0]?.input as { rawHeaders: Array<string>; body: Uint8Array }
+      expect(Buffer.from(input.body)).toEqual(body)
+      expect(input.rawHeaders.join("\n")).toContain("X-Twice\na\nx-twice\nb")
+    })
+  )
+})
+
+describe("A body that never arrives whole", () => {
+  it.scoped("cut off by the client: 400 on the wire, nothing reached", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const answer = yield* Effect.promise(
+        () =>
+          new Promise<string>((resolve) => {
+            const socket = connect({ port: server.port, host: "127.0.0.1", allowHalfOpen: true }, () => {
+              socket.end(
+                "POST /webhook HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{}"
+              )
+            })
+            let text = ""
+            socket.on("data", (part) => {
+              text += part.toString()
+            })
+            socket.on("end", () => resolve(text))
+            socket.on("error", () => resolve(text))
+          })
+      )
+      expect([parseRaw(answer).status, errorOf(parseRaw(answer)).code]).toEqual([400, "invalid_input"])
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("badly chunked: 400 in the envelope", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const answer = parseRaw(
+        yield* raw(
+          server,
+          "POST /webhook HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}"
+        )
+      )
+      expect([answer.status, errorOf(answer).code]).toEqual([400, "invalid_input"])
+      expect(server.reached).toEqual([])
+    })
+  )
+})

@@ -1,0 +1,116 @@
+/** A machine's clock was a day ahead, its process was killed, and the clock was put right. */
+import { expect, it, vi } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { makeTableBreaker } from "../../../src/layers/delivery/TableBreaker.ts"
+import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
+import { testSettings } from "../../support/Settings.ts"
+import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
+import { makeHarness } from "./Harness.ts"
+
+// A step of the test clock costs real milliseconds, and more on a busy machine.
+vi.setConfig({ testTimeout: 30_000 })
+
+const day = 24 * 3_600_000
+const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
+const repository = "harbor/music"
+
+const makeWorld = Effect.gen(function* () {
+  const harness = yield* makeHarness
+  /** Milliseconds by which our clock is ahead of GitHub's, which is right. */
+  let ahead = 0
+  const github = yield* Effect.acquireRelease(
+    Effect.promise(() =>
+      startTracker({
+        now: () => harness.now() - ahead,
+        repositories: [repository],
+        tokens: [{ token, login: "harbor-bot", rights: "write" }]
+      })
+    ),
+    ({ close }) => Effect.promise(close)
+  )
+  const target = { token: Redacted.make(token), owner: "harbor", repository: "music", url: github.url }
+  const settings = testSettings({ tracker: Option.some({ ...target, reconcileSeconds: [5, 15, 40] }) })
+  const setAhead = (millis: number) =>
+    Effect.suspend(() => {
+      const change = millis - ahead
+      ahead = millis
+      return TestClock.setTime(harness.now() + change)
+    })
+  const requests = (method: string) =>
+    github.seen.filter((request) => request.method === method && request.path.endsWith("/issues")).length
+  return { ...harness, github, requests, setAhead, settings, issues: () => github.issues(repository) }
+})
+
+it.scoped.each([
+  ["before", "hang", 0],
+  ["after", "hang-after", 1]
+] as const)("A report whose sender died %s GitHub had it is filed once, and soon", ([_, kind, arrived]) =>
+  Effect.gen(function* () {
+    const { expectHanging, github, issues, now, pass, requests, setAhead, settings, start, store, until } =
+      yield* makeWorld
+    yield* store.reports.admit(sampleReport({ createdAt: now() - 1_000 }), true)
+    github.fail({ method: "POST", path: `/repos/${repository}/issues`, times: 1, fault: { kind } })
+    yield* expectHanging(1)
+    yield* setAhead(day)
+    const process = yield* start(settings)
+    yield* until(() => requests("POST") === 1)
+    yield* process.kill
+    expect(issues().length).toBe(arrived)
+
+    yield* setAhead(0)
+    yield* start(settings)
+    yield* pass(90)
+    expect(issues().length).toBe(1)
+    const filed = Option.flatMap(yield* store.reports.find("rep_1"), ({ issue }) => issue)
+    expect(Option.map(filed, ({ number }) => number)).toEqual(Option.some(1))
+  })
+)
+
+it.scoped("A late look that it planned is taken, at most once an hour until its time has come", () =>
+  Effect.gen(function* () {
+    const { now, pass, requests, settings, start, store } = yield* makeWorld
+    const real = now()
+    const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
+    yield* store.reports.admit(sampleReport({ createdAt: real - 1_000 }), true)
+    const at = real + day
+    const [leased] = yield* store.deliveries.lease({
+      kinds: ["report"],
+      count: 1,
+      concurrency: 1,
+      now: at,
+      leaseUntil: at + 10_000,
+      owner: "ahead"
+    })
+    if (leased === undefined) return expect.fail("nothing was leased")
+    yield* store.deliveries.update(leased.id, leased.fence, {
+      _tag: "Delivered",
+      at,
+      issue: Option.some(issue),
+      sweepAt: Option.some(at + 3_600_000)
+    })
+    yield* start(settings)
+    yield* pass(60)
+    expect(requests("GET")).toBe(1)
+  })
+)
+
+it.scoped("A table that it closed is tried, and stays closed for the usual time", () =>
+  Effect.gen(function* () {
+    const { destinations } = yield* openStore(yield* freshPath)
+    const gates = makeTableBreaker(destinations, new Set(["musicclidaemon"] as const), 300_000)
+    const due = Effect.map(gates.look, (look) => [...look.due])
+    yield* TestClock.setTime(10 * day)
+    yield* gates.close("musicclidaemon")
+    yield* TestClock.setTime(9 * day)
+    expect(yield* due).toEqual(["musicclidaemon"])
+    expect(yield* gates.book("musicclidaemon")).toBe(true)
+    expect(yield* gates.book("musicclidaemon")).toBe(false)
+    expect(yield* due).toEqual([])
+    yield* TestClock.adjust(300_000)
+    expect(yield* due).toEqual(["musicclidaemon"])
+  }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+)

@@ -1,0 +1,438 @@
+import { describe, expect, it, vi } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/TestClock"
+import { runDeliveryWorker, type Work } from "../../../src/layers/delivery/DeliveryWorker.ts"
+import type { Held } from "../../../src/layers/delivery/Lease.ts"
+import {
+  type Deliveries,
+  DeliveryUpdate,
+  type StoreService,
+  StoreUnavailable
+} from "../../../src/services/Store.ts"
+import { makeSteppedClock } from "../../support/SteppedClock.ts"
+import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
+
+// A step of the test clock costs real milliseconds, and more on a busy machine.
+vi.setConfig({ testTimeout: 30_000 })
+
+const lease = 10_000
+const away = Effect.fail(new StoreUnavailable({ reason: "away" }))
+
+const done = (held: Held, number = 1) =>
+  Effect.flatMap(Clock.currentTimeMillis, (at) =>
+    held.write(
+      DeliveryUpdate.Delivered({
+        at,
+        issue: Option.some({ number, url: `https://github.com/harbor/music/issues/${number}` }),
+        sweepAt: Option.none()
+      })
+    )
+  )
+
+/** A database with so many reports, and engines that each have a connection of their own to it. */
+const makeWorld = (reports: number) =>
+  Effect.gen(function* () {
+    const path = yield* freshPath
+    const store = yield* openStore(path)
+    const ids = Array.from({ length: reports }, (_, index) => `rep_${index}`)
+    yield* Effect.forEach(ids, (id, createdAt) =>
+      store.reports.admit(sampleReport({ id, keyDigest: id, createdAt }), true)
+    )
+    yield* TestClock.setTime(1_000)
+    const start = (
+      handle: Work["handle"],
+      options: Partial<Work> & { readonly instead?: (real: Deliveries) => Partial<Deliveries> } = {}
+    ) =>
+      Effect.gen(function* () {
+        const own = yield* openStore(path)
+        const { instead = () => ({}), ...work } = options
+        const deliveries = { ...own.deliveries, ...instead(own.deliveries) }
+        const given = {
+          kinds: ["report"],
+          concurrency: 1,
+          paused: Effect.succeed(0),
+          handle,
+          ...work
+        } as const
+        return yield* Effect.forkScoped(runDeliveryWorker({ ...own, deliveries }, lease, given))
+      })
+    const states = Effect.map(store.deliveries.counts, (counts) =>
+      Object.fromEntries(counts.map(({ count, state }) => [state, count]))
+    )
+    return { store, start, states }
+  }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+
+/** Steps, so that what one does another can see before time goes on. */
+const pass = (seconds: number) =>
+  Effect.forEach(Array.from({ length: seconds * 2 }), () => TestClock.adjust(500), { discard: true })
+
+const issueOf = (store: StoreService) =>
+  Effect.map(store.reports.find("rep_0"), (found) =>
+    Option.map(
+      Option.flatMap(found, ({ issue }) => issue),
+      ({ number }) => number
+    )
+  )
+
+describe("Two engines on one database", () => {
+  it.scoped.each([1, 3])("handle each delivery once, and %i at a time in all", (concurrency) =>
+    Effect.gen(function* () {
+      const { start, states } = yield* makeWorld(7)
+      const handled: Array<string> = []
+      let running = 0
+      let most = 0
+      const handle = (held: Held) =>
+        Effect.gen(function* () {
+          handled.push(held.delivery.subject)
+          running += 1
+          most = Math.max(most, running)
+          yield* Effect.sleep(2_000)
+          running -= 1
+          yield* done(held)
+        })
+      yield* start(handle, { concurrency })
+      yield* start(handle, { concurrency })
+      yield* pass(concurrency === 1 ? 16 : 14)
+      expect(yield* states).toEqual({ delivered: 7 })
+      expect(new Set(handled).size).toBe(7)
+      expect(handled.length).toBe(7)
+      expect(most).toBe(concurrency)
+    })
+  )
+
+  it.scoped("take over what a dead one held once its lease has ended, not before", () =>
+    Effect.gen(function* () {
+      const { start, states } = yield* makeWorld(1)
+      let dead = false
+      const mortal = (real: Deliveries): Partial<Deliveries> => ({
+        extend: (...values) => Effect.suspend(() => (dead ? Effect.die("gone") : real.extend(...values))),
+        update: (...values) => Effect.suspend(() => (dead ? Effect.die("gone") : real.update(...values)))
+      })
+      yield* start(() => Effect.never, { instead: mortal })
+      yield* pass(9)
+      let takenAt = 0
+      yield* start((held) =>
+        Effect.gen(function* () {
+          takenAt = yield* Clock.currentTimeMillis
+          yield* done(held)
+        })
+      )
+      yield* pass(4)
+      expect(takenAt).toBe(0)
+      dead = true
+      const diedAt = yield* Clock.currentTimeMillis
+      yield* pass(15)
+      expect(yield* states).toEqual({ delivered: 1 })
+      expect(takenAt - diedAt).toBeGreaterThan(5_000)
+      expect(takenAt - diedAt).toBeLessThanOrEqual(10_000)
+    })
+  )
+
+  it.scoped("leave a slow one, whose lease has ended, nothing to write", () =>
+    Effect.gen(function* () {
+      const { start, states, store } = yield* makeWorld(1)
+      let written: boolean | undefined
+      // It cannot be stopped: like a process that stood still.
+      const slow = (held: Held) =>
+        Effect.gen(function* () {
+          yield* Effect.sleep(20_000)
+          written = yield* done(held, 1)
+        }).pipe(Effect.uninterruptible)
+      yield* start(slow, { instead: () => ({ extend: () => away }) })
+      yield* pass(1)
+      yield* start((held) => Effect.zipRight(Effect.sleep(15_000), done(held, 2)))
+      yield* pass(20)
+      expect(written).toBe(false)
+      expect(yield* states).toEqual({ leased: 1 })
+      yield* pass(6)
+      expect(yield* issueOf(store)).toEqual(Option.some(2))
+      expect(yield* states).toEqual({ delivered: 1 })
+    })
+  )
+})
+
+describe("A heartbeat", () => {
+  it.scoped("that cannot be written does not end work whose lease still holds", () =>
+    Effect.gen(function* () {
+      const { start, states } = yield* makeWorld(1)
+      let broken = true
+      let stopped = false
+      const handle = (held: Held) =>
+        Effect.sleep(25_000).pipe(
+          Effect.zipRight(done(held)),
+          Effect.onInterrupt(() =>
+            Effect.sync(() => {
+              stopped = true
+            })
+          )
+        )
+      yield* start(handle, {
+        instead: (real) => ({
+          extend: (...values) => Effect.suspend(() => (broken ? away : real.extend(...values)))
+        })
+      })
+      yield* pass(9)
+      broken = false
+      yield* pass(18)
+      expect(stopped).toBe(false)
+      expect(yield* states).toEqual({ delivered: 1 })
+    })
+  )
+
+  it.scoped.each([
+    ["fails", away],
+    ["does not answer", Effect.never]
+  ] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>]>)(
+    "over a database that %s ends the work with the lease",
+    ([, extend]) =>
+      Effect.gen(function* () {
+        const { start } = yield* makeWorld(1)
+        const alive: Array<boolean> = []
+        let stoppedAt = 0
+        const handle = (held: Held) =>
+          Effect.gen(function* () {
+            for (;;) {
+              yield* Effect.sleep(500)
+              alive.push(yield* held.alive)
+            }
+          }).pipe(
+            Effect.onInterrupt(() =>
+              Effect.map(Clock.currentTimeMillis, (now) => {
+                stoppedAt = now
+              })
+            )
+          )
+        yield* start(handle, { instead: () => ({ extend: () => extend }) })
+        yield* pass(12)
+        expect(stoppedAt).toBeGreaterThan(10_000)
+        expect(stoppedAt).toBeLessThanOrEqual(12_000)
+        expect(alive.slice(0, 19)).toEqual(Array.from({ length: 19 }, () => true))
+      })
+  )
+
+  it.scoped("that finds the lease gone stops the work", () =>
+    Effect.gen(function* () {
+      const { start, store } = yield* makeWorld(1)
+      let stoppedAt = 0
+      yield* start(() =>
+        Effect.never.pipe(
+          Effect.onInterrupt(() =>
+            Effect.map(Clock.currentTimeMillis, (now) => {
+              stoppedAt = now
+            })
+          )
+        )
+      )
+      yield* pass(1)
+      const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
+      yield* store.deliveries.lease({ ...thief, now: 60_000, leaseUntil: 120_000 })
+      yield* pass(3)
+      expect(stoppedAt).toBeGreaterThan(1_000)
+    })
+  )
+})
+
+describe("A lease under a wall clock that is stepped by an hour", () => {
+  const hour = 3_600_000
+
+  /** A holder on the stepped clock that asks every half second whether its lease lasts, and the monotonic time at which it was stopped. */
+  const makeHolder = (instead: (real: Deliveries) => Partial<Deliveries> = () => ({})) =>
+    Effect.gen(function* () {
+      const { start, store } = yield* makeWorld(1)
+      const below = yield* Effect.clock
+      const { clock, step } = yield* makeSteppedClock
+      const seen: { readonly alive: Array<boolean>; stoppedAt: number } = { alive: [], stoppedAt: 0 }
+      const handle = (held: Held) =>
+        Effect.gen(function* () {
+          for (;;) {
+            yield* Effect.sleep(500)
+            seen.alive.push(yield* held.alive)
+          }
+        }).pipe(
+          Effect.onInterrupt(() =>
+            Effect.sync(() => {
+              seen.stoppedAt = below.unsafeCurrentTimeMillis()
+            })
+          )
+        )
+      yield* Effect.withClock(start(handle, { instead }), clock)
+      yield* pass(2)
+      return { seen, step, store, now: () => below.unsafeCurrentTimeMillis() }
+    })
+
+  for (const [direction, by] of [
+    ["back", -hour],
+    ["ahead", hour]
+  ] as const) {
+    it.scoped(`${direction} goes on`, () =>
+      Effect.gen(function* () {
+        const { seen, step } = yield* makeHolder()
+        step(by)
+        yield* pass(60)
+        expect(seen.stoppedAt).toBe(0)
+        expect(seen.alive.length).toBeGreaterThan(100)
+        expect(seen.alive).not.toContain(false)
+      })
+    )
+
+    it.scoped(`${direction} ends in its time when the database stays away`, () =>
+      Effect.gen(function* () {
+        const { seen, step } = yield* makeHolder(() => ({ extend: () => away }))
+        step(by)
+        yield* pass(5)
+        expect(seen.stoppedAt).toBe(0)
+        yield* pass(6)
+        expect(seen.stoppedAt).toBeGreaterThan(10_000)
+        expect(seen.stoppedAt).toBeLessThanOrEqual(12_000)
+      })
+    )
+
+    it.scoped(`${direction} is not believed when another process has taken it`, () =>
+      Effect.gen(function* () {
+        const { now, seen, step, store } = yield* makeHolder()
+        const theirs = now() + hour
+        const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
+        step(by)
+        expect(
+          yield* store.deliveries.lease({ ...thief, now: theirs, leaseUntil: theirs + lease })
+        ).toHaveLength(1)
+        const before = seen.alive.length
+        yield* TestClock.adjust(500)
+        expect(seen.alive.slice(before)).toEqual([false])
+      })
+    )
+  }
+})
+
+describe("An engine", () => {
+  it.scoped("hands back what it holds when it is stopped", () =>
+    Effect.gen(function* () {
+      const { start, states, store } = yield* makeWorld(4)
+      const engine = yield* start(() => Effect.never, { concurrency: 3 })
+      yield* pass(1)
+      expect(yield* states).toEqual({ leased: 3, waiting: 1 })
+      yield* Fiber.interrupt(engine)
+      expect(yield* states).toEqual({ waiting: 4 })
+      const handed = Option.getOrThrow(yield* store.deliveries.find("report:rep_0"))
+      expect(handed).toMatchObject({ attempts: 0, availableAt: 0 })
+    })
+  )
+
+  it.scoped("goes on when a handler breaks, and takes that delivery up later", () =>
+    Effect.gen(function* () {
+      const { start, states, store } = yield* makeWorld(2)
+      yield* start((held) => (held.delivery.subject === "rep_0" ? Effect.die("a mistake") : done(held)))
+      yield* pass(2)
+      expect(yield* states).toEqual({ delivered: 1, waiting: 1 })
+      const broken = Option.getOrThrow(yield* store.deliveries.find("report:rep_0"))
+      expect(broken.availableAt).toBeGreaterThan(300_000)
+    })
+  )
+
+  it.scoped("keeps its work, and looks for more again, when the database is away for a while", () =>
+    Effect.gen(function* () {
+      const { start, states } = yield* makeWorld(3)
+      let broken = false
+      const started: Array<string> = []
+      const handle = (held: Held) =>
+        Effect.gen(function* () {
+          started.push(held.delivery.subject)
+          yield* Effect.sleep(4_000)
+          yield* done(held)
+        })
+      yield* start(handle, {
+        concurrency: 2,
+        instead: (real) => ({
+          lease: (request) => Effect.suspend(() => (broken ? away : real.lease(request))),
+          nextDueAt: (...values) => Effect.suspend(() => (broken ? away : real.nextDueAt(...values)))
+        })
+      })
+      yield* pass(1)
+      broken = true
+      yield* pass(10)
+      expect(yield* states).toEqual({ delivered: 2, waiting: 1 })
+      broken = false
+      yield* pass(10)
+      expect(yield* states).toEqual({ delivered: 3 })
+      expect(started.length).toBe(3)
+    })
+  )
+
+  it.scoped("sleeps until something falls due, and does not poll", () =>
+    Effect.gen(function* () {
+      const { start, states, store } = yield* makeWorld(1)
+      const [held] = yield* store.deliveries.lease({
+        kinds: ["report"],
+        count: 1,
+        concurrency: 1,
+        now: 1_000,
+        leaseUntil: 2_000,
+        owner: "dead"
+      })
+      if (held === undefined) return expect.fail("nothing was due")
+      const later = DeliveryUpdate.Waiting({ availableAt: 33_700, failure: "limit" })
+      yield* store.deliveries.update(held.id, held.fence, later)
+      let looks = 0
+      let handledAt = 0
+      yield* start(
+        (one) =>
+          Effect.gen(function* () {
+            handledAt = yield* Clock.currentTimeMillis
+            yield* done(one)
+          }),
+        {
+          instead: (real) => ({
+            lease: (request) => {
+              looks += 1
+              return real.lease(request)
+            }
+          })
+        }
+      )
+      yield* TestClock.setTime(33_699)
+      expect(handledAt).toBe(0)
+      expect(looks).toBeLessThanOrEqual(8)
+      yield* TestClock.setTime(33_700)
+      expect(handledAt).toBe(33_700)
+      expect(yield* states).toEqual({ delivered: 1 })
+    })
+  )
+
+  it.scoped("takes nothing from a paused destination, also when the pause came while it was leasing", () =>
+    Effect.gen(function* () {
+      const { start, states, store } = yield* makeWorld(1)
+      let pausedUntil = 0
+      let handled = 0
+      yield* start(
+        (held) => {
+          handled += 1
+          return done(held)
+        },
+        {
+          paused: Effect.map(Clock.currentTimeMillis, (now) => Math.max(0, pausedUntil - now)),
+          instead: (real) => ({
+            // Another process meets a limit at this very moment.
+            lease: (request) =>
+              Effect.tap(real.lease(request), (leased) =>
+                Effect.sync(() => {
+                  if (leased.length > 0 && pausedUntil === 0) pausedUntil = 21_000
+                })
+              )
+          })
+        }
+      )
+      yield* pass(19)
+      expect(handled).toBe(0)
+      expect(yield* states).toEqual({ waiting: 1 })
+      expect(Option.getOrThrow(yield* store.deliveries.find("report:rep_0"))).toMatchObject({
+        availableAt: 0
+      })
+      yield* pass(2)
+      expect(yield* states).toEqual({ delivered: 1 })
+    })
+  )
+})

@@ -1,0 +1,134 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Logger from "effect/Logger"
+import * as LogLevel from "effect/LogLevel"
+import * as TestClock from "effect/TestClock"
+import { production } from "../../../src/layers/delivery/DeliveryLimits.ts"
+import { makeDestinationBreaker } from "../../../src/layers/delivery/DestinationBreaker.ts"
+import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
+import { freshPath, openStore } from "../store/Stores.ts"
+
+const start = 10_000_000
+const badCredentials = new Refused({ dependency: "tracker", status: 401, code: "bad_credentials" })
+const lost = new Unknown({ dependency: "tracker", reason: "answer 502" })
+
+const makeWorld = (bounds: Partial<typeof production> = {}) =>
+  Effect.gen(function* () {
+    yield* TestClock.setTime(start)
+    const path = yield* freshPath
+    const lines: Array<{ readonly level: string; readonly text: string }> = []
+    const logger = Logger.make(({ logLevel, message }) => {
+      lines.push({ level: logLevel.label, text: JSON.stringify(message) })
+    })
+    /** As another process, or this one after a restart, sees it. */
+    const open = Effect.map(openStore(path), ({ destinations }) =>
+      makeDestinationBreaker(
+        destinations,
+        { ...production, ...bounds },
+        {
+          name: "tracker",
+          title: "The tracker",
+          longestPause: 300_000,
+          advice: Effect.succeed("set a new token")
+        }
+      )
+    )
+    const logged = <A, E>(effect: Effect.Effect<A, E>) =>
+      effect.pipe(
+        Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
+        Logger.withMinimumLogLevel(LogLevel.Info)
+      )
+    return { open, lines, logged }
+  })
+
+describe("A destination", () => {
+  it.scoped("takes a write a second, of all processes together", () =>
+    Effect.gen(function* () {
+      const { open } = yield* makeWorld()
+      const processes = [yield* open, yield* open]
+      const times: Array<number> = []
+      const write = (writes: number) => (index: number) =>
+        Effect.gen(function* () {
+          yield* processes[index % 2]?.turn(writes) ?? Effect.void
+          times.push((yield* Clock.currentTimeMillis) - start)
+        })
+      const writing = yield* Effect.fork(
+        Effect.forEach([0, 1, 2, 3], write(1), { concurrency: "unbounded", discard: true })
+      )
+      yield* TestClock.adjust("4 seconds")
+      yield* Fiber.join(writing)
+      expect(times).toEqual([0, 1_000, 2_000, 3_000])
+      // Two writes in a row are booked at once.
+      yield* write(2)(0)
+      const last = yield* Effect.fork(write(1)(1))
+      yield* TestClock.adjust("2 seconds")
+      yield* Fiber.join(last)
+      expect(times.slice(4)).toEqual([4_000, 6_000])
+    })
+  )
+
+  it.scoped("takes so many writes in any hour and no more", () =>
+    Effect.gen(function* () {
+      expect(production.hourlyWrites).toBe(450)
+      const { open } = yield* makeWorld({ hourlyWrites: 3 })
+      const processes = [yield* open, yield* open, yield* open]
+      for (const { turn } of processes) {
+        yield* turn(1)
+        yield* TestClock.adjust("10 seconds")
+      }
+      const { turn } = yield* open
+      const waiting = yield* Effect.fork(turn(1))
+      yield* TestClock.setTime(start + 3_599_999)
+      expect(yield* Fiber.poll(waiting)).toMatchObject({ _tag: "None" })
+      yield* TestClock.setTime(start + 3_600_000)
+      yield* Fiber.join(waiting)
+    })
+  )
+
+  it.scoped("that refuses our settings is told once, with what to do, and so is its repair", () =>
+    Effect.gen(function* () {
+      const { lines, logged, open } = yield* makeWorld()
+      const [one, other] = [yield* open, yield* open]
+      expect(yield* logged(one.failed(badCredentials))).toBe(300_000)
+      yield* logged(other.failed(badCredentials))
+      yield* logged(one.failed(lost))
+      yield* logged(one.answered)
+      const restarted = yield* open
+      yield* logged(restarted.failed(badCredentials))
+      expect(lines.map(({ level }) => level)).toEqual(["ERROR"])
+      expect(lines[0]?.text).toContain("401 bad_credentials")
+      expect(lines[0]?.text).toContain("set a new token")
+      for (const { stopped } of [one, other, restarted]) expect(yield* stopped).toBe(true)
+
+      yield* logged(other.accepted)
+      yield* logged(one.accepted)
+      expect(lines.slice(1)).toEqual([{ level: "INFO", text: expect.stringContaining("available again") }])
+      for (const { stopped } of [one, other, restarted]) expect(yield* stopped).toBe(false)
+    })
+  )
+
+  it.scoped("pauses for all processes, for as long as it asks or longer each time", () =>
+    Effect.gen(function* () {
+      const { logged, open } = yield* makeWorld()
+      const [one, other] = [yield* open, yield* open]
+      expect(yield* other.paused).toBe(0)
+      const asked = new NotExecuted({ dependency: "tracker", reason: "rate limit", retryAfterSeconds: 90 })
+      expect(yield* logged(one.failed(asked))).toBe(90_000)
+      expect(yield* other.paused).toBe(90_000)
+      yield* TestClock.adjust("80 seconds")
+      // A shorter one does not end it.
+      const first = yield* logged(other.failed(lost))
+      expect(first).toBeLessThan(3_000)
+      expect(yield* one.paused).toBe(10_000)
+      const pauses = yield* Effect.forEach([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], () => logged(one.failed(lost)))
+      expect(pauses[2]).toBeGreaterThan(10_000)
+      expect(Math.max(...pauses)).toBeLessThanOrEqual(360_000)
+      expect(yield* (yield* open).paused).toBeGreaterThan(200_000)
+      // Who answered was not away: the next failure is a first one.
+      yield* logged(other.answered)
+      expect(yield* logged(one.failed(lost))).toBeLessThan(1_500)
+    })
+  )
+})

@@ -1,0 +1,375 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { isEndpointPath } from "../../../src/layers/iam/TingEndpoints.ts"
+import { signature } from "../../../src/layers/iam/OboProof.ts"
+import { iamFaults, production as productionId } from "../../../sandbox/upstreams/Iam.ts"
+import { faults } from "../../../sandbox/upstreams/Simulator.ts"
+import { sha256 } from "../../../src/services/Digest.ts"
+import type { TingEndpoint, UpstreamKey } from "../../../src/services/Iam.ts"
+import type { Plane } from "../../../src/services/Plane.ts"
+import { testApplicationSecret } from "../../support/Settings.ts"
+import { header, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
+
+const catalogue = "/obo-access/applications/ting/endpoints"
+const exchanges = "/obo-access/exchanges"
+
+const body = new TextEncoder().encode(`{"app_id":"music","for":"si:deejay"}`)
+
+const proofWorld = Effect.gen(function* () {
+  const world = yield* iamWorld()
+  const { accessToken } = yield* world.login()
+  const tested = yield* world.loginIn(world.testing)
+  const prove = (
+    name: string,
+    changes: {
+      readonly plane?: Plane
+      readonly organisation?: string
+      readonly endpoint?: TingEndpoint
+      readonly subject?: Redacted.Redacted
+    } = {}
+  ) => {
+    const plane = changes.plane ?? production
+    return world.iam.prove(plane, {
+      subject: plane._tag === "Testing" ? tested.accessToken : accessToken,
+      organisation: "acme",
+      endpoint: "subscriptions.register",
+      body,
+      key: key(name),
+      ...changes
+    })
+  }
+  return { ...world, accessToken, prove }
+})
+
+describe("the signature", () => {
+  it("is the contract's vector O1", () => {
+    const bodyDigest = sha256(body)
+    assert.strictEqual(bodyDigest, "ac2309c47047527c7ca7f3a069ff94c236903db7acfca893af06af04d3675d2c")
+    assert.strictEqual(
+      signature(Redacted.make(testApplicationSecret), {
+        timestamp: 1790331330,
+        path: "/v1/subscriptions",
+        bodyDigest,
+        key: "obo-attempt-00000000000000000001"
+      }),
+      "f362aa3a6b808f10989b679600fd9aa23cd19382280d8ab968757c8d3b78a631"
+    )
+  })
+
+  it.scoped("goes out with that vector", () =>
+    Effect.gen(function* () {
+      const { asked, accessToken, iam } = yield* proofWorld
+      yield* iam.prove(production, {
+        subject: accessToken,
+        organisation: "acme",
+        endpoint: "subscriptions.register",
+        body,
+        // The vector's key, which is no digest.
+        key: "obo-attempt-00000000000000000001" as UpstreamKey
+      })
+      const [request] = asked(exchanges)
+      assert.strictEqual(header(request, "x-obo-timestamp"), "1790331330")
+      assert.strictEqual(
+        header(request, "x-obo-signature"),
+        "f362aa3a6b808f10989b679600fd9aa23cd19382280d8ab968757c8d3b78a631"
+      )
+      assert.strictEqual(
+        header(request, "authorization"),
+        "Basic bXVzaWM6YXNrX0ExYjJDM2Q0RTVmNkc3aDhJOWowSzFsMk0zbjRPNXA2UTdyOFM5dDBVMXY="
+      )
+      assert.strictEqual(header(request, "content-type"), "application/json")
+      assert.isUndefined(request?.headers.get("x-org-id"))
+      deepStrictEqual(JSON.parse(request?.body.toString() ?? ""), {
+        org_id: "acme",
+        subject_token: Redacted.value(accessToken),
+        audience: "ting",
+        endpoint_id: "subscriptions.register",
+        metadata: {},
+        request: { method: "POST", body_sha256: sha256(body) }
+      })
+    })
+  )
+
+  it.scoped("is made anew, with the time of the attempt", () =>
+    Effect.gen(function* () {
+      const { asked, prove } = yield* proofWorld
+      yield* prove("first")
+      yield* TestClock.adjust("90 seconds")
+      yield* prove("second")
+      deepStrictEqual(
+        asked(exchanges).map((request) => header(request, "x-obo-timestamp")),
+        [startTime / 1000, startTime / 1000 + 90].map(String)
+      )
+    })
+  )
+})
+
+describe("a proof", () => {
+  it.scoped("of production carries no testing credentials", () =>
+    Effect.gen(function* () {
+      const { prove } = yield* proofWorld
+      const proof = yield* prove("key")
+      assert.match(Redacted.value(proof.bearer), /^obo_/)
+      assert.strictEqual(proof.path, "/v1/subscriptions")
+      assert.isTrue(Option.isNone(proof.testing))
+    })
+  )
+
+  it.scoped("of a testing plane carries Ting's, and is signed with the plane's secret", () =>
+    Effect.gen(function* () {
+      const { environment, prove, testing } = yield* proofWorld
+      const proof = yield* prove("key", { plane: testing, endpoint: "tings.send" })
+      assert.strictEqual(proof.path, "/v1/tings")
+      const { applicationSecret, environmentKey } = Option.getOrThrow(proof.testing)
+      assert.strictEqual(Redacted.value(applicationSecret), environment.tingSecret)
+      assert.strictEqual(Redacted.value(environmentKey), environment.rootKey)
+    })
+  )
+
+  it.scoped("is refused as IAM refuses it", () =>
+    Effect.gen(function* () {
+      const { prove, world } = yield* proofWorld
+      assert.include(yield* Effect.flip(prove("a", { organisation: "zenith" })), {
+        status: 403,
+        code: "obo_organization_not_authorized"
+      })
+      assert.include(yield* Effect.flip(prove("b", { subject: Redacted.make(`oat_${"a".repeat(43)}`) })), {
+        status: 400,
+        code: "invalid_subject_token"
+      })
+      world.withdrawConsent(productionId, "si:deejay", "music", ["obo:ting:tings.send"])
+      assert.include(yield* Effect.flip(prove("c", { endpoint: "tings.send" })), {
+        status: 404,
+        code: "not_found"
+      })
+    })
+  )
+
+  const context = {
+    app_id: "ting",
+    app_secret: `ask_${"t".repeat(43)}`,
+    iam_test_key: "k".repeat(32)
+  }
+  const granted = {
+    access_proof: `obo_${"p".repeat(43)}`,
+    proof_id: "0199c1aa-0000-7000-8000-000000000001",
+    expires_in: 60,
+    expires_at: "2026-09-25T10:16:30.5Z"
+  }
+  const tested = { ...granted, testing_context: context }
+
+  it.scoped("may come with any success, and with null for no testing context", () =>
+    Effect.gen(function* () {
+      const { prove, simulator } = yield* proofWorld
+      for (const [turn, status] of [200, 201, 202].entries()) {
+        simulator.fail({
+          path: `/api/v1${exchanges}`,
+          fault: reply({ ...granted, testing_context: null, later: 1 }, status)
+        })
+        assert.isTrue(Option.isNone((yield* prove(`key-${turn}`)).testing))
+      }
+    })
+  )
+
+  const wrongly = (plane: "production" | "testing", cases: Readonly<Record<string, unknown>>) => {
+    for (const [name, answer] of Object.entries(cases))
+      it.scoped(`in ${plane} is not believed with ${name}`, () =>
+        Effect.gen(function* () {
+          const { prove, simulator, testing } = yield* proofWorld
+          simulator.fail({ path: `/api/v1${exchanges}`, fault: reply(answer, 201) })
+          const failure = yield* Effect.flip(prove("key", plane === "testing" ? { plane: testing } : {}))
+          assert.include(failure, { _tag: "Unknown", dependency: "iam" })
+        })
+      )
+  }
+  wrongly("production", {
+    "a testing context": tested,
+    "another credential": { ...granted, access_proof: `oat_${"p".repeat(43)}` },
+    "a bearer that no header can carry": { ...granted, access_proof: `obo_${"p".repeat(43)}\n` },
+    "61 seconds": { ...granted, expires_in: 61 },
+    "no seconds": { ...granted, expires_in: 0 },
+    "no id": { ...granted, proof_id: undefined }
+  })
+  wrongly("testing", {
+    "no testing context": granted,
+    "another application's": { ...granted, testing_context: { ...context, app_id: "music" } },
+    "a malformed secret": { ...granted, testing_context: { ...context, app_secret: "ask_t" } },
+    "a malformed key": { ...granted, testing_context: { ...context, iam_test_key: "k" } }
+  })
+
+  it.scoped("fails closed when Ting was only created inside the environment", () =>
+    Effect.gen(function* () {
+      const { prove, testing, world } = yield* proofWorld
+      world.addApp(testing.environmentId, {
+        appId: "ting",
+        orgId: "acme",
+        scopes: [],
+        endpoints: [{ endpointId: "subscriptions.register", path: "/v1/subscriptions", ttlSeconds: 60 }]
+      })
+      const failure = yield* Effect.flip(prove("key", { plane: testing }))
+      assert.strictEqual(failure._tag, "Unknown")
+      assert.include(failure._tag === "Unknown" ? failure.reason : "", "no testing context")
+    })
+  )
+})
+
+describe("the catalogue", () => {
+  it.scoped("is fetched once a plane for 10 minutes", () =>
+    Effect.gen(function* () {
+      const { asked, iam, prove, testing } = yield* proofWorld
+      yield* iam.warmCatalogue(production)
+      yield* prove("a")
+      yield* prove("b", { endpoint: "tings.send" })
+      assert.lengthOf(asked(catalogue), 1)
+      yield* prove("c", { plane: testing })
+      assert.lengthOf(asked(catalogue), 2)
+      yield* TestClock.adjust("599 seconds")
+      yield* iam.warmCatalogue(production)
+      assert.lengthOf(asked(catalogue), 2)
+      yield* TestClock.adjust("1 seconds")
+      yield* iam.warmCatalogue(production)
+      assert.lengthOf(asked(catalogue), 3)
+    })
+  )
+
+  it.scoped("is fetched once for those who need it at the same time", () =>
+    Effect.gen(function* () {
+      const { asked, iam, prove } = yield* proofWorld
+      yield* Effect.all([iam.warmCatalogue(production), prove("a"), prove("b")], {
+        concurrency: "unbounded"
+      })
+      assert.lengthOf(asked(catalogue), 1)
+      assert.lengthOf(asked(exchanges), 2)
+    })
+  )
+
+  it.scoped("is warmed without ever failing, and a failure is not remembered", () =>
+    Effect.gen(function* () {
+      const { iam, prove, simulator } = yield* proofWorld
+      for (const fault of [iamFaults.internalError(), faults.html(), { kind: "drop" } as const]) {
+        simulator.fail({ path: `/api/v1${catalogue}`, fault })
+        yield* iam.warmCatalogue(production)
+      }
+      yield* prove("key")
+    })
+  )
+
+  it.scoped("that lacks the endpoint is a 404, until it is listed", () =>
+    Effect.gen(function* () {
+      const { asked, prove, world } = yield* proofWorld
+      world.withdrawEndpoint(productionId, "ting", "tings.send")
+      assert.include(yield* Effect.flip(prove("a", { endpoint: "tings.send" })), {
+        _tag: "Refused",
+        status: 404,
+        code: "not_found"
+      })
+      assert.lengthOf(asked(exchanges), 0)
+      world.restoreEndpoint(productionId, "ting", "tings.send")
+      yield* prove("b", { endpoint: "tings.send" })
+    })
+  )
+
+  const endpoint = { endpoint_id: "tings.send", path: "/v1/tings", metadata: {} }
+  const listing = (...endpoints: ReadonlyArray<unknown>) => ({
+    application: { app_id: "ting", org_id: "tos" },
+    endpoints
+  })
+  for (const [name, answer] of Object.entries({
+    "is another application's": { ...listing(endpoint), application: { app_id: "tong" } },
+    "lists the endpoint twice": listing(endpoint, { ...endpoint, path: "/v2/tings" }),
+    "asks for metadata": listing({ ...endpoint, metadata: { title: { type: "string" } } }),
+    "has a relative path": listing({ ...endpoint, path: "v1/tings" }),
+    "has another host": listing({ ...endpoint, path: "//elsewhere.example/v1" })
+  }))
+    it.scoped(`is not believed when it ${name}, and not kept`, () =>
+      Effect.gen(function* () {
+        const { asked, prove, simulator } = yield* proofWorld
+        simulator.fail({ path: `/api/v1${catalogue}`, fault: reply(answer) })
+        const failure = yield* Effect.flip(prove("a", { endpoint: "tings.send" }))
+        assert.include(failure, { _tag: "Unknown", dependency: "iam" })
+        yield* prove("b", { endpoint: "tings.send" })
+        assert.lengthOf(asked(exchanges), 1)
+      })
+    )
+
+  it("takes a path only as it will be sent", () => {
+    for (const path of ["/v1/tings", "/", "/a%20b", "/.well-known/x", "/a/b..c", `/${"a".repeat(2047)}`])
+      assert.isTrue(isEndpointPath(path), path)
+    for (const path of [
+      "",
+      "v1",
+      "//v1",
+      "/v1?x",
+      "/v1#x",
+      "/v 1",
+      "/v\t1",
+      "/v1\n",
+      "/a/../b",
+      "/a/./b",
+      "/..",
+      "/a/%2e%2E/b",
+      "/a\\b",
+      "/ä",
+      "https://elsewhere.example/v1",
+      `/${"a".repeat(2048)}`
+    ])
+      assert.isFalse(isEndpointPath(path), path)
+  })
+})
+
+describe("an endpoint that moved", () => {
+  it.scoped("is found again: one more catalogue, one more exchange under a key of its own", () =>
+    Effect.gen(function* () {
+      const { asked, prove, world } = yield* proofWorld
+      yield* prove("a")
+      world.changeEndpointPath(productionId, "ting", "subscriptions.register", "/v2/subscriptions")
+      const proof = yield* prove("b")
+      assert.strictEqual(proof.path, "/v2/subscriptions")
+      assert.lengthOf(asked(catalogue), 2)
+      deepStrictEqual(
+        asked(exchanges).map((request) => header(request, "idempotency-key")),
+        [key("a"), key("b"), sha256(`${key("b")}:/v2/subscriptions`)]
+      )
+    })
+  )
+
+  const refusal = (status: number, code: string) => faults.status(status, { error: { code, message: "no" } })
+
+  it.scoped("is looked for once; without another path the refusal stands", () =>
+    Effect.gen(function* () {
+      const { asked, prove, simulator } = yield* proofWorld
+      yield* prove("a")
+      for (const [status, code, catalogues] of [
+        [401, "invalid_client", 2],
+        [404, "not_found", 3],
+        [403, "forbidden", 3]
+      ] as const) {
+        simulator.fail({ path: `/api/v1${exchanges}`, fault: refusal(status, code) })
+        const failure = yield* Effect.flip(prove("b"))
+        assert.include(failure, { _tag: "Refused", status, code })
+        assert.isTrue(failure._tag === "Refused" && failure.answeredAt === startTime)
+        assert.lengthOf(asked(catalogue), catalogues)
+      }
+      assert.lengthOf(asked(exchanges), 4)
+    })
+  )
+
+  it.scoped("is an outage while it cannot be looked for, never a verdict, and moves at most once", () =>
+    Effect.gen(function* () {
+      const { asked, prove, simulator, world } = yield* proofWorld
+      yield* prove("a")
+      simulator.fail({ path: `/api/v1${exchanges}`, fault: refusal(401, "invalid_client") })
+      simulator.fail({ path: `/api/v1${catalogue}`, fault: iamFaults.internalError() })
+      assert.strictEqual((yield* Effect.flip(prove("b")))._tag, "Unknown")
+      yield* prove("c")
+      world.changeEndpointPath(productionId, "ting", "subscriptions.register", "/v2/subscriptions")
+      simulator.fail({ path: `/api/v1${exchanges}`, times: 2, fault: refusal(404, "not_found") })
+      assert.include(yield* Effect.flip(prove("d")), { _tag: "Refused", status: 404 })
+      assert.lengthOf(asked(exchanges), 5)
+    })
+  )
+})

@@ -1,0 +1,114 @@
+import { SqlError } from "@effect/sql/SqlError"
+import * as Either from "effect/Either"
+import * as Schema from "effect/Schema"
+import { describe, expect, it } from "vitest"
+import { isLocked, isLost, unavailable } from "../../../src/layers/store/StoreErrors.ts"
+import { StoreUnavailable } from "../../../src/services/Store.ts"
+
+const withCode = (code: string) =>
+  new SqlError({
+    cause: Object.assign(new Error("near 'c:ana': a value"), { code }),
+    message: "Failed to execute statement"
+  })
+const reasonOf = (error: SqlError) => unavailable("Database x", "Reports.find")(error).reason
+
+describe("What a database says becomes StoreUnavailable", () => {
+  it.each([
+    ["SQLITE_BUSY", "is locked by another process"],
+    ["SQLITE_BUSY_SNAPSHOT", "is locked by another process"],
+    ["SQLITE_LOCKED_SHAREDCACHE", "is locked by another process"],
+    ["40P01", "is locked by another process"],
+    ["40001", "is locked by another process"],
+    ["55P03", "is locked by another process"],
+    ["SQLITE_FULL", "is full: there is no room left for it"],
+    ["53100", "is full: there is no room left for it"],
+    ["SQLITE_READONLY", "is read-only for this process"],
+    ["SQLITE_READONLY_DIRECTORY", "is read-only for this process"],
+    ["25006", "is read-only for this process"],
+    ["SQLITE_READONLY_DBMOVED", "is gone: its file was moved or deleted"],
+    ["SQLITE_CORRUPT", "is corrupt, or is no database"],
+    ["SQLITE_CORRUPT_INDEX", "is corrupt, or is no database"],
+    ["SQLITE_NOTADB", "is corrupt, or is no database"],
+    ["XX001", "is corrupt, or is no database"],
+    ["SQLITE_IOERR_FSYNC", "cannot be opened, read or written"],
+    ["SQLITE_CANTOPEN", "cannot be opened, read or written"],
+    ["08006", "does not answer"],
+    ["57P01", "does not answer"],
+    ["ECONNREFUSED", "does not answer"],
+    ["28P01", "refuses the login"],
+    ["57P03", "does not answer"],
+    ["ENOTFOUND", "does not answer"],
+    ["EPIPE", "does not answer"],
+    ["3D000", "does not exist"],
+    ["42501", "does not allow this to its user"],
+    ["53300", "takes no more connections"],
+    ["57014", "took too long"],
+    ["25P03", "took too long"],
+    ["SELF_SIGNED_CERT_IN_CHAIN", "cannot be trusted: TLS failed"],
+    ["DEPTH_ZERO_SELF_SIGNED_CERT", "cannot be trusted: TLS failed"],
+    ["ERR_TLS_CERT_ALTNAME_INVALID", "cannot be trusted: TLS failed"],
+    ["CERT_HAS_EXPIRED", "cannot be trusted: TLS failed"],
+    ["EPROTO", "cannot be trusted: TLS failed"],
+    ["SQLITE_CONSTRAINT_UNIQUE", "failed"],
+    ["23505", "failed"]
+  ])("%s: it %s", (code, trouble) => {
+    expect(reasonOf(withCode(code))).toBe(`Database x ${trouble} (${code}), in Reports.find`)
+  })
+
+  it("the innermost code counts", () => {
+    const error = new SqlError({ cause: new SqlError({ cause: withCode("SQLITE_FULL") }) })
+    expect(reasonOf(error)).toContain("(SQLITE_FULL)")
+  })
+
+  it("an error without a code is told without its text", () => {
+    expect(reasonOf(new SqlError({ cause: new Error("private words") }))).toBe(
+      "Database x failed, in Reports.find"
+    )
+  })
+
+  it.each([
+    ["timeout exceeded when trying to connect", "does not answer in time"],
+    ["Connection terminated due to connection timeout", "does not answer"],
+    ["Connection terminated unexpectedly", "does not answer"],
+    ["Query read timeout", "does not answer in time"],
+    ["Client has encountered a connection error and is not queryable", "does not answer"],
+    ["Cannot use a pool after calling end on the pool", "is closed"],
+    ["The server does not support SSL connections", "does not speak TLS"],
+    ["SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string", "refuses the login"]
+  ])("%s: it %s", (words, trouble) => {
+    expect(reasonOf(new SqlError({ cause: new Error(words) }))).toBe(`Database x ${trouble}, in Reports.find`)
+  })
+
+  it("a socket that is a file and is not there does not answer", () => {
+    const cause = Object.assign(new Error("connect"), { code: "ENOENT", syscall: "connect" })
+    expect(reasonOf(new SqlError({ cause }))).toBe("Database x does not answer (ENOENT), in Reports.find")
+  })
+
+  it("a connection that broke, hung, or ends at a server that only reads is lost; one that said no is not", () => {
+    const lost = ["08006", "57P01", "25006", "25P03", "ECONNRESET", "EPIPE"]
+    expect(lost.map((code) => isLost(withCode(code)))).toEqual(lost.map(() => true))
+    expect(isLost(new SqlError({ cause: new Error("Query read timeout") }))).toBe(true)
+    const answered = ["23505", "40001", "40P01", "57014", "22P02", "53100", "42P01"]
+    expect(answered.map((code) => isLost(withCode(code)))).toEqual(answered.map(() => false))
+  })
+
+  it("a row of another form is told without its content", () => {
+    const result = Schema.decodeUnknownEither(Schema.Number)("private words")
+    const [error] = Either.isLeft(result) ? [result.left] : []
+    expect(error && unavailable("Database x", "Reports.find")(error).reason).toBe(
+      "Database x is corrupt: a row is not of the expected form, in Reports.find"
+    )
+  })
+
+  it("what was translated already stays as it is", () => {
+    const error = new StoreUnavailable({ reason: "Database x is gone" })
+    expect(unavailable("Database y", "Reports.find")(error)).toBe(error)
+  })
+
+  it("only a lock is waited for", () => {
+    expect(isLocked(withCode("SQLITE_BUSY"))).toBe(true)
+    expect(isLocked(withCode("40P01"))).toBe(true)
+    expect(isLocked(withCode("SQLITE_FULL"))).toBe(false)
+    expect(isLocked(new StoreUnavailable({ reason: "SQLITE_BUSY" }))).toBe(false)
+  })
+})

@@ -1,0 +1,133 @@
+import { assert, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { finishRestore } from "../../../../src/layers/store/backup/RestoreReconciliation.ts"
+import { databaseFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
+import { DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
+import { onBoth, sampleReport } from "../Stores.ts"
+
+const kinds = ["report", "sweep"] as const
+const failure = "no answer"
+const issue = Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" })
+
+/** Leases the only one that is due. */
+const leaseOne = ({ deliveries }: StoreService, now: number) =>
+  Effect.flatMap(
+    deliveries.lease({ kinds, count: 1, concurrency: 9, now, leaseUntil: now + 10_000, owner: "before" }),
+    ([delivery]) => (delivery === undefined ? Effect.dieMessage("nothing was due") : Effect.succeed(delivery))
+  )
+
+/** A report that got as far as these updates, and stays leased without one that ends it. */
+const reach = (store: StoreService, id: string, ...updates: ReadonlyArray<DeliveryUpdate>) =>
+  Effect.gen(function* () {
+    yield* store.reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
+    const { fence, id: delivery } = yield* leaseOne(store, 2_000)
+    for (const update of updates) assert.isTrue(yield* store.deliveries.update(delivery, fence, update))
+  })
+
+const sending = DeliveryUpdate.Sending({ at: 3_000 })
+
+onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
+  const finish = (place: string) =>
+    Effect.scoped(
+      Effect.flatMap(
+        databaseFromSettings(
+          name === "SQLite"
+            ? { databasePath: place, databaseUrl: Option.none() }
+            : { databasePath: "", databaseUrl: Option.some(Redacted.make(place)) },
+          { migrate: false }
+        ),
+        finishRestore
+      )
+    )
+
+  it.scoped("whatever was not filed may have been sent once more, and nothing else is touched", () =>
+    Effect.gen(function* () {
+      const place = yield* freshPath
+      const store = yield* openStore(place)
+      yield* reach(store, "leased")
+      yield* reach(store, "sending", sending)
+      yield* reach(
+        store,
+        "unknown",
+        sending,
+        DeliveryUpdate.Unknown({ availableAt: 99_000, failure, looks: 2 })
+      )
+      yield* reach(store, "refused", sending, DeliveryUpdate.Waiting({ availableAt: 99_000, failure }))
+      yield* reach(store, "failed", sending, DeliveryUpdate.Failed({ at: 4_000, failure }))
+      yield* reach(
+        store,
+        "filed",
+        sending,
+        DeliveryUpdate.Delivered({ at: 4_000, issue, sweepAt: Option.some(99_000) })
+      )
+      yield* store.reports.admit(
+        sampleReport({ id: "waiting", keyDigest: "waiting", createdAt: 1_000 }),
+        true
+      )
+      const untouched = Effect.forEach(["report:filed", "sweep:filed"], store.deliveries.find)
+      const before = yield* untouched
+
+      assert.strictEqual(yield* finish(place), 6)
+      const rows = yield* Effect.forEach(
+        ["leased", "sending", "unknown", "refused", "failed", "waiting"],
+        (id) => Effect.map(store.deliveries.find(`report:${id}`), Option.getOrThrow)
+      )
+      deepStrictEqual(
+        rows.map(({ attempts, availableAt, looks, sentAt, state, subject }) => [
+          subject,
+          state,
+          attempts,
+          looks,
+          availableAt,
+          Option.getOrNull(sentAt)
+        ]),
+        [
+          ["leased", "unknown", 1, 0, 1_000, 1_000],
+          ["sending", "unknown", 2, 0, 1_000, 1_000],
+          ["unknown", "unknown", 2, 0, 1_000, 1_000],
+          ["refused", "unknown", 2, 0, 1_000, 1_000],
+          ["failed", "failed", 2, 0, 1_000, 1_000],
+          ["waiting", "unknown", 1, 0, 1_000, 1_000]
+        ]
+      )
+      deepStrictEqual(yield* untouched, before)
+    })
+  )
+
+  it.scoped("one that failed is looked for when it is tried again, also when it was never sent", () =>
+    Effect.gen(function* () {
+      const place = yield* freshPath
+      const store = yield* openStore(place)
+      yield* reach(store, "failed", DeliveryUpdate.Failed({ at: 4_000, failure }))
+      yield* finish(place)
+      assert.isTrue(yield* store.deliveries.retry("report:failed", 9_000))
+      const { sentAt, state } = yield* leaseOne(store, 9_000)
+      deepStrictEqual([state, sentAt], ["unknown", Option.some(1_000)])
+    })
+  )
+
+  it.scoped("one in a state of a later version stays in it, and is doubted all the same", () =>
+    Effect.gen(function* () {
+      const place = yield* freshPath
+      const store = yield* openStore(place)
+      yield* reach(store, "deferred", DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
+      yield* rawQuery(place, "UPDATE deliveries SET state = 'deferred'")
+      yield* finish(place)
+      const { attempts, sentAt, state } = Option.getOrThrow(yield* store.deliveries.find("report:deferred"))
+      deepStrictEqual([state, attempts, sentAt], ["deferred", 1, Option.some(1_000)])
+    })
+  )
+
+  it.scoped("who held a lease on what was restored writes nothing any more", () =>
+    Effect.gen(function* () {
+      const place = yield* freshPath
+      const store = yield* openStore(place)
+      yield* reach(store, "leased")
+      yield* finish(place)
+      assert.isFalse(yield* store.deliveries.update("report:leased", 1, sending))
+    })
+  )
+})

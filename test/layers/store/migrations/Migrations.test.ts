@@ -1,0 +1,380 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs"
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { writeMark } from "../../../../src/layers/store/sqlite/ApplicationId.ts"
+import { latestMigration } from "../../../../src/layers/store/migrations/Migrations.ts"
+import { databaseFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
+import type { UpstreamKey } from "../../../../src/services/Iam.ts"
+import { productionId } from "../../../../src/services/Plane.ts"
+import type { StoreService } from "../../../../src/services/Store.ts"
+import { type Kind, onBoth, sampleEvent, sampleReport } from "../Stores.ts"
+
+/** One SQL file a migration, named by its number: a database as that version left it, with a row of everything. */
+const fixtures = new URL("./fixtures/", import.meta.url)
+const fixtureOf = (version: number) => new URL(`${String(version).padStart(4, "0")}.sql`, fixtures)
+const versions = Array.from({ length: latestMigration }, (_, index) => index + 1)
+
+const comments = /^--.*$/gm
+
+/** Where the same database says it in other words. */
+const inPostgres = (script: string) =>
+  `${script
+    .replaceAll(/^CREATE TRIGGER .*$/gm, "")
+    .replaceAll(/^--pg /gm, "")
+    .replaceAll(comments, "")
+    .replace("created_at datetime", "created_at TIMESTAMP WITH TIME ZONE")
+    .replace("sequence INTEGER PRIMARY KEY", "sequence BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+    .replace(/(INSERT INTO spool \([^)]*\))/, "$1 OVERRIDING SYSTEM VALUE")};
+  SELECT setval(pg_get_serial_sequence('spool', 'sequence'), (SELECT MAX(sequence) FROM spool));`
+
+/** A database as it was made by an earlier version; version 0 is an empty one. */
+const databaseOf = ({ emptyPath, name, rawQuery }: Kind, version: number) =>
+  Effect.gen(function* () {
+    const path = yield* emptyPath
+    if (version === 0) return path
+    const script = readFileSync(fixtureOf(version), "utf8")
+    yield* rawQuery(path, name === "SQLite" ? script.replaceAll(comments, "") : inPostgres(script))
+    return path
+  })
+
+const schemaOf = ({ name, rawQuery }: Kind, path: string) =>
+  name === "SQLite"
+    ? Effect.map(
+        rawQuery(path, "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"),
+        (rows) => rows.map(({ sql, ...row }) => ({ ...row, sql: String(sql).replaceAll(/\s+/g, " ") }))
+      )
+    : Effect.all([
+        rawQuery(
+          path,
+          `SELECT table_name, column_name, data_type, is_nullable, is_identity FROM information_schema.columns
+          WHERE table_schema = 'public' AND table_name <> 'migrations' ORDER BY table_name, ordinal_position`
+        ),
+        rawQuery(
+          path,
+          "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public' ORDER BY indexname"
+        ),
+        rawQuery(
+          path,
+          `SELECT tgname, pg_get_triggerdef(pg_trigger.oid) AS event, regexp_replace(prosrc, '\\s+', ' ', 'g') AS body
+          FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid WHERE NOT tgisinternal ORDER BY tgname`
+        )
+      ])
+
+const appliedTo = ({ rawQuery }: Kind, path: string) =>
+  Effect.map(rawQuery(path, "SELECT migration_id FROM migrations ORDER BY migration_id"), (rows) =>
+    rows.map(({ migration_id }) => migration_id)
+  )
+
+const check = ({ check }: StoreService) => check
+
+/** As a program opens it that only looks at what is there. */
+const openUnmigrated = ({ name }: Kind, path: string) =>
+  Effect.scoped(
+    databaseFromSettings(
+      name === "SQLite"
+        ? { databasePath: path, databaseUrl: Option.none() }
+        : { databasePath: "", databaseUrl: Option.some(Redacted.make(path)) },
+      { migrate: false }
+    )
+  )
+
+/** How a message names the database: the file, or host, port and database, and never who logs in. */
+const assertNames = (reason: string, path: string) => {
+  const { host, pathname } = path.startsWith("/") ? { host: "", pathname: path } : new URL(path)
+  assert.include(reason, `${host}${pathname}`)
+  assert.notInclude(reason, "postgres:")
+}
+
+/** What every version's database says through today's repositories. */
+const readEverything = (store: StoreService) =>
+  Effect.gen(function* () {
+    const report = yield* store.reports.find("rep_1")
+    return {
+      active: yield* store.recipients.isActive({
+        plane: productionId,
+        organisation: "acme",
+        publicId: "c:ana"
+      }),
+      // Keys are made by hashing; any text of their form will do.
+      outcome: yield* store.loginOutcomes.find("a".repeat(64) as UpstreamKey),
+      content: Option.map(report, ({ content }) => content),
+      reporter: Option.map(report, ({ reporter }) => reporter),
+      plane: yield* store.planes.findByKeyDigest("digest-1"),
+      counts: yield* store.spool.counts,
+      delivery: Option.map(yield* store.deliveries.find("report:rep_1"), ({ state, subject }) => ({
+        state,
+        subject
+      })),
+      discarded: Option.flatMap(
+        yield* store.deliveries.find("report:rep_2"),
+        ({ discardedAt }) => discardedAt
+      ),
+      destination: yield* store.destinations.find("tracker"),
+      refusals: yield* store.retention.refusals(1_501),
+      replayed: (yield* store.reports.admit(sampleReport(), true))._tag,
+      receivedAgain: yield* store.webhooks.receive(sampleEvent(), []),
+      storedBytes: yield* store.reports.storedBytes,
+      deliveries: yield* store.deliveries.counts
+    }
+  })
+
+/** Without the one that was discarded. */
+const deliveriesOf = (version: number) => [
+  { kind: "report", state: "waiting", count: 1 },
+  ...(version === 1 ? [] : [{ kind: "sweep", state: "delivered", count: 1 }])
+]
+
+const everything = (version: number) => ({
+  active: true,
+  outcome: Option.some({ outcome: { subscribed: true, subscription_id: "sub_1" }, transient: false }),
+  content: Option.some(sampleReport().content),
+  reporter: Option.some(sampleReport().reporter),
+  plane: Option.some("env-1"),
+  counts: [
+    {
+      table: "musicclidaemon",
+      accepted: version === 1 ? 3 : 4,
+      delivered: 1,
+      duplicates: 1,
+      expired: 0,
+      refused: version === 1 ? 0 : 1,
+      waiting: 1,
+      waitingBytes: 10
+    }
+  ],
+  delivery: Option.some({ state: "waiting", subject: "rep_1" }),
+  discarded: version < 3 ? Option.none() : Option.some(990),
+  destination:
+    version === 1
+      ? { failures: 0, stopped: false, pausedUntil: 0, lastFailure: Option.none() }
+      : { failures: 2, stopped: false, pausedUntil: 61_000, lastFailure: Option.some("rate limited") },
+  refusals: version === 1 ? 0 : 1,
+  replayed: "Replayed",
+  receivedAgain: false,
+  storedBytes: Buffer.byteLength(JSON.stringify(sampleReport().content)) + 1_000,
+  deliveries: deliveriesOf(version)
+})
+
+describe("Migrations", () => {
+  it("every released migration has a database that it left behind", () => {
+    deepStrictEqual(
+      readdirSync(fixtures).toSorted(),
+      versions.map((version) => `${String(version).padStart(4, "0")}.sql`)
+    )
+    for (const version of versions) assert.isTrue(existsSync(fixtureOf(version)))
+  })
+})
+
+onBoth("Migrations", (kind) => {
+  const { emptyPath, openStore, rawQuery, withStore } = kind
+  const open = (path: string) => withStore(path, check)
+
+  for (const version of [0, ...versions]) {
+    it.scoped(`from version ${version}, a database comes to today's schema`, () =>
+      Effect.gen(function* () {
+        const fresh = yield* emptyPath
+        yield* open(fresh)
+        const path = yield* databaseOf(kind, version)
+        yield* open(path)
+        assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), yield* schemaOf(kind, fresh))
+        deepStrictEqual(yield* appliedTo(kind, path), versions)
+      })
+    )
+    if (version > 0)
+      it.scoped(`what version ${version} stored is all there`, () =>
+        Effect.gen(function* () {
+          const path = yield* databaseOf(kind, version)
+          assert.deepStrictEqual<unknown>(yield* withStore(path, readEverything), everything(version))
+        })
+      )
+  }
+
+  it.scoped("what was discarded before that was marked is known by the reason that nobody gave", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 2)
+      for (const [id, reason] of [
+        ["rep_5", "discarded by an operator"],
+        ["rep_6", "422 validation_failed"]
+      ])
+        yield* rawQuery(
+          path,
+          `INSERT INTO deliveries
+            (id, kind, subject, state, attempts, available_at, looks, last_failure, fence, created_at, finished_at)
+          VALUES ('report:${id}', 'report', '${id}', 'failed', 0, 900, 0, '${reason}', 1, 800, 990)`
+        )
+      const marks = yield* withStore(path, ({ deliveries }) =>
+        Effect.forEach(["report:rep_5", "report:rep_6", "report:rep_1"], (id) =>
+          Effect.map(
+            deliveries.find(id),
+            Option.flatMap(({ discardedAt }) => discardedAt)
+          )
+        )
+      )
+      deepStrictEqual(marks, [Option.some(990), Option.none(), Option.none()])
+    })
+  )
+
+  it.scoped("what waited before there was an order goes by its reporter, and late looks go first", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 3)
+      for (const reporter of ["anonymous", "unverified", "verified:c:eva"])
+        yield* rawQuery(
+          path,
+          `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+          VALUES ('${reporter}', 'production', '${reporter}', 'c', '${reporter}', '{}', 'cli', 'req', 500, 'm');
+          INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
+          VALUES ('report:${reporter}', 'report', '${reporter}', 'waiting', 0, 500, 0, 0, 500)`
+        )
+      yield* open(path)
+      deepStrictEqual(yield* rawQuery(path, "SELECT id, priority FROM deliveries ORDER BY id"), [
+        { id: "report:anonymous", priority: 1 },
+        { id: "report:rep_1", priority: 0 },
+        { id: "report:rep_2", priority: 1 },
+        { id: "report:unverified", priority: 1 },
+        { id: "report:verified:c:eva", priority: 0 },
+        { id: "sweep:rep_0", priority: 0 }
+      ])
+    })
+  )
+
+  it.scoped("what an older version writes beside us is counted, and comes last", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { deliveries, reports } = yield* openStore(path)
+      // As version 3 did it.
+      yield* rawQuery(
+        path,
+        `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+        VALUES ('rep_old', 'production', 'old', 'c', 'verified:c:eva', '{"ä":1}', 'cli', 'req', 500, 'm');
+        INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at)
+        VALUES ('report:rep_old', 'report', 'rep_old', 'waiting', 0, 500, 0, 0, 500)`
+      )
+      assert.strictEqual(yield* reports.storedBytes, 1_008)
+      yield* rawQuery(path, "UPDATE deliveries SET state = 'leased', fence = 1, lease_until = 9000")
+      deepStrictEqual(yield* deliveries.counts, [{ kind: "report", state: "leased", count: 1 }])
+      yield* rawQuery(path, "DELETE FROM deliveries;\nDELETE FROM reports")
+      assert.strictEqual(yield* reports.storedBytes, 0)
+      deepStrictEqual(yield* deliveries.counts, [])
+    })
+  )
+
+  it.scoped("a newer version that adds a column beside us does not stop us", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { deliveries, reports } = yield* openStore(path)
+      const lease = (now: number) =>
+        deliveries.lease({
+          kinds: ["report"],
+          count: 1,
+          concurrency: 9,
+          now,
+          leaseUntil: now + 10,
+          owner: "one"
+        })
+      yield* reports.admit(sampleReport(), true)
+      assert.strictEqual((yield* lease(2_000)).length, 1)
+      yield* rawQuery(path, "ALTER TABLE deliveries ADD COLUMN later TEXT")
+      assert.strictEqual((yield* lease(3_000)).length, 1)
+      assert.isTrue(Option.isSome(yield* deliveries.find("report:rep_1")))
+    })
+  )
+
+  it.scoped("running them again changes nothing", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      yield* open(path)
+      const snapshot = Effect.all([schemaOf(kind, path), rawQuery(path, "SELECT * FROM migrations")])
+      const before = yield* snapshot
+      yield* open(path)
+      assert.deepStrictEqual<unknown>(yield* snapshot, before)
+    })
+  )
+
+  it.scoped("stores that open a new database at once leave one schema, and none of them fails", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const stores = yield* Effect.all([openStore(path), openStore(path), openStore(path)], {
+        concurrency: "unbounded"
+      })
+      yield* Effect.forEach(stores, check)
+      deepStrictEqual(yield* appliedTo(kind, path), versions)
+    })
+  )
+
+  it.scoped("a database of a newer version is refused, by name and with what to do, and left alone", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      yield* open(path)
+      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
+      const before = yield* schemaOf(kind, path)
+      for (const attempt of [open(path), openUnmigrated(kind, path)]) {
+        const { reason } = yield* Effect.flip(attempt)
+        assertNames(reason, path)
+        assert.include(reason, "newer schema")
+        assert.include(reason, `9999, known ${latestMigration}`)
+      }
+      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
+    })
+  )
+
+  it.scoped("who may not migrate is told what to run, and changes nothing", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 1)
+      const before = yield* schemaOf(kind, path)
+      const { reason } = yield* Effect.flip(openUnmigrated(kind, path))
+      assertNames(reason, path)
+      assert.include(reason, `(1, needed ${latestMigration}): run music-backend migrate`)
+      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
+      yield* open(path)
+      yield* openUnmigrated(kind, path)
+    })
+  )
+
+  it.scoped("a place where nothing was ever stored is not made one by looking", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { reason } = yield* Effect.flip(openUnmigrated(kind, path))
+      assertNames(reason, path)
+      assert.include(reason, "run music-backend migrate")
+      if (kind.name === "SQLite") assert.isFalse(existsSync(path))
+      else deepStrictEqual(yield* rawQuery(path, "SELECT * FROM pg_tables WHERE schemaname = 'public'"), [])
+    })
+  )
+
+  it.scoped("a newer version that migrates beside us does not make us unready", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { check } = yield* openStore(path)
+      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
+      yield* check
+    })
+  )
+
+  it.scoped("the check fails when migrations are missing", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      const { check } = yield* openStore(path)
+      yield* check
+      yield* rawQuery(path, "DELETE FROM migrations")
+      const { reason } = yield* Effect.flip(check)
+      assertNames(reason, path)
+      assert.include(reason, "lacks migrations")
+    })
+  )
+
+  it.scoped("a migration that fails leaves nothing behind, and the reason names the database", () =>
+    Effect.gen(function* () {
+      const path = yield* emptyPath
+      yield* rawQuery(path, "CREATE TABLE deliveries (something TEXT)")
+      if (kind.name === "SQLite") yield* rawQuery(path, writeMark)
+      const before = yield* schemaOf(kind, path)
+      const { reason } = yield* Effect.flip(open(path))
+      assertNames(reason, path)
+      assert.include(reason, "could not be brought to the schema")
+      assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
+    })
+  )
+})

@@ -1,0 +1,521 @@
+/** What only Postgres can do: go away and come back, and serve many connections at once. */
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { openPostgres, type PgOptions } from "../../../../src/layers/store/postgres/PgStore.ts"
+import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
+import { StoreFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
+import { productionId } from "../../../../src/services/Plane.ts"
+import { Settings } from "../../../../src/services/Settings.ts"
+import { Store, type StoreService, type StoreUnavailable } from "../../../../src/services/Store.ts"
+import { testSettings } from "../../../support/Settings.ts"
+import { pgProxy } from "./PgProxy.ts"
+import { postgres, sampleEntry, sampleReport, withPgClient } from "../Stores.ts"
+
+const { freshPath, rawQuery } = postgres
+
+const open = (url: string, options?: PgOptions) =>
+  Effect.gen(function* () {
+    const database = yield* openPostgres(Redacted.make(url), options)
+    return { ...(yield* makeStore(database)), database }
+  }).pipe(Logger.withMinimumLogLevel(LogLevel.None))
+
+const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
+const activate = ({ recipients }: StoreService) => recipients.activate({ ...ana, organisationUuid: "uuid" })
+const isActive = ({ recipients }: StoreService) => recipients.isActive(ana)
+
+const nameOf = (url: string) => {
+  const { host, pathname } = new URL(url)
+  return `Postgres database ${host}${pathname}`
+}
+
+/** One line, naming the database and the trouble, and nothing else of the address, of a statement or of a value. */
+const assertReason = ({ reason }: StoreUnavailable, url: string, trouble: RegExp) => {
+  assert.isTrue(reason.startsWith(nameOf(url)), reason)
+  assert.match(reason, trouble)
+  assert.notMatch(reason, /\n|postgres:|secret|SELECT|INSERT|c:ana/)
+}
+
+const short = { connect: 150, answer: 150, statement: 100, lock: 30, idleInTransaction: 1_000, close: 500 }
+
+describe("A Postgres database", () => {
+  it.scopedLive("is the store of the settings that name one", () =>
+    Effect.gen(function* () {
+      const url = yield* freshPath
+      const settings = testSettings({ databaseUrl: Option.some(Redacted.make(url)) })
+      const store = Context.get(
+        yield* Layer.build(Layer.provide(StoreFromSettings, Layer.succeed(Settings, settings))),
+        Store
+      )
+      yield* activate(store)
+      deepStrictEqual(yield* rawQuery(url, "SELECT public_id FROM recipients"), [{ public_id: "c:ana" }])
+    })
+  )
+
+  it.scopedLive("is used with limits, under the program's name", () =>
+    Effect.gen(function* () {
+      const { database } = yield* open(yield* freshPath)
+      const shown = yield* Effect.forEach(
+        ["application_name", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"],
+        (name) => database.read("Test", database.sql`SELECT current_setting(${name}) AS value`)
+      )
+      deepStrictEqual(
+        shown.map(([row]) => row?.value),
+        ["music-backend", "10s", "2s", "15s"]
+      )
+    })
+  )
+
+  it.scopedLive("waits for its disk and sees what was committed, whatever the server's defaults are", () =>
+    Effect.gen(function* () {
+      const url = yield* postgres.emptyPath
+      const name = new URL(url).pathname.slice(1)
+      yield* rawQuery(
+        url,
+        `ALTER DATABASE ${name} SET synchronous_commit = off;
+        ALTER DATABASE ${name} SET default_transaction_isolation = 'serializable';
+        ALTER DATABASE ${name} SET default_transaction_read_only = on`
+      )
+      const { database, ...store } = yield* open(url)
+      yield* activate(store)
+      const settings = yield* database.write(
+        "Test",
+        database.sql`
+          SELECT current_setting('synchronous_commit') AS wait, current_setting('transaction_isolation') AS sees`
+      )
+      deepStrictEqual(settings, [{ wait: "on", sees: "read committed" }])
+    })
+  )
+
+  it.scopedLive(
+    "waits for its disk also when the server stops to, and for as much more as it is told to",
+    () =>
+      Effect.gen(function* () {
+        const url = yield* postgres.emptyPath
+        const name = new URL(url).pathname.slice(1)
+        const showing = "SELECT current_setting('synchronous_commit') AS wait"
+        const { database } = yield* open(url, { connections: 1 })
+        const shown = database.read("Test", database.sql.unsafe(showing))
+        deepStrictEqual(yield* shown, [{ wait: "on" }])
+
+        const system = (change: string) =>
+          Effect.zipRight(rawQuery(url, `ALTER SYSTEM ${change}`), rawQuery(url, "SELECT pg_reload_conf()"))
+        yield* Effect.acquireRelease(system("SET synchronous_commit = off"), () =>
+          system("RESET synchronous_commit")
+        )
+        // A session of somebody else shows when the change has arrived.
+        yield* rawQuery(url, showing).pipe(
+          Effect.delay("20 millis"),
+          Effect.repeat({ until: ([row]) => row?.wait === "off", times: 200 })
+        )
+        deepStrictEqual(yield* shown, [{ wait: "on" }])
+
+        for (const wait of ["local", "remote_apply"]) {
+          yield* rawQuery(url, `ALTER DATABASE ${name} SET synchronous_commit = ${wait}`)
+          const later = yield* open(url)
+          const found = yield* later.database.read("Test", later.database.sql.unsafe(showing))
+          deepStrictEqual(found, [{ wait }])
+        }
+      })
+  )
+
+  describe("refuses to start, saying which database and why:", () => {
+    const changed = (change: (url: URL) => void) =>
+      Effect.map(freshPath, (place) => {
+        const url = new URL(place)
+        change(url)
+        return url.href
+      })
+    const cases: ReadonlyArray<readonly [string, (url: URL) => void, RegExp]> = [
+      [
+        "a wrong password",
+        (url) => {
+          url.password = "secret"
+        },
+        /refuses the login \(28P01\)/
+      ],
+      [
+        "no password",
+        (url) => {
+          url.password = ""
+        },
+        /refuses the login/
+      ],
+      [
+        "a database that does not exist",
+        (url) => {
+          url.pathname = "/missing"
+        },
+        /does not exist \(3D000\)/
+      ],
+      [
+        "nobody who listens",
+        (url) => {
+          url.port = "1"
+        },
+        /does not answer \(ECONNREFUSED\)/
+      ],
+      ["a server without TLS", (url) => url.searchParams.set("sslmode", "require"), /does not speak TLS/]
+    ]
+    for (const [name, change, trouble] of cases)
+      it.scopedLive(name, () =>
+        Effect.gen(function* () {
+          const url = yield* changed(change)
+          assertReason(yield* Effect.flip(Effect.scoped(open(url))), url, trouble)
+        })
+      )
+
+    it.scopedLive("an address that names a file which is not there", () =>
+      Effect.gen(function* () {
+        const url = yield* changed((url) => url.searchParams.set("sslrootcert", "/secret/root.crt"))
+        const { reason } = yield* Effect.flip(Effect.scoped(openPostgres(Redacted.make(url))))
+        assert.strictEqual(
+          reason,
+          "The address of the Postgres database, or a file that it names, cannot be read"
+        )
+      })
+    )
+
+    /** Another server, as far as it can tell itself. */
+    const pretending = (version: string, number: number, encoding: string) =>
+      Effect.gen(function* () {
+        const place = yield* postgres.emptyPath
+        yield* rawQuery(
+          place,
+          `CREATE FUNCTION public.current_setting(name TEXT) RETURNS TEXT LANGUAGE sql AS $$
+            SELECT CASE name WHEN 'server_version' THEN '${version}' WHEN 'server_version_num' THEN '${number}'
+              WHEN 'server_encoding' THEN '${encoding}' END $$`
+        )
+        const url = `${place}?options=${encodeURIComponent("-c search_path=public,pg_catalog")}`
+        return { place, failure: yield* Effect.flip(Effect.scoped(openPostgres(Redacted.make(url)))) }
+      })
+
+    it.scopedLive("a server older than 14", () =>
+      Effect.gen(function* () {
+        const { failure, place } = yield* pretending("13.9", 130_009, "UTF8")
+        assertReason(failure, place, /is on PostgreSQL 13\.9: 14 or newer is needed$/)
+      })
+    )
+
+    it.scopedLive("a database that cannot store every character", () =>
+      Effect.gen(function* () {
+        const { failure, place } = yield* pretending("14.0", 140_000, "LATIN1")
+        assertReason(failure, place, /stores text as LATIN1, which lacks characters: UTF8 is needed$/)
+      })
+    )
+  })
+
+  describe("that goes away", () => {
+    it.scopedLive("fails every call at once, and is used again when it is back", () =>
+      Effect.gen(function* () {
+        const proxy = yield* pgProxy(yield* freshPath)
+        const store = yield* open(proxy.url)
+        yield* activate(store)
+        yield* proxy.cut
+        for (const attempt of [store.check, activate(store), Effect.asVoid(isActive(store))])
+          assertReason(yield* Effect.flip(attempt), proxy.url, /does not answer/)
+        const offered = store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
+        assertReason(yield* Effect.flip(offered), proxy.url, /does not answer/)
+        yield* proxy.repair
+        assert.isTrue(yield* isActive(store))
+        yield* activate(store)
+        assert.strictEqual(yield* offered, "accepted")
+      })
+    )
+
+    it.scopedLive("without a word is given up after its time, and is used again when it speaks", () =>
+      Effect.gen(function* () {
+        const proxy = yield* pgProxy(yield* freshPath)
+        const store = yield* open(proxy.url, { connections: 1, timeouts: short })
+        yield* activate(store)
+        yield* proxy.freeze
+        for (const attempt of [activate(store), store.check, Effect.asVoid(isActive(store))])
+          assertReason(yield* Effect.flip(attempt), proxy.url, /does not answer/)
+        yield* proxy.repair
+        assert.isTrue(yield* isActive(store))
+        yield* activate(store)
+      })
+    )
+
+    it.scopedLive("in the middle of a transaction leaves nothing of it, and no connection is lost", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const { database, ...store } = yield* open(url, { connections: 1 })
+        const { sql, write } = database
+        for (let index = 0; index < 3; index += 1) {
+          const failure = yield* Effect.flip(
+            write(
+              "Test.end",
+              Effect.zipRight(
+                sql`INSERT INTO spool_delivered (record_id, delivered_at) VALUES ('a', 1)`,
+                sql`SELECT pg_terminate_backend(pg_backend_pid())`
+              )
+            )
+          )
+          assertReason(failure, url, /does not answer( \(57P01\))?, in Test\.end$/)
+        }
+        deepStrictEqual(yield* rawQuery(url, "SELECT * FROM spool_delivered"), [])
+        yield* activate(store)
+      })
+    )
+
+    it.scopedLive("after a commit but before its answer has kept what a second attempt finds done", () =>
+      Effect.gen(function* () {
+        const proxy = yield* pgProxy(yield* freshPath)
+        const store = yield* open(proxy.url)
+        yield* proxy.loseNextCommit
+        const failure = yield* Effect.flip(store.reports.admit(sampleReport(), true))
+        assertReason(failure, proxy.url, /does not answer.*, in Reports\.admit$/)
+        assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Replayed")
+        yield* proxy.loseNextCommit
+        const offer = store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
+        yield* Effect.flip(offer)
+        assert.strictEqual(yield* offer, "accepted")
+        const [counts] = yield* store.spool.counts
+        deepStrictEqual([counts?.accepted, counts?.duplicates, counts?.waiting], [2, 1, 1])
+      })
+    )
+  })
+
+  describe("transactions", () => {
+    it.scopedLive("a statement that failed fails all, even when nobody minded", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const { database } = yield* open(url, { connections: 1 })
+        const { sql, write } = database
+        const insert = sql`INSERT INTO spool_delivered (record_id, delivered_at) VALUES ('a', 1)`
+        yield* Effect.flip(write("Test.fail", Effect.zipRight(insert, Effect.ignore(sql`SELECT 1 / 0`))))
+        deepStrictEqual(yield* rawQuery(url, "SELECT * FROM spool_delivered"), [])
+        yield* write("Test.pass", insert)
+      })
+    )
+
+    it.scopedLive("a caller who goes away leaves all of a write or nothing, and no connection is lost", () =>
+      Effect.gen(function* () {
+        const store = yield* open(yield* freshPath, { connections: 1 })
+        for (let index = 0; index < 20; index += 1) {
+          const report = sampleReport({ id: `rep_${index}`, keyDigest: `${index}` })
+          const fiber = yield* Effect.fork(store.reports.admit(report, true))
+          yield* Effect.sleep(index % 5)
+          yield* Fiber.interrupt(fiber)
+        }
+        yield* activate(store)
+        const ids = Array.from({ length: 20 }, (_, index) => `rep_${index}`)
+        const reports = yield* Effect.forEach(ids, store.reports.find)
+        const [waiting] = yield* store.deliveries.counts
+        assert.strictEqual(waiting?.count ?? 0, reports.filter(Option.isSome).length)
+      })
+    )
+
+    it.scopedLive("more callers than connections are served one after the other", () =>
+      Effect.gen(function* () {
+        const store = yield* open(yield* freshPath, { connections: 2 })
+        yield* activate(store)
+        const answers = yield* Effect.forEach(Array.from({ length: 60 }), () => isActive(store), {
+          concurrency: "unbounded"
+        })
+        assert.isTrue(answers.every((active) => active))
+      })
+    )
+
+    it.scopedLive("that lock each other out are tried again", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const { pathname } = new URL(url)
+        yield* rawQuery(url, `ALTER DATABASE ${pathname.slice(1)} SET deadlock_timeout = '20ms'`)
+        const { alone, write } = (yield* open(url)).database
+        const met = [yield* Deferred.make<void>(), yield* Deferred.make<void>()] as const
+        const both = (
+          first: string,
+          second: string,
+          [own, other]: readonly [Deferred.Deferred<void>, Deferred.Deferred<void>]
+        ) =>
+          write(
+            "Test.both",
+            Effect.gen(function* () {
+              yield* alone(first)
+              yield* Deferred.succeed(own, undefined)
+              yield* Deferred.await(other)
+              yield* alone(second)
+            })
+          )
+        yield* Effect.all([both("one", "other", met), both("other", "one", [met[1], met[0]])], {
+          concurrency: "unbounded"
+        })
+      })
+    )
+
+    it.scopedLive("a lock that is not let go of is waited for, for a while", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const store = yield* open(url, { lockWait: 60, timeouts: { lock: 30 } })
+        yield* withPgClient(url, async (client) => {
+          await client.query("SELECT pg_advisory_lock(hashtextextended('spool', 0))")
+          const offer = store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
+          const failure = await Effect.runPromise(Effect.flip(offer))
+          assertReason(failure, url, /is locked by another process \(55P03\)/)
+        })
+        assert.strictEqual(yield* store.spool.offer([sampleEntry("a")], { limitBytes: 100 }), "accepted")
+      })
+    )
+  })
+
+  it.scopedLive("leases no more deliveries than were asked for, whatever plan the server chooses", () =>
+    Effect.gen(function* () {
+      const url = yield* postgres.emptyPath
+      const name = new URL(url).pathname.slice(1)
+      // Leaves it a nested loop, which runs the inner side once for each row of the outer one.
+      const others = [
+        "hashjoin",
+        "mergejoin",
+        "hashagg",
+        "sort",
+        "material",
+        "memoize",
+        "bitmapscan",
+        "indexscan"
+      ]
+      yield* rawQuery(
+        url,
+        others.map((other) => `ALTER DATABASE ${name} SET enable_${other} = off`).join(";\n")
+      )
+      const { deliveries, reports } = yield* open(url)
+      yield* Effect.forEach(
+        Array.from({ length: 21 }, (_, index) => `rep_${index}`),
+        (id) => reports.admit(sampleReport({ id, keyDigest: id }), true)
+      )
+      const leased = yield* deliveries.lease({
+        kinds: ["report"],
+        count: 1,
+        concurrency: 1,
+        now: 2_000,
+        leaseUntil: 9_000,
+        owner: "worker"
+      })
+      deepStrictEqual(
+        [leased.length, yield* deliveries.counts],
+        [
+          1,
+          [
+            { kind: "report", state: "leased", count: 1 },
+            { kind: "report", state: "waiting", count: 20 }
+          ]
+        ]
+      )
+    })
+  )
+
+  describe("shared by processes", () => {
+    const lease = {
+      tables: new Set(["musicclidaemon"] as const),
+      bytes: 1_000,
+      now: 2_000,
+      leaseUntil: 9_000
+    }
+
+    it.scopedLive("leases beside a lease that has not ended yet: nobody waits, nobody gets the same", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const { spool } = yield* open(url)
+        yield* spool.offer(
+          ["a", "b", "c"].map((id) => sampleEntry(id)),
+          { limitBytes: 100 }
+        )
+        const found = yield* withPgClient(url, async (client) => {
+          await client.query("BEGIN")
+          await client.query("SELECT * FROM spool WHERE record_id = 'a' FOR UPDATE")
+          return Effect.runPromise(spool.lease({ ...lease, count: 2, owner: "worker" }))
+        })
+        deepStrictEqual(
+          found.map(({ recordId }) => recordId),
+          ["b", "c"]
+        )
+      })
+    )
+
+    it.scopedLive("keeps the spool's bound, whoever fills it", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const stores = [yield* open(url), yield* open(url)]
+        const admissions = yield* Effect.forEach(
+          Array.from({ length: 40 }, (_, index) => index),
+          (index) => {
+            const spool = stores[index % 2]?.spool
+            return spool === undefined
+              ? Effect.dieMessage("no store")
+              : spool.offer([sampleEntry(`record-${index}`)], { limitBytes: 250 })
+          },
+          { concurrency: "unbounded" }
+        )
+        assert.strictEqual(admissions.filter((admission) => admission === "accepted").length, 25)
+      })
+    )
+
+    it.scopedLive("what one commits wakes the workers of the other, and what is refused wakes nobody", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const one = yield* open(url)
+        const other = yield* open(url)
+        const spool = yield* Effect.fork(other.wakeups.spool)
+        const deliveries = yield* Effect.fork(other.wakeups.deliveries)
+        yield* one.spool.offer([sampleEntry("large", { bytes: 200 })], { limitBytes: 100 })
+        yield* one.reports.admit(sampleReport({ id: "rep_0", keyDigest: "other" }), false)
+        // What is committed now is announced after all that was before.
+        yield* one.reports.admit(sampleReport(), true)
+        yield* Fiber.join(deliveries)
+        assert.isTrue(Option.isNone(yield* Fiber.poll(spool)))
+        yield* one.spool.offer([sampleEntry("a")], { limitBytes: 100 })
+        yield* Fiber.join(spool)
+      })
+    )
+
+    const signs = { pause: 20, proofEvery: 20, proofWithin: 100 }
+
+    it.scopedLive(
+      "a listener whose connection broke listens again, and looks once, for what it may have missed",
+      () =>
+        Effect.gen(function* () {
+          const url = yield* freshPath
+          const proxy = yield* pgProxy(url)
+          const one = yield* open(url)
+          const other = yield* open(proxy.url, { signs })
+          yield* proxy.cut
+          yield* one.spool.offer([sampleEntry("missed")], { limitBytes: 100 })
+          yield* proxy.repair
+          yield* other.wakeups.spool
+          yield* other.wakeups.deliveries
+          yield* one.spool.offer([sampleEntry("a")], { limitBytes: 100 })
+          yield* other.wakeups.spool
+        })
+    )
+
+    it.scopedLive("a listener whose connection fell silent notices", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const proxy = yield* pgProxy(url)
+        const other = yield* open(proxy.url, { signs, timeouts: short })
+        yield* proxy.freeze
+        yield* Effect.sleep(150)
+        yield* proxy.repair
+        yield* other.wakeups.spool
+      })
+    )
+
+    it.scopedLive("without a listener, the own work is still seen at once", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const store = yield* open(url)
+        yield* store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
+        yield* store.wakeups.spool
+      })
+    )
+  })
+})

@@ -1,0 +1,574 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { type Delivery, DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
+import { onBoth, sampleReport } from "../Stores.ts"
+
+const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
+const failure = "rate limited"
+const filed = (at: number, sweepAt?: number) =>
+  DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt: Option.fromNullable(sweepAt) })
+
+const enqueue = ({ reports }: StoreService, ...ids: ReadonlyArray<string>) =>
+  Effect.forEach(ids, (id, index) =>
+    reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 + index }), true)
+  )
+
+const kinds = ["report", "sweep"] as const
+
+const lease = ({ deliveries }: StoreService, now: number, count = 10, owner = "worker", concurrency = 100) =>
+  deliveries.lease({ kinds, count, concurrency, now, leaseUntil: now + 60_000, owner })
+
+const leaseOne = (store: StoreService, now: number) =>
+  Effect.flatMap(lease(store, now, 1), ([delivery]) =>
+    delivery === undefined ? Effect.dieMessage("nothing was due") : Effect.succeed(delivery)
+  )
+
+const found = ({ deliveries }: StoreService, { id }: Delivery) =>
+  Effect.map(deliveries.find(id), Option.getOrThrow)
+
+onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
+  it.scoped("a new delivery waits for its first attempt and is due at once", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(1_000))
+      const delivery = yield* leaseOne(store, 1_000)
+      const expected: Delivery = {
+        id: delivery.id,
+        kind: "report",
+        subject: "rep_1",
+        state: "waiting",
+        attempts: 0,
+        availableAt: 1_000,
+        sentAt: Option.none(),
+        looks: 0,
+        lastFailure: Option.none(),
+        fence: 1,
+        createdAt: 1_000,
+        discardedAt: Option.none()
+      }
+      deepStrictEqual(delivery, expected)
+      deepStrictEqual(yield* found(store, delivery), { ...expected, state: "leased" })
+    })
+  )
+
+  it.scoped("nothing is found, due or leased where there is nothing", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      deepStrictEqual(yield* lease(store, 1_000), [])
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.none())
+      deepStrictEqual(yield* store.deliveries.find("report:rep_1"), Option.none())
+      deepStrictEqual(yield* store.deliveries.counts, [])
+    })
+  )
+
+  it.scoped("leases the oldest first, at most as many as asked for, and each once", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_3", "rep_1", "rep_2")
+      const first = yield* lease(store, 5_000, 2)
+      const second = yield* lease(store, 5_000, 2, "other")
+      deepStrictEqual(
+        [first, second, yield* lease(store, 5_000)].map((some) => some.map(({ subject }) => subject)),
+        [["rep_3", "rep_1"], ["rep_2"], []]
+      )
+    })
+  )
+
+  it.scoped("what is due later is not leased before", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const { id, fence } = yield* leaseOne(store, 1_000)
+      assert.isTrue(
+        yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
+      )
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(9_000))
+      deepStrictEqual(yield* lease(store, 8_999), [])
+      const again = yield* leaseOne(store, 9_000)
+      deepStrictEqual(again.lastFailure, Option.some(failure))
+    })
+  )
+
+  it.scoped("while leased, it falls due when the lease ends, and an extension moves that", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const { id, fence } = yield* leaseOne(store, 1_000)
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(61_000))
+      assert.isTrue(yield* store.deliveries.extend(id, fence, 90_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(90_000))
+      deepStrictEqual(yield* lease(store, 89_999), [])
+      assert.strictEqual((yield* leaseOne(store, 90_000)).fence, 2)
+      assert.isFalse(yield* store.deliveries.extend(id, fence, 120_000))
+    })
+  )
+
+  it.scoped("sending is counted and noted before the call", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const delivery = yield* leaseOne(store, 1_000)
+      assert.isTrue(
+        yield* store.deliveries.update(delivery.id, delivery.fence, DeliveryUpdate.Sending({ at: 1_500 }))
+      )
+      const row = yield* found(store, delivery)
+      deepStrictEqual([row.state, row.attempts, row.sentAt], ["leased", 1, Option.some(1_500)])
+    })
+  )
+
+  it.scoped("delivered: the issue stands on the report, and the work is over", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1", "rep_2")
+      const delivery = yield* leaseOne(store, 2_000)
+      const { id, fence } = delivery
+      yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 2_500 }))
+      assert.isTrue(yield* store.deliveries.update(id, fence, filed(3_000)))
+      const issues = yield* Effect.forEach(["rep_1", "rep_2"], (report) =>
+        Effect.map(
+          store.reports.find(report),
+          Option.flatMap((stored) => stored.issue)
+        )
+      )
+      deepStrictEqual(issues, [Option.some(issue), Option.none()])
+      const row = yield* found(store, delivery)
+      deepStrictEqual([row.state, row.sentAt], ["delivered", Option.some(2_500)])
+      assert.isFalse(yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 4_000, failure })))
+      deepStrictEqual(
+        (yield* lease(store, 1_000_000)).map(({ subject }) => subject),
+        ["rep_2"]
+      )
+    })
+  )
+
+  it.scoped("failed is visible and final", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const delivery = yield* leaseOne(store, 1_000)
+      assert.isTrue(
+        yield* store.deliveries.update(
+          delivery.id,
+          delivery.fence,
+          DeliveryUpdate.Failed({ at: 2_000, failure })
+        )
+      )
+      const row = yield* found(store, delivery)
+      deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some(failure)])
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.none())
+      deepStrictEqual(yield* lease(store, 1_000_000), [])
+      deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
+    })
+  )
+
+  it.scoped("an attempt that surely did nothing leaves no time of sending", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const { id, fence } = yield* leaseOne(store, 1_000)
+      yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 1_500 }))
+      yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 2_000, failure }))
+      const again = yield* leaseOne(store, 2_000)
+      deepStrictEqual([again.state, again.attempts, again.sentAt], ["waiting", 1, Option.none()])
+    })
+  )
+
+  it.scoped("an unknown outcome comes back as one, with its looks and the time of that sending", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const first = yield* leaseOne(store, 1_000)
+      yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
+      const unknown = DeliveryUpdate.Unknown({ availableAt: 2_000, failure: "timeout", looks: 0 })
+      assert.isTrue(yield* store.deliveries.update(first.id, first.fence, unknown))
+      const second = yield* leaseOne(store, 2_000)
+      deepStrictEqual(
+        [second.state, second.looks, second.sentAt, second.lastFailure],
+        ["unknown", 0, Option.some(1_500), Option.some("timeout")]
+      )
+      yield* store.deliveries.update(
+        second.id,
+        second.fence,
+        DeliveryUpdate.Unknown({ ...unknown, looks: 1 })
+      )
+      assert.strictEqual((yield* leaseOne(store, 2_000)).looks, 1)
+    })
+  )
+
+  it.scoped("a refused second attempt keeps the time of the first, which may have happened", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const first = yield* leaseOne(store, 1_000)
+      yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
+      yield* store.deliveries.update(
+        first.id,
+        first.fence,
+        DeliveryUpdate.Unknown({ availableAt: 2_000, failure, looks: 3 })
+      )
+      const second = yield* leaseOne(store, 2_000)
+      yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 2_500 }))
+      yield* store.deliveries.update(
+        second.id,
+        second.fence,
+        DeliveryUpdate.Waiting({ availableAt: 3_000, failure })
+      )
+      const third = yield* leaseOne(store, 3_000)
+      deepStrictEqual([third.state, third.attempts, third.sentAt], ["waiting", 2, Option.some(1_500)])
+    })
+  )
+
+  describe("when the holder of a lease dies", () => {
+    it.scoped("before sending, the work comes back as it was", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        yield* leaseOne(store, 1_000)
+        deepStrictEqual(yield* lease(store, 60_999), [])
+        const again = yield* leaseOne(store, 61_000)
+        deepStrictEqual([again.state, again.attempts, again.fence], ["waiting", 0, 2])
+      })
+    )
+
+    it.scoped("while sending for the first time, the outcome is unknown", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        const first = yield* leaseOne(store, 1_000)
+        yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
+        const second = yield* leaseOne(store, 61_000)
+        deepStrictEqual([second.state, second.attempts, second.sentAt], ["unknown", 1, Option.some(1_500)])
+      })
+    )
+
+    it.scoped("while sending again, the looks at the earlier attempt no longer count", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        const first = yield* leaseOne(store, 1_000)
+        yield* store.deliveries.update(
+          first.id,
+          first.fence,
+          DeliveryUpdate.Unknown({ availableAt: 1_000, failure, looks: 3 })
+        )
+        const second = yield* leaseOne(store, 1_000)
+        yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 1_500 }))
+        const third = yield* leaseOne(store, 61_000)
+        deepStrictEqual(
+          [third.state, third.looks, third.sentAt, third.fence],
+          ["unknown", 0, Option.some(1_500), 3]
+        )
+      })
+    )
+
+    it.scoped("while looking, the outcome is still unknown and the looks count", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        const first = yield* leaseOne(store, 1_000)
+        yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
+        yield* store.deliveries.update(
+          first.id,
+          first.fence,
+          DeliveryUpdate.Unknown({ availableAt: 2_000, failure, looks: 1 })
+        )
+        yield* leaseOne(store, 2_000)
+        const third = yield* leaseOne(store, 62_000)
+        deepStrictEqual([third.state, third.looks, third.sentAt], ["unknown", 1, Option.some(1_500)])
+      })
+    )
+  })
+
+  it.scoped("a write under an older fence changes nothing, whatever it says", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const stale = yield* leaseOne(store, 1_000)
+      const current = yield* leaseOne(store, 61_000)
+      const before = yield* found(store, current)
+      const updates = [
+        DeliveryUpdate.Sending({ at: 1 }),
+        filed(1),
+        DeliveryUpdate.Waiting({ availableAt: 1, failure }),
+        DeliveryUpdate.Unknown({ availableAt: 1, failure, looks: 1 }),
+        DeliveryUpdate.Failed({ at: 1, failure })
+      ]
+      for (const update of updates)
+        assert.isFalse(yield* store.deliveries.update(stale.id, stale.fence, update), update._tag)
+      assert.isFalse(yield* store.deliveries.extend(stale.id, stale.fence, 1))
+      deepStrictEqual(yield* found(store, current), before)
+      const report = yield* store.reports.find("rep_1")
+      deepStrictEqual(
+        Option.flatMap(report, (stored) => stored.issue),
+        Option.none()
+      )
+      assert.isTrue(yield* store.deliveries.update(current.id, current.fence, filed(1)))
+    })
+  )
+
+  it.scoped("a lease that was handed back cannot be written under again", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const { id, fence } = yield* leaseOne(store, 1_000)
+      yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 1_000, failure }))
+      assert.isFalse(yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 1_000 })))
+      assert.isFalse(yield* store.deliveries.extend(id, fence, 90_000))
+    })
+  )
+
+  it.scoped("counts by state", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1", "rep_2", "rep_3")
+      yield* leaseOne(store, 1_000)
+      deepStrictEqual(yield* store.deliveries.counts, [
+        { kind: "report", state: "leased", count: 1 },
+        { kind: "report", state: "waiting", count: 2 }
+      ])
+    })
+  )
+
+  it.scoped("all processes together hold no more than the concurrency allows", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const one = yield* openStore(path)
+      const other = yield* openStore(path)
+      yield* enqueue(one, "rep_1", "rep_2", "rep_3", "rep_4")
+      assert.strictEqual((yield* lease(one, 5_000, 2, "one", 3)).length, 2)
+      const [third, ...more] = yield* lease(other, 5_000, 2, "other", 3)
+      deepStrictEqual(more, [])
+      deepStrictEqual(yield* lease(one, 5_000, 2, "one", 3), [])
+      if (third === undefined) return assert.fail("one place was free")
+      yield* other.deliveries.update(third.id, third.fence, filed(6_000))
+      assert.strictEqual((yield* lease(one, 6_000, 2, "one", 3)).length, 1)
+      deepStrictEqual(yield* lease(one, 6_000, 2, "one", 3), [])
+      assert.strictEqual((yield* lease(one, 64_999, 2, "one", 3)).length, 0)
+      assert.strictEqual((yield* lease(other, 65_000, 9, "other", 3)).length, 2, "two leases have ended")
+    })
+  )
+
+  it.scoped("while every place is taken, nothing falls due before the first lease ends", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1", "rep_2")
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 1), Option.some(1_000))
+      yield* leaseOne(store, 2_000)
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 1), Option.some(62_000))
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 2), Option.some(1_001))
+    })
+  )
+
+  it.scoped("a late look is enqueued with what was delivered, or not at all", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const stale = yield* leaseOne(store, 1_000)
+      const { id, fence } = yield* leaseOne(store, 61_000)
+      assert.isFalse(yield* store.deliveries.update(stale.id, stale.fence, filed(62_000, 70_000)))
+      deepStrictEqual(yield* store.deliveries.find("sweep:rep_1"), Option.none())
+      assert.isTrue(yield* store.deliveries.update(id, fence, filed(62_000, 70_000)))
+      deepStrictEqual(yield* lease(store, 69_999), [])
+      const sweep = yield* leaseOne(store, 70_000)
+      deepStrictEqual(
+        [sweep.id, sweep.kind, sweep.subject, sweep.state, sweep.createdAt],
+        ["sweep:rep_1", "sweep", "rep_1", "waiting", 62_000]
+      )
+      const original = { number: 3, url: "https://github.com/harbor/music/issues/3" }
+      const found = DeliveryUpdate.Delivered({
+        at: 71_000,
+        issue: Option.some(original),
+        sweepAt: Option.none()
+      })
+      assert.isTrue(yield* store.deliveries.update(sweep.id, sweep.fence, found))
+      deepStrictEqual(Option.getOrThrow(yield* store.reports.find("rep_1")).issue, Option.some(original))
+    })
+  )
+
+  it.scoped("one without an issue leaves the report as it is", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      const { id, fence } = yield* leaseOne(store, 1_000)
+      yield* store.deliveries.update(id, fence, filed(2_000, 3_000))
+      const sweep = yield* leaseOne(store, 3_000)
+      const nothing = DeliveryUpdate.Delivered({ at: 4_000, issue: Option.none(), sweepAt: Option.none() })
+      assert.isTrue(yield* store.deliveries.update(sweep.id, sweep.fence, nothing))
+      deepStrictEqual(Option.getOrThrow(yield* store.reports.find("rep_1")).issue, Option.some(issue))
+    })
+  )
+
+  describe("an operator", () => {
+    const failWith = (store: StoreService, sent: boolean) =>
+      Effect.gen(function* () {
+        yield* enqueue(store, "rep_1")
+        const { id, fence } = yield* leaseOne(store, 1_000)
+        if (sent) yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 1_500 }))
+        yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 2_000, failure }))
+        return id
+      })
+
+    it.scoped("has one that failed looked for first, also where no send of it is known", () =>
+      Effect.gen(function* () {
+        for (const [sent, attempts] of [
+          [true, 1],
+          [false, 0]
+        ] as const) {
+          const store = yield* freshStore
+          assert.isTrue(yield* store.deliveries.retry(yield* failWith(store, sent), 9_000))
+          const again = yield* leaseOne(store, 9_000)
+          deepStrictEqual(
+            [again.state, again.availableAt, again.looks, again.attempts],
+            ["unknown", 9_000, 0, attempts]
+          )
+        }
+      })
+    )
+
+    it.scoped("makes due now what waits, and has an uncertain one looked for from the start", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1", "rep_2")
+        const [first, second] = yield* lease(store, 5_000)
+        if (first === undefined || second === undefined) return assert.fail("two were due")
+        const later = { availableAt: 90_000, failure }
+        yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Waiting(later))
+        yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 5_000 }))
+        const unknown = DeliveryUpdate.Unknown({ ...later, looks: 2 })
+        yield* store.deliveries.update(second.id, second.fence, unknown)
+        for (const { id } of [first, second]) assert.isTrue(yield* store.deliveries.retry(id, 6_000))
+        deepStrictEqual(
+          (yield* lease(store, 6_000)).map(({ looks, sentAt, state }) => [state, looks, sentAt]),
+          [
+            ["unknown", 0, Option.some(5_000)],
+            ["waiting", 0, Option.none()]
+          ]
+        )
+      })
+    )
+
+    it.scoped("gives one up for good, and may change that", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        assert.isTrue(yield* store.deliveries.discard("report:rep_1", 4_000, "spam"))
+        const row = Option.getOrThrow(yield* store.deliveries.find("report:rep_1"))
+        deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some("spam")])
+        deepStrictEqual(yield* lease(store, 9_000), [])
+        assert.strictEqual(yield* store.retention.reports(5_000), 1)
+        assert.strictEqual(yield* store.retention.deliveries(4_001), 1, "it is over since then")
+        yield* enqueue(store, "rep_2")
+        yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
+        assert.isTrue(yield* store.deliveries.retry("report:rep_2", 5_000))
+        assert.strictEqual(yield* store.retention.deliveries(9_000), 0, "it is not over any more")
+      })
+    )
+
+    it.scoped(
+      "marks what was given up: it does not count as failed, and stays so when all that failed is retried",
+      () =>
+        Effect.gen(function* () {
+          const store = yield* freshStore
+          yield* enqueue(store, "rep_1", "rep_2")
+          const [first, second] = yield* lease(store, 5_000)
+          if (first === undefined || second === undefined) return assert.fail("two were due")
+          for (const { fence, id } of [first, second])
+            yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 6_000, failure }))
+          assert.isTrue(yield* store.deliveries.discard(first.id, 7_000, "filed by hand"))
+          deepStrictEqual((yield* found(store, first)).discardedAt, Option.some(7_000))
+          deepStrictEqual((yield* found(store, second)).discardedAt, Option.none())
+          deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
+          assert.isFalse(yield* store.deliveries.retry(first.id, 8_000, { onlyFailed: true }))
+          assert.isTrue(yield* store.deliveries.retry(second.id, 8_000, { onlyFailed: true }))
+          assert.isFalse(
+            yield* store.deliveries.retry(second.id, 8_000, { onlyFailed: true }),
+            "it waits already"
+          )
+          deepStrictEqual(
+            (yield* lease(store, 9_000)).map(({ id }) => id),
+            [second.id]
+          )
+        })
+    )
+
+    it.scoped("takes the mark away with a retry by name, and has what was given up looked for first", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        yield* store.deliveries.discard("report:rep_1", 4_000, "filed by hand")
+        assert.isTrue(yield* store.deliveries.retry("report:rep_1", 5_000))
+        const again = yield* leaseOne(store, 6_000)
+        deepStrictEqual([again.state, again.discardedAt], ["unknown", Option.none()])
+        // It fails by itself then, and waits for an operator again.
+        yield* store.deliveries.update(again.id, again.fence, DeliveryUpdate.Failed({ at: 7_000, failure }))
+        deepStrictEqual((yield* found(store, again)).discardedAt, Option.none())
+        deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
+      })
+    )
+
+    it.scoped("has one that may have happened looked for, however often it is retried", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        yield* store.deliveries.discard("report:rep_1", 4_000, "filed by hand")
+        for (const at of [5_000, 6_000]) assert.isTrue(yield* store.deliveries.retry("report:rep_1", at))
+        deepStrictEqual((yield* leaseOne(store, 7_000)).state, "unknown")
+      })
+    )
+
+    it.scoped("touches neither what is leased, nor what was delivered, nor what is not there", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        const refused = (id: string) =>
+          Effect.gen(function* () {
+            assert.isFalse(yield* store.deliveries.retry(id, 9_000))
+            assert.isFalse(yield* store.deliveries.discard(id, 9_000, "no"))
+          })
+        yield* enqueue(store, "rep_1")
+        const { id, fence } = yield* leaseOne(store, 1_000)
+        yield* refused(id)
+        assert.isTrue(yield* store.deliveries.update(id, fence, filed(2_000)))
+        yield* refused(id)
+        yield* refused("report:rep_9")
+      })
+    )
+  })
+
+  it.scoped("the oldest open one is a report; a late look waits on purpose", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.none())
+      yield* enqueue(store, "rep_1", "rep_2")
+      const { id, fence } = yield* leaseOne(store, 2_000)
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.some(1_000))
+      yield* store.deliveries.update(id, fence, filed(3_000, 9_000))
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.some(1_001))
+      yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
+      deepStrictEqual(yield* store.deliveries.oldestOpen, Option.none())
+    })
+  )
+
+  it.scoped("two stores on one database never lease the same work", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const one = yield* openStore(path)
+      const other = yield* openStore(path)
+      yield* enqueue(one, ...Array.from({ length: 30 }, (_, index) => `rep_${index}`))
+      const takeAll = (store: StoreService, owner: string) =>
+        Effect.forEach(
+          Array.from({ length: 10 }),
+          () => Effect.zipLeft(lease(store, 5_000, 2, owner), Effect.yieldNow()),
+          { concurrency: "unbounded" }
+        )
+      const leased = yield* Effect.all([takeAll(one, "one"), takeAll(other, "other")], {
+        concurrency: "unbounded"
+      })
+      const subjects = leased.flat(2).map(({ subject }) => subject)
+      assert.strictEqual(subjects.length, 30)
+      assert.strictEqual(new Set(subjects).size, 30)
+    })
+  )
+})

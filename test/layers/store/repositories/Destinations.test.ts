@@ -1,0 +1,124 @@
+import { assert, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { onBoth } from "../Stores.ts"
+
+const neverFailed = { failures: 0, stopped: false, pausedUntil: 0, lastFailure: Option.none() }
+const trouble = { now: 1_000, pausedUntil: 5_000, stopped: false, failure: "timeout" }
+const pace = { now: 1_000_000, spacing: 1_000, hourly: 450 }
+
+onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
+  it.scoped("one that nobody spoke of has never failed, and an answer writes nothing", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* freshStore
+      deepStrictEqual(yield* destinations.find("tracker"), neverFailed)
+      deepStrictEqual(yield* destinations.answered("tracker", { now: 1, wrote: true }), neverFailed)
+      deepStrictEqual(yield* destinations.find("tracker"), neverFailed)
+    })
+  )
+
+  it.scoped("failures are counted in a row, and whoever notes one learns what was before", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* freshStore
+      deepStrictEqual(yield* destinations.failed("tracker", trouble), neverFailed)
+      const first = {
+        failures: 1,
+        stopped: false,
+        pausedUntil: 5_000,
+        lastFailure: Option.some("timeout")
+      }
+      deepStrictEqual(yield* destinations.failed("tracker", { ...trouble, failure: "reset" }), first)
+      const second = yield* destinations.answered("tracker", { now: 2_000, wrote: false })
+      deepStrictEqual(second, { ...first, failures: 2, lastFailure: Option.some("reset") })
+      deepStrictEqual(yield* destinations.find("tracker"), {
+        failures: 0,
+        stopped: false,
+        pausedUntil: 5_000,
+        lastFailure: Option.none()
+      })
+      deepStrictEqual(yield* destinations.find("another"), neverFailed)
+    })
+  )
+
+  it.scoped("a pause is never shortened", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* freshStore
+      yield* destinations.failed("tracker", { ...trouble, pausedUntil: 9_000 })
+      yield* destinations.failed("tracker", { ...trouble, pausedUntil: 7_000 })
+      assert.strictEqual((yield* destinations.find("tracker")).pausedUntil, 9_000)
+      yield* destinations.failed("tracker", { ...trouble, pausedUntil: 11_000 })
+      assert.strictEqual((yield* destinations.find("tracker")).pausedUntil, 11_000)
+    })
+  )
+
+  it.scoped("what is stopped stays so until a write is taken", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* freshStore
+      yield* destinations.failed("tracker", { ...trouble, stopped: true, failure: "401" })
+      yield* destinations.failed("tracker", trouble)
+      yield* destinations.answered("tracker", { now: 2_000, wrote: false })
+      const before = yield* destinations.answered("tracker", { now: 3_000, wrote: true })
+      deepStrictEqual([before.stopped, before.failures], [true, 2])
+      assert.isFalse((yield* destinations.find("tracker")).stopped)
+    })
+  )
+
+  it.scoped("of two processes that note the same trouble at once, one is told that it is new", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const stores = [yield* openStore(path), yield* openStore(path)]
+      const told = yield* Effect.forEach(
+        [...stores, ...stores],
+        ({ destinations }) => destinations.failed("tracker", { ...trouble, stopped: true }),
+        { concurrency: "unbounded" }
+      )
+      assert.strictEqual(told.filter(({ stopped }) => !stopped).length, 1)
+      deepStrictEqual(told.map(({ failures }) => failures).sort(), [0, 1, 2, 3])
+    })
+  )
+
+  it.scoped("writes are booked a spacing apart, by all processes together and across restarts", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const stores = [yield* openStore(path), yield* openStore(path)]
+      const booked = yield* Effect.forEach(
+        [...stores, ...stores, ...stores],
+        ({ destinations }) => destinations.reserveWrite("tracker", pace),
+        { concurrency: "unbounded" }
+      )
+      deepStrictEqual(
+        booked.sort((one, other) => one - other).map((at) => at - pace.now),
+        [0, 1_000, 2_000, 3_000, 4_000, 5_000]
+      )
+      const later = yield* openStore(path)
+      const { destinations } = later
+      assert.strictEqual(yield* destinations.reserveWrite("tracker", pace), pace.now + 6_000)
+      assert.strictEqual(yield* destinations.reserveWrite("another", pace), pace.now)
+      const minute = { ...pace, now: pace.now + 60_000 }
+      assert.strictEqual(yield* destinations.reserveWrite("tracker", minute), minute.now)
+    })
+  )
+
+  it.scoped("at most so many writes fit into any hour", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* freshStore
+      const slow = { ...pace, hourly: 3 }
+      const book = (now: number) => destinations.reserveWrite("tracker", { ...slow, now: pace.now + now })
+      const booked = [yield* book(0), yield* book(5_000), yield* book(6_000), yield* book(7_000)]
+      deepStrictEqual(
+        booked.map((at) => at - pace.now),
+        [0, 5_000, 6_000, 3_600_000]
+      )
+      assert.strictEqual(yield* book(3_600_001), pace.now + 3_605_000)
+    })
+  )
+
+  it.scoped("a booking of a clock that was a day ahead stops nobody", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* freshStore
+      yield* destinations.reserveWrite("tracker", { ...pace, now: pace.now + 86_400_000 })
+      assert.strictEqual(yield* destinations.reserveWrite("tracker", pace), pace.now)
+    })
+  )
+})

@@ -1,0 +1,88 @@
+import { assert, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
+import { productionId } from "../../../../src/services/Plane.ts"
+import { onBoth } from "../Stores.ts"
+
+const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
+const registered = { ...ana, organisationUuid: "uuid-acme", subscriptionId: "sub_1" }
+
+onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
+  it.scoped("somebody who never registered is not active", () =>
+    Effect.gen(function* () {
+      const { recipients } = yield* freshStore
+      assert.isFalse(yield* recipients.isActive(ana))
+    })
+  )
+
+  it.scoped("registering is per plane, organisation and person", () =>
+    Effect.gen(function* () {
+      const { recipients } = yield* freshStore
+      yield* recipients.activate(registered)
+      assert.isTrue(yield* recipients.isActive(ana))
+      assert.isFalse(yield* recipients.isActive({ ...ana, plane: "env-1" }))
+      assert.isFalse(yield* recipients.isActive({ ...ana, organisation: "other" }))
+      assert.isFalse(yield* recipients.isActive({ ...ana, publicId: "si:ana" }))
+    })
+  )
+
+  it.scoped("turns off and on again; turning off twice or a stranger changes nothing", () =>
+    Effect.gen(function* () {
+      const { recipients } = yield* freshStore
+      yield* recipients.deactivate(ana)
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(registered)
+      yield* recipients.deactivate({ ...ana, plane: "env-1" })
+      assert.isTrue(yield* recipients.isActive(ana))
+      yield* recipients.deactivate(ana)
+      yield* recipients.deactivate(ana)
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(registered)
+      assert.isTrue(yield* recipients.isActive(ana))
+    })
+  )
+
+  it.scoped("an accepted ting is evidence too, and keeps the subscription's id", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const { subscriptionId: _, ...evidence } = registered
+      yield* withStore(path, ({ recipients }) =>
+        Effect.gen(function* () {
+          yield* recipients.activate(registered)
+          yield* recipients.deactivate(ana)
+          yield* recipients.activate({ ...evidence, organisationUuid: "uuid-renewed" })
+          assert.isTrue(yield* recipients.isActive(ana))
+        })
+      )
+      deepStrictEqual(
+        yield* rawQuery(path, "SELECT subscription_id, organisation_uuid, active FROM recipients"),
+        [{ subscription_id: "sub_1", organisation_uuid: "uuid-renewed", active: 1 }]
+      )
+    })
+  )
+
+  it.scoped("what an accepted ting says again is not written; news and registrations are", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const { subscriptionId: _, ...evidence } = registered
+      yield* withStore(path, ({ recipients }) =>
+        Effect.gen(function* () {
+          yield* recipients.activate(evidence)
+          yield* TestClock.adjust("1 seconds")
+          yield* recipients.activate(evidence)
+        })
+      )
+      const changedAt = rawQuery(path, "SELECT changed_at, subscription_id FROM recipients")
+      deepStrictEqual(yield* changedAt, [{ changed_at: 0, subscription_id: null }])
+      yield* withStore(path, ({ recipients }) => recipients.activate(registered))
+      deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
+      yield* TestClock.adjust("1 seconds")
+      yield* withStore(path, ({ recipients }) => recipients.activate(evidence))
+      deepStrictEqual(yield* changedAt, [{ changed_at: 1_000, subscription_id: "sub_1" }])
+      // Whoever registers says it of this moment: a removal that happened before is over.
+      yield* withStore(path, ({ recipients }) => recipients.activate(registered))
+      deepStrictEqual(yield* changedAt, [{ changed_at: 2_000, subscription_id: "sub_1" }])
+    })
+  )
+})

@@ -1,0 +1,243 @@
+/** How much room reports take, and whose report is filed first. */
+import { assert, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as fc from "effect/FastCheck"
+import * as Option from "effect/Option"
+import * as TestContext from "effect/TestContext"
+import {
+  Anonymous,
+  DeliveryUpdate,
+  type Reporter,
+  type StoreService,
+  Unverified,
+  Verified
+} from "../../../../src/services/Store.ts"
+import { type Kind, onBoth, sampleReport } from "../Stores.ts"
+
+const kinds = ["report", "sweep"] as const
+const ana = Verified({ publicId: "c:ana" })
+
+/** What a message of so many bytes counts. */
+const contentOf = (message: string) => ({ message, pr: null, attachments: [], context: null })
+const bytesOf = (message: string) => Buffer.byteLength(JSON.stringify(contentOf(message))) + 1_000
+
+const admit = (
+  { reports }: StoreService,
+  id: string,
+  {
+    key = id,
+    limit,
+    message = "short",
+    reporter = ana
+  }: { key?: string; limit?: number; message?: string; reporter?: Reporter } = {}
+) =>
+  Effect.map(
+    reports.admit(
+      sampleReport({ id, keyDigest: key, content: contentOf(message), contentDigest: message, reporter }),
+      true,
+      limit
+    ),
+    ({ _tag }) => _tag
+  )
+
+const leased = ({ deliveries }: StoreService, now: number, count = 10) =>
+  deliveries.lease({ kinds, count, concurrency: 100, now, leaseUntil: now + 1_000, owner: "worker" })
+
+onBoth("The room of reports", ({ freshPath, freshStore, openStore }) => {
+  it.scoped("is counted in bytes of what is stored, and comes back with retention", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      assert.strictEqual(yield* store.reports.storedBytes, 0)
+      for (const message of ["short", "ärger 🎵"]) yield* admit(store, message, { message })
+      assert.strictEqual(yield* store.reports.storedBytes, bytesOf("short") + bytesOf("ärger 🎵"))
+      for (const { fence, id } of yield* leased(store, 2_000, 1))
+        yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "422" }))
+      assert.strictEqual(yield* store.retention.reports(5_000), 1)
+      assert.include([bytesOf("short"), bytesOf("ärger 🎵")], yield* store.reports.storedBytes)
+    })
+  )
+
+  it.scoped("ends at its bound: what is new is refused and leaves nothing, what is known is replayed", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      const limit = bytesOf("short") * 2
+      const answers = yield* Effect.forEach(["one", "two", "three"], (id) => admit(store, id, { limit }))
+      deepStrictEqual(answers, ["Stored", "Stored", "Full"])
+      assert.strictEqual(yield* store.reports.storedBytes, limit)
+      deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
+      deepStrictEqual(yield* admit(store, "one", { limit: 0 }), "Replayed")
+      deepStrictEqual(yield* admit(store, "one", { limit: 0, message: "other" }), "Conflict")
+      deepStrictEqual(yield* admit(store, "three", { limit: limit + bytesOf("short") }), "Stored")
+    })
+  )
+
+  it.scoped("is not passed by many at once, of two processes", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const stores = [yield* openStore(path), yield* openStore(path)]
+      const limit = bytesOf("short") * 7
+      const answers = yield* Effect.forEach(
+        Array.from({ length: 20 }, (_, index) => index),
+        (index) => Effect.forEach(stores, (store, which) => admit(store, `${index} ${which}`, { limit })),
+        { concurrency: "unbounded" }
+      )
+      assert.strictEqual(answers.flat().filter((answer) => answer === "Stored").length, 7)
+      for (const { reports } of stores) assert.strictEqual(yield* reports.storedBytes, limit)
+    })
+  )
+})
+
+onBoth("The order of claims", ({ freshStore }) => {
+  const subjectsOf = (store: StoreService, now: number, count?: number) =>
+    Effect.map(leased(store, now, count), (some) => some.map(({ subject }) => subject))
+
+  it.scoped("verified reporters come first, and among equals what is due longest", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      for (const [id, reporter] of [
+        ["a1", Anonymous()],
+        ["u1", Unverified()],
+        ["v1", ana],
+        ["a2", Anonymous()],
+        ["v2", Verified({ publicId: "c:eva" })]
+      ] as const)
+        yield* admit(store, id, { reporter })
+      deepStrictEqual(yield* subjectsOf(store, 2_000, 1), ["v1"])
+      deepStrictEqual(yield* subjectsOf(store, 2_000), ["v2", "a1", "a2", "u1"])
+    })
+  )
+
+  it.scoped("what may have been sent comes before everything, whoever reported it", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* admit(store, "old", { reporter: Anonymous() })
+      const [first] = yield* leased(store, 2_000)
+      assert.isDefined(first)
+      yield* store.deliveries.update(
+        first.id,
+        first.fence,
+        DeliveryUpdate.Unknown({ availableAt: 7_000, failure: "timeout", looks: 0 })
+      )
+      yield* admit(store, "new", { reporter: ana })
+      deepStrictEqual(yield* subjectsOf(store, 8_000, 1), ["old"])
+      deepStrictEqual(yield* subjectsOf(store, 8_000), ["new"])
+    })
+  )
+
+  it.scoped("a report that takes a verified name takes its place as well", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* admit(store, "a", { reporter: Anonymous() })
+      yield* admit(store, "u", { reporter: Unverified() })
+      deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "Replayed")
+      deepStrictEqual(yield* subjectsOf(store, 2_000), ["u", "a"])
+    })
+  )
+
+  it.scoped("what an operator asks for comes before strangers' reports", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      for (const id of ["a", "b", "c"]) yield* admit(store, id, { reporter: Anonymous() })
+      yield* store.deliveries.retry("report:c", 1_500)
+      deepStrictEqual(yield* subjectsOf(store, 2_000), ["c", "a", "b"])
+    })
+  )
+})
+
+const messages = ["short", "ä longer one"]
+const reporters: ReadonlyArray<Reporter> = [Anonymous(), Unverified(), ana]
+const keys = ["a", "b", "c"]
+
+/** Every report that one key, reporter and message makes has an id of its own. */
+const idOf = (key: string, reporter: Reporter, message: string) =>
+  `${key} ${reporter._tag} ${messages.indexOf(message)}`
+const ids = keys.flatMap((key) =>
+  reporters.flatMap((reporter) => messages.map((message) => idOf(key, reporter, message)))
+)
+const operation = fc.oneof(
+  fc.record({
+    _tag: fc.constant("Admit" as const),
+    key: fc.constantFrom(...keys),
+    message: fc.constantFrom(...messages),
+    reporter: fc.constantFrom(...reporters),
+    limit: fc.constantFrom(0, 3_000, 1_000_000)
+  }),
+  fc.record({
+    _tag: fc.constant("Work" as const),
+    count: fc.integer({ min: 1, max: 3 }),
+    update: fc.constantFrom("none", "Sending", "Delivered", "Waiting", "Unknown", "Failed")
+  }),
+  fc.record({ _tag: fc.constant("Retry" as const), id: fc.constantFrom(...ids) }),
+  fc.record({ _tag: fc.constant("Discard" as const), id: fc.constantFrom(...ids) }),
+  fc.record({ _tag: fc.constant("Clean" as const), what: fc.constantFrom("reports", "deliveries") })
+)
+type Operation = typeof operation extends fc.Arbitrary<infer A> ? A : never
+
+const updateOf = (name: string, at: number): DeliveryUpdate | undefined => {
+  const failure = "rate limited"
+  const issue = { number: 1, url: "https://github.com/harbor/music/issues/1" }
+  const updates: Readonly<Record<string, DeliveryUpdate>> = {
+    Sending: DeliveryUpdate.Sending({ at }),
+    Delivered: DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt: Option.some(at) }),
+    Waiting: DeliveryUpdate.Waiting({ availableAt: at, failure }),
+    Unknown: DeliveryUpdate.Unknown({ availableAt: at, failure, looks: 0 }),
+    Failed: DeliveryUpdate.Failed({ at, failure })
+  }
+  return updates[name]
+}
+
+const apply = (store: StoreService, step: Operation, now: number) =>
+  Effect.gen(function* () {
+    switch (step._tag) {
+      case "Admit":
+        return yield* admit(store, idOf(step.key, step.reporter, step.message), step)
+      case "Work": {
+        const update = updateOf(step.update, now)
+        for (const { fence, id } of yield* leased(store, now, step.count))
+          if (update !== undefined) yield* store.deliveries.update(id, fence, update)
+        return
+      }
+      case "Retry":
+        return yield* store.deliveries.retry(`report:${step.id}`, now)
+      case "Discard":
+        return yield* store.deliveries.discard(`report:${step.id}`, now, "done by hand")
+      case "Clean":
+        return yield* store.retention[step.what === "reports" ? "reports" : "deliveries"](now)
+    }
+  })
+
+const run = (kind: Kind, steps: ReadonlyArray<Operation>) =>
+  Effect.gen(function* () {
+    const path = yield* kind.freshPath
+    const store = yield* kind.openStore(path)
+    let now = 2_000
+    for (const step of steps) {
+      now += 400
+      yield* apply(store, step, now)
+      const [total] = yield* kind.rawQuery(
+        path,
+        `SELECT COALESCE(SUM(${kind.name === "SQLite" ? "LENGTH(CAST(content AS BLOB))" : "OCTET_LENGTH(content)"} + 1000), 0) AS bytes
+        FROM reports`
+      )
+      assert.strictEqual(yield* store.reports.storedBytes, total?.bytes)
+      assert.deepStrictEqual<unknown>(
+        yield* store.deliveries.counts,
+        yield* kind.rawQuery(
+          path,
+          `SELECT kind, state, COUNT(*) AS count FROM deliveries WHERE state <> 'failed' OR discarded_at IS NULL
+          GROUP BY kind, state ORDER BY kind, state`
+        )
+      )
+    }
+  }).pipe(Effect.scoped, Effect.provide(TestContext.TestContext))
+
+onBoth("The sums of reports and deliveries", (kind) => {
+  it("agree with the rows after every step of any sequence of operations", () =>
+    fc.assert(
+      fc.asyncProperty(fc.array(operation, { minLength: 1, maxLength: 25 }), (steps) =>
+        Effect.runPromise(run(kind, steps))
+      ),
+      { numRuns: kind.name === "SQLite" ? 25 : 8 }
+    ))
+})

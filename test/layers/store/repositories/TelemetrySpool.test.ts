@@ -1,0 +1,433 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/TestClock"
+import type { Spool, SpoolCounts, SpoolEntry } from "../../../../src/services/Store.ts"
+import { onBoth, sampleEntry } from "../Stores.ts"
+
+const roomy = { limitBytes: 1_000_000 }
+const tables = new Set(["musicclidaemon", "musicbackend"] as const)
+const none = {
+  table: "musicclidaemon",
+  accepted: 0,
+  delivered: 0,
+  duplicates: 0,
+  expired: 0,
+  refused: 0,
+  waiting: 0,
+  waitingBytes: 0
+} as const
+
+const entries = (...ids: ReadonlyArray<string>) => ids.map((id) => sampleEntry(id))
+const refusals = (...ids: ReadonlyArray<string>) => ids.map((recordId) => ({ recordId, code: "invalid" }))
+const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
+
+const lease = (spool: Spool, change: Partial<Parameters<Spool["lease"]>[0]> = {}) =>
+  spool.lease({
+    tables,
+    count: 100,
+    bytes: 1_000_000,
+    now: 2_000,
+    leaseUntil: 62_000,
+    owner: "worker",
+    ...change
+  })
+
+const settle = (spool: Spool, change: Partial<Parameters<Spool["settle"]>[0]>) =>
+  spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
+
+const counted = (spool: Spool, expected: Partial<SpoolCounts>) =>
+  Effect.gen(function* () {
+    const counts = yield* spool.counts
+    deepStrictEqual(
+      counts.find(({ table }) => table === (expected.table ?? none.table)),
+      { ...none, ...expected }
+    )
+  })
+
+onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
+  it.scoped("hands out what it accepted, oldest first and unchanged, also after a restart", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const offered = [
+        sampleEntry("b", { json: '{"text":"ä \\"quoted\\""}', bytes: 24, eventAt: 5, acceptedAt: 7 }),
+        sampleEntry("a", { table: "musicbackend" })
+      ]
+      yield* withStore(path, ({ spool }) => spool.offer(offered, roomy))
+      yield* withStore(path, ({ spool }) => spool.offer(entries("c"), roomy))
+      deepStrictEqual(yield* withStore(path, ({ spool }) => lease(spool)), [...offered, ...entries("c")])
+    })
+  )
+
+  it.scoped("accepts an empty batch", () =>
+    Effect.gen(function* () {
+      const { spool } = yield* freshStore
+      assert.strictEqual(yield* spool.offer([], { limitBytes: 0 }), "accepted")
+      deepStrictEqual(yield* spool.counts, [])
+      deepStrictEqual(yield* lease(spool), [])
+    })
+  )
+
+  it.scoped("takes batches larger than one statement", () =>
+    Effect.gen(function* () {
+      const { spool } = yield* freshStore
+      const many = Array.from({ length: 450 }, (_, index) => `id-${index}`)
+      yield* spool.offer(entries(...many), roomy)
+      yield* spool.offer(entries(...many), roomy)
+      deepStrictEqual(ids(yield* lease(spool, { count: 1_000 })), many)
+      yield* settle(spool, { delivered: many })
+      yield* counted(spool, { accepted: 900, delivered: 450, duplicates: 450 })
+    })
+  )
+
+  describe("what came before is counted as a duplicate and stored once", () => {
+    it.scoped("inside one batch", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        assert.strictEqual(yield* spool.offer(entries("a", "b", "a"), roomy), "accepted")
+        yield* counted(spool, { accepted: 3, duplicates: 1, waiting: 2, waitingBytes: 20 })
+      })
+    )
+
+    it.scoped("while it waits or is being shipped, whatever table it is for", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* lease(spool, { count: 1 })
+        yield* spool.offer([...entries("a"), sampleEntry("b", { table: "musicbackend" })], roomy)
+        yield* counted(spool, { accepted: 3, duplicates: 1, waiting: 2, waitingBytes: 20 })
+        yield* counted(spool, { table: "musicbackend", accepted: 1, duplicates: 1 })
+      })
+    )
+
+    it.scoped("once it was delivered, for as long as that is remembered", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* lease(spool)
+        yield* settle(spool, { now: 3_000, delivered: ["a"], duplicates: ["b"] })
+        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_000, deliveredAtMost: 1_000_000 })
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* counted(spool, { accepted: 4, delivered: 1, duplicates: 3 })
+        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_001, deliveredAtMost: 1_000_000 })
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* counted(spool, { accepted: 6, delivered: 1, duplicates: 3, waiting: 2, waitingBytes: 20 })
+      })
+    )
+
+    it.scoped("once it was delivered, as one of the newest so many, the oldest being forgotten first", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        const many = Array.from({ length: 1_205 }, (_, index) => `id-${index}`)
+        yield* spool.offer(entries(...many), roomy)
+        yield* lease(spool, { count: 2_000 })
+        yield* settle(spool, { now: 3_000, delivered: many.slice(0, 1_200) })
+        for (const id of many.slice(1_200)) yield* settle(spool, { now: 4_000, delivered: [id] })
+        const keep = (deliveredAtMost: number) =>
+          spool.expire({ acceptedBefore: 0, deliveredBefore: 0, deliveredAtMost })
+        yield* keep(1_205)
+        yield* spool.offer(entries(...many), roomy)
+        yield* counted(spool, { accepted: 2_410, delivered: 1_205, duplicates: 1_205 })
+        yield* keep(5)
+        yield* spool.offer(entries(...many), roomy)
+        yield* counted(spool, {
+          accepted: 3_615,
+          delivered: 1_205,
+          duplicates: 1_210,
+          waiting: 1_200,
+          waitingBytes: 12_000
+        })
+      })
+    )
+
+    it.scoped("but not what was refused or has expired: that may come again", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* lease(spool, { count: 1 })
+        yield* settle(spool, { refused: refusals("a") })
+        yield* spool.expire({ acceptedBefore: 1_001, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* counted(spool, { accepted: 4, expired: 1, refused: 1, waiting: 2, waitingBytes: 20 })
+      })
+    )
+  })
+
+  describe("at its bound", () => {
+    it.scoped("takes what just fits, and refuses the whole of a batch that does not", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        assert.strictEqual(yield* spool.offer(entries("a", "b"), { limitBytes: 20 }), "accepted")
+        assert.strictEqual(yield* spool.offer(entries("c", "d"), { limitBytes: 39 }), "full")
+        yield* counted(spool, { accepted: 2, waiting: 2, waitingBytes: 20 })
+        assert.strictEqual(yield* spool.offer(entries("c", "d"), { limitBytes: 40 }), "accepted")
+      })
+    )
+
+    it.scoped("still answers for what it has already", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a", "b"), roomy)
+        assert.strictEqual(yield* spool.offer(entries("a", "b"), { limitBytes: 5 }), "accepted")
+        assert.strictEqual(yield* spool.offer(entries("a", "c"), { limitBytes: 29 }), "full")
+        yield* counted(spool, { accepted: 4, duplicates: 2, waiting: 2, waitingBytes: 20 })
+      })
+    )
+
+    it.scoped("has room again once something has left it", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a"), roomy)
+        assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 10 }), "full")
+        yield* lease(spool)
+        yield* settle(spool, { delivered: ["a"] })
+        assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 10 }), "accepted")
+      })
+    )
+
+    it.scoped("a share counts its own table alone; without one all tables count", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        const own = (id: string) => [sampleEntry(id, { table: "musicbackend" })]
+        yield* spool.offer(entries("a", "b", "c"), roomy)
+        const share = { limitBytes: 20, share: "musicbackend" } as const
+        assert.strictEqual(yield* spool.offer(own("o1"), share), "accepted")
+        assert.strictEqual(yield* spool.offer(own("o2"), share), "accepted")
+        assert.strictEqual(yield* spool.offer(own("o3"), share), "full")
+        const other = [sampleEntry("d", { table: "musicfrontendevents" })]
+        assert.strictEqual(yield* spool.offer(other, { limitBytes: 39 }), "full")
+        assert.strictEqual(yield* spool.offer(other, { limitBytes: 40 }), "accepted")
+      })
+    )
+
+    it.scoped("the backend's own events make room for a client's, oldest first and no more than needed", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        // The clock of the database's own work is not the test's on Postgres.
+        const leaseUntil = Date.now() + 600_000
+        yield* TestClock.setTime(leaseUntil - 600_000)
+        const own = (id: string) => sampleEntry(id, { table: "musicbackend" })
+        yield* spool.offer([own("o1"), ...entries("a"), own("o2"), own("o3")], roomy)
+        // What is being shipped stays.
+        deepStrictEqual(
+          ids(
+            yield* lease(spool, {
+              tables: new Set(["musicbackend"]),
+              count: 1,
+              leaseUntil
+            })
+          ),
+          ["o1"]
+        )
+        assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 40 }), "accepted")
+        deepStrictEqual(ids(yield* lease(spool, { leaseUntil })), ["a", "o3", "b"])
+        const [backend] = yield* spool.counts
+        assert.strictEqual(backend?.expired, 1)
+        assert.strictEqual(backend?.waiting, 2)
+        assert.strictEqual(yield* spool.offer(entries("c"), { limitBytes: 40 }), "full")
+      })
+    )
+  })
+
+  describe("leasing", () => {
+    it.scoped("takes at most the count, and stops before the bytes are passed", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a", "b", "c", "d"), roomy)
+        deepStrictEqual(ids(yield* lease(spool, { count: 1 })), ["a"])
+        deepStrictEqual(ids(yield* lease(spool, { bytes: 29 })), ["b", "c"])
+        deepStrictEqual(ids(yield* lease(spool)), ["d"])
+        deepStrictEqual(ids(yield* lease(spool)), [])
+      })
+    )
+
+    it.scoped(
+      "is not held up by what waits for a table that is not open, and keeps the order over tables",
+      () =>
+        Effect.gen(function* () {
+          const { spool } = yield* freshStore
+          const other = (id: string) => sampleEntry(id, { table: "musicbackend" })
+          const shut = (id: string) => sampleEntry(id, { table: "musicfrontendevents" })
+          yield* spool.offer([shut("s1"), other("o1"), ...entries("a"), shut("s2"), other("o2")], roomy)
+          deepStrictEqual(ids(yield* lease(spool, { count: 2 })), ["o1", "a"])
+          deepStrictEqual(ids(yield* lease(spool)), ["o2"])
+        })
+    )
+
+    it.scoped("lets one entry go that is larger than the bytes asked for", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer([sampleEntry("large", { bytes: 5_000 }), ...entries("b")], roomy)
+        deepStrictEqual(ids(yield* lease(spool, { bytes: 100 })), ["large"])
+      })
+    )
+
+    it.scoped("leaves the tables that are not open", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer([sampleEntry("closed", { table: "musicfrontendevents" }), ...entries("a")], roomy)
+        deepStrictEqual(ids(yield* lease(spool, { tables: new Set() })), [])
+        deepStrictEqual(ids(yield* lease(spool)), ["a"])
+        deepStrictEqual(ids(yield* lease(spool, { tables: new Set(["musicfrontendevents"]) })), ["closed"])
+      })
+    )
+
+    it.scoped("a lease that ended or was given back is free again, one that runs is not", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* lease(spool)
+        yield* spool.release("other", ["a"])
+        deepStrictEqual(ids(yield* lease(spool, { now: 61_999 })), [])
+        yield* spool.release("worker", ["b"])
+        deepStrictEqual(ids(yield* lease(spool, { now: 61_999, owner: "other" })), ["b"])
+        deepStrictEqual(ids(yield* lease(spool, { now: 62_000, owner: "other" })), ["a", "b"])
+      })
+    )
+
+    it.scoped("two stores on one database never lease the same entry", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const one = yield* openStore(path)
+        const other = yield* openStore(path)
+        const many = Array.from({ length: 60 }, (_, index) => `id-${index}`)
+        yield* one.spool.offer(entries(...many), roomy)
+        const leased = yield* Effect.forEach(
+          Array.from({ length: 20 }, (_, index) => index),
+          (index) => lease(index % 2 === 0 ? one.spool : other.spool, { count: 5, owner: `worker ${index}` }),
+          { concurrency: "unbounded" }
+        )
+        deepStrictEqual(leased.flatMap(ids).toSorted(), many.toSorted())
+      })
+    )
+  })
+
+  describe("settling", () => {
+    it.scoped("counts each end, by table", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(
+          [...entries("a", "b", "c", "d"), sampleEntry("o", { table: "musicbackend" })],
+          roomy
+        )
+        yield* lease(spool)
+        yield* settle(spool, { delivered: ["a", "o"], duplicates: ["b"], refused: refusals("c") })
+        yield* counted(spool, {
+          accepted: 4,
+          delivered: 1,
+          duplicates: 1,
+          refused: 1,
+          waiting: 1,
+          waitingBytes: 10
+        })
+        yield* counted(spool, { table: "musicbackend", accepted: 1, delivered: 1 })
+      })
+    )
+
+    it.scoped("lists what was refused with the service's code, and the newest refusal of a record", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, ({ spool }) =>
+          Effect.gen(function* () {
+            for (const { code, now } of [
+              { code: "invalid", now: 3_000 },
+              { code: "unauthorized", now: 4_000 }
+            ]) {
+              yield* spool.offer(entries("a", "b"), roomy)
+              yield* lease(spool)
+              yield* settle(spool, { now, delivered: ["b"], refused: [{ recordId: "a", code }] })
+            }
+          })
+        )
+        deepStrictEqual(yield* rawQuery(path, "SELECT * FROM spool_refused"), [
+          {
+            record_id: "a",
+            table_name: "musicclidaemon",
+            code: "unauthorized",
+            event_at: 900,
+            bytes: 10,
+            refused_at: 4_000
+          }
+        ])
+      })
+    )
+
+    it.scoped("a second time, of strangers, or of what somebody else leased since, does nothing", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a", "b"), roomy)
+        yield* lease(spool)
+        yield* settle(spool, { delivered: ["a", "unknown"] })
+        yield* settle(spool, { delivered: ["a"], refused: refusals("a") })
+        yield* lease(spool, { now: 62_000, owner: "other" })
+        yield* settle(spool, { delivered: ["b"] })
+        yield* counted(spool, { accepted: 2, delivered: 1, waiting: 1, waitingBytes: 10 })
+        yield* settle(spool, { owner: "other", delivered: ["b"] })
+        yield* counted(spool, { accepted: 2, delivered: 2 })
+      })
+    )
+  })
+
+  describe("expiring", () => {
+    it.scoped("drops what was accepted before, counts it, and leaves the rest", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(
+          [sampleEntry("old", { acceptedAt: 999 }), sampleEntry("new", { acceptedAt: 1_000 })],
+          roomy
+        )
+        yield* spool.expire({ acceptedBefore: 1_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
+        yield* counted(spool, { accepted: 2, expired: 1, waiting: 1, waitingBytes: 10 })
+        deepStrictEqual(ids(yield* lease(spool)), ["new"])
+      })
+    )
+
+    it.scoped("goes on until all is dropped, however much it is", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        const many = Array.from({ length: 1_100 }, (_, index) => `id-${index}`)
+        yield* spool.offer(entries(...many), roomy)
+        yield* lease(spool, { count: 550 })
+        yield* settle(spool, { delivered: many.slice(0, 550) })
+        yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000, deliveredAtMost: 1_000_000 })
+        yield* counted(spool, { accepted: 1_100, delivered: 550, expired: 550 })
+        yield* spool.offer(entries(...many), roomy)
+        yield* counted(spool, {
+          accepted: 2_200,
+          delivered: 550,
+          expired: 550,
+          waiting: 1_100,
+          waitingBytes: 11_000
+        })
+      })
+    )
+
+    it.scoped("leaves what is being shipped until its lease ends", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a"), roomy)
+        yield* lease(spool)
+        yield* TestClock.setTime(61_999)
+        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
+        yield* counted(spool, { accepted: 1, waiting: 1, waitingBytes: 10 })
+        yield* TestClock.setTime(62_000)
+        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
+        yield* counted(spool, { accepted: 1, expired: 1 })
+      })
+    )
+  })
+
+  it.scoped("the worker is woken by what was accepted, not by what was refused", () =>
+    Effect.gen(function* () {
+      const { spool, wakeups } = yield* freshStore
+      const woken = yield* Effect.fork(wakeups.spool)
+      yield* spool.offer(entries("a"), { limitBytes: 5 })
+      yield* Effect.yieldNow()
+      assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
+      yield* spool.offer(entries("a"), roomy)
+      yield* Fiber.join(woken)
+    })
+  )
+})

@@ -1,0 +1,158 @@
+import { assert, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as TestClock from "effect/TestClock"
+import { productionId } from "../../../../src/services/Plane.ts"
+import type { StoreService } from "../../../../src/services/Store.ts"
+import { onBoth, sampleEvent } from "../Stores.ts"
+
+const uuid = "0199a0aa-0000-7000-8000-000000000001"
+const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
+const eva = { ...ana, publicId: "c:eva" }
+const elsewhere = { ...ana, organisation: "other" }
+const inPlane = { ...ana, plane: "env-1" }
+
+const register = ({ recipients }: StoreService) =>
+  Effect.all([
+    recipients.activate({ ...ana, organisationUuid: uuid }),
+    recipients.activate({ ...eva, organisationUuid: uuid }),
+    recipients.activate({ ...elsewhere, organisationUuid: "another-uuid" }),
+    recipients.activate({ ...inPlane, organisationUuid: uuid })
+  ])
+
+const states = ({ recipients }: StoreService) =>
+  Effect.all({
+    ana: recipients.isActive(ana),
+    eva: recipients.isActive(eva),
+    elsewhere: recipients.isActive(elsewhere),
+    inPlane: recipients.isActive(inPlane)
+  })
+
+const everybody = { ana: true, eva: true, elsewhere: true, inPlane: true }
+
+onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
+  it.scoped("the first delivery of an event is kept whole; a second one is told and changes nothing", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      yield* withStore(path, (store) =>
+        Effect.gen(function* () {
+          yield* register(store)
+          const event = sampleEvent({ data: '{"current":{}}' })
+          assert.isTrue(yield* store.webhooks.receive(event, []))
+          assert.isFalse(yield* store.webhooks.receive({ ...event, data: "{}" }, ["c:ana"]))
+          deepStrictEqual(yield* states(store), everybody)
+        })
+      )
+      deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
+        {
+          plane: productionId,
+          event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+          event_type: "organization.membership.removed.v1",
+          occurred_at: "2026-09-25T10:15:30.123456Z",
+          organisation_uuid: uuid,
+          aggregate_type: "organization_membership",
+          aggregate_id: "0199a0bb-0000-7000-8000-000000000002",
+          aggregate_version: 4,
+          data: '{"current":{}}',
+          received_at: 1_000
+        }
+      ])
+    })
+  )
+
+  it.scoped("the same event id in another plane is another event", () =>
+    Effect.gen(function* () {
+      const { webhooks } = yield* freshStore
+      assert.isTrue(yield* webhooks.receive(sampleEvent(), []))
+      assert.isTrue(yield* webhooks.receive(sampleEvent({ plane: "env-1" }), []))
+    })
+  )
+
+  it.scoped("a removed person turns inactive in the event's organisation and plane only", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* register(store)
+      assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana", "c:nobody"]))
+      deepStrictEqual(yield* states(store), { ...everybody, ana: false })
+      assert.isTrue(yield* store.webhooks.receive(sampleEvent({ plane: "env-1" }), ["c:ana"]))
+      deepStrictEqual(yield* states(store), { ...everybody, ana: false, inPlane: false })
+    })
+  )
+
+  it.scoped("an event without an organisation removes nobody", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* register(store)
+      assert.isTrue(yield* store.webhooks.receive(sampleEvent({ organisationUuid: null }), ["c:ana"]))
+      deepStrictEqual(yield* states(store), everybody)
+    })
+  )
+
+  const newer = sampleEvent({
+    eventId: "newer",
+    eventType: "organization.membership.reactivated.v1",
+    aggregateVersion: 5
+  })
+  const cases = [
+    { name: "a newer version of the same aggregate", seen: newer, removes: false },
+    { name: "an older version of it", seen: { ...newer, aggregateVersion: 3 }, removes: true },
+    { name: "the same version of it", seen: { ...newer, aggregateVersion: 4 }, removes: true },
+    { name: "a newer one of another aggregate", seen: { ...newer, aggregateId: "other" }, removes: true },
+    { name: "a newer one of another type", seen: { ...newer, aggregateType: "other" }, removes: true },
+    { name: "a newer one in another plane", seen: { ...newer, plane: "env-1" }, removes: true }
+  ]
+  for (const { name, seen, removes } of cases)
+    it.scoped(`after ${name}, a removal ${removes ? "still counts" : "is kept without effect"}`, () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* register(store)
+        assert.isTrue(yield* store.webhooks.receive(seen, []))
+        assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
+        deepStrictEqual(yield* states(store), { ...everybody, ana: !removes })
+        assert.isFalse(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
+      })
+    )
+
+  // IAM delivers in order: a removal that it could not deliver holds back the news that the person came again.
+  const happened = Date.parse("2026-09-25T10:15:30.123Z")
+  const removal = { ...sampleEvent(), occurredAt: "2026-09-25T10:15:30.123456Z" }
+  const registered = { ...ana, organisationUuid: uuid, subscriptionId: "sub_1" }
+  const late = [
+    { name: "5 minutes before it", at: happened - 300_000, stays: false },
+    { name: "in its millisecond", at: happened, stays: false },
+    { name: "a millisecond after it", at: happened + 1, stays: true },
+    { name: "5 minutes after it", at: happened + 300_000, stays: true }
+  ]
+  for (const { name, at, stays } of late)
+    it.scoped(`a late removal ${stays ? "does not undo" : "undoes"} a registration made ${name}`, () =>
+      Effect.gen(function* () {
+        const { recipients, webhooks } = yield* freshStore
+        yield* TestClock.setTime(at)
+        yield* recipients.activate(registered)
+        const receivedAt = happened + 360_000
+        yield* TestClock.setTime(receivedAt)
+        assert.isTrue(yield* webhooks.receive({ ...removal, receivedAt }, ["c:ana"]))
+        assert.strictEqual(yield* recipients.isActive(ana), stays)
+      })
+    )
+
+  it.scoped("a registration that is repeated counts from then, an accepted ting without news does not", () =>
+    Effect.gen(function* () {
+      const { recipients, webhooks } = yield* freshStore
+      const { subscriptionId: _, ...evidence } = registered
+      yield* TestClock.setTime(happened - 1_000)
+      yield* recipients.activate(registered)
+      yield* TestClock.setTime(happened + 1_000)
+      yield* recipients.activate(registered)
+      yield* webhooks.receive(removal, ["c:ana"])
+      assert.isTrue(yield* recipients.isActive(ana))
+      yield* TestClock.setTime(happened + 9_000)
+      yield* recipients.activate(evidence)
+      const second = { ...removal, eventId: "second", occurredAt: "2026-09-25T10:15:35Z" }
+      yield* webhooks.receive(second, ["c:ana"])
+      assert.isFalse(yield* recipients.isActive(ana))
+      yield* recipients.activate(evidence)
+      assert.isTrue(yield* recipients.isActive(ana))
+    })
+  )
+})

@@ -1,0 +1,436 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  truncateSync,
+  writeFileSync
+} from "node:fs"
+import { dirname, join } from "node:path"
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Deferred from "effect/Deferred"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
+import * as TestClock from "effect/TestClock"
+import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
+import { openDatabase } from "../../../../src/layers/store/sqlite/SqliteStore.ts"
+import { StoreFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
+import { productionId } from "../../../../src/services/Plane.ts"
+import { Settings } from "../../../../src/services/Settings.ts"
+import { Store, type StoreService } from "../../../../src/services/Store.ts"
+import { testSettings } from "../../../support/Settings.ts"
+import {
+  folder,
+  freshPath,
+  freshStore,
+  openStore,
+  rawClient,
+  rawQuery,
+  sampleEntry,
+  sampleReport,
+  withStore
+} from "../Stores.ts"
+
+const modeOf = (path: string) => statSync(path).mode & 0o777
+const storeAndClient = (path: string) =>
+  Effect.gen(function* () {
+    const database = yield* openDatabase(path, { lockWait: 100 })
+    return { store: yield* makeStore(database), sql: database.sql }
+  })
+
+const activate = ({ recipients }: StoreService, publicId = "c:ana") =>
+  recipients.activate({ plane: productionId, organisation: "acme", organisationUuid: "uuid", publicId })
+const isActive = ({ recipients }: StoreService, publicId = "c:ana") =>
+  recipients.isActive({ plane: productionId, organisation: "acme", publicId })
+
+/** One line, naming the database and the trouble, without a stack or a statement. */
+const assertReason = (reason: string, path: string, trouble: RegExp) => {
+  assert.include(reason, `SQLite database ${path}`)
+  assert.match(reason, trouble)
+  assert.notMatch(reason, /\n|\bat .*:\d+|SELECT|INSERT|c:ana/)
+}
+const refusal = (path: string) =>
+  Effect.map(Effect.flip(Effect.scoped(openStore(path))), ({ reason }) => reason)
+
+/** The write lock, held by another program until the scope closes. */
+const heldLock = (path: string) =>
+  Effect.gen(function* () {
+    const sql = yield* rawClient(path)
+    yield* Effect.acquireRelease(sql.unsafe("BEGIN IMMEDIATE"), () => Effect.orDie(sql.unsafe("ROLLBACK")))
+  })
+
+describe("SqliteStore", () => {
+  it.scoped("opens the file of the settings, and makes folder and files for their owner only", () =>
+    Effect.gen(function* () {
+      const path = join(yield* folder, "new", "deep", "music.sqlite")
+      const store = yield* Layer.build(
+        StoreFromSettings.pipe(Layer.provide(Layer.succeed(Settings, testSettings({ databasePath: path }))))
+      ).pipe(Effect.flatMap((context) => Effect.provide(Store, context)))
+      yield* activate(store)
+      assert.strictEqual(modeOf(dirname(path)), 0o700)
+      assert.strictEqual(modeOf(dirname(dirname(path))), 0o700)
+      for (const file of [path, `${path}-wal`, `${path}-shm`]) assert.strictEqual(modeOf(file), 0o600, file)
+    })
+  )
+
+  it.scoped("leaves the mode of a folder and a file that exist", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      chmodSync(dirname(path), 0o750)
+      writeFileSync(path, "", { mode: 0o640 })
+      yield* withStore(path, ({ check }) => check)
+      deepStrictEqual([modeOf(dirname(path)), modeOf(path)], [0o750, 0o640])
+    })
+  )
+
+  it.scoped("commits to a write-ahead log, and every commit reaches the disk", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* storeAndClient(yield* freshPath)
+      const pragma = (name: string) =>
+        Effect.map(sql.unsafe<Record<string, unknown>>(`PRAGMA ${name}`), ([row]) => row?.[name])
+      const full = 2
+      assert.strictEqual(yield* pragma("journal_mode"), "wal")
+      assert.strictEqual(yield* pragma("synchronous"), full)
+      assert.strictEqual(yield* pragma("foreign_keys"), 1)
+    })
+  )
+
+  it.scoped("what was committed is there after a restart", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      yield* withStore(path, (store) => activate(store))
+      assert.isTrue(yield* withStore(path, (store) => isActive(store)))
+    })
+  )
+
+  it.scoped("what one store commits the other one sees", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const one = yield* openStore(path)
+      const other = yield* openStore(path)
+      yield* activate(one)
+      assert.isTrue(yield* isActive(other))
+    })
+  )
+
+  it.scoped("writes through two stores at once are all kept", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const stores = [yield* openStore(path), yield* openStore(path)]
+      const people = Array.from({ length: 40 }, (_, index) => `c:person-${index}`)
+      yield* Effect.forEach(
+        people,
+        (person, index) =>
+          Effect.forEach(stores, ({ spool }, which) =>
+            spool.offer([sampleEntry(`${person}-${which}-${index}`)], { limitBytes: 1_000_000 })
+          ),
+        { concurrency: "unbounded" }
+      )
+      const [counts] = yield* stores[0]?.spool.counts ?? Effect.succeed([])
+      deepStrictEqual([counts?.accepted, counts?.waiting, counts?.waitingBytes], [80, 80, 800])
+    })
+  )
+
+  it.scoped("a caller who goes away leaves all of a write or nothing, and the store goes on", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      for (let index = 0; index < 20; index += 1) {
+        const fiber = yield* Effect.fork(
+          store.reports.admit(sampleReport({ id: `rep_${index}`, keyDigest: `${index}` }), true)
+        )
+        if (index % 2 === 0) yield* Effect.yieldNow()
+        yield* Fiber.interrupt(fiber)
+      }
+      const [waiting] = yield* store.deliveries.counts
+      const reports = yield* Effect.forEach(
+        Array.from({ length: 20 }, (_, index) => `rep_${index}`),
+        (id) => store.reports.find(id)
+      )
+      assert.strictEqual(waiting?.count ?? 0, reports.filter(({ _tag }) => _tag === "Some").length)
+      yield* activate(store)
+    })
+  )
+
+  it.live("opens a file that another process closes meanwhile, and whose log goes with it", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      yield* withStore(path, (store) => activate(store))
+      const scope = yield* Scope.make()
+      const other = yield* Scope.extend(rawClient(path), scope)
+      yield* other.unsafe("PRAGMA locking_mode = EXCLUSIVE")
+      yield* other.unsafe("UPDATE recipients SET plane = plane")
+      const opening = yield* Effect.fork(openStore(path))
+      yield* Effect.sleep(40)
+      assert.isTrue(existsSync(`${path}-wal`))
+      yield* Scope.close(scope, Exit.void)
+      assert.isFalse(existsSync(`${path}-wal`))
+      const [soon, store] = yield* Effect.timed(Fiber.join(opening))
+      assert.isTrue(yield* isActive(store))
+      // The lock is gone: nothing is left to wait for.
+      assert.isBelow(Duration.toMillis(soon), 2_000)
+    }).pipe(Effect.scoped)
+  )
+
+  describe("refuses to start, saying which database and why:", () => {
+    for (const mark of ["CREATE TABLE theirs (id INTEGER)", "PRAGMA application_id = 252006675"])
+      it.scoped(`a database of another program, which stays as it was: ${mark}`, () =>
+        Effect.gen(function* () {
+          const path = yield* freshPath
+          yield* rawQuery(path, mark)
+          const before = readFileSync(path)
+          assertReason(yield* refusal(path), path, /belongs to another program/)
+          assert.isTrue(before.equals(readFileSync(path)))
+        })
+      )
+
+    it.scoped("a file that is no database", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        writeFileSync(path, "this is a text file, and long enough to have a header\n".repeat(50))
+        assertReason(yield* refusal(path), path, /corrupt, or is no database \(SQLITE_NOTADB\)/)
+      })
+    )
+
+    it.scoped("a damaged database", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, (store) => activate(store))
+        const bytes = readFileSync(path)
+        bytes.fill(0xa5, 100, bytes.length)
+        writeFileSync(path, bytes)
+        assertReason(yield* refusal(path), path, /corrupt/)
+      })
+    )
+
+    it.scoped("a database cut short", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, (store) => activate(store))
+        truncateSync(path, 4096 * 3)
+        assertReason(yield* refusal(path), path, /corrupt/)
+      })
+    )
+
+    it.scoped("a folder", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        mkdirSync(path)
+        assertReason(yield* refusal(path), path, /cannot be opened/)
+      })
+    )
+
+    it.scoped("a path that leads through a file", () =>
+      Effect.gen(function* () {
+        const file = yield* freshPath
+        writeFileSync(file, "")
+        const path = join(file, "music.sqlite")
+        assertReason(yield* refusal(path), path, /cannot be opened/)
+      })
+    )
+
+    it.scoped("a file that this process may not write", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, (store) => activate(store))
+        chmodSync(path, 0o444)
+        chmodSync(dirname(path), 0o777)
+        const reason = yield* Effect.acquireUseRelease(
+          // A superuser may write anything.
+          Effect.sync(() => process.getuid?.() === 0 && process.seteuid?.(65_534)),
+          () => refusal(path),
+          () => Effect.sync(() => process.getuid?.() === 0 && process.seteuid?.(0))
+        )
+        assertReason(reason, path, /read-only/)
+      })
+    )
+
+    it.live("a lock that another process does not let go of", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, (store) => activate(store))
+        yield* heldLock(path)
+        const { reason } = yield* Effect.flip(openDatabase(path, { lockWait: 60 }))
+        assertReason(reason, path, /locked by another process/)
+      }).pipe(Effect.scoped)
+    )
+  })
+
+  describe("while it runs:", () => {
+    it.live("a locked database is waited for, fails writes after the wait, and lets reads through", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const { store } = yield* storeAndClient(path)
+        yield* activate(store)
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            yield* heldLock(path)
+            const writing = yield* Effect.fork(Effect.either(activate(store, "c:eva")))
+            yield* Effect.sleep(30)
+            assert.isTrue(yield* isActive(store))
+            yield* store.check
+            const result = yield* Fiber.join(writing)
+            assert.isTrue(Either.isLeft(result))
+            if (Either.isLeft(result))
+              assertReason(result.left.reason, path, /locked by another process \(SQLITE_BUSY/)
+          })
+        )
+        assert.isFalse(yield* isActive(store, "c:eva"))
+        yield* activate(store, "c:eva")
+        assert.isTrue(yield* isActive(store, "c:eva"))
+      }).pipe(Effect.scoped)
+    )
+
+    it.live("a lock that goes away in time is not noticed", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const store = yield* openStore(path)
+        const scope = yield* Scope.make()
+        yield* Scope.extend(heldLock(path), scope)
+        const started = yield* Deferred.make<void>()
+        const writing = yield* Effect.fork(
+          Effect.zipRight(Deferred.succeed(started, undefined), activate(store))
+        )
+        yield* Deferred.await(started)
+        yield* Effect.sleep(40)
+        yield* Scope.close(scope, Exit.void)
+        yield* Fiber.join(writing)
+        assert.isTrue(yield* isActive(store))
+      }).pipe(Effect.scoped)
+    )
+
+    it.scoped("a full disk fails the write as a whole, and writing goes on once there is room", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const { sql, store } = yield* storeAndClient(path)
+        const large = sampleReport({
+          content: { ...sampleReport().content, message: "x".repeat(500_000) }
+        })
+        yield* sql.unsafe("PRAGMA max_page_count = 60")
+        const { reason } = yield* Effect.flip(store.reports.admit(large, true))
+        assertReason(reason, path, /is full: there is no room left for it \(SQLITE_FULL\)/)
+        deepStrictEqual(yield* store.deliveries.counts, [])
+        yield* activate(store)
+        yield* sql.unsafe("PRAGMA max_page_count = 1000000")
+        assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")
+      })
+    )
+
+    it.scoped(
+      "is not ready between writes that fail because a small one succeeds, and is once they are over",
+      () =>
+        Effect.gen(function* () {
+          const path = yield* freshPath
+          const { sql, store } = yield* storeAndClient(path)
+          const large = sampleReport({
+            content: { ...sampleReport().content, message: "x".repeat(500_000) }
+          })
+          const fails = Effect.flip(store.reports.admit(large, true))
+          const unready = Effect.map(Effect.flip(store.check), ({ reason }) =>
+            assertReason(reason, path, /fails writes, though it takes small ones/)
+          )
+          yield* sql.unsafe("PRAGMA max_page_count = 60")
+          // One write that failed may have been an accident.
+          yield* fails
+          yield* store.check
+          yield* fails
+          yield* unready
+          yield* TestClock.adjust("29 seconds")
+          yield* fails
+          yield* TestClock.adjust("29 seconds")
+          yield* unready
+          yield* sql.unsafe("PRAGMA max_page_count = 1000000")
+          yield* TestClock.adjust("1 second")
+          yield* store.check
+          assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")
+          // A lock in the way is gone with who holds it.
+          yield* Effect.scoped(
+            Effect.gen(function* () {
+              yield* heldLock(path)
+              const waiting = yield* Effect.fork(Effect.flip(activate(store)))
+              yield* TestClock.adjust("1 second")
+              assertReason((yield* Fiber.join(waiting)).reason, path, /locked by another process/)
+            })
+          )
+          yield* store.check
+          // Long after a probe that succeeded, a failure is the first one again.
+          yield* TestClock.adjust("1 minute")
+          yield* sql.unsafe("PRAGMA query_only = ON")
+          yield* Effect.flip(activate(store))
+          yield* sql.unsafe("PRAGMA query_only = OFF")
+          yield* store.check
+        })
+    )
+
+    it.scoped("a database that became read-only fails writes and lets reads through", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const { sql, store } = yield* storeAndClient(path)
+        yield* activate(store)
+        yield* sql.unsafe("PRAGMA query_only = ON")
+        const { reason } = yield* Effect.flip(activate(store, "c:eva"))
+        assertReason(reason, path, /read-only/)
+        assert.isTrue(yield* isActive(store))
+      })
+    )
+
+    it.scoped("a file that was moved away takes nothing more: it would be lost", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const store = yield* openStore(path)
+        yield* activate(store)
+        renameSync(path, `${path}.old`)
+        const attempts = [store.check, activate(store, "c:eva"), Effect.asVoid(isActive(store))]
+        for (const attempt of attempts) assertReason((yield* Effect.flip(attempt)).reason, path, /is gone/)
+        writeFileSync(path, "")
+        assertReason((yield* Effect.flip(activate(store))).reason, path, /is gone/)
+        renameSync(`${path}.old`, path)
+        yield* store.check
+      })
+    )
+
+    it.scoped("a store that was closed says so", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const store = yield* Effect.scoped(openStore(path))
+        for (const attempt of [store.check, activate(store)])
+          assertReason((yield* Effect.flip(attempt)).reason, path, /is closed/)
+      })
+    )
+
+    it.scoped("a row that cannot be read is a damaged database, and nothing of the row is told", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const store = yield* openStore(path)
+        yield* store.reports.admit(sampleReport(), false)
+        yield* rawQuery(path, `UPDATE reports SET content = '{"message":"private words"'`)
+        const { reason } = yield* Effect.flip(store.reports.find("rep_1"))
+        assertReason(reason, path, /corrupt: a row is not of the expected form, in Reports.find/)
+        assert.notInclude(reason, "private")
+      })
+    )
+
+    it.scoped("a write that fails half-way leaves no lock and nothing else behind", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const store = yield* openStore(path)
+        yield* rawQuery(path, "ALTER TABLE deliveries RENAME TO elsewhere")
+        const { reason } = yield* Effect.flip(store.reports.admit(sampleReport(), true))
+        assertReason(reason, path, /failed \(SQLITE_ERROR\), in Reports.admit/)
+        yield* store.check
+        yield* rawQuery(path, "ALTER TABLE elsewhere RENAME TO deliveries")
+        assert.strictEqual((yield* store.reports.find("rep_1"))._tag, "None")
+        // The client remembers for a while what it could not prepare.
+        yield* TestClock.adjust("6 seconds")
+        assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Stored")
+      })
+    )
+  })
+})

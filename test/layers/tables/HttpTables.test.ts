@@ -1,0 +1,222 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Logger from "effect/Logger"
+import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
+import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
+import { faults, headerOf } from "../../../sandbox/upstreams/Simulator.ts"
+import { startTables, type TablesSimulator } from "../../../sandbox/upstreams/Tables.ts"
+import { version } from "../../../src/schema/Release.ts"
+import type { TableName } from "../../../src/schema/Telemetry.ts"
+import { Settings } from "../../../src/services/Settings.ts"
+import { type TableRecord, Tables } from "../../../src/services/Tables.ts"
+import { testSettings } from "../../support/Settings.ts"
+
+const ids = Array.from({ length: 4 }, (_, index) => `01990c6e-5f0a-7c1e-8d3b-00000000000${index}`)
+const record = (index: number, table: TableName = "musicbackend"): TableRecord => ({
+  table,
+  recordId: ids[index] ?? "",
+  eventAt: 1_758_700_800_123 + index,
+  json: JSON.stringify({ type: "http.completed", data: { index } })
+})
+
+/** The simulator with tables of the given names, and the port over HTTP. */
+const start = (names: ReadonlyArray<TableName> = ["musicbackend", "musicclidaemon"]) =>
+  Effect.gen(function* () {
+    const clock = yield* Effect.clock
+    const service = yield* Effect.acquireRelease(
+      Effect.promise(() => startTables({ now: () => clock.unsafeCurrentTimeMillis() })),
+      ({ close }) => Effect.promise(close)
+    )
+    const keys = new Map(names.map((name) => [name, Redacted.make(service.createTable(name))]))
+    const lines: Array<string> = []
+    const logger = Logger.make((entry) => lines.push(JSON.stringify(entry)))
+    const context = yield* Layer.build(
+      TablesFromSettings.pipe(
+        Layer.provide(UpstreamClient),
+        Layer.provide(
+          Layer.succeed(Settings, testSettings({ tables: Option.some({ url: service.url, keys }) }))
+        )
+      )
+    )
+    return { service, tables: Context.get(context, Tables), lines, logger }
+  })
+
+const bodyOf = (service: TablesSimulator, index = 0) => {
+  const body: unknown = JSON.parse(service.seen[index]?.body.toString() ?? "")
+  return body as {
+    batch_id: string
+    records: ReadonlyArray<{ key: string; metadata: Record<string, unknown>; record: unknown }>
+  }
+}
+
+describe("A batch for the table service", () => {
+  it.scoped("carries each record under the key of its own table, and is acknowledged", () =>
+    Effect.gen(function* () {
+      const { service, tables } = yield* start()
+      expect([...tables.open].sort()).toEqual(["musicbackend", "musicclidaemon"])
+      const result = yield* tables.write([record(0), record(1, "musicclidaemon")])
+      expect(result).toEqual({ duplicates: [], refused: [] })
+      const request = service.seen[0]
+      expect([request?.method, request?.path]).toEqual(["POST", "/api/ingest"])
+      if (request !== undefined) {
+        expect(headerOf(request, "user-agent")).toBe(`music-backend/${version}`)
+        expect(headerOf(request, "authorization")).toBeUndefined()
+      }
+      const { records } = bodyOf(service)
+      expect(records.map(({ key }) => key.split("-")[1])).toEqual(["musicbackend", "musicclidaemon"])
+      expect(records[1]?.metadata).toEqual({
+        record_id: ids[1],
+        table_id: "musicclidaemon",
+        event_ts_ms: 1_758_700_800_124
+      })
+      expect(service.rows("musicbackend").map((row) => row.record)).toEqual([
+        { type: "http.completed", data: { index: 0 } }
+      ])
+      expect(service.rows("musicclidaemon").length).toBe(1)
+    })
+  )
+
+  it.scoped("has a batch id of its own with every transmission", () =>
+    Effect.gen(function* () {
+      const { service, tables } = yield* start()
+      yield* tables.write([record(0)])
+      yield* tables.write([record(0)])
+      expect(bodyOf(service, 0).batch_id).toMatch(/^[0-9a-f-]{36}$/)
+      expect(bodyOf(service, 1).batch_id).not.toBe(bodyOf(service, 0).batch_id)
+    })
+  )
+
+  it.scoped("tells duplicates and refusals by record", () =>
+    Effect.gen(function* () {
+      const { service, tables } = yield* start()
+      yield* tables.write([record(0)])
+      service.retire("musicclidaemon")
+      const big = { ...record(2), json: JSON.stringify({ text: "x".repeat(280_000) }) }
+      const array = { ...record(3), json: "[]" }
+      const result = yield* tables.write([record(0), record(1, "musicclidaemon"), big, array])
+      expect(result.duplicates).toEqual([ids[0]])
+      expect(result.refused).toEqual([
+        { recordId: ids[1], code: "unauthorized" },
+        { recordId: ids[2], code: "size_exceeded" },
+        { recordId: ids[3], code: "invalid" }
+      ])
+    })
+  )
+
+  it.scoped("is refused as a whole when one record spoils it", () =>
+    Effect.gen(function* () {
+      const { tables } = yield* start()
+      const spoiled = { ...record(0), json: "{broken" }
+      expect(yield* Effect.flip(tables.write([spoiled, record(1)]))).toMatchObject({
+        _tag: "Refused",
+        status: 400,
+        code: "bad_json"
+      })
+    })
+  )
+
+  it.scoped("is refused as a whole when the refused record is not named", () =>
+    Effect.gen(function* () {
+      const { tables } = yield* start()
+      const nameless = { ...record(0), recordId: "not-a-uuid" }
+      expect(yield* Effect.flip(tables.write([nameless, record(1)]))).toMatchObject({
+        _tag: "Refused",
+        code: "invalid"
+      })
+    })
+  )
+
+  it.scoped("sends nothing when there is nothing", () =>
+    Effect.gen(function* () {
+      const { service, tables } = yield* start()
+      expect(yield* tables.write([])).toEqual({ duplicates: [], refused: [] })
+      expect(service.seen.length).toBe(0)
+    })
+  )
+
+  it.scoped("dies on a table without a key, before anything is sent", () =>
+    Effect.gen(function* () {
+      const { service, tables } = yield* start()
+      const exit = yield* Effect.exit(tables.write([record(0), record(1, "musicfrontendevents")]))
+      expect(Exit.isFailure(exit)).toBe(true)
+      expect(service.seen.length).toBe(0)
+    })
+  )
+})
+
+describe("Without an acknowledgement", () => {
+  it.scoped.each([
+    [faults.status(500, { error: { code: "ingest_unavailable", message: "x" } }), "Unknown", undefined],
+    [faults.status(503, { error: { code: "x", message: "x" } }, { "retry-after": "9" }), "Unknown", 9],
+    [faults.status(429, "slow down", { "retry-after": "20" }), "NotExecuted", 20],
+    [faults.status(404, { error: { code: "not_found", message: "x" } }), "Unknown", undefined],
+    [faults.status(400, { error: { code: "something_else", message: "x" } }), "Unknown", undefined],
+    [faults.status(400, "<html>"), "Unknown", undefined],
+    [faults.html(403), "Unknown", undefined],
+    [faults.redirect(), "Unknown", undefined],
+    [faults.notJson(), "Unknown", undefined],
+    [faults.status(200, {}), "Unknown", undefined],
+    [faults.status(202, { batch_id: ids[0], status: "ok" }), "Unknown", undefined],
+    [faults.status(200, { batch_id: ids[0], status: "ok" }), "Unknown", undefined],
+    [{ kind: "drop" }, "Unknown", undefined],
+    [{ kind: "drop-after" }, "Unknown", undefined]
+  ] as const)("the records are kept: %o", ([fault, tag, pause]) =>
+    Effect.gen(function* () {
+      const { lines, logger, service, tables } = yield* start()
+      service.fail({ fault })
+      const failure = yield* Effect.flip(tables.write([record(0)])).pipe(
+        Effect.provide(Logger.replace(Logger.defaultLogger, logger)),
+        Logger.withMinimumLogLevel(LogLevel.All)
+      )
+      expect(failure._tag).toBe(tag)
+      expect(failure.retryAfterSeconds).toBe(pause)
+      const told = lines.join("") + JSON.stringify(failure) + String(failure)
+      for (const key of service.minted) expect(told).not.toContain(key)
+    })
+  )
+
+  it.scoped("a wait ends after 10 seconds", () =>
+    Effect.gen(function* () {
+      const { service, tables } = yield* start()
+      service.fail({ fault: { kind: "hang" } })
+      const running = yield* Effect.fork(Effect.flip(tables.write([record(0)])))
+      yield* Effect.promise(async () => {
+        for (let round = 0; round < 500 && service.seen.length === 0; round += 1)
+          await new Promise((wake) => setTimeout(wake, 2))
+      })
+      yield* TestClock.adjust("10 seconds")
+      expect((yield* Fiber.join(running))._tag).toBe("Unknown")
+    })
+  )
+
+  it.scoped("a connection that was never made did nothing", () =>
+    Effect.gen(function* () {
+      const { service, tables } = yield* start()
+      yield* Effect.promise(service.close)
+      expect((yield* Effect.flip(tables.write([record(0)])))._tag).toBe("NotExecuted")
+    })
+  )
+})
+
+describe("Without a table service", () => {
+  it.scoped("no table is open", () =>
+    Effect.gen(function* () {
+      expect((yield* Tables).open.size).toBe(0)
+    }).pipe(
+      Effect.provide(
+        TablesFromSettings.pipe(
+          Layer.provide(UpstreamClient),
+          Layer.provide(Layer.succeed(Settings, testSettings()))
+        )
+      )
+    )
+  )
+})

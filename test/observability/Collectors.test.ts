@@ -1,0 +1,134 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
+import { makeCollectors, type Collector } from "../../src/layers/observability/Collectors.ts"
+import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
+import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Drain } from "../../src/services/Drain.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { Store, type StoreService } from "../../src/services/Store.ts"
+import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
+import { makeSteppedClock } from "../support/SteppedClock.ts"
+import * as TestStore from "../support/TestStore.ts"
+
+const readingsOf = (change: (store: StoreService) => StoreService, settings: SettingsOverrides = {}) => {
+  const changed = Layer.effect(Store, Effect.map(Store, change)).pipe(Layer.provide(TestStore.layer))
+  const health = Layer.succeed(DeliveryHealth, {
+    checks: Effect.succeed({ tracker: "degraded", tables: "off" } as const)
+  })
+  const world = Descriptors.Default.pipe(
+    Layer.provideMerge(changed),
+    Layer.provideMerge(Layer.mergeAll(health, Drain.Default, Layer.succeed(Settings, testSettings(settings))))
+  )
+  return Effect.flatMap(Layer.build(world), (context) => Effect.provide(makeCollectors, context))
+}
+
+const valueOf = (
+  readings: ReadonlyArray<Collector>,
+  name: string,
+  labels: Readonly<Record<string, string>> = {}
+): number | undefined =>
+  readings.find(
+    (reading) =>
+      reading.metric.name === name &&
+      Object.entries(labels).every(([key, value]) => reading.labels[key] === value)
+  )?.value
+
+describe("Readings", () => {
+  it.scoped("of a store that hangs are left out, and take 3 s at most", () =>
+    Effect.gen(function* () {
+      const hanging = Effect.uninterruptible(Effect.never)
+      const readings = yield* readingsOf((store) => ({
+        ...store,
+        check: hanging,
+        deliveries: { ...store.deliveries, counts: hanging }
+      }))
+      const looking = yield* Effect.fork(readings)
+      yield* TestClock.adjust("3 seconds")
+      const found = yield* Fiber.join(looking)
+      expect(valueOf(found, "music_store_up")).toBe(0)
+      expect(valueOf(found, "music_check", { check: "database", state: "failed" })).toBe(1)
+      expect(valueOf(found, "music_deliveries")).toBeUndefined()
+    })
+  )
+
+  it.scoped(
+    "are taken once for all who look within 2 s, also when the wall clock is put back by an hour",
+    () =>
+      Effect.gen(function* () {
+        const { clock, step } = yield* makeSteppedClock
+        let looks = 0
+        const made = yield* readingsOf((store) => ({
+          ...store,
+          deliveries: {
+            ...store.deliveries,
+            counts: Effect.suspend(() => {
+              looks += 1
+              return Effect.succeed([])
+            })
+          }
+        }))
+        const readings = Effect.withClock(made, clock)
+        yield* Effect.all([readings, readings, readings], { concurrency: "unbounded" })
+        yield* TestClock.adjust("1900 millis")
+        yield* readings
+        expect(looks).toBe(1)
+        step(-3_600_000)
+        yield* TestClock.adjust("200 millis")
+        yield* readings
+        expect(looks).toBe(2)
+      })
+  )
+
+  it.scoped("tell zeros of a table that nothing was accepted for yet", () =>
+    Effect.gen(function* () {
+      const found = yield* yield* readingsOf((store) => store, {
+        tables: Option.some({
+          url: "https://tables.example",
+          keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
+        })
+      })
+      for (const result of ["accepted", "delivered", "duplicate", "expired", "refused"])
+        expect(valueOf(found, "music_spool_events_total", { table: "musicclidaemon", result })).toBe(0)
+      expect(valueOf(found, "music_spool_records", { table: "musicclidaemon" })).toBe(0)
+      expect(valueOf(found, "music_spool_records", { table: "musicfrontendevents" })).toBeUndefined()
+    })
+  )
+
+  it.scoped("tell what reports take of their room", () =>
+    Effect.gen(function* () {
+      const found = yield* yield* readingsOf(
+        (store) => ({ ...store, reports: { ...store.reports, storedBytes: Effect.succeed(7_000) } }),
+        { reportsBytes: 10_000 }
+      )
+      expect(valueOf(found, "music_reports_bytes")).toBe(7_000)
+      expect(valueOf(found, "music_reports_limit_bytes")).toBe(10_000)
+    })
+  )
+
+  it.scoped("tell the age of the oldest open delivery, and 0 for every state that has none", () =>
+    Effect.gen(function* () {
+      const readings = yield* readingsOf((store) => ({
+        ...store,
+        deliveries: {
+          ...store.deliveries,
+          counts: Effect.succeed([{ kind: "report", state: "failed", count: 2 }]),
+          oldestOpen: Effect.succeed(Option.some(10_000))
+        }
+      }))
+      yield* TestClock.adjust(Duration.seconds(70))
+      const found = yield* readings
+      expect(valueOf(found, "music_delivery_oldest_seconds")).toBe(60)
+      expect(valueOf(found, "music_deliveries", { kind: "report", state: "failed" })).toBe(2)
+      expect(valueOf(found, "music_deliveries", { kind: "report", state: "waiting" })).toBe(0)
+      expect(valueOf(found, "music_deliveries", { kind: "sweep", state: "failed" })).toBe(0)
+      expect(valueOf(found, "music_check", { check: "tracker", state: "degraded" })).toBe(1)
+      expect(valueOf(found, "music_check", { check: "tracker", state: "ok" })).toBe(0)
+    })
+  )
+})

@@ -1,0 +1,234 @@
+import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/TestClock"
+import { scopes } from "../../src/schema/Identity.ts"
+import type { Caller } from "../../src/services/RequestCredentials.ts"
+import { planeId } from "../../src/services/Plane.ts"
+import { Registration } from "../../src/services/TingRegistration.ts"
+import { Store } from "../../src/services/Store.ts"
+import { Ting } from "../../src/services/Ting.ts"
+import { Refused } from "../../src/services/UpstreamFailure.ts"
+import { refused } from "../support/IamPlane.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
+import { StoreSwitches } from "../support/TestStore.ts"
+import { inRequest, lost, patiently, production, scenario, signedIn, unreachable } from "../support/World.ts"
+
+const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
+
+/** A caller who is not registered yet. */
+const prepared = Effect.gen(function* () {
+  const registration = yield* Registration
+  const iam = yield* SimulatedIam
+  const ting = yield* SimulatedTing
+  const { caller } = yield* signedIn()
+  return { registration, iam, ting, caller, proofs: (yield* iam.proofRequests).length }
+})
+
+const withScopes = (caller: Caller, held: ReadonlyArray<string>): Caller => ({
+  ...caller,
+  membership: { ...caller.membership, scopes: held }
+})
+
+describe("a scope is demanded before a proof", () => {
+  it.effect("the call's own and the identity", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, caller } = yield* prepared
+        yield* registration.demand(withScopes(caller, [scopes.send, scopes.identity]), scopes.send)
+        for (const held of [[scopes.send], [scopes.identity], [scopes.register, scopes.identity], []]) {
+          const failure = yield* Effect.flip(registration.demand(withScopes(caller, held), scopes.send))
+          assert.strictEqual(failure.code, "reconsent_required")
+        }
+      })
+    )
+  )
+
+  it.effect("so that registering without it asks nobody", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, iam, caller, proofs } = yield* prepared
+        const held = withScopes(caller, [scopes.identity, scopes.send])
+        const failure = yield* Effect.flip(registration.register(production, held))
+        assert.strictEqual(failure.code, "reconsent_required")
+        assert.strictEqual((yield* iam.proofRequests).length, proofs)
+      })
+    )
+  )
+})
+
+describe("a call to Ting", () => {
+  it.effect("is proved and sent with the same bytes, for the caller's organisation", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, iam, ting, caller } = yield* prepared
+        yield* registration.register(production, caller)
+        const request = (yield* iam.proofRequests).at(-1)
+        const call = (yield* ting.seen).at(-1)
+        assert.strictEqual(request?.organisation, "acme")
+        assert.strictEqual(request?.endpoint, "subscriptions.register")
+        assert.strictEqual(request?.body, call?.body)
+        deepStrictEqual(JSON.parse(new TextDecoder().decode(call?.body)), {
+          org_id: "acme",
+          app_id: "music",
+          for: "si:deejay"
+        })
+      })
+    )
+  )
+
+  it.effect("takes a fresh proof under a fresh key for every attempt, over the same bytes", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, iam, ting, caller, proofs } = yield* prepared
+        yield* ting.failNext("register", lost("ting"), { times: 2, when: "after" })
+        yield* patiently(registration.register(production, caller).pipe(inRequest()))
+        const requests = (yield* iam.proofRequests).slice(proofs)
+        assert.strictEqual(new Set(requests.map(({ key }) => key)).size, 3)
+        const calls = yield* ting.seen
+        assert.strictEqual(calls.length, 3)
+        assert.strictEqual(new Set(calls.map(({ proof }) => proof)).size, 3)
+        assert.strictEqual(new Set(calls.map(({ body }) => Buffer.from(body).toString("hex"))).size, 1)
+      })
+    )
+  )
+
+  for (const code of ["invalid_proof", "proof_expired", "proof_consumed"]) {
+    it.effect(`refused as ${code} is tried again with another proof, at most 3 times in all`, () =>
+      scenario(
+        Effect.gen(function* () {
+          const { registration, ting, caller } = yield* prepared
+          yield* ting.failNext("register", tingRefusal(401, code), { times: 2 })
+          const registered = yield* patiently(registration.register(production, caller).pipe(inRequest()))
+          assert.match(registered.id, /^sub_/)
+          yield* ting.failNext("register", tingRefusal(401, code), { times: 3 })
+          const failure = yield* patiently(
+            Effect.flip(registration.register(production, caller).pipe(inRequest()))
+          )
+          assert.strictEqual(failure.code, "dependency_unavailable")
+          assert.strictEqual(yield* ting.calls("register"), 6)
+        })
+      )
+    )
+  }
+
+  it.effect("refused otherwise is not tried again", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, ting, caller } = yield* prepared
+        for (const [status, code, ours] of [
+          [403, "permission_denied", "permission_denied"],
+          [401, "session_expired", "dependency_misconfigured"],
+          [429, "temporarily_rate_limited", "temporarily_rate_limited"]
+        ] as const) {
+          const calls = yield* ting.calls("register")
+          yield* ting.failNext("register", tingRefusal(status, code))
+          assert.strictEqual((yield* Effect.flip(registration.register(production, caller))).code, ours)
+          assert.strictEqual(yield* ting.calls("register"), calls + 1)
+        }
+      })
+    )
+  )
+
+  it.effect("a proof that IAM refuses is IAM's refusal, not Ting's, and is not asked for again", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, iam, ting, caller } = yield* prepared
+        for (const [status, code, ours] of [
+          [400, "invalid_subject_token", "unauthenticated"],
+          [403, "obo_organization_not_authorized", "forbidden"],
+          [404, "not_found", "reconsent_required"],
+          [401, "invalid_client", "dependency_misconfigured"],
+          [401, "proof_expired", "dependency_unavailable"]
+        ] as const) {
+          const calls = yield* iam.calls("prove")
+          yield* iam.failNext("prove", refused(status, code))
+          const failure = yield* Effect.flip(registration.register(production, caller))
+          assert.strictEqual(failure.code, ours, code)
+          assert.strictEqual(failure.details?.dependency ?? "iam", "iam")
+          assert.strictEqual(yield* iam.calls("prove"), calls + 1, code)
+        }
+        assert.strictEqual(yield* ting.calls("register"), 0)
+      })
+    )
+  )
+
+  it.effect("an outage of either names the one that failed", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, iam, ting, caller } = yield* prepared
+        const failure = patiently(Effect.flip(registration.register(production, caller).pipe(inRequest())))
+        yield* iam.failNext("prove", unreachable("iam"), { times: 3 })
+        deepStrictEqual((yield* failure).details, { dependency: "iam" })
+        yield* ting.failNext("register", unreachable("ting"), { times: 3 })
+        deepStrictEqual((yield* failure).details, { dependency: "ting" })
+      })
+    )
+  )
+
+  it.effect("the hint to correct the clock compares with the time of the answer", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, iam, caller } = yield* prepared
+        yield* TestClock.adjust("5 minutes")
+        const answeredAt = yield* TestClock.currentTimeMillis
+        const invalidClient = (at: number) =>
+          new Refused({ dependency: "iam", status: 401, code: "invalid_client", answeredAt: at })
+        yield* iam.failNext("prove", invalidClient(answeredAt))
+        assert.notInclude((yield* Effect.flip(registration.register(production, caller))).hint, "clock")
+        yield* iam.failNext("prove", invalidClient(answeredAt - 61_000))
+        assert.include((yield* Effect.flip(registration.register(production, caller))).hint, "clock")
+      })
+    )
+  )
+})
+
+describe("a registration", () => {
+  it.effect("is noted for ting_ready, with organisation and subscription", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, caller } = yield* prepared
+        const store = yield* Store
+        assert.isFalse(yield* store.recipients.isActive(deejay))
+        const registered = yield* registration.register(production, caller)
+        assert.isTrue(yield* store.recipients.isActive(deejay))
+        const [noted] = yield* (yield* StoreSwitches).seen("recipients.activate")
+        deepStrictEqual(noted, [
+          {
+            ...deejay,
+            organisationUuid: caller.membership.organisationUuid,
+            subscriptionId: registered.id
+          }
+        ])
+      })
+    )
+  )
+
+  it.effect("stands although the note was lost", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration, ting, caller } = yield* prepared
+        yield* (yield* StoreSwitches).breakDown("recipients.activate")
+        yield* registration.register(production, caller)
+        assert.isTrue(yield* ting.isRegistered(deejay))
+      })
+    )
+  )
+
+  it.effect("in a testing plane carries Ting's own test credentials", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { registration } = yield* prepared
+        const ting = yield* Ting
+        const { caller, plane } = yield* signedIn({ environment: "e2e" })
+        const recipient = ting.prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
+        const proof = yield* registration.call(plane, caller, recipient, (_, given) => Effect.succeed(given))
+        assert.isTrue(Option.isSome(proof.testing))
+        yield* registration.register(plane, caller)
+        assert.isTrue(yield* (yield* SimulatedTing).isRegistered({ ...deejay, plane: planeId(plane) }))
+      })
+    )
+  )
+})
