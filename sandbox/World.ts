@@ -1,7 +1,7 @@
 /** The four simulated upstreams, seeded and wired to each other: what the sandbox and the end-to-end tests run against. */
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { type Environment, readSettings } from "../src/layers/settings/Settings.ts"
+import { readSettings } from "../src/layers/settings/Settings.ts"
 import { tableKeyNames } from "../src/layers/settings/SettingsTable.ts"
 import { backendTable, clientTables, type TableName } from "../src/schema/Telemetry.ts"
 import type { SettingsValues } from "../src/services/Settings.ts"
@@ -70,8 +70,8 @@ export const makeWorld = (now: Now): Effect.Effect<World, never, Scope.Scope> =>
   })
 }
 
-/** The environment of a server that uses a world's upstreams. */
-export const environmentFor = (world: World): Environment => ({
+/** The part of a server's environment that names a world's upstreams and holds its credentials. */
+export const upstreamEnvironment = (world: World): Readonly<Record<string, string>> => ({
   MUSIC_IAM_URL: world.iam.url,
   MUSIC_TING_URL: world.ting.url,
   MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
@@ -89,7 +89,7 @@ export const settingsFor = (
   world: World,
   base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
 ): SettingsValues => ({
-  ...readSettings({ ...environmentFor(world), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
+  ...readSettings({ ...upstreamEnvironment(world), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
   ...base
 })
 
