@@ -27,30 +27,26 @@ export const whole =
 
 /** One of the names of `values`; the result is its value. */
 export const named =
-  <A>(values: ReadonlyMap<string, A>): Parse<A> =>
+  <A>(values: Readonly<Record<string, A>>): Parse<A> =>
   (raw) =>
-    Either.fromNullable(values.get(raw), () => `must be one of ${[...values.keys()].join(", ")}`)
+    Either.fromNullable(
+      Object.hasOwn(values, raw) ? values[raw] : undefined,
+      () => `must be one of ${Object.keys(values).join(", ")}`
+    )
 
 export const choice = <const A extends string>(...choices: ReadonlyArray<A>): Parse<A> =>
-  named(new Map(choices.map((name) => [name, name])))
+  named<A>(Object.fromEntries(choices.map((name) => [name, name])))
 
-export const onOff = named(
-  new Map([
-    ["on", true],
-    ["off", false]
-  ])
-)
+export const onOff = named({ on: true, off: false })
 
-export const logLevel = named<LogLevel.LogLevel>(
-  new Map([
-    ["trace", LogLevel.Trace],
-    ["debug", LogLevel.Debug],
-    ["info", LogLevel.Info],
-    ["warn", LogLevel.Warning],
-    ["error", LogLevel.Error],
-    ["none", LogLevel.None]
-  ])
-)
+export const logLevel = named({
+  trace: LogLevel.Trace,
+  debug: LogLevel.Debug,
+  info: LogLevel.Info,
+  warn: LogLevel.Warning,
+  error: LogLevel.Error,
+  none: LogLevel.None
+})
 
 /** Comma-separated. */
 export const list =
@@ -64,12 +60,18 @@ export const list =
         .map(each)
     )
 
-/** The URL, if the text is one that `accepts` allows. */
+/** A URL that `accepts` allows, as written unless `normalize` changes it. */
 const url =
-  (problem: string, accepts: (url: URL, raw: string) => boolean): Parse<URL> =>
+  (
+    problem: string,
+    accepts: (url: URL, raw: string) => boolean,
+    normalize = (_: URL, raw: string): string => raw
+  ): Parse<string> =>
   (raw) => {
     const parsed = URL.canParse(raw) ? new URL(raw) : undefined
-    return parsed !== undefined && accepts(parsed, raw) ? Either.right(parsed) : Either.left(problem)
+    return parsed !== undefined && accepts(parsed, raw)
+      ? Either.right(normalize(parsed, raw))
+      : Either.left(problem)
   }
 
 const isSecure = ({ hostname, protocol }: URL): boolean =>
@@ -77,29 +79,22 @@ const isSecure = ({ hostname, protocol }: URL): boolean =>
 
 const hasUser = ({ password, username }: URL): boolean => username !== "" || password !== ""
 
-const baseUrl = url(
+/** Base URL of another service: it keeps a path prefix and loses a trailing slash. */
+export const serviceUrl = url(
   "must be an https URL (http on loopback only) without user, query or fragment",
-  (parsed, raw) => isSecure(parsed) && !hasUser(parsed) && !/[?#]/.test(raw) && parsed.port !== "0"
+  (parsed, raw) => isSecure(parsed) && !hasUser(parsed) && !/[?#]/.test(raw) && parsed.port !== "0",
+  ({ origin, pathname }) => `${origin}${pathname.replace(/\/+$/, "")}`
 )
 
-/** Base URL of another service: it keeps a path prefix and loses a trailing slash. */
-export const serviceUrl: Parse<string> = (raw) =>
-  Either.map(baseUrl(raw), ({ origin, pathname }) => `${origin}${pathname.replace(/\/+$/, "")}`)
-
-const originUrl = url(
+export const webOrigin = url(
   "must list origins such as https://music.example, without path or trailing slash",
   (parsed, raw) => parsed.origin === raw && isSecure(parsed)
 )
 
-export const webOrigin: Parse<string> = (raw) => Either.map(originUrl(raw), ({ origin }) => origin)
-
-const collectorUrl = url(
+export const otlpEndpoint = url(
   "must be an http or https URL without user",
   (parsed) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed)
 )
-
-/** An OTLP endpoint, exactly as written: the path of one signal's endpoint counts to the last slash. */
-export const otlpEndpoint: Parse<string> = (raw) => Either.map(collectorUrl(raw), () => raw)
 
 export const address: Parse<{ host: string; port: number }> = (raw) => {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)

@@ -111,10 +111,7 @@ const requiredSettings = {
     webhookSecret,
     Redacted.make("0".repeat(32)),
     "secret that signs IAM's webhooks",
-    {
-      note: "It has 32 to 512 visible ASCII characters.",
-      secret: true
-    }
+    { note: "It has 32 to 512 visible ASCII characters.", secret: true }
   )
 }
 
@@ -135,10 +132,7 @@ const identity = {
   MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: optional(
     webhookSecret,
     "previous webhook secret, accepted while rotating",
-    {
-      note: "It needs its key version.",
-      secret: true
-    }
+    { note: "It needs its key version.", secret: true }
   ),
   MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: optional(keyVersion, "key version of the previous webhook secret"),
   MUSIC_IAM_TIMEOUT_SECONDS: withDefault(whole(1, 120), "8", "seconds for one call to IAM"),
@@ -146,9 +140,7 @@ const identity = {
     whole(10, 10_000),
     "110",
     "calls a minute to each path of IAM, in each plane, that this instance makes at most",
-    {
-      note: "From 10 to 10,000. IAM allows 120 to all instances together: give each of three 36."
-    }
+    { note: "From 10 to 10,000. IAM allows 120 to all instances together: give each of three 36." }
   ),
   MUSIC_INTROSPECTION_CACHE_SECONDS: withDefault(
     whole(0, 30),
@@ -358,16 +350,14 @@ const openTelemetry = {
   OTEL_TRACES_EXPORTER: withDefault(choice("otlp", "none"), "otlp", "none: no traces"),
   OTEL_METRICS_EXPORTER: withDefault(choice("otlp", "none"), "otlp", "none: no metrics"),
   OTEL_TRACES_SAMPLER: withDefault(
-    named<Sampler>(
-      new Map([
-        ["always_on", { parentBased: false, ratio: 1 }],
-        ["always_off", { parentBased: false, ratio: 0 }],
-        ["traceidratio", { parentBased: false }],
-        ["parentbased_always_on", { parentBased: true, ratio: 1 }],
-        ["parentbased_always_off", { parentBased: true, ratio: 0 }],
-        ["parentbased_traceidratio", { parentBased: true }]
-      ])
-    ),
+    named<Sampler>({
+      always_on: { parentBased: false, ratio: 1 },
+      always_off: { parentBased: false, ratio: 0 },
+      traceidratio: { parentBased: false },
+      parentbased_always_on: { parentBased: true, ratio: 1 },
+      parentbased_always_off: { parentBased: true, ratio: 0 },
+      parentbased_traceidratio: { parentBased: true }
+    }),
     "parentbased_always_on",
     "which traces are kept"
   ),
