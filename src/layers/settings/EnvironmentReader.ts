@@ -34,11 +34,12 @@ export class EnvironmentReader {
     })
   }
 
-  /** Adds a problem that a setting has beside another one, unless it has one of its own. */
+  /** Records a problem. Of several problems of one setting the first counts. */
   report(name: SettingName, problem: string): void {
     if (!this.#problems.has(name)) this.#problems.set(name, problem)
   }
 
+  /** Whether no problem of it was found so far. */
   isGood(name: SettingName): boolean {
     return !this.#problems.has(name)
   }

@@ -79,7 +79,7 @@ const readWebhookSecrets = (reader: EnvironmentReader): SettingsValues["iam"]["w
   return secrets
 }
 
-/** The least that is left for answers between the deadline of a request and the end of the process. */
+/** Seconds by which the shutdown grace must exceed the deadline of a request. */
 const graceAfterDeadline = 2
 
 const readTiming = (
@@ -103,7 +103,7 @@ const readTiming = (
 const megabyte = 1_000_000
 
 export interface SettingsRead {
-  /** Where a problem names a setting, it has its default here or a placeholder, which nothing may use. */
+  /** A setting that a problem names has its default here, or a placeholder, which nothing may use. */
   readonly settings: SettingsValues
   /** All of them, in the order of the table. */
   readonly problems: ReadonlyArray<SettingProblem>
