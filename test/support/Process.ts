@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createServer } from "node:net"
 import { fileURLToPath } from "node:url"
-import type { World } from "../../sandbox/World.ts"
+import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 
@@ -63,7 +63,7 @@ export const freePort = async (): Promise<number> => {
 
 /** The environment of a server against a world. */
 export const environmentFor = (
-  world: World,
+  world: SimulatedUpstreams,
   options: { readonly port: number; readonly databasePath: string }
 ): Readonly<Record<string, string>> => ({
   MUSIC_BIND: `127.0.0.1:${options.port}`,

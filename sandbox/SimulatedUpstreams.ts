@@ -1,11 +1,11 @@
-/** The four simulated upstreams, seeded and wired to each other: what the sandbox and the end-to-end tests run against. */
+/** The four simulated upstreams, seeded and connected, for the sandbox and the end-to-end tests. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import { backendTable, clientTables, type TableName } from "../src/schema/Telemetry.ts"
 import type { SettingsValues } from "../src/services/Settings.ts"
-import { type IamSimulator, production, type SeededWorld, seedWorld, startIam } from "./upstreams/Iam.ts"
+import { type IamSimulator, production, type SeededIam, seedIam, startIam } from "./upstreams/Iam.ts"
 import type { Now } from "./upstreams/Simulator.ts"
 import { startTables, type TablesSimulator } from "./upstreams/Tables.ts"
 import { startTing, type TingSimulator } from "./upstreams/Ting.ts"
@@ -14,32 +14,32 @@ import { startTracker, type TrackerSimulator } from "./upstreams/Tracker.ts"
 const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 const allTables: ReadonlyArray<TableName> = [...clientTables, backendTable]
 const repository = { owner: "harbor", repository: "music" }
-/** Shaped like a fine-grained token, so that a leak of it would be seen by whoever looks for one. */
+/** Has the form of a fine-grained token, so that secret scanners find a leak. */
 const trackerToken = "github_pat_SANDBOXsandboxSANDBOX_sandboxSANDBOXsandboxSANDBOX0123456789"
 
-export interface World {
+export interface SimulatedUpstreams {
   readonly iam: IamSimulator
   readonly ting: TingSimulator
   readonly tables: TablesSimulator
   readonly tracker: TrackerSimulator
-  readonly seeded: SeededWorld
+  readonly seeded: SeededIam
   readonly tableKeys: ReadonlyMap<TableName, string>
   readonly trackerToken: string
-  /** Every credential of every simulator: none may stand in a log or in the database. */
+  /** Every credential of every simulator. None may appear in a log or in the database. */
   readonly minted: () => ReadonlyArray<string>
 }
 
-/** A short-lived token of production, for `si:deejay` in acme unless told. */
-export const mintSlt = ({ iam }: World, actor = "si:deejay"): string =>
-  iam.world.mintSlt(production, { appId: "music", actor })
+/** A short-lived token of production; for `si:deejay` in acme by default. */
+export const mintSlt = ({ iam }: SimulatedUpstreams, actor = "si:deejay"): string =>
+  iam.controls.mintSlt(production, { appId: "music", actor })
 
-/** Starts and seeds all four; they stop with the scope. */
-export const makeWorld = (now: Now): Effect.Effect<World, never, Scope.Scope> => {
+/** Starts and seeds all four. They stop with the scope. */
+export const startUpstreams = (now: Now): Effect.Effect<SimulatedUpstreams, never, Scope.Scope> => {
   const started = <A extends { readonly close: () => Promise<void> }>(start: () => Promise<A>) =>
     Effect.acquireRelease(Effect.promise(start), (simulator) => Effect.promise(() => simulator.close()))
   return Effect.gen(function* () {
     const iam = yield* started(() => startIam({ now, rateLimit: Number.POSITIVE_INFINITY }))
-    const seeded = seedWorld(iam.world)
+    const seeded = seedIam(iam.controls)
     const ting = yield* started(() =>
       startTing({ now, iamUrl: iam.url, appSecret: seeded.production.tingSecret })
     )
@@ -63,42 +63,47 @@ export const makeWorld = (now: Now): Effect.Effect<World, never, Scope.Scope> =>
       seeded,
       tableKeys,
       trackerToken,
-      minted: () => [
-        ...new Set([...iam.minted, ...ting.minted, ...tables.minted, ...tracker.minted, trackerToken])
-      ]
+      minted: () => [...new Set([...iam.minted, ...tables.minted, ...tracker.minted, trackerToken])]
     }
   })
 }
 
-/** Settings with which the real server runs against a world. */
+/** Settings of a server that uses these upstreams. */
 export const settingsFor = (
-  world: World,
+  upstreams: SimulatedUpstreams,
   base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
 ): SettingsValues => ({
   ...base,
   iam: {
-    url: world.iam.url,
+    url: upstreams.iam.url,
     applicationId: "music",
-    applicationSecret: Redacted.make(world.seeded.production.musicSecret),
+    applicationSecret: Redacted.make(upstreams.seeded.production.musicSecret),
     timeoutSeconds: 8,
     webhookSecrets: new Map([
-      [world.seeded.production.webhookKeyVersion, Redacted.make(world.seeded.production.webhookSecret)]
+      [
+        upstreams.seeded.production.webhookKeyVersion,
+        Redacted.make(upstreams.seeded.production.webhookSecret)
+      ]
     ]),
     introspectionCacheSeconds: 0,
     callsPerMinute: 110
   },
   organisation: "music",
-  ting: { url: world.ting.url, timeoutSeconds: 15, types: tingTypes },
+  ting: { url: upstreams.ting.url, timeoutSeconds: 15, types: tingTypes },
   tables: Option.some({
-    url: world.tables.url,
-    keys: new Map([...world.tableKeys].map(([name, key]) => [name, Redacted.make(key)]))
+    url: upstreams.tables.url,
+    keys: new Map([...upstreams.tableKeys].map(([name, key]) => [name, Redacted.make(key)]))
   }),
   telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
-  repository: Option.some({ owner: repository.owner, name: repository.repository, url: world.tracker.url }),
+  repository: Option.some({
+    owner: repository.owner,
+    name: repository.repository,
+    url: upstreams.tracker.url
+  }),
   tracker: Option.some({
     ...repository,
-    token: Redacted.make(world.trackerToken),
-    url: world.tracker.url,
+    token: Redacted.make(upstreams.trackerToken),
+    url: upstreams.tracker.url,
     reconcileSeconds: [5, 15, 40]
   }),
   reportsBytes: 1_000_000_000,
@@ -119,9 +124,9 @@ export const settingsFor = (
   retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 }
 })
 
-/** Where a person, or the walk, looks at what arrived. */
-export const views = (world: World) => ({
-  inbox: `${world.ting.url}/_sandbox/inbox?plane=production&org=acme&for=si:deejay`,
-  issues: `${world.tracker.url}/repos/${repository.owner}/${repository.repository}/issues?state=all`,
-  rows: (table: TableName) => `${world.tables.url}/_sandbox/tables/${table}/rows`
+/** URLs that show what arrived upstream. */
+export const viewUrls = (upstreams: SimulatedUpstreams) => ({
+  inbox: `${upstreams.ting.url}/_sandbox/inbox?plane=production&org=acme&for=si:deejay`,
+  issues: `${upstreams.tracker.url}/repos/${repository.owner}/${repository.repository}/issues?state=all`,
+  rows: (table: TableName) => `${upstreams.tables.url}/_sandbox/tables/${table}/rows`
 })
