@@ -98,7 +98,7 @@ describe("catalogue", () => {
       ]
     })
     bench.iam.controls.withdrawEndpoint("production", "ting", "subscriptions.register")
-    expect((await bench.production.get(path("ting"))).json.endpoints).toHaveLength(2)
+    expect((await bench.production.get(path("ting"))).json.endpoints).toHaveLength(1)
     expect((await bench.production.get(path("music"))).json.endpoints).toEqual([])
   })
 })
