@@ -1,4 +1,4 @@
-/** What the HTTP control routes of the simulators share. `/_sandbox/faults` injects failures into a running sandbox with curl. */
+/** Shared parts of the HTTP control routes. `/_sandbox/faults` injects failures into a running sandbox with curl. */
 import type { Fault, FaultRule, Reply, Seen, Simulator } from "./Simulator.ts"
 
 type Body = Readonly<Record<string, unknown>>

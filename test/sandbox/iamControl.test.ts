@@ -159,7 +159,7 @@ describe("the seeded state", () => {
     expect(new Set(iam.minted).size).toBe(iam.minted.length)
   })
 
-  it("refuses mistakes of the test itself", () => {
+  it("throws for invalid ids and names", () => {
     const { controls } = bench.iam
     expect(() => controls.addMembership("production", "si:deejay", "zenith")).toThrow("another organisation")
     expect(() => controls.addActor("production", "deejay")).toThrow("not a public id")

@@ -53,7 +53,7 @@ describe("vector O1", () => {
       expect(signExchange(secret, { ...parts, ...change })).not.toBe(signature)
   })
 
-  it("is accepted by the exchange at its own time", async () => {
+  it("is accepted by the exchange at its timestamp", async () => {
     const { controls } = bench.iam
     const { approvedScopes } = controls.plane("production").apps.get("music") ?? {
       approvedScopes: new Set<string>()
@@ -252,7 +252,7 @@ describe("field grammar of the exchange", () => {
 })
 
 describe("timestamp and signature", () => {
-  it("takes a timestamp within 60 s, both ways", async () => {
+  it("accepts a timestamp within 60 s in both directions", async () => {
     const { access } = await loggedIn(bench)
     const now = start / 1000
     for (const [offset, status] of [
@@ -270,7 +270,7 @@ describe("timestamp and signature", () => {
     }
   })
 
-  it("takes only canonical, single headers", async () => {
+  it("accepts only canonical, single headers", async () => {
     const { access } = await loggedIn(bench)
     const now = String(start / 1000)
     const good = signExchange(bench.seeded.production.musicSecret, {
@@ -344,7 +344,7 @@ describe("authority of the exchange", () => {
 })
 
 describe("replay of an exchange", () => {
-  it("returns the same proof under a fresh timestamp, whatever the order of the JSON", async () => {
+  it("returns the same proof under a fresh timestamp, for any order of the JSON fields", async () => {
     const { access } = await loggedIn(bench)
     const first = await bench.production.exchange({ subject: access })
     bench.clock.time += 59_999

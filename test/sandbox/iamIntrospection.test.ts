@@ -14,7 +14,7 @@ afterEach(() => bench.iam.close())
 const identity = ["self.identity.read", "self.profile.read"]
 
 describe("introspection of an access token", () => {
-  it("with X-Org-ID tells one authorization", async () => {
+  it("with X-Org-ID returns one authorization", async () => {
     bench.iam.controls.addMembership("production", "c:ana", "acme")
     const { access } = await loggedIn(bench, "c:ana", { orgs: ["acme"], scopes: identity })
     const answer = await bench.production.introspect(access, org("acme"))
@@ -49,7 +49,7 @@ describe("introspection of an access token", () => {
     })
   })
 
-  it("without X-Org-ID tells all authorizations by handle, and the subject's own epoch", async () => {
+  it("without X-Org-ID returns all authorizations by handle, and the subject's own epoch", async () => {
     const { access } = await loggedIn(bench, "c:ana", { orgs: ["zenith", "acme"], scopes: identity })
     const { json } = await bench.production.introspect(access)
     expect(json).toMatchObject({
@@ -63,7 +63,7 @@ describe("introspection of an access token", () => {
     for (const name of ["org_id", "membership_id", "authorization"]) expect(json).not.toHaveProperty(name)
   })
 
-  it("tells a Carbon without organisations an empty list", async () => {
+  it("returns an empty list for a Carbon without organisations", async () => {
     const { access } = await loggedIn(bench, "c:ana", { orgs: [] })
     expect((await bench.production.introspect(access)).json).toMatchObject({
       active: true,
@@ -134,7 +134,7 @@ describe("introspection of an access token", () => {
     expect(outcome(await hinted("id_token"))).toBe("400 invalid_request")
   })
 
-  it("routes by prefix, whatever the hint", async () => {
+  it("routes by prefix and ignores the hint", async () => {
     const { refresh } = await loggedIn(bench)
     const fields = { token: refresh, token_type_hint: "access_token" }
     expect((await bench.production.form("/oauth/introspect", fields)).json.active).toBe(true)
@@ -142,7 +142,7 @@ describe("introspection of an access token", () => {
 })
 
 describe("introspection of a refresh token", () => {
-  it("tells the top level only, until the family ends", async () => {
+  it("returns only the top level, until the family ends", async () => {
     const { refresh } = await loggedIn(bench)
     expect((await bench.production.introspect(refresh)).json).toEqual({
       active: true,
@@ -218,7 +218,7 @@ describe("revocation", () => {
     expect(outcome(hinted)).toBe("400 invalid_request")
   })
 
-  it("is replayed for 24 h by the raw token, whatever the hint; then the key is new", async () => {
+  it("is replayed for 24 h by the raw token, with any hint; then the key is new", async () => {
     const { access, refresh } = await loggedIn(bench)
     await bench.production.revoke(access, key("one"))
     bench.clock.time += 86_399_999

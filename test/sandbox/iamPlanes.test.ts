@@ -180,7 +180,7 @@ describe("login by public id", () => {
     expect((await bench.testing.introspect(access)).json).toMatchObject({ active: true, authorizations: [] })
   })
 
-  it("takes real SLTs of its plane too", async () => {
+  it("accepts SLTs of its plane too", async () => {
     const slt = bench.iam.controls.mintSlt(bench.seeded.environment.environmentId, {
       appId: "music",
       actor: "si:lyra"

@@ -43,7 +43,7 @@ describe("login", () => {
     expect(answer.json).not.toHaveProperty("actor")
   })
 
-  it("takes an SLT once", async () => {
+  it("accepts an SLT once", async () => {
     const slt = mint()
     expect((await bench.production.login(slt, key("first"))).status).toBe(200)
     expect(outcome(await bench.production.login(slt, key("second")))).toBe("400 invalid_grant")
@@ -58,7 +58,7 @@ describe("login", () => {
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 400])
   })
 
-  it("takes an SLT for 120 s", async () => {
+  it("accepts an SLT for 120 s", async () => {
     const [early, late] = [mint(), mint()]
     bench.clock.time += 119_999
     expect((await bench.production.login(early)).status).toBe(200)
@@ -206,7 +206,7 @@ describe("refresh", () => {
     expect((await bench.production.refresh(right.refresh)).status).toBe(200)
   })
 
-  it("takes reuse under another key for theft: the whole family dies, other logins live", async () => {
+  it("treats reuse under another key as theft: it ends the whole family and no other login", async () => {
     const [mine, other] = [await loggedIn(bench), await loggedIn(bench)]
     const next = await bench.production.refresh(mine.refresh)
     const reuse = await bench.production.refresh(mine.refresh, key("reuse"))

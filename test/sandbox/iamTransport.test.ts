@@ -151,7 +151,7 @@ describe("bodies", () => {
     expect(outcome(wrong)).toBe("415 request_rejected")
   })
 
-  it("takes 65,536 bytes and answers 413 to one more, after the client is authenticated", async () => {
+  it("accepts 65,536 bytes and answers 413 to one more, after the client is authenticated", async () => {
     const body = `token=${"x".repeat(65_530)}`
     expect((await introspect(formType, body)).status).toBe(200)
     expect(outcome(await introspect(formType, `${body}x`))).toBe("413 payload_too_large")
@@ -208,7 +208,7 @@ describe("rate limit", () => {
     expect((await bench.production.get("/obo-access/applications/ting/endpoints")).status).toBe(200)
   })
 
-  it("counts the claimed application before it looks at the secret, and the body after", async () => {
+  it("counts the claimed application before it checks the secret, and reads the body afterwards", async () => {
     const limited = await startBench({ rateLimit: 1 })
     try {
       const path = "/app-auth/tokens"

@@ -13,7 +13,7 @@ const prove = async (access?: string) => {
 }
 
 describe("verification of a proof", () => {
-  it("consumes it and tells issuer, actor, authorization and endpoint", async () => {
+  it("consumes it and returns issuer, actor, authorization and endpoint", async () => {
     const proof = await prove()
     bench.clock.time += 1000
     const answer = await bench.production.verify(proof)

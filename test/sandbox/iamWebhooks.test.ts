@@ -130,7 +130,7 @@ describe("signed requests", () => {
 })
 
 describe("ready-made events", () => {
-  it("tell a removal as a tombstone that names nobody, or with the person", () => {
+  it("show a removal as a tombstone without the person, or as a row with the person", () => {
     const { controls } = bench.iam
     const membership = controls.removeMembership("production", "c:ana", "acme")
     const removed = controls.events.membershipRemoved("production", "c:ana", "acme")

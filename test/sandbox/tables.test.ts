@@ -56,7 +56,7 @@ describe("names and keys", () => {
     expect(tables.minted).toEqual([key])
   })
 
-  it("takes a key that was fixed beforehand, for that name only", async () => {
+  it("accepts a given key for that name only", async () => {
     const fixed = `table-other-${"a".repeat(32)}`
     expect(tables.createTable("other", fixed)).toBe(fixed)
     expect(tables.minted).toContain(fixed)
@@ -269,14 +269,14 @@ describe("refusals of a whole batch", () => {
 })
 
 describe("keys over time", () => {
-  it("refuses a rotated key at once and takes the new one", async () => {
+  it("refuses a rotated key at once and accepts the new one", async () => {
     const next = tables.rotateKey("musicbackend")
     expect(tables.minted).toEqual([key, next])
     expect(await ingest(entry())).toEqual(codes("unauthorized"))
     expect(await ingest(entry({ key: next }))).toEqual(accepted)
   })
 
-  it("stops writes to a retired table, keeps its rows, and takes the same key once restored", async () => {
+  it("stops writes to a retired table, keeps its rows, and accepts the same key once restored", async () => {
     await ingest(entry())
     tables.retire("musicbackend")
     expect(await ingest(entry())).toEqual(codes("unauthorized"))
@@ -286,7 +286,7 @@ describe("keys over time", () => {
   })
 })
 
-describe("routes and switches", () => {
+describe("routes and controls", () => {
   const get = (path: string, init: RequestInit = {}) =>
     fetch(`${tables.url}${path}`, { ...init, headers: { "user-agent": "music-backend/0.1.0" } })
 
@@ -302,7 +302,7 @@ describe("routes and switches", () => {
     expect(reply).toEqual({ status: 403, body: expect.stringContaining("<html>") })
   })
 
-  it("lists rows over HTTP, and never a key", async () => {
+  it("lists rows over HTTP without any key", async () => {
     await ingest(entry())
     const text = await (await get("/_sandbox/tables/musicbackend/rows")).text()
     expect(JSON.parse(text)).toEqual({ items: tables.rows("musicbackend") })
@@ -312,14 +312,14 @@ describe("routes and switches", () => {
   })
 })
 
-describe("fault switches over HTTP", () => {
+describe("fault controls over HTTP", () => {
   const control = (method: string, body?: unknown) =>
     fetch(`${tables.url}/_sandbox/faults`, {
       method,
       ...(body === undefined ? {} : { body: JSON.stringify(body) })
     })
 
-  it("plays a fault for the named route as often as told", async () => {
+  it("injects a fault into the named route the given number of times", async () => {
     const reply = { status: 503, headers: { "Retry-After": "7" }, body: { error: { code: "edge" } } }
     const rule = { method: "POST", path: "/api/ingest", times: 2, fault: { kind: "reply", reply } }
     expect((await control("POST", rule)).status).toBe(204)
@@ -328,7 +328,7 @@ describe("fault switches over HTTP", () => {
     expect(await ingest(entry())).toEqual(accepted)
   })
 
-  it("plays a fault always, until it is cleared", async () => {
+  it("injects a fault until it is cleared", async () => {
     await control("POST", { times: "always", fault: { kind: "drop" } })
     await expect(ingest(entry())).rejects.toThrow()
     await expect(ingest(entry())).rejects.toThrow()

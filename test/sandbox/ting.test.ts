@@ -77,7 +77,7 @@ describe("the order of checks before the bearer", () => {
     }
   )
 
-  it("3: takes parameters after the semicolon, and no content type with an empty body", async () => {
+  it("3: accepts parameters after the semicolon, and no content type with an empty body", async () => {
     expect(outcome(await bare("{}", { "content-type": "application/json; charset=utf-8" }))).toBe(
       "401 authentication_required"
     )
@@ -170,7 +170,7 @@ describe("the order of checks from the bearer on", () => {
     expect(bench.iam.seen.length).toBe(0)
   })
 
-  it("11: the proof is spent before the operation looks at the request", async () => {
+  it("11: the proof is consumed before the operation reads the request", async () => {
     const bearer = bench.proof()
     expect(outcome(await sendTing(bench, sample({ extra: 1 }), { bearer }))).toBe(invalid)
     expect(outcome(await sendTing(bench, sample(), { bearer }))).toBe("401 proof_consumed")
@@ -210,7 +210,7 @@ describe("the order of checks from the bearer on", () => {
     ["PUT", "/v1/subscriptions"],
     ["POST", "/v1/unknown"],
     ["GET", "/"]
-  ])("%s %s needs a session, which no bearer is", async (method, path) => {
+  ])("%s %s needs a session, and no bearer is one", async (method, path) => {
     expect(outcome(await send(bench.ting.url, method, path))).toBe("401 authentication_required")
     const headers = { authorization: `Bearer ting_${"0".repeat(64)}` }
     expect(outcome(await send(bench.ting.url, method, path, headers))).toBe("401 authentication_required")
@@ -297,7 +297,7 @@ describe("what makes a proof unacceptable", () => {
     expect(bench.ting.accepted("production")).toEqual([])
   })
 
-  it("takes the organisation by handle or by UUID", async () => {
+  it("accepts the organisation by handle or by UUID", async () => {
     expect((await register(bench, { ...registration, org_id: harbor })).status).toBe(201)
     expect((await register(bench)).status).toBe(200)
   })
@@ -306,7 +306,7 @@ describe("what makes a proof unacceptable", () => {
 describe("the testing plane", () => {
   const inPlane = { proof: { plane: environment }, headers: planeHeaders }
 
-  it("is a world of its own: grants, tings, keys and types", async () => {
+  it("has its own grants, tings, keys and types", async () => {
     expect((await register(bench, registration, inPlane)).status).toBe(201)
     expect((await sendTing(bench, sample(), inPlane)).status).toBe(202)
     expect(outcome(await sendTing(bench))).toBe("403 recipient_not_registered")

@@ -72,7 +72,7 @@ describe("a ting", () => {
     }
   )
 
-  it("is looked up in this order: key, type, grant", async () => {
+  it("checks in this order: key, type, grant", async () => {
     await sendTing(bench)
     const other = { type: "music.unknown.type", for: "si:deejay" }
     expect(outcome(await sendTing(bench, sample(other)))).toBe("409 idempotency_conflict")
@@ -81,7 +81,7 @@ describe("a ting", () => {
     expect(outcome(await sendTing(bench, sample(known)))).toBe("403 recipient_not_registered")
   })
 
-  it("goes to whom the grant names, not to whom the proof names", async () => {
+  it("goes to the recipient of the grant, not to the actor of the proof", async () => {
     await register(bench, { org_id: "harbor", app_id: "music" }, { proof: { actor: "c:ana" } })
     expect((await sendTing(bench, sample({ for: "c:ana" }))).status).toBe(202)
     expect(bench.ting.inbox("production", "harbor", "c:ana").length).toBe(1)
@@ -108,7 +108,7 @@ describe("a key", () => {
     expect(accepted().length).toBe(1)
   })
 
-  it("tells 1 from 1.0, and does not mind key order, white space or the spelling of the organisation", async () => {
+  it("distinguishes 1 from 1.0 and ignores key order, white space and the spelling of the organisation", async () => {
     const text = (data: string, org = "harbor", more = "") =>
       `{"data":${data},"key":"k",${more}"for":"si:lyra","type":"music.track.ready", "org_id":"${org}"}`
     expect((await sendTing(bench, text('{"a":1,"b":2}'))).status).toBe(202)
@@ -173,7 +173,7 @@ describe("a key", () => {
   })
 })
 
-describe("failures by switch", () => {
+describe("injected failures", () => {
   it.each([
     ["invalid_input", 400],
     ["test_context_required", 400],
@@ -201,7 +201,7 @@ describe("failures by switch", () => {
     expect((await sendTing(bench)).status).toBe(202)
   })
 
-  it("limits with Retry-After, as often as told, on both calls", async () => {
+  it("limits with Retry-After, the given number of times, on both calls", async () => {
     bench.ting.failNext("temporarily_rate_limited", { retryAfter: 7, times: 2 })
     const first = await sendTing(bench)
     expect([first.status, first.headers["retry-after"]]).toEqual([429, "7"])

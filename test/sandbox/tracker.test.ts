@@ -143,7 +143,7 @@ describe("creating an issue", () => {
     expect((await create("three")).json).toMatchObject({ number: 3 })
   })
 
-  it("takes owner and repository without case, a number as a title, and unknown fields", async () => {
+  it("accepts owner and repository in any case, a number as a title, and unknown fields", async () => {
     expect((await call("POST", "/repos/Harbor/MUSIC/issues", { body: { title: 7, status: 5 } })).status).toBe(
       201
     )
@@ -169,7 +169,7 @@ describe("creating an issue", () => {
     expect(titles()).toEqual([])
   })
 
-  it("takes 256 code points of title and 65,536 characters of body", async () => {
+  it("accepts 256 code points of title and 65,536 characters of body", async () => {
     const body = "é".repeat(65_536)
     expect((await create("😀".repeat(256), { body })).status).toBe(201)
   })
@@ -230,7 +230,7 @@ describe("reading and changing one issue", () => {
     ])
   })
 
-  it("tells who the token is", async () => {
+  it("returns the account of the token", async () => {
     expect((await call("GET", "/user")).json).toMatchObject({ login: "harbor-bot", type: "User" })
   })
 })
@@ -282,7 +282,7 @@ describe("listing issues", () => {
     }
   )
 
-  it("pages by links that keep the query, 30 a page unless told and 100 at most", async () => {
+  it("pages by links that keep the query, 30 a page by default and 100 at most", async () => {
     for (let index = 0; index < 105; index += 1)
       tracker.addIssue("harbor/music", { login: "dev", title: `issue ${index}` })
     expect(numbers(await list()).length).toBe(30)
@@ -427,7 +427,7 @@ describe("uncertain outcomes and other failures", () => {
     expect((await create("x")).status).toBe(201)
   })
 
-  it("can fail reads as well, so that a look has no answer", async () => {
+  it("can fail reads as well", async () => {
     tracker.failNext("503", { method: "GET" })
     expect((await list()).status).toBe(503)
     expect((await list()).status).toBe(200)
@@ -452,7 +452,7 @@ describe("tokens", () => {
 })
 
 describe("the repository itself", () => {
-  it("says whether it takes issues, and what the owner of the token may do", async () => {
+  it("shows whether issues are enabled and the rights of the token's owner", async () => {
     const found = await call("GET", "/repos/harbor/music")
     expect(found.status).toBe(200)
     expect(found.json).toMatchObject({
@@ -467,7 +467,7 @@ describe("the repository itself", () => {
     expect(closed.json).toMatchObject({ archived: true, has_issues: false, permissions: { push: false } })
   })
 
-  it("is not there for a stranger, and redirects when it was moved", async () => {
+  it("answers 404 without rights, and redirects after a move", async () => {
     expect((await call("GET", "/repos/harbor/music", { token: "github_pat_stranger" })).status).toBe(404)
     tracker.move("harbor/music", "harbor/tunes")
     const moved = await call("GET", "/repos/harbor/music")

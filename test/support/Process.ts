@@ -30,7 +30,7 @@ export const start = (
   const waiting = new Set<() => void>()
   const keep = (chunk: Buffer) => {
     text += chunk.toString("utf8")
-    for (const look of waiting) look()
+    for (const check of waiting) check()
   }
   child.stdout.on("data", keep)
   child.stderr.on("data", keep)
@@ -38,14 +38,14 @@ export const start = (
   const ended = once(child, "close").then(([code, signal]) => ({ code, signal }))
   const says = (pattern: RegExp) =>
     new Promise<RegExpExecArray>((resolve, reject) => {
-      const look = () => {
+      const check = () => {
         const found = pattern.exec(text)
         if (found === null) return
-        waiting.delete(look)
+        waiting.delete(check)
         resolve(found)
       }
-      waiting.add(look)
-      look()
+      waiting.add(check)
+      check()
       void ended.then(() => reject(new Error(`ended before it said ${pattern}:\n${text}`)))
     })
   return { child, output: () => text, says, ended }

@@ -1,4 +1,4 @@
-/** What an actor, an application and their tokens may do now. Every answer is computed from the current state. */
+/** The current rights of actors, applications and tokens. Nothing is cached; every result follows from the state. */
 import type {
   AccessToken,
   Family,
