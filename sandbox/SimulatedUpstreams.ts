@@ -1,8 +1,8 @@
 /** The four simulated upstreams, seeded and connected, for the sandbox and the end-to-end tests. */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import { readSettings } from "../src/layers/settings/Settings.ts"
+import { tableKeyNames } from "../src/layers/settings/SettingsTable.ts"
 import { backendTable, clientTables, type TableName } from "../src/schema/Telemetry.ts"
 import type { SettingsValues } from "../src/services/Settings.ts"
 import { type IamSimulator, production, type SeededIam, seedIam, startIam } from "./upstreams/Iam.ts"
@@ -68,60 +68,27 @@ export const startUpstreams = (now: Now): Effect.Effect<SimulatedUpstreams, neve
   })
 }
 
-/** Settings of a server that uses these upstreams. */
+/** The environment variables that name these upstreams and hold their credentials. */
+export const upstreamEnvironment = (upstreams: SimulatedUpstreams): Readonly<Record<string, string>> => ({
+  MUSIC_IAM_URL: upstreams.iam.url,
+  MUSIC_TING_URL: upstreams.ting.url,
+  MUSIC_IAM_APP_SECRET: upstreams.seeded.production.musicSecret,
+  MUSIC_IAM_WEBHOOK_SECRET: upstreams.seeded.production.webhookSecret,
+  MUSIC_IAM_WEBHOOK_KEY_VERSION: String(upstreams.seeded.production.webhookKeyVersion),
+  MUSIC_TABLES_URL: upstreams.tables.url,
+  ...Object.fromEntries([...upstreams.tableKeys].map(([table, key]) => [tableKeyNames[table], key])),
+  MUSIC_GITHUB_TOKEN: upstreams.trackerToken,
+  MUSIC_GITHUB_REPOSITORY: `${repository.owner}/${repository.repository}`,
+  MUSIC_GITHUB_URL: upstreams.tracker.url
+})
+
+/** Settings of a server that uses these upstreams. Everything else has its default. */
 export const settingsFor = (
   upstreams: SimulatedUpstreams,
   base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
 ): SettingsValues => ({
-  ...base,
-  iam: {
-    url: upstreams.iam.url,
-    applicationId: "music",
-    applicationSecret: Redacted.make(upstreams.seeded.production.musicSecret),
-    timeoutSeconds: 8,
-    webhookSecrets: new Map([
-      [
-        upstreams.seeded.production.webhookKeyVersion,
-        Redacted.make(upstreams.seeded.production.webhookSecret)
-      ]
-    ]),
-    introspectionCacheSeconds: 0,
-    callsPerMinute: 110
-  },
-  organisation: "music",
-  ting: { url: upstreams.ting.url, timeoutSeconds: 15, types: tingTypes },
-  tables: Option.some({
-    url: upstreams.tables.url,
-    keys: new Map([...upstreams.tableKeys].map(([name, key]) => [name, Redacted.make(key)]))
-  }),
-  telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
-  repository: Option.some({
-    owner: repository.owner,
-    name: repository.repository,
-    url: upstreams.tracker.url
-  }),
-  tracker: Option.some({
-    ...repository,
-    token: Redacted.make(upstreams.trackerToken),
-    url: upstreams.tracker.url,
-    reconcileSeconds: [5, 15, 40]
-  }),
-  reportsBytes: 1_000_000_000,
-  webOrigins: ["http://localhost:5173"],
-  minCli: "0.1.0",
-  rateLimit: true,
-  trustedProxies: [],
-  requestDeadlineSeconds: 25,
-  shutdownGraceSeconds: 30,
-  databaseUrl: Option.none(),
-  adminBind: Option.none(),
-  openTelemetry: {
-    serviceName: "music-backend",
-    resource: new Map(),
-    traces: Option.none(),
-    metrics: Option.none()
-  },
-  retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 }
+  ...readSettings({ ...upstreamEnvironment(upstreams), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
+  ...base
 })
 
 /** URLs that show what arrived upstream. */
