@@ -11,11 +11,11 @@ export const quick: InstanceOptions = {
   bounds: {
     lease: 1_500,
     telemetryLease: 3_000,
-    telemetryStop: 300,
-    telemetryLook: 200,
-    gathering: 50,
-    firstPause: 50,
-    repairPause: 300,
+    telemetryStopGrace: 300,
+    telemetryPollInterval: 200,
+    batchDelay: 50,
+    firstBackoff: 50,
+    probeInterval: 300,
     writeSpacing: 20,
     hourlyWrites: 100_000,
     sweepDelay: 1_000

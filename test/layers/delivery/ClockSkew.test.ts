@@ -38,7 +38,7 @@ const makeWorld = Effect.gen(function* () {
     Effect.suspend(() => {
       const change = millis - ahead
       ahead = millis
-      return TestClock.setTime(harness.now() + change)
+      return harness.setTime(harness.now() + change)
     })
   const requests = (method: string) =>
     github.seen.filter((request) => request.method === method && request.path.endsWith("/issues")).length
@@ -101,14 +101,14 @@ it.scoped("A late look that it planned is taken, at most once an hour until its 
 it.scoped("A table that it closed is tried, and stays closed for the usual time", () =>
   Effect.gen(function* () {
     const { destinations } = yield* openStore(yield* freshPath)
-    const gates = makeTableBreaker(destinations, new Set(["musicclidaemon"] as const), 300_000)
-    const due = Effect.map(gates.look, (look) => [...look.due])
+    const breaker = makeTableBreaker(destinations, new Set(["musicclidaemon"] as const), 300_000)
+    const due = Effect.map(breaker.states, ({ due }) => [...due])
     yield* TestClock.setTime(10 * day)
-    yield* gates.close("musicclidaemon")
+    yield* breaker.close("musicclidaemon")
     yield* TestClock.setTime(9 * day)
     expect(yield* due).toEqual(["musicclidaemon"])
-    expect(yield* gates.book("musicclidaemon")).toBe(true)
-    expect(yield* gates.book("musicclidaemon")).toBe(false)
+    expect(yield* breaker.reserveProbe("musicclidaemon")).toBe(true)
+    expect(yield* breaker.reserveProbe("musicclidaemon")).toBe(false)
     expect(yield* due).toEqual([])
     yield* TestClock.adjust(300_000)
     expect(yield* due).toEqual(["musicclidaemon"])

@@ -5,8 +5,8 @@ import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
-import { runDeliveryWorker, type Work } from "../../../src/layers/delivery/DeliveryWorker.ts"
-import type { Held } from "../../../src/layers/delivery/Lease.ts"
+import { runDeliveryWorker, type WorkerOptions } from "../../../src/layers/delivery/DeliveryWorker.ts"
+import type { LeasedDelivery } from "../../../src/layers/delivery/Lease.ts"
 import {
   type Deliveries,
   DeliveryUpdate,
@@ -22,7 +22,7 @@ vi.setConfig({ testTimeout: 30_000 })
 const lease = 10_000
 const away = Effect.fail(new StoreUnavailable({ reason: "away" }))
 
-const done = (held: Held, number = 1) =>
+const done = (held: LeasedDelivery, number = 1) =>
   Effect.flatMap(Clock.currentTimeMillis, (at) =>
     held.write(
       DeliveryUpdate.Delivered({
@@ -44,8 +44,8 @@ const makeWorld = (reports: number) =>
     )
     yield* TestClock.setTime(1_000)
     const start = (
-      handle: Work["handle"],
-      options: Partial<Work> & { readonly instead?: (real: Deliveries) => Partial<Deliveries> } = {}
+      handle: WorkerOptions["handle"],
+      options: Partial<WorkerOptions> & { readonly instead?: (real: Deliveries) => Partial<Deliveries> } = {}
     ) =>
       Effect.gen(function* () {
         const own = yield* openStore(path)
@@ -54,7 +54,7 @@ const makeWorld = (reports: number) =>
         const given = {
           kinds: ["report"],
           concurrency: 1,
-          paused: Effect.succeed(0),
+          pauseMillis: Effect.succeed(0),
           handle,
           ...work
         } as const
@@ -85,7 +85,7 @@ describe("Two engines on one database", () => {
       const handled: Array<string> = []
       let running = 0
       let most = 0
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           handled.push(held.delivery.subject)
           running += 1
@@ -137,7 +137,7 @@ describe("Two engines on one database", () => {
       const { start, states, store } = yield* makeWorld(1)
       let written: boolean | undefined
       // It cannot be stopped: like a process that stood still.
-      const slow = (held: Held) =>
+      const slow = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           yield* Effect.sleep(20_000)
           written = yield* done(held, 1)
@@ -161,7 +161,7 @@ describe("A heartbeat", () => {
       const { start, states } = yield* makeWorld(1)
       let broken = true
       let stopped = false
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.sleep(25_000).pipe(
           Effect.zipRight(done(held)),
           Effect.onInterrupt(() =>
@@ -193,11 +193,11 @@ describe("A heartbeat", () => {
         const { start } = yield* makeWorld(1)
         const alive: Array<boolean> = []
         let stoppedAt = 0
-        const handle = (held: Held) =>
+        const handle = (held: LeasedDelivery) =>
           Effect.gen(function* () {
             for (;;) {
               yield* Effect.sleep(500)
-              alive.push(yield* held.alive)
+              alive.push(yield* held.holds)
             }
           }).pipe(
             Effect.onInterrupt(() =>
@@ -246,11 +246,11 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       const below = yield* Effect.clock
       const { clock, step } = yield* makeSteppedClock
       const seen: { readonly alive: Array<boolean>; stoppedAt: number } = { alive: [], stoppedAt: 0 }
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           for (;;) {
             yield* Effect.sleep(500)
-            seen.alive.push(yield* held.alive)
+            seen.alive.push(yield* held.holds)
           }
         }).pipe(
           Effect.onInterrupt(() =>
@@ -338,7 +338,7 @@ describe("An engine", () => {
       const { start, states } = yield* makeWorld(3)
       let broken = false
       const started: Array<string> = []
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           started.push(held.delivery.subject)
           yield* Effect.sleep(4_000)
@@ -413,7 +413,7 @@ describe("An engine", () => {
           return done(held)
         },
         {
-          paused: Effect.map(Clock.currentTimeMillis, (now) => Math.max(0, pausedUntil - now)),
+          pauseMillis: Effect.map(Clock.currentTimeMillis, (now) => Math.max(0, pausedUntil - now)),
           instead: (real) => ({
             // Another process meets a limit at this very moment.
             lease: (request) =>

@@ -3,13 +3,11 @@ import { describe, expect, it, vi } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { production } from "../../../src/layers/delivery/DeliveryLimits.ts"
-import { makeTelemetryShipping } from "../../../src/layers/delivery/TelemetryShipping.ts"
+import { makeTelemetryExpiry } from "../../../src/layers/delivery/TelemetryExpiry.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTables } from "../../../sandbox/upstreams/Tables.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { type Spool, type SpoolEntry, Store } from "../../../src/services/Store.ts"
-import { Tables } from "../../../src/services/Tables.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
@@ -18,7 +16,7 @@ import { type Harness, makeHarness } from "./Harness.ts"
 vi.setConfig({ testTimeout: 30_000 })
 
 /** For stories of many minutes. */
-const seldom = { telemetryLook: 30_000 }
+const seldom = { telemetryPollInterval: 30_000 }
 
 const entry = (
   harness: Harness,
@@ -177,7 +175,7 @@ describe("Telemetry shipping", () => {
       })
       service.retire("musicclidaemon")
       yield* offerSome(2)
-      yield* start(settings, {}, { telemetryLook: 200_000 })
+      yield* start(settings, {}, { telemetryPollInterval: 200_000 })
       // At 70 minutes both of the last two looks may find what is older than an hour; at 80 they do.
       yield* pass(4700)
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2 })
@@ -515,7 +513,7 @@ describe("Telemetry shipping", () => {
       const { clock, step } = yield* makeSteppedClock
       const kept = entry(harness, "musicbackend")
       yield* offer([kept])
-      yield* Effect.withClock(start(settings, {}, { telemetryLook: 200_000 }), clock)
+      yield* Effect.withClock(start(settings, {}, { telemetryPollInterval: 200_000 }), clock)
       yield* pass(5)
       expect(stored("musicbackend")).toEqual([kept.recordId])
       service.retire("musicclidaemon")
@@ -573,12 +571,8 @@ describe("Telemetry shipping", () => {
         ...harness.store.spool,
         expire: (bounds) => Effect.sync(() => void asked.push(bounds))
       }
-      const { expire } = yield* makeTelemetryShipping(24, production).pipe(
-        Effect.provideService(Store, { ...harness.store, spool }),
-        Effect.provideService(Tables, {
-          open: new Set<TableName>(),
-          write: () => Effect.dieMessage("nothing is sent")
-        })
+      const expire = yield* makeTelemetryExpiry(24).pipe(
+        Effect.provideService(Store, { ...harness.store, spool })
       )
       const from = harness.now()
       yield* Effect.forkScoped(expire)
