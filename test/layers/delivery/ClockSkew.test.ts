@@ -1,5 +1,5 @@
 /** A machine's clock was a day ahead, its process was killed, and the clock was put right. */
-import { expect, it, vi } from "@effect/vitest"
+import { expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
@@ -10,9 +10,6 @@ import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
 import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
 import { makeHarness } from "./Harness.ts"
-
-// A step of the test clock costs real milliseconds, and more on a busy machine.
-vi.setConfig({ testTimeout: 30_000 })
 
 const day = 24 * 3_600_000
 const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"

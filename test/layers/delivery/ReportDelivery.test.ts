@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -13,9 +13,6 @@ import {
 } from "../../../src/services/Store.ts"
 import { testSettings } from "../../support/Settings.ts"
 import { makeHarness } from "./Harness.ts"
-
-// A step of the test clock costs real milliseconds, and more on a busy machine.
-vi.setConfig({ testTimeout: 30_000 })
 
 const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
 const repository = "harbor/music"

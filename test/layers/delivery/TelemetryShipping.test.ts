@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto"
-import { describe, expect, it, vi } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -11,9 +11,6 @@ import { type Spool, type SpoolEntry, Store } from "../../../src/services/Store.
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
-
-// A step of the test clock costs real milliseconds, and more on a busy machine.
-vi.setConfig({ testTimeout: 30_000 })
 
 /** For stories of many minutes. */
 const seldom = { telemetryPollInterval: 30_000 }
