@@ -6,13 +6,13 @@ import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { makeWorld, mintSlt } from "../../sandbox/World.ts"
-import { environmentFor, freePort, type Running, root, start } from "../support/Process.ts"
+import { environmentFor, type Running, root, start } from "../support/Process.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))
 const server = ["dist/main.js"]
 
 beforeAll(() => {
-  execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: root })
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
@@ -23,8 +23,7 @@ const running = (
 ) =>
   Effect.gen(function* () {
     const world = yield* makeWorld(() => Date.now())
-    const port = yield* Effect.promise(freePort)
-    const environment = environmentFor(world, { port, databasePath: join(folder, databaseName) })
+    const environment = environmentFor(world, { port: 0, databasePath: join(folder, databaseName) })
     const [program, ...parameters] = command
     const process_: Running = yield* Effect.acquireRelease(
       Effect.sync(() => start(program, parameters, environment)),
@@ -34,8 +33,8 @@ const running = (
           return ended
         })
     )
-    yield* Effect.promise(() => process_.says(/"Listening"/))
-    return { world, base: `http://127.0.0.1:${port}`, server: process_ }
+    const [, base = ""] = yield* Effect.promise(() => process_.says(/"Listening".*?"url":"(http:[^"]+)"/))
+    return { world, base, server: process_ }
   })
 
 const login = (base: string, slt: string) =>

@@ -1,33 +1,30 @@
 /** Peers that let go of their connection at the worst moment, on both of the process's servers. */
 import { connect } from "node:net"
 import { join } from "node:path"
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { freePort } from "../support/Process.ts"
 import { freshFolder } from "./Files.ts"
-import { type Bundle, bundleServer, connection, serve } from "./Processes.ts"
+import { bundleServer, connection, metricsUrl, serve } from "./Processes.ts"
 import { eventually } from "./Server.ts"
 
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: Bundle
+let bundle: string
 beforeAll(async () => {
   bundle = await bundleServer()
 })
-afterAll(() => bundle.remove())
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
-    const adminPort = yield* Effect.promise(freePort)
-    const served = yield* serve(bundle.file, {
+    const served = yield* serve(bundle, {
       MUSIC_DATABASE_PATH: join(yield* freshFolder, "music.sqlite"),
-      MUSIC_ADMIN_BIND: `127.0.0.1:${adminPort}`,
+      MUSIC_ADMIN_BIND: "127.0.0.1:0",
       ...environment
     })
-    return { ...served, adminPort }
+    return { ...served, adminPort: Number(new URL(yield* metricsUrl(served)).port) }
   })
 
 const connectRequest = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import { renameSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -11,25 +11,16 @@ import { call } from "../../sandbox/HttpExchange.ts"
 import { makeWorld, mintSlt } from "../../sandbox/World.ts"
 import { freshPostgres, wayTo } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar, spoolLawHolds, withStore } from "./Files.ts"
-import {
-  type Bundle,
-  bundleServer,
-  connection,
-  environmentOf,
-  serve,
-  startProcess,
-  stop
-} from "./Processes.ts"
+import { bundleServer, connection, environmentOf, serve, startProcess, stop } from "./Processes.ts"
 import { eventually, issues, report, signIn, telemetry } from "./Server.ts"
 
 // Generous for a busy machine: processes start, and outages last.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: Bundle
+let bundle: string
 beforeAll(async () => {
   bundle = await bundleServer()
 })
-afterAll(() => bundle.remove())
 
 /** Milliseconds: the grace period, and what a busy machine may add. */
 const grace = 3_000
@@ -38,7 +29,7 @@ const late = 700
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
     const path = join(yield* freshFolder, "music.sqlite")
-    return { path, ...(yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path, ...environment })) }
+    return { path, ...(yield* serve(bundle, { MUSIC_DATABASE_PATH: path, ...environment })) }
   })
 
 const refusesConnections = (port: number) =>
@@ -232,7 +223,7 @@ describe.concurrent("A server that is told to stop", () => {
       assert.isTrue(yield* spoolLawHolds(path))
 
       for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
-      yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path }, { world })
+      yield* serve(bundle, { MUSIC_DATABASE_PATH: path }, { world })
       yield* eventually("one issue", () => issues({ world }) === 1)
       yield* eventually("one row", () => world.tables.rows("musicclidaemon").length === 1)
     })
@@ -257,7 +248,7 @@ describe.concurrent("A server that is told to stop", () => {
   it.scopedLive("exits with 0 in time though PostgreSQL has fallen silent and something is in flight", () =>
     Effect.gen(function* () {
       const way = yield* wayTo(yield* freshPostgres)
-      const { base, server, world } = yield* serve(bundle.file, { MUSIC_DATABASE_URL: way.url })
+      const { base, server, world } = yield* serve(bundle, { MUSIC_DATABASE_URL: way.url })
       world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
       assert.strictEqual((yield* report({ base })).status, 200)
       yield* eventually("a report at the tracker", () =>
@@ -279,8 +270,8 @@ describe.concurrent("A server that is told to stop", () => {
       yield* withStore(path, ({ check }) => check)
       const other = yield* otherProgram(path)
       yield* other.unsafe("BEGIN EXCLUSIVE")
-      const server = yield* startProcess(bundle.file, {
-        ...environmentOf(yield* makeWorld(() => Date.now()), 0),
+      const server = yield* startProcess(bundle, {
+        ...environmentOf(yield* makeWorld(() => Date.now())),
         MUSIC_DATABASE_PATH: path
       })
       // By then it waits for the lock, or is not that far: the rule is the same.

@@ -1,26 +1,24 @@
 /** A process of this version on a database that a later version shares, and has migrated in the meantime. */
 import { join } from "node:path"
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
-import { freePort } from "../support/Process.ts"
 import { freshPostgres, statement } from "./Databases.ts"
 import { freshFolder, query } from "./Files.ts"
-import { type Bundle, bundleServer, refuse, serve, stop } from "./Processes.ts"
+import { bundleServer, metricsUrl, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn, telemetry } from "./Server.ts"
 
 // Generous for a busy machine: processes start.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: Bundle
+let bundle: string
 beforeAll(async () => {
   bundle = await bundleServer()
 })
-afterAll(() => bundle.remove())
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -105,23 +103,23 @@ const untouched = ({ say }: Place) =>
     say("SELECT failures, stopped FROM destinations WHERE name = 'table musicmobile'")
   ])
 
-describe("A process beside a later version", () => {
+describe.concurrent("A process beside a later version", () => {
   for (const [name, makePlace] of Object.entries(places))
     it.scopedLive(`goes on, and leaves alone what it does not know, on ${name}`, () =>
       Effect.gen(function* () {
         const place = yield* makePlace
-        const admin = yield* Effect.promise(freePort)
         const environment = {
           ...place.environment,
-          MUSIC_ADMIN_BIND: `127.0.0.1:${admin}`,
+          MUSIC_ADMIN_BIND: "127.0.0.1:0",
           // How soon it answers is not what is asked here.
           MUSIC_REQUEST_DEADLINE_SECONDS: "10",
           MUSIC_SHUTDOWN_GRACE_SECONDS: "15"
         }
-        const served = yield* serve(bundle.file, environment)
+        const served = yield* serve(bundle, environment)
         const signed = yield* signIn(served)
         const shipped = () => served.world.tables.rows("musicclidaemon").length
-        const metrics = Effect.map(call(`http://127.0.0.1:${admin}/metrics`), ({ text }) => text)
+        const url = yield* metricsUrl(served)
+        const metrics = Effect.map(call(url), ({ text }) => text)
         /** Every call, and what it leads to. */
         const works = (times: number) =>
           Effect.gen(function* () {
@@ -167,7 +165,7 @@ describe("A process beside a later version", () => {
         assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
 
         // A start would not know what the schema means by now; nor would an operator's command.
-        const { code, output } = yield* refuse(bundle.file, place.environment)
+        const { code, output } = yield* refuse(bundle, place.environment)
         assert.strictEqual(code, 69)
         assert.include(output, "newer schema")
         const listed = yield* run(["deliveries", "list"], place.environment)
@@ -180,7 +178,7 @@ describe("A process beside a later version", () => {
   it.scopedLive("counts the bytes of tables that it does not know into the spool's bound", () =>
     Effect.gen(function* () {
       const place = yield* places.SQLite ?? Effect.dieMessage("no place")
-      const served = yield* serve(bundle.file, { ...place.environment, MUSIC_TELEMETRY_SPOOL_MEGABYTES: "1" })
+      const served = yield* serve(bundle, { ...place.environment, MUSIC_TELEMETRY_SPOOL_MEGABYTES: "1" })
       assert.strictEqual((yield* telemetry(served)).status, 204)
       yield* place.say(`INSERT INTO spool_counts
         (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)

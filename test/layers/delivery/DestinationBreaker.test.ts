@@ -122,7 +122,9 @@ describe("A destination", () => {
       const first = yield* logged(other.recordFailure(lost))
       expect(first).toBeLessThan(3_000)
       expect(yield* one.pauseMillis).toBe(10_000)
-      const pauses = yield* Effect.forEach([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], () => logged(one.recordFailure(lost)))
+      const pauses = yield* Effect.forEach([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], () =>
+        logged(one.recordFailure(lost))
+      )
       expect(pauses[2]).toBeGreaterThan(10_000)
       expect(Math.max(...pauses)).toBeLessThanOrEqual(360_000)
       expect(yield* (yield* open).pauseMillis).toBeGreaterThan(200_000)
