@@ -1,4 +1,4 @@
-/** Killed anywhere, on either database, nothing is lost or done twice. All points on both: `npm run durability`. */
+/** Kills a process at named places and checks that nothing is lost or done twice. `npm run durability` plays all places on both databases. */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
 import { playChain } from "./Chain.ts"
 import { postgresDatabase, sqliteDatabase } from "./Databases.ts"

@@ -1,10 +1,10 @@
-/** Bounds under which a death is got over in a second or two, and the program that takes them. */
+/** Limits under which recovery takes a second or two, and the program that uses them. */
 import { fileURLToPath } from "node:url"
 import type { InstanceOptions } from "./Fleet.ts"
 
 export const entry = fileURLToPath(new URL("./Instance.ts", import.meta.url))
 
-/** Milliseconds. A lease outlasts the pauses of a busy machine. */
+/** Milliseconds. A lease is longer than the pauses of a busy machine. */
 export const quick: InstanceOptions = {
   brief: true,
   reconcileSeconds: [0.05, 0.1, 0.2],

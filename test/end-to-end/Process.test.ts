@@ -16,7 +16,7 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-/** A server against simulated upstreams; what is still running at the end of the test is killed. */
+/** A server against simulated upstreams, killed at the end of the test. */
 const running = (
   databaseName: string,
   command: readonly [string, ...ReadonlyArray<string>] = [process.execPath, ...server]
@@ -92,7 +92,7 @@ describe("The process", () => {
         process_.child.kill("SIGTERM")
         yield* Effect.sleep(300)
         process_.child.kill("SIGTERM")
-        // The rule's own second, by the wall clock that the process goes by.
+        // Together more than the second of the rule, by wall clock.
         yield* Effect.sleep(900)
         expect(process_.child.exitCode).toBeNull()
         process_.child.kill("SIGTERM")

@@ -1,4 +1,4 @@
-/** Peers that let go of their connection at the worst moment, on both of the process's servers. */
+/** Peers that reset their connection at any moment, on both servers of the process. */
 import { connect } from "node:net"
 import { join } from "node:path"
 import { assert, beforeAll, describe, it } from "@effect/vitest"
@@ -50,7 +50,7 @@ const openings: Readonly<Record<string, string>> = {
   "a badly chunked body": `${post}Transfer-Encoding: chunked\r\n\r\nzz\r\n`
 }
 
-/** Writes, waits, and resets the connection; at once when there is nothing to wait for. */
+/** Writes, waits so many milliseconds, and resets the connection. */
 const reset = (port: number, text: string, milliseconds: number) =>
   Effect.async<void>((resume) => {
     const socket = connect(port, "127.0.0.1", () =>
@@ -64,7 +64,7 @@ const reset = (port: number, text: string, milliseconds: number) =>
   })
 
 describe.concurrent("A peer that resets", () => {
-  it.scopedLive("ends nothing but its own connection, whatever it had begun and on whichever server", () =>
+  it.scopedLive("ends only its own connection, at any stage of a request and on both servers", () =>
     Effect.gen(function* () {
       const { adminPort, base, port, server } = yield* serving()
       for (const [name, text] of Object.entries(openings)) {
@@ -89,7 +89,7 @@ describe.concurrent("A peer that resets", () => {
     })
   )
 
-  it.scopedLive("an upgrade is taken for what it asks besides, and CONNECT for nothing", () =>
+  it.scopedLive("an upgrade is answered as an ordinary request, and CONNECT is closed", () =>
     Effect.gen(function* () {
       const { adminPort, port } = yield* serving()
       const plain = yield* connection(port)
@@ -106,11 +106,11 @@ describe.concurrent("A peer that resets", () => {
   )
 })
 
-describe.concurrent("A defect that nobody catches", () => {
+describe.concurrent("An uncaught defect", () => {
   it.scopedLive.each([
     ["thrown", "throw new Error('boom')"],
     ["rejected", "Promise.reject(new Error('boom'))"]
-  ])("%s, is told with its stack as a line of the log, and ends the process with 1", ([, code]) =>
+  ])("%s, is logged as one line with its stack, and ends the process with 1", ([, code]) =>
     Effect.gen(function* () {
       const preload = `process.on("SIGUSR2", () => { ${code} })`
       const { server } = yield* serving({

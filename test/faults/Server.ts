@@ -21,7 +21,7 @@ export interface Server {
   readonly log: ReadonlyArray<string>
 }
 
-/** Serves until the scope closes. */
+/** Listens until the scope closes. */
 export const startServer = (
   store: Layer.Layer<Store, StoreUnavailable>,
   change: Partial<SettingsValues> = {}
@@ -161,7 +161,7 @@ export const everyCall = (server: Pick<Server, "base" | "world">, signed: Readon
     return { round, slowest }
   })
 
-/** What every call says when all is well. */
+/** The answers of a healthy server. */
 export const healthy: Round = {
   healthz: "200",
   readyz: "200",
@@ -182,7 +182,7 @@ export const healthy: Round = {
 const refused = "503 dependency_unavailable database"
 const unready = '503 not_ready "database":"failed"'
 
-/** Nothing can be kept, but what is kept can be read. */
+/** The database can be read, not written. */
 export const unwritable: Round = {
   ...healthy,
   readyz: unready,
@@ -191,10 +191,10 @@ export const unwritable: Round = {
   webhook: refused
 }
 
-/** The store does not answer: what lives at the upstreams goes on. */
+/** The database does not answer: calls that need only upstreams work. */
 export const away: Round = { ...unwritable, me: refused }
 
-/** Looks again until it holds; fails the test after about 15 s, with what there was instead. */
+/** Polls until the condition holds; fails the test after about 15 s and prints `instead`. */
 export const eventually = (what: string, look: () => boolean, instead = () => "") =>
   Effect.gen(function* () {
     for (let at = 0; at < 300 && !look(); at += 1) yield* Effect.sleep(50)
@@ -207,7 +207,7 @@ const shipped = ({ world }: Pick<Server, "world">) => world.tables.rows("musiccl
 /** One number out of the database, beside the server. */
 export type Look = (statement: string) => Effect.Effect<number>
 
-/** As many reports with their deliveries, and events with their sums, as were acknowledged; nothing by halves. */
+/** Checks that the database holds exactly what was acknowledged, with consistent sums. */
 export const keptWhole = (look: Look, acknowledged: { readonly reports: number; readonly events: number }) =>
   Effect.gen(function* () {
     deepStrictEqual(
@@ -221,7 +221,7 @@ export const keptWhole = (look: Look, acknowledged: { readonly reports: number; 
     )
   })
 
-/** Asks until every call says so; a repaired database need not answer the first of them. */
+/** Waits until the server is ready, then checks every call. */
 const becomes = (server: Pick<Server, "base" | "world">, signed: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
     for (let at = 0; at < 100; at += 1) {
@@ -233,8 +233,8 @@ const becomes = (server: Pick<Server, "base" | "world">, signed: Readonly<Record
   })
 
 /**
- * Breaks the database under a server that has work in hand, asks everything, repairs it, asks again. The server is the
- * same all the time, and its workers meet the fault as well.
+ * Breaks the database under a working server, makes every call, repairs the database, and makes every call again. The server
+ * runs all the time, so its workers meet the fault as well.
  */
 export const outage = (
   server: Server,
@@ -242,9 +242,9 @@ export const outage = (
     readonly begin: Effect.Effect<unknown, unknown>
     readonly end: Effect.Effect<unknown, unknown>
     readonly says: Round
-    /** What the log says of it. */
+    /** The reason in the log. */
     readonly reason: RegExp
-    /** Milliseconds that no answer may take. */
+    /** Upper bound of every answer, in milliseconds. */
     readonly promptly: number
     readonly look: Look
   }

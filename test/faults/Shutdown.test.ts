@@ -22,7 +22,7 @@ beforeAll(async () => {
   bundle = await bundleServer()
 })
 
-/** Milliseconds: the grace period, and what a busy machine may add. */
+/** Milliseconds: the grace period, and the tolerance for a busy machine. */
 const grace = 3_000
 const late = 700
 
@@ -45,7 +45,7 @@ const refusesConnections = (port: number) =>
       })
   )
 
-/** What a server must never leave behind. */
+/** Leases that are left; a stopped server leaves none. */
 const leases = (path: string) =>
   Effect.all([
     scalar(path, "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL"),
@@ -62,10 +62,10 @@ const login = (base: string, slt: string) =>
 const tokens = "/api/v1/app-auth/tokens"
 const issuesPath = "/repos/harbor/music/issues"
 
-describe.concurrent("A server that is told to stop", () => {
+describe.concurrent("A server that receives SIGTERM", () => {
   it.scopedLive("fails readiness, refuses what is late, finishes what is in flight, and exits with 0", () =>
     Effect.gen(function* () {
-      // Time enough for this test to keep up; none of it is waited out.
+      // Long enough for a slow test machine; the test does not wait for either to expire.
       const { base, port, server, world } = yield* serving({
         MUSIC_REQUEST_DEADLINE_SECONDS: "10",
         MUSIC_SHUTDOWN_GRACE_SECONDS: "20"
@@ -175,7 +175,7 @@ describe.concurrent("A server that is told to stop", () => {
       assert.strictEqual(code, 0)
       assert.isBelow(took, grace + late)
       deepStrictEqual(yield* leases(path), [0, 0])
-      // It may have been filed: whoever takes it up next looks first.
+      // It may have been filed, so the next worker searches first.
       deepStrictEqual(yield* query(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
       assert.strictEqual(
         yield* scalar(
@@ -274,7 +274,7 @@ describe.concurrent("A server that is told to stop", () => {
         ...environmentOf(yield* makeWorld(() => Date.now())),
         MUSIC_DATABASE_PATH: path
       })
-      // By then it waits for the lock, or is not that far: the rule is the same.
+      // By then it waits for the lock or has not reached it; the rule is the same.
       yield* Effect.sleep(600)
       const { took } = yield* stop(server)
       assert.notInclude(server.output(), "Listening")

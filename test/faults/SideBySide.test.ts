@@ -1,4 +1,4 @@
-/** A process of this version on a database that a later version shares, and has migrated in the meantime. */
+/** A process of this version on a database that a later version shares and has migrated in the meantime. */
 import { join } from "node:path"
 import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
@@ -38,7 +38,7 @@ const places: Readonly<Record<string, Effect.Effect<Place, never, Scope.Scope>>>
   }))
 }
 
-/** What a later version stores without a change of the schema: tables, kinds, states and reporters of its own. */
+/** Rows of a later version with the same schema: unknown tables, kinds, states and reporters. */
 const laterRows = [
   `INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at)
    VALUES ('later', 'musicmobile', 1, '{}', 2, 1)`,
@@ -71,7 +71,7 @@ const laterRows = [
    VALUES ('later', 'production', 0, 'login:suspended', 2, 1)`
 ]
 
-/** What its migration adds: columns with a default, a table, and its own row. */
+/** A migration of a later version: columns with a default, a table, and the row of the migration. */
 const laterSchema = [
   ...[
     "spool",
@@ -92,7 +92,7 @@ const laterSchema = [
   "INSERT INTO migrations (migration_id, name) VALUES (9999, 'badges')"
 ]
 
-/** What only the later version may change. */
+/** Rows that only the later version may change. */
 const untouched = ({ say }: Place) =>
   Effect.all([
     say("SELECT record_id, table_name, bytes FROM spool WHERE table_name = 'musicmobile'"),
@@ -105,13 +105,13 @@ const untouched = ({ say }: Place) =>
 
 describe.concurrent("A process beside a later version", () => {
   for (const [name, makePlace] of Object.entries(places))
-    it.scopedLive(`goes on, and leaves alone what it does not know, on ${name}`, () =>
+    it.scopedLive(`goes on, and leaves rows that it does not know unchanged, on ${name}`, () =>
       Effect.gen(function* () {
         const place = yield* makePlace
         const environment = {
           ...place.environment,
           MUSIC_ADMIN_BIND: "127.0.0.1:0",
-          // How soon it answers is not what is asked here.
+          // Generous: this test is not about time.
           MUSIC_REQUEST_DEADLINE_SECONDS: "10",
           MUSIC_SHUTDOWN_GRACE_SECONDS: "15"
         }
@@ -164,7 +164,7 @@ describe.concurrent("A process beside a later version", () => {
         assert.match(yield* metrics, /music_store_up 1\b/)
         assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
 
-        // A start would not know what the schema means by now; nor would an operator's command.
+        // A new start refuses the newer schema, and so does an operator's command.
         const { code, output } = yield* refuse(bundle, place.environment)
         assert.strictEqual(code, 69)
         assert.include(output, "newer schema")
@@ -175,7 +175,7 @@ describe.concurrent("A process beside a later version", () => {
       })
     )
 
-  it.scopedLive("counts the bytes of tables that it does not know into the spool's bound", () =>
+  it.scopedLive("counts the bytes of unknown tables towards the spool's limit", () =>
     Effect.gen(function* () {
       const place = yield* places.SQLite ?? Effect.dieMessage("no place")
       const served = yield* serve(bundle, { ...place.environment, MUSIC_TELEMETRY_SPOOL_MEGABYTES: "1" })

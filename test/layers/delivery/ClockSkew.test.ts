@@ -1,4 +1,4 @@
-/** A machine's clock was a day ahead, its process was killed, and the clock was put right. */
+/** Timestamps that a host wrote while its clock was a day ahead, after its process was killed and the clock corrected. */
 import { expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"

@@ -30,7 +30,7 @@ const done = (held: LeasedDelivery, number = 1) =>
     )
   )
 
-/** A database with so many reports, and engines that each have a connection of their own to it. */
+/** A database with so many reports, and workers that each have a connection of their own. */
 const makeWorld = (reports: number) =>
   Effect.gen(function* () {
     const clock = yield* makeSimulatedClock(0)
@@ -75,7 +75,7 @@ const issueOf = (store: StoreService) =>
     )
   )
 
-describe("Two engines on one database", () => {
+describe("Two workers on one database", () => {
   it.scoped.each([1, 3])("handle each delivery once, and %i at a time in all", (concurrency) =>
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(7)
@@ -133,7 +133,7 @@ describe("Two engines on one database", () => {
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)
       let written: boolean | undefined
-      // It cannot be stopped: like a process that stood still.
+      // Not interruptible, as a process that was suspended.
       const slow = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           yield* Effect.sleep(20_000)
@@ -305,7 +305,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
   }
 })
 
-describe("An engine", () => {
+describe("A worker", () => {
   it.scoped("hands back what it holds when it is stopped", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(4)

@@ -6,7 +6,10 @@ import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as TestClock from "effect/TestClock"
 import { production } from "../../../src/layers/delivery/DeliveryLimits.ts"
-import { makeDestinationBreaker } from "../../../src/layers/delivery/DestinationBreaker.ts"
+import {
+  isConfigurationRefusal,
+  makeDestinationBreaker
+} from "../../../src/layers/delivery/DestinationBreaker.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { freshPath, openStore } from "../store/Stores.ts"
 
@@ -42,6 +45,16 @@ const makeWorld = (bounds: Partial<typeof production> = {}) =>
       )
     return { open, lines, logged }
   })
+
+it("takes a refusal of credentials, permission or address as one of the settings, and no other", () => {
+  const refusals = [301, 307, 400, 401, 403, 404, 410, 422, 451].map(
+    (status) => new Refused({ dependency: "tracker", status, code: "refused" })
+  )
+  expect(refusals.filter(isConfigurationRefusal).map(({ status }) => status)).toEqual([
+    301, 307, 401, 403, 404, 410
+  ])
+  expect(isConfigurationRefusal(lost)).toBe(false)
+})
 
 describe("A destination", () => {
   it.scoped("takes a write a second, of all processes together", () =>
@@ -87,7 +100,7 @@ describe("A destination", () => {
     })
   )
 
-  it.scoped("that refuses our settings is told once, with what to do, and so is its repair", () =>
+  it.scoped("that refuses the settings is logged once, with advice, and so is its repair", () =>
     Effect.gen(function* () {
       const { lines, logged, open } = yield* makeWorld()
       const [one, other] = [yield* open, yield* open]

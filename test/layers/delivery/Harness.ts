@@ -1,4 +1,4 @@
-/** The background workers over a real database and simulated upstreams on real HTTP; time is the test's. */
+/** The background workers over a real database and simulated upstreams on real HTTP, in simulated time. */
 import { copyFileSync, mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
