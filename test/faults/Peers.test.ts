@@ -14,7 +14,9 @@ vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>

@@ -1,5 +1,5 @@
 /** The server as a process of its own, bundled once per test runner process, over simulated upstreams in this process. */
-import { mkdtempSync, rmSync, symlinkSync } from "node:fs"
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { connect, type Socket } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -9,14 +9,10 @@ import { makeWorld, type World } from "../../sandbox/World.ts"
 import { type Running, root, start } from "../support/Process.ts"
 
 /** Not the operator's bundle in `dist`, which other tests build at the same time. */
-const makeBundle = async (): Promise<string> => {
-  const folder = mkdtempSync(join(tmpdir(), "music-bundle-"))
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true }))
-  const file = join(folder, "main.mjs")
-  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"))
-  await build({
+const makeBundle = async (): Promise<Uint8Array> => {
+  const { outputFiles } = await build({
     entryPoints: [join(root, "src/main.ts")],
-    outfile: file,
+    write: false,
     bundle: true,
     minifyWhitespace: true,
     minifySyntax: true,
@@ -29,15 +25,19 @@ const makeBundle = async (): Promise<string> => {
     },
     logLevel: "error"
   })
-  return file
+  return outputFiles[0]?.contents ?? new Uint8Array()
 }
 
-let bundle: Promise<string> | undefined
+let bundle: Promise<Uint8Array> | undefined
 
-/** The file of the server; removed when this process ends. */
-export const bundleServer = (): Promise<string> => {
+/** Writes the server into a temporary folder. The caller removes it: a test runner process ends without an exit event. */
+export const bundleServer = async (): Promise<{ readonly file: string; readonly remove: () => void }> => {
   bundle ??= makeBundle()
-  return bundle
+  const folder = mkdtempSync(join(tmpdir(), "music-bundle-"))
+  const file = join(folder, "main.mjs")
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"))
+  writeFileSync(file, await bundle)
+  return { file, remove: () => rmSync(folder, { recursive: true, force: true }) }
 }
 
 /** Uses every part of the server: tracker, tables, own telemetry. Its deadlines are short. Port 0: the system chooses a free one. */

@@ -19,7 +19,9 @@ vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
 
 /** Milliseconds: the grace period, and the tolerance for a busy machine. */

@@ -17,7 +17,9 @@ vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
 
 type Row = Readonly<Record<string, unknown>>

@@ -18,7 +18,9 @@ vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
 
 /** A database as the first version left it, with a row of everything: a report among them that waits to be filed. */

@@ -1,5 +1,5 @@
 /** The background workers over a real database and simulated upstreams on real HTTP, in simulated time. */
-import { copyFileSync, mkdtempSync, rmSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Cause from "effect/Cause"
@@ -26,15 +26,18 @@ import { Tables } from "../../../src/services/Tables.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
 
-/** A database with today's schema, made once and copied for each test. */
+const makeFolder = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-delivery-"))),
+  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
+)
+
+/** The bytes of a database with today's schema, made once and copied for each test. */
 const makeTemplate = Effect.gen(function* () {
-  const folder = mkdtempSync(join(tmpdir(), "music-delivery-"))
-  process.once("exit", () => rmSync(folder, { recursive: true, force: true }))
-  const file = join(folder, "music.sqlite")
+  const file = join(yield* makeFolder, "music.sqlite")
   yield* Effect.scoped(Layer.build(storeAt(file)))
-  return file
-})
-let template: string | undefined
+  return readFileSync(file)
+}).pipe(Effect.scoped)
+let template: Buffer | undefined
 
 export const startOfTime = Date.parse("2026-11-21T10:00:00Z")
 
@@ -51,13 +54,9 @@ export interface Process {
 
 export const makeHarness = Effect.gen(function* () {
   const clock = yield* makeSimulatedClock(startOfTime)
-  const folder = yield* Effect.acquireRelease(
-    Effect.sync(() => mkdtempSync(join(tmpdir(), "music-delivery-"))),
-    (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
-  )
-  const file = join(folder, "music.sqlite")
+  const file = join(yield* makeFolder, "music.sqlite")
   template ??= yield* makeTemplate
-  copyFileSync(template, file)
+  writeFileSync(file, template)
   const store = Context.get(yield* Layer.build(storeAt(file)), Store)
   /** The connection of an operator's commands. */
   const database = yield* openDatabase(file, { migrate: false })
