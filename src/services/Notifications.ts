@@ -8,8 +8,8 @@ import { Idempotency } from "./Idempotency.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { noting } from "./UpstreamErrors.ts"
-import { Registration } from "./TingRegistration.ts"
+import { writeBestEffort } from "./StoreErrors.ts"
+import { TingRegistration } from "./TingRegistration.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
@@ -21,7 +21,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const settings = yield* Settings
     const ting = yield* Ting
     const store = yield* Store
-    const registration = yield* Registration
+    const registration = yield* TingRegistration
     const { shared } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const events = yield* BackendTelemetry
@@ -55,7 +55,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
               ? store.recipients.activate({ ...recipient, organisationUuid })
               : store.recipients.deactivate(recipient)
         ),
-        noting("Registration not noted")
+        writeBestEffort("Registration not noted")
       )
     }
 

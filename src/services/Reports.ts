@@ -11,7 +11,7 @@ import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
-import { loggingStore } from "./UpstreamErrors.ts"
+import { logAndMapStoreFailure } from "./StoreErrors.ts"
 import { ReportQuota } from "./ReportQuota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -142,7 +142,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
             Option.isSome(refusal) ? 0 : limitOf(reporter)
           )
           .pipe(
-            loggingStore,
+            logAndMapStoreFailure,
             Effect.onExit((exit) =>
               Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : giveBack
             )

@@ -12,7 +12,7 @@ import {
 } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
 import { redactJson } from "./Redaction.ts"
-import { loggingStore } from "./UpstreamErrors.ts"
+import { logAndMapStoreFailure } from "./StoreErrors.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { type SpoolEntry, Store } from "./Store.ts"
@@ -107,7 +107,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
           request.events.map((event) => entryOf(table, event, now)),
           { limitBytes: settings.telemetry.spoolBytes }
         )
-        .pipe(loggingStore)
+        .pipe(logAndMapStoreFailure)
       if (admission === "full") return yield* new SpoolFull({ retryAfterSeconds: 30 })
     })
 

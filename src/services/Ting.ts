@@ -12,7 +12,7 @@ export interface PreparedCall {
   readonly expected: string
 }
 
-export interface TingRegistration {
+export interface RegisteredRecipient {
   /** Starts with `sub_`. */
   readonly id: string
   readonly applicationId: string
@@ -43,7 +43,7 @@ export interface TingService {
     readonly metadata: Readonly<Record<string, unknown>> | undefined
   }) => PreparedCall
   /** Registers a recipient; re-activates a grant that the recipient revoked, so only an explicit wish of theirs may lead here. */
-  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<TingRegistration, UpstreamFailure>
+  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<RegisteredRecipient, UpstreamFailure>
   readonly send: (call: PreparedCall, proof: Proof) => Effect.Effect<AcceptedTing, UpstreamFailure>
 }
 

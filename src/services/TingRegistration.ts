@@ -7,15 +7,16 @@ import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { fromIam, fromTing, noting, proofRefusals } from "./UpstreamErrors.ts"
-import * as Retry from "./Retry.ts"
+import { writeBestEffort } from "./StoreErrors.ts"
+import { mapIamFailure, mapTingFailure, repeatableProofRefusals } from "./UpstreamErrors.ts"
+import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
-import { type PreparedCall, type TingRegistration as Registered, Ting } from "./Ting.ts"
+import { type PreparedCall, type RegisteredRecipient as Registered, Ting } from "./Ting.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** Says where a call to Ting failed: at IAM, which proves it, or at Ting itself; the answers mean different things. */
 const mapped = (plane: Plane, now: number) => (failure: UpstreamFailure) =>
-  failure.dependency === "iam" ? fromIam("prove", plane, now)(failure) : fromTing(failure, now)
+  failure.dependency === "iam" ? mapIamFailure("prove", plane, now)(failure) : mapTingFailure(failure, now)
 
 export interface Attempts {
   readonly attempts?: number
@@ -23,7 +24,7 @@ export interface Attempts {
 }
 
 /** Calls to Ting on the caller's behalf: a fresh proof for every attempt, always over the same bytes. */
-export class Registration extends Effect.Service<Registration>()("music/Registration", {
+export class TingRegistration extends Effect.Service<TingRegistration>()("music/Registration", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const ting = yield* Ting
@@ -52,11 +53,11 @@ export class Registration extends Effect.Service<Registration>()("music/Registra
         })
         return yield* use(prepared, proof)
       }).pipe(
-        Retry.transient({
+        retryTransient({
           dependency: "ting",
           // Ting knows the ting's key and the recipient's grant: repeating either call changes nothing.
           repeatable: true,
-          again: (refused) => refused.dependency === "ting" && proofRefusals.includes(refused.code),
+          again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
           ...options
         }),
         Effect.catchAll((failure) =>
@@ -83,7 +84,7 @@ export class Registration extends Effect.Service<Registration>()("music/Registra
           publicId,
           subscriptionId: registered.id
         })
-        .pipe(noting("Registration not noted"))
+        .pipe(writeBestEffort("Registration not noted"))
       return registered
     })
 

@@ -10,7 +10,7 @@ import { Iam, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
-import { loggingStore } from "./UpstreamErrors.ts"
+import { logAndMapStoreFailure } from "./StoreErrors.ts"
 import { Store } from "./Store.ts"
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
@@ -59,7 +59,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>
       Effect.gen(function* () {
         if (plane._tag === "Production") return productionId
-        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(loggingStore)
+        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(logAndMapStoreFailure)
         if (Option.isNone(known)) return yield* new PlaneMismatch()
         const environmentId = known.value
         if (Option.exists(plane.environmentId, (claimed) => claimed !== environmentId))
@@ -97,7 +97,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
           removedPeople(event)
         )
         .pipe(
-          loggingStore,
+          logAndMapStoreFailure,
           Effect.tapError((failure) => (plane === productionId ? refused(failure) : Effect.void))
         )
       yield* countReplay("webhook", !fresh)
