@@ -77,7 +77,7 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
      * Runs the effect, or joins the identical request in flight (`InFlight`). Fails with `IdempotencyConflict` while the same caller
      * key is in flight with other content.
      */
-    const shared =
+    const executeOnce =
       (sharing: Sharing) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | IdempotencyConflict, R> =>
         Effect.flatMap(RequestContext, ({ recording }) => {
@@ -93,6 +93,6 @@ export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotenc
           })(effect)
         })
 
-    return { shared } as const
+    return { executeOnce } as const
   })
 }) {}

@@ -12,14 +12,14 @@ import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
-/** Which plane a request belongs to. A selector that cannot be resolved is refused; it never means production. */
+/** Resolves the plane of a request. A selector that cannot be resolved is refused and never means production. */
 export class Planes extends Effect.Service<Planes>()("music/Planes", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const store = yield* Store
     const { within } = yield* UpstreamPlaces
 
-    // Webhooks of a testing environment are accepted once it is known here; losing that note must not fail the request.
+    // Webhooks of a testing environment are accepted once it is known here. The request succeeds without it.
     const remember = ({ environmentId, webhookKeyDigest }: TestingPlane) =>
       webhookKeyDigest === undefined
         ? Effect.void

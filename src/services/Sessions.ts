@@ -96,7 +96,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const iam = yield* Iam
     const store = yield* Store
     const loginOutcomes = yield* makeLoginOutcomes
-    const { shared } = yield* Idempotency
+    const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const events = yield* BackendTelemetry
 
@@ -203,9 +203,9 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         return { ...toSession(plane, grant, introspection.value, membership.value, actor.value), ting }
       })
       return yield* logIn.pipe(
-        shared({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
+        executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
         within("iam", digestOf(slt)),
-        events.outcome("login", plane)
+        events.recordOutcome("login", plane)
       )
     })
 
@@ -228,7 +228,12 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         return toSession(plane, grant, introspection.value, membership.value, actor.value)
       })
       return yield* rotate.pipe(
-        shared({ operation: "refresh", plane, callerKey: digestOf(key), content: digestOf(refreshToken) }),
+        executeOnce({
+          operation: "refresh",
+          plane,
+          callerKey: digestOf(key),
+          content: digestOf(refreshToken)
+        }),
         within("iam", digestOf(refreshToken))
       )
     })
@@ -240,7 +245,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
       if (!isRevocable(Redacted.value(token))) return
       yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
-        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
+        executeOnce({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
         within("iam", digestOf(token))
       )
     })

@@ -37,9 +37,9 @@ describe("a scope is demanded before a proof", () => {
     scenario(
       Effect.gen(function* () {
         const { registration, caller } = yield* prepared
-        yield* registration.demand(withScopes(caller, [scopes.send, scopes.identity]), scopes.send)
+        yield* registration.requireScope(withScopes(caller, [scopes.send, scopes.identity]), scopes.send)
         for (const held of [[scopes.send], [scopes.identity], [scopes.register, scopes.identity], []]) {
-          const failure = yield* Effect.flip(registration.demand(withScopes(caller, held), scopes.send))
+          const failure = yield* Effect.flip(registration.requireScope(withScopes(caller, held), scopes.send))
           assert.strictEqual(failure.code, "reconsent_required")
         }
       })
@@ -224,7 +224,9 @@ describe("a registration", () => {
         const ting = yield* Ting
         const { caller, plane } = yield* signedIn({ environment: "e2e" })
         const recipient = ting.prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
-        const proof = yield* registration.call(plane, caller, recipient, (_, given) => Effect.succeed(given))
+        const proof = yield* registration.callWithProof(plane, caller, recipient, (_, given) =>
+          Effect.succeed(given)
+        )
         assert.isTrue(Option.isSome(proof.testing))
         yield* registration.register(plane, caller)
         assert.isTrue(yield* (yield* SimulatedTing).isRegistered({ ...deejay, plane: planeId(plane) }))
