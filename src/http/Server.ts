@@ -42,7 +42,7 @@ import { type IncomingBodyLimits, IncomingBodies } from "./body/IncomingBodies.t
 import { pathOf } from "./middleware/Routes.ts"
 import { HeaderChecksLive } from "./middleware/HeaderChecks.ts"
 import { answerSyntaxErrors } from "./transport/ClientErrors.ts"
-import { DetachedWork } from "./middleware/DetachedWork.ts"
+import { DetachedWork } from "../services/DetachedWork.ts"
 
 /** Where the server listens; with port 0 in the settings the system chose one. */
 export class Listening extends Context.Tag("music/http/Listening")<

@@ -40,20 +40,20 @@ export interface Recipients {
   }) => Stored<boolean>
 }
 
-/**
- * How a login went, by upstream key, so that a replayed one tells the same: its registration, or why it was refused. For half
- * a day: later the key may be another caller's.
- */
+/** How a login ended that IAM granted: registered with Ting or not, or refused by us. */
+export type LoginOutcome = Data.TaggedEnum<{
+  /** `transient`: it failed in a way that a later attempt may not. */
+  Registration: { readonly ting: TingOutcome; readonly transient: boolean }
+  /** `reason` may be one that only a later version knows. */
+  Refusal: { readonly reason: string }
+}>
+export const LoginOutcome = Data.taggedEnum<LoginOutcome>()
+
+/** Outcomes of logins by upstream key, for 12 hours: later the key may belong to another caller's login. */
 export interface LoginOutcomes {
-  readonly record: (
-    key: UpstreamKey,
-    plane: PlaneId,
-    outcome: TingOutcome,
-    transient: boolean
-  ) => Stored<void>
-  readonly find: (
-    key: UpstreamKey
-  ) => Stored<Option.Option<{ readonly outcome: TingOutcome; readonly transient: boolean }>>
+  /** Overwrites a refusal or a transient registration; the first lasting registration stays. */
+  readonly record: (key: UpstreamKey, plane: PlaneId, outcome: LoginOutcome) => Stored<void>
+  readonly find: (key: UpstreamKey) => Stored<Option.Option<LoginOutcome>>
 }
 
 /** Anonymous, signed in, or signed in while IAM could not be asked; `Unrecognised` was stored by a later version. */

@@ -69,8 +69,8 @@ const laterRows = [
   `INSERT INTO webhook_inbox
      (plane, event_id, event_type, occurred_at, aggregate_type, aggregate_id, aggregate_version, data, received_at)
    VALUES ('production', 'later', 'badge.awarded.v7', 'soon', 'badge', 'later', 1, '[]', 1)`,
-  `INSERT INTO login_outcomes (upstream_key, plane, subscribed, error, transient, recorded_at)
-   VALUES ('later', 'production', 0, 'login:suspended', 2, 1)`
+  `INSERT INTO login_outcomes (upstream_key, plane, subscribed, refusal, transient, recorded_at)
+   VALUES ('later', 'production', 0, 'suspended', 2, 1)`
 ]
 
 /** A migration of a later version: columns with a default, a table, and the row of the migration. */

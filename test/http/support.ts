@@ -55,8 +55,6 @@ export const callerOf = (token: string, organisation: string): Caller => {
     organisation,
     organisationUuid: "0199a0aa-0000-7000-8000-000000000001",
     membershipId: `si:deejay[${organisation}]`,
-    membershipVersion: 1,
-    authorizationEpoch: 1,
     scopes: requestedScopes,
     actor: Option.some(actor)
   }
@@ -66,10 +64,7 @@ export const callerOf = (token: string, organisation: string): Caller => {
     membership,
     introspection: {
       publicId: Option.some(actor.public_id),
-      actorType: Option.some(actor.type),
       sessionId: "0199a0dd-0000-7000-8000-000000000001",
-      scopes: requestedScopes,
-      issuedAt: 0,
       expiresAt: 1_800,
       answeredAt: 0,
       memberships: [membership]
@@ -266,7 +261,7 @@ const standIns = (options: Options, reached: Array<Reached>, events: Backend["ev
           Effect.map(RequestContext, ({ recording }) => {
             if (recording) events.push(event)
           }),
-        outcome: () => (effect) => effect,
+        recordOutcome: () => (effect) => effect,
         flush: Effect.void
       })
     )

@@ -15,7 +15,7 @@ import { Planes } from "../../services/Planes.ts"
 import { Sessions } from "../../services/Sessions.ts"
 import { noting } from "../middleware/RequestState.ts"
 import { RateLimits } from "../middleware/RateLimits.ts"
-import { DetachedWork } from "../middleware/DetachedWork.ts"
+import { DetachedWork } from "../../services/DetachedWork.ts"
 
 /** As much of an endpoint as the gate needs. */
 interface Endpoint<E> {
@@ -73,7 +73,7 @@ export class RequestGuard extends Effect.Service<RequestGuard>()("music/http/Req
       endpoint: Endpoint<E>,
       use: Effect.Effect<A, Failure, R>
     ): Effect.Effect<A, E, R> =>
-      Effect.catchAll(endpoint.method === "POST" ? work.lasting(use) : use, declaredBy(endpoint))
+      Effect.catchAll(endpoint.method === "POST" ? work.run(use) : use, declaredBy(endpoint))
 
     const run = <E, A, R>(
       endpoint: Endpoint<E>,

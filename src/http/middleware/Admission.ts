@@ -5,7 +5,7 @@ import { type Failure, Overloaded, ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
 import type { Call } from "./Routes.ts"
-import { DetachedWork } from "./DetachedWork.ts"
+import { DetachedWork } from "../../services/DetachedWork.ts"
 
 /** Requests that are worked on at once; more would only wait and time out together. */
 export const defaultBound = 1_000

@@ -11,7 +11,7 @@ import * as Effect from "effect/Effect"
 import { type Failure, InvalidInput, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
-import { requestIdOf } from "../../services/RequestId.ts"
+import { resolveRequestId } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
 import { accessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
@@ -55,7 +55,7 @@ export const pipeline = Effect.gen(function* () {
       route,
       call,
       info: {
-        requestId: requestIdOf(single(headers["x-request-id"])),
+        requestId: resolveRequestId(single(headers["x-request-id"])),
         source: sourceOf(headers),
         clientNetwork: networkOf(addressOf(message)),
         recording: settings.telemetry.enabled && allowsRecording(headers),

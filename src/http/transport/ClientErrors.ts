@@ -9,7 +9,7 @@ import {
   NotFound,
   toEnvelope
 } from "../../schema/Failure.ts"
-import { requestIdOf } from "../../services/RequestId.ts"
+import { resolveRequestId } from "../../services/RequestId.ts"
 import type { Connections } from "./Connections.ts"
 import { lateFailure } from "../middleware/Late.ts"
 
@@ -66,7 +66,7 @@ export const answerSyntaxErrors = (server: Server, connections: Connections, rep
         socket.destroy()
         return
       }
-      const requestId = requestIdOf(undefined)
+      const requestId = resolveRequestId(undefined)
       socket.end(rawResponse(failure, requestId))
       setTimeout(() => socket.destroy(), patience).unref()
       report({ status: failureStatus(failure), code: failure.code, request_id: requestId })

@@ -6,7 +6,7 @@ import { Drain } from "../../services/Drain.ts"
 import { Admission } from "../middleware/Admission.ts"
 import type { Connections } from "./Connections.ts"
 import { IncomingBodies } from "../body/IncomingBodies.ts"
-import { DetachedWork } from "../middleware/DetachedWork.ts"
+import { DetachedWork } from "../../services/DetachedWork.ts"
 
 /** Milliseconds of the wall clock before the first look for idle connections, and between two. */
 const sweepEvery = 50
