@@ -5,8 +5,8 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Api } from "../../src/http/Api.ts"
-import { connectionsOf } from "../../src/http/transport/Connections.ts"
-import { answerSyntaxErrors } from "../../src/http/transport/ClientErrors.ts"
+import { trackConnections } from "../../src/http/transport/Connections.ts"
+import { answerClientErrors } from "../../src/http/transport/ClientErrors.ts"
 import {
   DependencyUnavailable,
   type Failure,
@@ -260,7 +260,7 @@ describe("What never becomes a request", () => {
   it("a request that does not arrive in time is 408 in the envelope", async () => {
     const server = createServer({ headersTimeout: 60, requestTimeout: 80, connectionsCheckingInterval: 20 })
     const reports: Array<object> = []
-    answerSyntaxErrors(server, connectionsOf(server), (facts) => reports.push(facts))
+    answerClientErrors(server, trackConnections(server), (facts) => reports.push(facts))
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
     const address = server.address()
     const port = typeof address === "object" && address !== null ? address.port : 0

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import { clientAddressFor, networkOf } from "../../src/http/transport/ClientAddress.ts"
+import { clientAddressResolver, toNetwork } from "../../src/http/transport/ClientAddress.ts"
 import { defaultPolicies } from "../../src/http/middleware/RateLimits.ts"
 import { makeQuota } from "../../src/services/Quota.ts"
 import { accessToken, type Backend, backend, bearer, call, errorOf, good, type Sent } from "./support.ts"
@@ -195,7 +195,7 @@ describe("Who a client is", () => {
     ["IPv4 with a port", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1:4711", "198.51.100.1"],
     ["proxies all the way", ["10.0.0.0/8"], "10.0.0.2", "10.0.0.4, 10.0.0.3", "10.0.0.4"]
   ])("is %s", (_, trusted, peer, forwarded, expected) => {
-    expect(clientAddressFor(trusted)(message(peer, forwarded))).toBe(expected)
+    expect(clientAddressResolver(trusted)(message(peer, forwarded))).toBe(expected)
   })
 
   it.each([
@@ -206,6 +206,6 @@ describe("Who a client is", () => {
     ["::1", "0:0:0:0"],
     ["", ""]
   ])("%s counts as %s", (address, network) => {
-    expect(networkOf(address)).toBe(network)
+    expect(toNetwork(address)).toBe(network)
   })
 })
