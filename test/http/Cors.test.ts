@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type Answer, backend, call, errorOf, good, jsonHeaders, keyed } from "./support.ts"
+import { type Answer, backend, sharedBackend, call, errorOf, good, jsonHeaders, keyed } from "./support.ts"
 
 const origin = "https://music.example"
 const settings = { webOrigins: [origin, "https://other.example"] }
@@ -108,7 +108,7 @@ describe("CORS", () => {
 
   it.scoped("without configured origins there is no CORS at all", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, { ...good.version, headers: { origin } })
       expect([answer.status, corsHeaders(answer), answer.headers.vary]).toEqual([200, [], undefined])
     })
@@ -161,7 +161,7 @@ describe("Telemetry with an Origin", () => {
 
   it.scoped("is 403 without configured origins, and 204 without an Origin for every table", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       expect((yield* call(server, accept(origin, "musicfrontendevents"))).status).toBe(403)
       for (const table of ["musicclidaemon", "musicfrontendevents"])
         expect((yield* call(server, accept(undefined, table))).status).toBe(204)

@@ -25,6 +25,7 @@ import {
   type Answer,
   type Backend,
   backend,
+  sharedBackend,
   call,
   errorOf,
   good,
@@ -189,7 +190,7 @@ describe("What nobody planned", () => {
 
   it.scoped("an answer that breaks its own schema is our fault, not the caller's", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, {
         ...good.me,
         headers: { ...good.me.headers, "x-org-id": "breaks-its-schema" }
@@ -235,7 +236,7 @@ describe("What never becomes a request", () => {
   for (const [name, text, status] of cases) {
     it.scoped(`${name}: ${status} in the envelope, and the connection ends`, () =>
       Effect.gen(function* () {
-        const server = yield* backend()
+        const server = yield* sharedBackend
         const answer = parseRaw(yield* raw(server, Buffer.from(text, "latin1")))
         expectEnvelope(answer, status, "invalid_input")
         expect(answer.headers.connection).toBe("close")
@@ -250,7 +251,7 @@ describe("What never becomes a request", () => {
 
   it.scoped.each(["", "Host: a\r\nHost: b\r\n"])("a Host header is demanded, once: %j", (host) =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = parseRaw(yield* raw(server, `GET /healthz HTTP/1.1\r\n${host}Connection: close\r\n\r\n`))
       expectEnvelope(answer, 400, "invalid_input")
       expect(errorOf(answer).details?.fields?.[0]?.path).toBe("Host")
@@ -274,7 +275,7 @@ describe("What never becomes a request", () => {
 
   it.scoped("an expectation is no obstacle", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const text = yield* raw(
         server,
         "GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\nConnection: close\r\n\r\n"
@@ -285,7 +286,7 @@ describe("What never becomes a request", () => {
 
   it.scoped("a second request on the connection is served after a first one that failed", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const text = yield* pipelined(server, [
         "POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello",
         "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -333,7 +334,7 @@ const pipelined = (server: Backend, requests: ReadonlyArray<string>) =>
 describe("Caches", () => {
   it.scoped("keep no answer of an auth call, good or bad, and no error at all", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const sent of [good.login, good.refresh, good.logout, good.me]) {
         expect((yield* call(server, sent)).headers["cache-control"]).toBe("no-store")
         expect((yield* call(server, { method: sent.method, path: sent.path })).headers["cache-control"]).toBe(
@@ -351,7 +352,7 @@ describe("Caches", () => {
 describe("A body with many problems", () => {
   const problemsOf = (attachments: number) =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, {
         ...good.submit,
         body: JSON.stringify({ message: "short", surplus: 1, attachments: Array(attachments).fill(0) })

@@ -12,7 +12,7 @@ import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import { BodyBound, NoStore } from "../../src/http/api/EndpointAnnotations.ts"
 import { type FailureCode, failureClasses, failureStatus, failureTable } from "../../src/schema/Failure.ts"
-import { backend, call, errorOf } from "./support.ts"
+import { sharedBackend, call, errorOf } from "./support.ts"
 
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
@@ -259,7 +259,7 @@ describe("The OpenAPI document", () => {
 
   it.scoped("is served like everything else: request id, HEAD, OPTIONS, 405, 404", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, { path: "/openapi.json" })
       expect([answer.status, answer.headers["content-type"]]).toEqual([200, "application/json"])
       expect(JSON.parse(answer.text)).toEqual(JSON.parse(text))
@@ -272,7 +272,7 @@ describe("The OpenAPI document", () => {
 
   it.scoped("is sent compressed to who takes that, and not again to who has it", () =>
     Effect.gen(function* () {
-      const { port } = yield* backend()
+      const { port } = yield* sharedBackend
       const get = (headers: Record<string, string>) =>
         Effect.promise(() => bytesOf(`http://127.0.0.1:${port}/openapi.json`, headers))
       const zipped = yield* get({ "accept-encoding": "br;q=1, GZIP;q=0.5" })

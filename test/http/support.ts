@@ -9,6 +9,7 @@ import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
 import type * as Tracer from "effect/Tracer"
 import { type Bounds, httpServerWith, Listening } from "../../src/http/Server.ts"
 import type { Failure } from "../../src/schema/Failure.ts"
@@ -309,6 +310,23 @@ export const backend = (options: Options = {}) =>
     const made: Backend = { port, reached, lines, events, drain: Context.get(context, Drain) }
     return made
   })
+
+let shared: Promise<Backend> | undefined
+
+/**
+ * The server with default options and the real clock, started once per process, because a start takes longer than most
+ * tests. Forgets what earlier tests did.
+ */
+export const sharedBackend = Effect.map(
+  Effect.promise(() => {
+    shared ??= Effect.runPromise(Scope.extend(backend(), Effect.runSync(Scope.make())))
+    return shared
+  }),
+  (server) => {
+    for (const list of [server.reached, server.lines, server.events]) list.length = 0
+    return server
+  }
+)
 
 export interface Answer {
   readonly status: number
