@@ -18,7 +18,7 @@ import {
   testingSecret
 } from "./support.ts"
 
-/** The request with some headers changed; undefined takes one away, a list repeats it. */
+/** The request with some headers changed; undefined removes one, a list repeats it. */
 const withHeaders = (
   sent: Sent,
   changes: Record<string, string | ReadonlyArray<string> | undefined>
@@ -122,7 +122,7 @@ describe("Authorization and X-Org-ID", () => {
     [`Bearer ${accessToken}`, ""]
   ]
 
-  it.scoped("a missing or malformed bearer is 401 with its scheme, and asks nobody", () =>
+  it.scoped("a missing or malformed bearer is 401 with its scheme, without a call to IAM", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const sent of calls(["me", "subscribe", "send"])) {
@@ -141,7 +141,7 @@ describe("Authorization and X-Org-ID", () => {
     })
   )
 
-  it.scoped("tokens of 28 and of 8188 characters pass, whatever visible ones", () =>
+  it.scoped("tokens of 28 to 8188 visible characters pass", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const given of [token(28), token(8188), `oat_${"a".repeat(30)}.~+/=%!`]) {
@@ -183,7 +183,7 @@ describe("Authorization and X-Org-ID", () => {
     })
   )
 
-  it.scoped("signing a report is optional, but then it must be well-formed", () =>
+  it.scoped("a bearer is optional for a report, but must be well-formed", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const authorization of malformed) {
@@ -252,7 +252,7 @@ describe("X-Testing-Environment-Key", () => {
       })
   )
 
-  it.scoped("cannot be hidden behind many other headers", () =>
+  it.scoped("is found behind many other headers", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const many = Array.from({ length: 2_200 }, (_, at) => [`a${at % 10}`, ""]).flat()
@@ -320,7 +320,7 @@ describe("X-Music-Telemetry, Sec-GPC and DNT", () => {
       })
   )
 
-  it.scoped("nothing is recorded when the operator says so", () =>
+  it.scoped("nothing is recorded with MUSIC_TELEMETRY=off", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: { telemetry: { enabled: false } } })
       yield* call(server, withHeaders(good.logout, { "x-music-telemetry": "on" }))
@@ -375,7 +375,7 @@ describe("X-Request-Id", () => {
     })
   )
 
-  it.scoped("two requests never share a made-up one", () =>
+  it.scoped("a generated one is unique", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const ids = yield* Effect.forEach(Array(20).fill(good.healthz), (sent: Sent) => call(server, sent))
@@ -423,7 +423,7 @@ describe("Content-Type", () => {
     })
   )
 
-  it.scoped("parameters and case do not matter", () =>
+  it.scoped("accepts the charset parameter, in any case", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const type of [
@@ -457,7 +457,7 @@ describe("Content-Type", () => {
     ...rest
   })
 
-  it.scoped("no body at all is a body that does not fit", () =>
+  it.scoped("an empty body is 400", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const sent of calls(["login", "refresh", "logout", "send", "submit", "accept"])) {
@@ -474,7 +474,7 @@ describe("Content-Type", () => {
     })
   )
 
-  it.scoped("no body at all is as good as {} for a subscription, which has no fields", () =>
+  it.scoped("an empty body means {} for a subscription, which has no fields", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const untyped = { headers: { "transfer-encoding": "chunked" }, chunks: [] }

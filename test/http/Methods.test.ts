@@ -54,7 +54,7 @@ describe("Paths and methods", () => {
     })
   )
 
-  it.scoped("HEAD answers as GET does, without a body", () =>
+  it.scoped("HEAD answers like GET, without a body", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const [path, served] of Object.entries(paths)) {
@@ -105,7 +105,7 @@ describe("Paths and methods", () => {
     })
   )
 
-  it.scoped("a query does not change the path, and absolute targets are taken", () =>
+  it.scoped("a query does not change the path, and absolute targets are accepted", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       expect((yield* call(server, { path: "/api/v1/version?x=/y&z" })).status).toBe(200)
@@ -127,7 +127,7 @@ describe("Paths and methods", () => {
     })
   )
 
-  it.scoped("an upgrade is an ordinary request, and CONNECT has no path here", () =>
+  it.scoped("an upgrade is an ordinary request, and CONNECT is 404", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const upgrade = parseRaw(

@@ -1,4 +1,4 @@
-/** The real server on a real socket, over stand-ins for the use cases that note every call. */
+/** The real server on a real socket, over stand-ins for the use cases that record every call. */
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
@@ -110,9 +110,9 @@ export interface LogLine {
 export interface Options extends Bounds {
   readonly settings?: SettingsOverrides
   readonly tracer?: Tracer.Tracer
-  /** `me` answers what its schema does not allow. */
+  /** Makes `me` return a value that its schema does not allow. */
   readonly breaking?: boolean
-  /** What runs inside a use case before its ordinary answer. */
+  /** Effects that run inside a use case before its ordinary answer. */
   readonly during?: Partial<Record<UseCase, Effect.Effect<unknown, Failure>>>
 }
 
@@ -334,7 +334,7 @@ export interface Answer {
   readonly text: string
 }
 
-/** Form of every error body. */
+/** The body of every error. */
 export interface ErrorBody {
   readonly error: {
     readonly code: string
@@ -348,7 +348,7 @@ export interface ErrorBody {
 }
 
 export const json = (answer: Answer): unknown => JSON.parse(answer.text)
-// The tests that use it assert the shape first, see `expectFailure`.
+// Tests assert the parts that they read.
 export const errorOf = (answer: Answer): ErrorBody["error"] => (JSON.parse(answer.text) as ErrorBody).error
 
 export interface Sent {
