@@ -1,15 +1,8 @@
 import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import { type Failure, InvalidInput, OriginNotAllowed, SpoolFull } from "../schema/Failure.ts"
-import {
-  type ClientTable,
-  clientTables,
-  daemonTable,
-  type TelemetryRequest,
-  uuidPattern
-} from "../schema/Telemetry.ts"
+import { type Failure, InvalidInput, SpoolFull } from "../schema/Failure.ts"
+import { type ClientTable, clientTables, type TelemetryRequest, uuidPattern } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
 import { redactJson } from "./Redaction.ts"
 import { logAndMapStoreFailure } from "./StoreErrors.ts"
@@ -84,19 +77,10 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
           )
     }
 
-    const checkOrigin = (
-      table: string,
-      origin: Option.Option<string>
-    ): Effect.Effect<void, OriginNotAllowed> =>
-      Option.isNone(origin) || (settings.webOrigins.includes(origin.value) && table !== daemonTable)
-        ? Effect.void
-        : Effect.fail(new OriginNotAllowed())
-
     const accept = Effect.fn("Telemetry.accept")(function* (
       plane: Plane,
-      { request, origin }: { readonly request: TelemetryRequest; readonly origin: Option.Option<string> }
+      request: TelemetryRequest
     ): Effect.fn.Return<void, Failure> {
-      yield* checkOrigin(request.table, origin)
       const table = yield* tableOf(request)
       const { recording } = yield* RequestContext
       // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
-import { backendOf, Listening, parts } from "../../src/Backend.ts"
+import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import { SettingsFromEnvironment } from "../../src/layers/settings/Settings.ts"
 import { endInTime, endOnSecondSignal } from "../../src/layers/process/ProcessSignals.ts"
@@ -83,7 +83,7 @@ const ready = Layer.effectDiscard(Effect.map(Listening, ({ url }) => tell({ read
 endOnSecondSignal.pipe(
   Effect.zipRight(endInTime),
   Effect.zipRight(Effect.promise(watchDrivers)),
-  Effect.zipRight(Layer.launch(Layer.provide(ready, backendOf(watched)))),
+  Effect.zipRight(Layer.launch(Layer.provide(ready, makeBackend(watched)))),
   Effect.provide(settings),
   reportStartupError,
   NodeRuntime.runMain({ disableErrorReporting: true, disablePrettyLogger: true })

@@ -5,7 +5,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
-import { backendOf, Listening, parts } from "../../src/Backend.ts"
+import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import {
@@ -44,7 +44,7 @@ export const startServer = (
       ...change
     }
     const context = yield* Effect.withConsole(
-      Layer.build(backendOf({ ...parts, store }).pipe(Layer.provide(Layer.succeed(Settings, settings)))),
+      Layer.build(makeBackend({ ...parts, store }).pipe(Layer.provide(Layer.succeed(Settings, settings)))),
       console
     )
     const { url } = yield* Effect.provide(Listening, context)
