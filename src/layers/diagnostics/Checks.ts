@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { Environment } from "../settings/Settings.ts"
 import { readSettingsInPart, type SettingProblem } from "../settings/SettingsInPart.ts"
-import { UpstreamClient } from "../upstream/Connection.ts"
+import { UpstreamHttpClient } from "../upstream/Connection.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
 import { type Check, type Finding, inTime, pass, skip } from "./Finding.ts"
 import { checkIam } from "./IamCheck.ts"
@@ -102,4 +102,4 @@ export const runChecks = (
       { concurrency: "unbounded" }
     )
     return [...checkSettings(environment, problems), ...findings.flat()]
-  }).pipe(Effect.provide(UpstreamClient))
+  }).pipe(Effect.provide(UpstreamHttpClient))

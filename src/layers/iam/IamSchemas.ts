@@ -2,7 +2,7 @@
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 import { Actor, type ActorType } from "../../schema/Identity.ts"
-import { type Answer, expect, type Read } from "../upstream/UpstreamResponse.ts"
+import { type UpstreamResponse, expect, type ResponseReader } from "../upstream/UpstreamResponse.ts"
 
 /** Lower case, hyphenated. */
 export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/
@@ -24,7 +24,7 @@ export const isOfType = (publicId: string, type: ActorType): boolean =>
 export const ConsistentActor = Actor.pipe(Schema.filter(({ public_id, type }) => isOfType(public_id, type)))
 
 /** Refuses any success but the one that the contract names. */
-export const only =
-  <A>(status: number, read: Read<A>): Read<A> =>
-  (answer: Answer) =>
+export const expectStatus =
+  <A>(status: number, read: ResponseReader<A>): ResponseReader<A> =>
+  (answer: UpstreamResponse) =>
     Either.flatMap(expect(answer.status === status, `should be ${status}`), () => read(answer))

@@ -11,11 +11,11 @@ import type { IamService, Introspection } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { environmentIdOf, type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
 import { type IamBudget, introspectPath, type Purpose } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import { only } from "./IamSchemas.ts"
+import { expectStatus } from "./IamSchemas.ts"
 import { readIntrospection } from "./IntrospectionResponse.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
@@ -44,7 +44,7 @@ export interface IntrospectionClient extends Pick<IamService, "introspect"> {
   readonly forgetWhere: (isOver: (key: string) => boolean) => Effect.Effect<void>
 }
 
-const readActive: Read<unknown> = readJson(Schema.Struct({ active: Schema.Boolean }))
+const readActive: ResponseReader<unknown> = readJson(Schema.Struct({ active: Schema.Boolean }))
 
 /** Milliseconds after which a look without an answer counts as failing. */
 const slowMillis = 2_000
@@ -117,7 +117,7 @@ export const makeIntrospection = (
       token: Redacted.Redacted,
       hint: "access_token" | "refresh_token",
       purpose: Purpose,
-      read: Read<A>
+      read: ResponseReader<A>
     ): Effect.Effect<A, UpstreamFailure> =>
       budget.within(
         { plane: planeId(plane), path: introspectPath },
@@ -130,7 +130,7 @@ export const makeIntrospection = (
             method: "POST",
             path: introspectPath,
             form: { token: Redacted.value(token), token_type_hint: hint },
-            read: only(200, read)
+            read: expectStatus(200, read)
           })
         )
       )

@@ -4,7 +4,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { ActorType, OrganisationId, PublicId, publicIdPattern } from "../../schema/Identity.ts"
 import type { Introspection, Membership } from "../../services/Iam.ts"
-import { type Answer, expect, readJson } from "../upstream/UpstreamResponse.ts"
+import { type UpstreamResponse, expect, readJson } from "../upstream/UpstreamResponse.ts"
 import { isOfType, omittable, parseScope, Uuid } from "./IamSchemas.ts"
 
 const Snapshot = Schema.Struct({
@@ -120,7 +120,7 @@ const membershipOf = (live: Live, snapshot: Snapshot, expected: Expected): Check
 /** A live token, or none for an inactive one. `now`, milliseconds, stands in for an answer without a `Date`. */
 export const readIntrospection =
   (expected: Expected, now: number) =>
-  (answer: Answer): Checked<Option.Option<Introspection>> =>
+  (answer: UpstreamResponse): Checked<Option.Option<Introspection>> =>
     Either.gen(function* () {
       const live = yield* readAnswer(answer)
       if (!live.active) return Option.none()

@@ -11,7 +11,7 @@ import { sha256 } from "../../services/Digest.ts"
 import type { IamService, Proof, UpstreamKey } from "../../services/Iam.ts"
 import { isPlane, type Plane, planeId } from "../../services/Plane.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { tokenKey } from "./budget/CredentialCache.ts"
 import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import { audience, type TingEndpoints } from "./TingEndpoints.ts"
@@ -51,7 +51,7 @@ const Exchanged = Schema.Struct({
 })
 
 const readProof =
-  (plane: Plane, path: string): Read<Proof> =>
+  (plane: Plane, path: string): ResponseReader<Proof> =>
   (answer) =>
     Either.gen(function* () {
       const { access_proof, testing_context: context } = yield* readJson(Exchanged)(answer)

@@ -9,11 +9,11 @@ import type { IamService } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Testing } from "../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { type CredentialCache, refusalMillis, secretKey } from "./budget/CredentialCache.ts"
 import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import type { IamCall } from "./IamCall.ts"
-import { nilUuid, omittable, only, Uuid } from "./IamSchemas.ts"
+import { nilUuid, omittable, expectStatus, Uuid } from "./IamSchemas.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
 const rememberedMillis = 60_000
@@ -32,7 +32,7 @@ interface Environment {
 }
 
 const readContext =
-  (applicationId: string): Read<Environment> =>
+  (applicationId: string): ResponseReader<Environment> =>
   (answer) =>
     Either.gen(function* () {
       const context = yield* readJson(Context)(answer)
@@ -77,7 +77,7 @@ export const makeTestingContext = (
               operation: "testing_context",
               method: "GET",
               path,
-              read: only(200, readContext(applicationId))
+              read: expectStatus(200, readContext(applicationId))
             }
           ).pipe(
             // IAM counts each plane apart; all secrets whose plane is not known are counted as one.

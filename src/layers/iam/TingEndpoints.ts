@@ -6,10 +6,10 @@ import type * as Scope from "effect/Scope"
 import type { TingEndpoint } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import { only } from "./IamSchemas.ts"
+import { expectStatus } from "./IamSchemas.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
 /** Ting's application id, the audience of every proof. */
@@ -33,7 +33,7 @@ const Endpoints = Schema.Struct({
 })
 type Endpoints = (typeof Endpoints.Type)["endpoints"]
 
-const readEndpoints: Read<Endpoints> = (answer) =>
+const readEndpoints: ResponseReader<Endpoints> = (answer) =>
   Either.gen(function* () {
     const { application, endpoints } = yield* readJson(Endpoints)(answer)
     yield* expect(application.app_id === audience, "is for another application")
@@ -81,7 +81,7 @@ export const makeTingEndpoints = (
           budget.within(
             { plane: planeId(plane), path },
             {}
-          )(call(plane, { operation: "catalogue", method: "GET", path, read: only(200, readEndpoints) }))
+          )(call(plane, { operation: "catalogue", method: "GET", path, read: expectStatus(200, readEndpoints) }))
         )
       const forget = (plane: Plane) => catalogues.forget(planeId(plane))
       return {

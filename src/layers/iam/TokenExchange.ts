@@ -11,12 +11,12 @@ import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
 import type { IamBudget, IamPath, Purpose } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import type { IntrospectionClient } from "./Introspection.ts"
-import { ConsistentActor, omittable, only, parseScope } from "./IamSchemas.ts"
+import { ConsistentActor, omittable, expectStatus, parseScope } from "./IamSchemas.ts"
 
 const Tokens = Schema.Struct({
   access_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(accessTokenPattern))),
@@ -28,7 +28,7 @@ const Tokens = Schema.Struct({
   org_id: omittable(OrganisationId)
 })
 
-const readTokens: Read<TokenGrant> = (answer) =>
+const readTokens: ResponseReader<TokenGrant> = (answer) =>
   Either.map(readJson(Tokens)(answer), (tokens) => ({
     accessToken: tokens.access_token,
     refreshToken: tokens.refresh_token,
@@ -40,7 +40,7 @@ const readTokens: Read<TokenGrant> = (answer) =>
   }))
 
 /** A body shows that another system answered. */
-const readNothing: Read<void> = ({ body }) => expect(body.length === 0, "has a body")
+const readNothing: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
 
 const tokensPath: IamPath = "/app-auth/tokens"
 const revokePath: IamPath = "/oauth/revoke"
@@ -94,7 +94,7 @@ export const makeTokenExchange = (
       path: tokensPath,
       key,
       form: { app_id: applicationId, [field]: Redacted.value(presented) },
-      read: only(200, readTokens)
+      read: expectStatus(200, readTokens)
     }).pipe(
       budget.within({ plane: planeId(plane), path: tokensPath }, purpose),
       // A refusal, or one that was not heard, may have ended the family: used twice, the token compromises it.
@@ -143,7 +143,7 @@ export const makeTokenExchange = (
         path: revokePath,
         key,
         form: { token: value, token_type_hint: family ? "refresh_token" : "access_token" },
-        read: only(200, readNothing)
+        read: expectStatus(200, readNothing)
       }).pipe(
         budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "session" }),
         // After the call, and whatever its outcome: what was looked at before may be dead.

@@ -6,7 +6,7 @@ import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import { type FoundIssue, type Issue, LookTooLong, type TrackerService } from "../../services/Tracker.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { observed, peerOf } from "../upstream/CallMetrics.ts"
+import { observeCall, peerOf } from "../upstream/CallMetrics.ts"
 import { configurationTroubles, judge, misshapen } from "./GitHubResponses.ts"
 import { type Answer, type Ask, makeRequests } from "./GitHubRequests.ts"
 
@@ -77,7 +77,7 @@ export const makeGitHub = (settings: {
         const value = yield* Schema.decodeUnknown(schema)(answer.data).pipe(Effect.mapError(misshapen))
         return { value, answer }
       }).pipe(
-        observed({ peer, operation: request.operation, method: request.method, template: request.route })
+        observeCall({ peer, operation: request.operation, method: request.method, template: request.route })
       )
 
     /** A success of listing says nothing about the right to write. */

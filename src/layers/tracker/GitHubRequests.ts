@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { version } from "../../schema/Release.ts"
 import { NotExecuted, Unknown } from "../../services/UpstreamFailure.ts"
-import { noteStatus, traceContext } from "../upstream/CallMetrics.ts"
+import { recordResponseStatus, traceHeaders } from "../upstream/CallMetrics.ts"
 
 const timeout = Duration.seconds(15)
 
@@ -79,14 +79,14 @@ export const makeRequests = (target: {
 
   const send = (ask: Ask) =>
     Effect.gen(function* () {
-      const trace = yield* traceContext
+      const trace = yield* traceHeaders
       const first = yield* exchange(ask.method, ask.route, ask, trace)
       const elsewhere = redirection(first, target.url)
       // Once, and never to another host: the request carries the token.
       return elsewhere === undefined
         ? first
         : yield* exchange(ask.method, elsewhere, { ...ask, path: {} }, trace)
-    }).pipe(Effect.tap(({ status }) => noteStatus(status)))
+    }).pipe(Effect.tap(({ status }) => recordResponseStatus(status)))
 
   return { send }
 }

@@ -19,7 +19,7 @@ import { makeOperatorQueries } from "../../../src/layers/store/repositories/Oper
 import { openDatabase, storeAt } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
@@ -144,7 +144,7 @@ export const makeHarness = Effect.gen(function* () {
         Layer.map(TablesFromSettings, (context) => {
           const tables = Context.get(context, Tables)
           return Context.make(Tables, { ...tables, write: (records) => counted(tables.write(records)) })
-        }).pipe(Layer.provide(UpstreamClient)),
+        }).pipe(Layer.provide(UpstreamHttpClient)),
         Layer.succeed(Store, own)
       )
       const scope = yield* Scope.make()

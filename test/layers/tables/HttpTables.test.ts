@@ -10,7 +10,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
-import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { faults, headerOf } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTables, type TablesSimulator } from "../../../sandbox/upstreams/Tables.ts"
 import { version } from "../../../src/schema/Release.ts"
@@ -40,7 +40,7 @@ const start = (names: ReadonlyArray<TableName> = ["musicbackend", "musicclidaemo
     const logger = Logger.make((entry) => lines.push(JSON.stringify(entry)))
     const context = yield* Layer.build(
       TablesFromSettings.pipe(
-        Layer.provide(UpstreamClient),
+        Layer.provide(UpstreamHttpClient),
         Layer.provide(
           Layer.succeed(Settings, testSettings({ tables: Option.some({ url: service.url, keys }) }))
         )
@@ -213,7 +213,7 @@ describe("Without a table service", () => {
     }).pipe(
       Effect.provide(
         TablesFromSettings.pipe(
-          Layer.provide(UpstreamClient),
+          Layer.provide(UpstreamHttpClient),
           Layer.provide(Layer.succeed(Settings, testSettings()))
         )
       )
