@@ -66,7 +66,7 @@ const checksOf = (
       problems,
       "tracker",
       ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
-      checkTracker(settings)
+      checkTracker(client, settings)
     ),
     unless(
       problems,

@@ -32,7 +32,10 @@ export interface IamRequest<A> {
   readonly read: ResponseReader<A>
 }
 
-export type IamCall = <A>(credentials: Credentials, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>
+export type IamCall = <A>(
+  credentials: Credentials,
+  request: IamRequest<A>
+) => Effect.Effect<A, UpstreamFailure>
 
 /** A call with the credentials of a plane. */
 export type PlaneCall = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>

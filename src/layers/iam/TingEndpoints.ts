@@ -81,7 +81,14 @@ export const makeTingEndpoints = (
           budget.within(
             { plane: planeId(plane), path },
             {}
-          )(call(plane, { operation: "catalogue", method: "GET", path, read: expectStatus(200, readEndpoints) }))
+          )(
+            call(plane, {
+              operation: "catalogue",
+              method: "GET",
+              path,
+              read: expectStatus(200, readEndpoints)
+            })
+          )
         )
       const forget = (plane: Plane) => catalogues.forget(planeId(plane))
       return {

@@ -50,9 +50,7 @@ export interface UpstreamRequest {
 }
 
 /** `NotExecuted` when the connection was never made, otherwise `Unknown`. */
-export type SendRequest = (
-  request: UpstreamRequest
-) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
+export type SendRequest = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
 
 const toClientRequest = (
   url: string,

@@ -140,7 +140,7 @@ export const makeHarness = Effect.gen(function* () {
       const ports = Layer.mergeAll(
         Layer.map(TrackerFromSettings, (context) =>
           Context.make(Tracker, { ...Context.get(context, Tracker), ...instead })
-        ),
+        ).pipe(Layer.provide(UpstreamHttpClient)),
         Layer.map(TablesFromSettings, (context) => {
           const tables = Context.get(context, Tables)
           return Context.make(Tables, { ...tables, write: (records) => counted(tables.write(records)) })

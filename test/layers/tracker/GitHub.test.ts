@@ -1,4 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -6,6 +7,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { Settings } from "../../../src/services/Settings.ts"
@@ -41,8 +43,11 @@ const start = Effect.gen(function* () {
       reconcileSeconds: [5]
     })
   })
-  const tracker = yield* Tracker.pipe(
-    Effect.provide(Layer.provide(TrackerFromSettings, Layer.succeed(Settings, settings)))
+  const tracker = Context.get(
+    yield* Layer.build(
+      Layer.provide(TrackerFromSettings, Layer.merge(UpstreamHttpClient, Layer.succeed(Settings, settings)))
+    ),
+    Tracker
   )
   const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
   const numbers = (since = now - hour) =>
@@ -304,6 +309,13 @@ describe("Without a token", () => {
       expect(tracker.enabled).toBe(false)
       expect(Option.isNone(yield* tracker.trouble)).toBe(true)
       expect((yield* Effect.flip(tracker.file({ title: "x", body: "x" })))._tag).toBe("NotExecuted")
-    }).pipe(Effect.provide(Layer.provide(TrackerFromSettings, Layer.succeed(Settings, testSettings()))))
+    }).pipe(
+      Effect.provide(
+        Layer.provide(
+          TrackerFromSettings,
+          Layer.merge(UpstreamHttpClient, Layer.succeed(Settings, testSettings()))
+        )
+      )
+    )
   )
 })
