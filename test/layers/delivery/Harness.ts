@@ -2,6 +2,8 @@
 import { mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -23,7 +25,6 @@ import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
-import { Tables } from "../../../src/services/Tables.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 
 export const startOfTime = Date.parse("2026-11-21T10:00:00Z")
@@ -72,9 +73,14 @@ export const makeHarness = Effect.gen(function* () {
           calls -= 1
         })
     )
-  yield* countFetches((change) => {
-    calls += change
-  })
+  const upstreamClient = Layer.map(UpstreamHttpClient, (context) =>
+    Context.make(
+      HttpClient.HttpClient,
+      HttpClient.transformResponse(Context.get(context, HttpClient.HttpClient), (sent) =>
+        counted(Effect.flatMap(sent, readWhole))
+      )
+    )
+  )
 
   /** Until no call to an upstream is under way, which real time decides; at most about two seconds. */
   const settled = Effect.promise(async () => {
@@ -140,13 +146,10 @@ export const makeHarness = Effect.gen(function* () {
       const ports = Layer.mergeAll(
         Layer.map(TrackerFromSettings, (context) =>
           Context.make(Tracker, { ...Context.get(context, Tracker), ...instead })
-        ).pipe(Layer.provide(UpstreamHttpClient)),
-        Layer.map(TablesFromSettings, (context) => {
-          const tables = Context.get(context, Tables)
-          return Context.make(Tables, { ...tables, write: (records) => counted(tables.write(records)) })
-        }).pipe(Layer.provide(UpstreamHttpClient)),
+        ),
+        TablesFromSettings,
         Layer.succeed(Store, own)
-      )
+      ).pipe(Layer.provide(upstreamClient))
       const scope = yield* Scope.make()
       const context = yield* deliveryWith(bounds).pipe(
         Layer.provide(ports),
@@ -204,26 +207,14 @@ const nextTurns = async (): Promise<void> => {
   for (let turn = 0; turn < 4; turn += 1) await new Promise((wake) => setTimeout(wake, 2))
 }
 
-/** Counts what goes through `fetch`, from the call to the last byte of the answer. */
-const countFetches = (count: (change: number) => void) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const original = globalThis.fetch
-      globalThis.fetch = async (...request) => {
-        count(1)
-        try {
-          const response = await original(...request)
-          const bytes = await response.arrayBuffer()
-          const { headers, status } = response
-          return new Response(bytes.byteLength === 0 ? null : bytes, { headers, status })
-        } finally {
-          count(-1)
-        }
-      }
-      return original
-    }),
-    (original) =>
-      Effect.sync(() => {
-        globalThis.fetch = original
+/** The response with its body read, so that a counted call ends with the last byte. */
+const readWhole = (response: HttpClientResponse.HttpClientResponse) =>
+  Effect.map(response.arrayBuffer, (bytes) =>
+    HttpClientResponse.fromWeb(
+      response.request,
+      new Response(bytes.byteLength === 0 ? null : bytes, {
+        status: response.status,
+        headers: response.headers
       })
+    )
   )
