@@ -141,7 +141,7 @@ export const makeIntrospection = (
     ): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> =>
       Effect.gen(function* () {
         const credential = tokenKey(plane, token)
-        const kept = credentials.completingLook(credential)
+        const kept = credentials.completingPlace(credential)
         const purpose: Purpose = Option.match(kept, {
           onNone: () => ({ credential }),
           onSome: (place) => ({ credential, place, completing: true })
@@ -153,13 +153,13 @@ export const makeIntrospection = (
         const seen = yield* ask(plane, token, "access_token", purpose, read)
         if (Option.isSome(seen)) {
           const owner = Option.map(seen.value.publicId, (publicId) => `${planeId(plane)} ${publicId}`)
-          credentials.vouch(credential, Option.getOrUndefined(owner))
+          credentials.markLive(credential, Option.getOrUndefined(owner))
           return seen
         }
         if (credentials.isJustIssued(credential, yield* monotonicMillis)) {
           return yield* new Unknown({ dependency: "iam", reason: "calls inactive what it has just issued" })
         }
-        yield* budget.refuse(credential, refusalMillis.access)
+        yield* budget.recordRefusal(credential, refusalMillis.access)
         return seen
       })
 

@@ -7,7 +7,7 @@ import type { Introspection, Membership } from "../../services/Iam.ts"
 import { type UpstreamResponse, expect, readJson } from "../upstream/UpstreamResponse.ts"
 import { isOfType, omittable, parseScope, Uuid } from "./IamSchemas.ts"
 
-const Snapshot = Schema.Struct({
+const Authorization = Schema.Struct({
   actor_type: omittable(ActorType),
   public_id: omittable(PublicId),
   organization_id: Uuid,
@@ -19,7 +19,7 @@ const Snapshot = Schema.Struct({
   testing_environment_id: Schema.NullOr(Uuid),
   scopes: Schema.Array(Schema.String)
 })
-type Snapshot = typeof Snapshot.Type
+type Authorization = typeof Authorization.Type
 
 const Live = Schema.Struct({
   active: Schema.Literal(true),
@@ -34,8 +34,8 @@ const Live = Schema.Struct({
   issued_at: Schema.Int,
   expires_at: Schema.Int,
   authorization_epoch: Schema.Int,
-  authorization: omittable(Snapshot),
-  authorizations: omittable(Schema.Array(Snapshot))
+  authorization: omittable(Authorization),
+  authorizations: omittable(Schema.Array(Authorization))
 })
 type Live = typeof Live.Type
 
@@ -60,7 +60,7 @@ const fits = (publicId: Option.Option<string>, type: Option.Option<ActorType>): 
     onSome: ([id, kind]) => isOfType(id, kind)
   })
 
-const snapshotsOf = (live: Live): Checked<ReadonlyArray<Snapshot>> =>
+const snapshotsOf = (live: Live): Checked<ReadonlyArray<Authorization>> =>
   Either.gen(function* () {
     const { authorization, authorizations } = live
     yield* expect(
@@ -74,7 +74,7 @@ const snapshotsOf = (live: Live): Checked<ReadonlyArray<Snapshot>> =>
   })
 
 /** Like `si:deejay[acme]`; the person is compared as far as it is disclosed. */
-const namesMember = (snapshot: Snapshot, publicId: Option.Option<string>): boolean => {
+const namesMember = (snapshot: Authorization, publicId: Option.Option<string>): boolean => {
   const [, person, organisation] = /^([^[\]]*)\[([^[\]]*)\]$/.exec(snapshot.membership_id) ?? []
   return (
     organisation === snapshot.org_id &&
@@ -84,7 +84,7 @@ const namesMember = (snapshot: Snapshot, publicId: Option.Option<string>): boole
   )
 }
 
-const membershipOf = (live: Live, snapshot: Snapshot, expected: Expected): Checked<Membership> =>
+const membershipOf = (live: Live, snapshot: Authorization, expected: Expected): Checked<Membership> =>
   Either.gen(function* () {
     const { actor_type: type, public_id: publicId } = snapshot
     yield* expect(snapshot.audience === expected.applicationId, "is for another application")

@@ -85,9 +85,9 @@ export const makeTestingContext = (
               { plane: credentials.isKnown(credential) ? credential : "unresolved", path },
               { credential, use: "session" }
             ),
-            Effect.tap(() => Effect.sync(() => credentials.vouch(credential))),
+            Effect.tap(() => Effect.sync(() => credentials.markLive(credential))),
             Effect.tapErrorTag("Refused", ({ code }) =>
-              badSecret.includes(code) ? budget.refuse(credential, refusalMillis.secret) : Effect.void
+              badSecret.includes(code) ? budget.recordRefusal(credential, refusalMillis.secret) : Effect.void
             )
           )
         )

@@ -73,7 +73,7 @@ export const makeTokenExchange = (
 ): TokenExchange => {
   const endFamily = (isKin: (key: string) => boolean): Effect.Effect<void> =>
     Effect.zipRight(
-      Effect.sync(() => credentials.end(isKin)),
+      Effect.sync(() => credentials.endFamily(isKin)),
       introspection.forgetWhere(isKin)
     )
 
@@ -101,21 +101,23 @@ export const makeTokenExchange = (
       Effect.onExit((exit) =>
         Option.isNone(refreshed) || Exit.isSuccess(exit) || didNothing(exit)
           ? Effect.void
-          : endFamily(credentials.kinOf(plane, presented))
+          : endFamily(credentials.inFamilyOf(plane, presented))
       ),
       Effect.tapErrorTag("Refused", (refused) => {
         if (!isVerdict(refused)) return Effect.void
         const dead = Option.isSome(refreshed) && deadToken.includes(refused.code)
-        return budget.refuse(credential, dead ? refusalMillis.refresh : 0, use)
+        return budget.recordRefusal(credential, dead ? refusalMillis.refresh : 0, use)
       })
     )
     return introspection
       .ensureLooks(plane, refreshed)
       .pipe(
         Effect.zipRight(
-          budget.withLook(plane, purpose, (look) =>
+          budget.reserveIntrospection(plane, purpose, (look) =>
             Effect.tap(send, (grant) =>
-              Effect.map(monotonicMillis, (now) => credentials.issued(plane, grant, refreshed, look, now))
+              Effect.map(monotonicMillis, (now) =>
+                credentials.recordGrant(plane, grant, refreshed, look, now)
+              )
             )
           )
         )
@@ -136,7 +138,7 @@ export const makeTokenExchange = (
       const value = Redacted.value(token)
       const family = value.startsWith("ort_")
       const credential = tokenKey(plane, token)
-      const isKin = credentials.kinOf(plane, token)
+      const isKin = credentials.inFamilyOf(plane, token)
       return call(plane, {
         operation: "revoke",
         method: "POST",
