@@ -1,4 +1,4 @@
-/** What an introspection answers, and every check that the contract recommends before it is believed (identity-service.md 6). */
+/** The introspection response, with every check that the contract recommends before it is trusted (identity-service.md 6). */
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -39,9 +39,9 @@ const Live = Schema.Struct({
 })
 type Live = typeof Live.Type
 
-const readAnswer = readJson(Schema.Union(Schema.Struct({ active: Schema.Literal(false) }), Live))
+const readLiveOrInactive = readJson(Schema.Union(Schema.Struct({ active: Schema.Literal(false) }), Live))
 
-/** What the answer must agree with. */
+/** Values that the response must match. */
 export interface Expected {
   readonly applicationId: string
   /** The plane's environment, null in production. */
@@ -50,9 +50,9 @@ export interface Expected {
 
 type Checked<A> = Either.Either<A, string>
 
-/** What is not told contradicts nothing. */
-const agrees = (told: Option.Option<string>, value: string): boolean =>
-  Option.getOrElse(told, () => value) === value
+/** An undisclosed value agrees with every value. */
+const agrees = (disclosed: Option.Option<string>, value: string): boolean =>
+  Option.getOrElse(disclosed, () => value) === value
 
 const fits = (publicId: Option.Option<string>, type: Option.Option<ActorType>): boolean =>
   Option.match(Option.all([publicId, type]), {
@@ -60,7 +60,7 @@ const fits = (publicId: Option.Option<string>, type: Option.Option<ActorType>): 
     onSome: ([id, kind]) => isOfType(id, kind)
   })
 
-const snapshotsOf = (live: Live): Checked<ReadonlyArray<Authorization>> =>
+const authorizationsOf = (live: Live): Checked<ReadonlyArray<Authorization>> =>
   Either.gen(function* () {
     const { authorization, authorizations } = live
     yield* expect(
@@ -74,22 +74,22 @@ const snapshotsOf = (live: Live): Checked<ReadonlyArray<Authorization>> =>
   })
 
 /** Like `si:deejay[acme]`; the person is compared as far as it is disclosed. */
-const namesMember = (snapshot: Authorization, publicId: Option.Option<string>): boolean => {
-  const [, person, organisation] = /^([^[\]]*)\[([^[\]]*)\]$/.exec(snapshot.membership_id) ?? []
+const namesMember = (authorization: Authorization, publicId: Option.Option<string>): boolean => {
+  const [, person, organisation] = /^([^[\]]*)\[([^[\]]*)\]$/.exec(authorization.membership_id) ?? []
   return (
-    organisation === snapshot.org_id &&
+    organisation === authorization.org_id &&
     person !== undefined &&
     publicIdPattern.test(person) &&
     agrees(publicId, person)
   )
 }
 
-const membershipOf = (live: Live, snapshot: Authorization, expected: Expected): Checked<Membership> =>
+const membershipOf = (live: Live, authorization: Authorization, expected: Expected): Checked<Membership> =>
   Either.gen(function* () {
-    const { actor_type: type, public_id: publicId } = snapshot
-    yield* expect(snapshot.audience === expected.applicationId, "is for another application")
-    yield* expect(snapshot.testing_environment_id === expected.environmentId, "is of another plane")
-    yield* expect(agrees(live.org_id, snapshot.org_id), "is of another organisation")
+    const { actor_type: type, public_id: publicId } = authorization
+    yield* expect(authorization.audience === expected.applicationId, "is for another application")
+    yield* expect(authorization.testing_environment_id === expected.environmentId, "is of another plane")
+    yield* expect(agrees(live.org_id, authorization.org_id), "is of another organisation")
     yield* expect(
       Option.isSome(type) === Option.isSome(publicId),
       "should disclose both or neither of actor type and public id"
@@ -101,37 +101,37 @@ const membershipOf = (live: Live, snapshot: Authorization, expected: Expected): 
     )
     yield* expect(
       namesMember(
-        snapshot,
+        authorization,
         Option.orElse(publicId, () => live.public_id)
-      ) && agrees(live.membership_id, snapshot.membership_id),
+      ) && agrees(live.membership_id, authorization.membership_id),
       "names another member"
     )
     return {
-      organisation: snapshot.org_id,
-      organisationUuid: snapshot.organization_id,
-      membershipId: snapshot.membership_id,
-      membershipVersion: snapshot.membership_version,
-      authorizationEpoch: snapshot.authorization_epoch,
-      scopes: [...snapshot.scopes].sort(),
+      organisation: authorization.org_id,
+      organisationUuid: authorization.organization_id,
+      membershipId: authorization.membership_id,
+      membershipVersion: authorization.membership_version,
+      authorizationEpoch: authorization.authorization_epoch,
+      scopes: [...authorization.scopes].sort(),
       actor: Option.all({ type, public_id: publicId })
     }
   })
 
-/** A live token, or none for an inactive one. `now`, milliseconds, stands in for an answer without a `Date`. */
+/** A live token, or none for an inactive one. `now`, in milliseconds, replaces a missing `Date` of the response. */
 export const readIntrospection =
   (expected: Expected, now: number) =>
-  (answer: UpstreamResponse): Checked<Option.Option<Introspection>> =>
+  (response: UpstreamResponse): Checked<Option.Option<Introspection>> =>
     Either.gen(function* () {
-      const live = yield* readAnswer(answer)
+      const live = yield* readLiveOrInactive(response)
       if (!live.active) return Option.none()
       yield* expect(
         live.audience === expected.applicationId && live.client_id === expected.applicationId,
         "is for another application"
       )
       yield* expect(fits(live.public_id, live.actor_type), "mixes Carbon and Silicon")
-      const snapshots = yield* snapshotsOf(live)
+      const authorizations = yield* authorizationsOf(live)
       const memberships = yield* Either.all(
-        snapshots.map((snapshot) => membershipOf(live, snapshot, expected))
+        authorizations.map((authorization) => membershipOf(live, authorization, expected))
       )
       yield* expect(
         new Set(memberships.map(({ organisation }) => organisation)).size === memberships.length,
@@ -144,7 +144,7 @@ export const readIntrospection =
         scopes: parseScope(live.scope),
         issuedAt: live.issued_at,
         expiresAt: live.expires_at,
-        answeredAt: answer.date ?? now,
+        answeredAt: response.date ?? now,
         memberships: memberships.sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
       })
     })

@@ -10,8 +10,8 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { makeCredentialCache } from "../../../src/layers/iam/budget/CredentialCache.ts"
 import { makeIamBudget } from "../../../src/layers/iam/budget/IamBudget.ts"
-import type { PlaneCall } from "../../../src/layers/iam/IamCall.ts"
 import { makeIntrospection } from "../../../src/layers/iam/Introspection.ts"
+import type { SendIntrospection } from "../../../src/layers/iam/IntrospectionHealth.ts"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { IamService, Introspection } from "../../../src/services/Iam.ts"
@@ -632,38 +632,38 @@ describe("the introspection cache", () => {
     })
   )
 
-  it.scoped("does not keep what was looked at before it was to be forgotten", () =>
+  it.scoped("does not cache an introspection that was in flight when its token was forgotten", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(startTime)
       const held = yield* Deferred.make<void>()
-      let looks = 0
+      let calls = 0
       const answer = {
         status: 200,
         headers: Headers.empty,
         body: new TextEncoder().encode(JSON.stringify(general())),
         date: startTime
       }
-      const call: PlaneCall = (_, ask) =>
+      const send: SendIntrospection = (_plane, _token, _hint, _purpose, read) =>
         Effect.gen(function* () {
-          looks += 1
+          calls += 1
           yield* Deferred.await(held)
-          return Either.getOrThrow(ask.read(answer))
+          return Either.getOrThrow(read(answer))
         })
       const options = { applicationId: "music", cacheSeconds: 30 }
       const credentials = makeCredentialCache()
       const client = yield* makeIntrospection(
-        call,
+        send,
         makeIamBudget({ callsPerMinute: 110, countAddresses: true }, credentials),
         credentials,
         options
       )
-      const looking = yield* Effect.fork(client.introspect(production, someone))
-      yield* eventually(() => looks === 1)
+      const introspecting = yield* Effect.fork(client.introspect(production, someone))
+      yield* eventually(() => calls === 1)
       yield* client.forgetWhere(() => true)
       yield* Deferred.succeed(held, undefined)
-      assert.isTrue(Option.isSome(yield* Fiber.join(looking)))
+      assert.isTrue(Option.isSome(yield* Fiber.join(introspecting)))
       for (const _ of [1, 2]) yield* client.introspect(production, someone)
-      assert.strictEqual(looks, 2)
+      assert.strictEqual(calls, 2)
     })
   )
 })
