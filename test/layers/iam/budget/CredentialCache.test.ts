@@ -51,14 +51,14 @@ const world = () => {
 }
 
 describe("A credential", () => {
-  it("is named by plane and digest, and never by itself", () => {
+  it("has a key of plane and digest, without the credential", () => {
     assert.notStrictEqual(keyOf("oat_1"), keyOf("oat_1", testing))
     assert.notStrictEqual(keyOf("oat_1"), secretKey(Redacted.make("oat_1")))
     assert.notInclude(keyOf("oat_1"), "oat_1")
     assert.notInclude(secretKey(Redacted.make("ask_1")), "ask_1")
   })
 
-  it("is known once IAM issued it, took it or called it live, until it is refused or forgotten", () => {
+  it("is known after IAM issued it, accepted it or called it live, until it is refused or forgotten", () => {
     const { cache, login, refresh } = world()
     assert.isFalse(cache.isKnown(keyOf("oat_seen")))
     cache.markLive(keyOf("oat_seen"))
@@ -72,7 +72,7 @@ describe("A credential", () => {
     for (const token of ["oat_1", "ort_1"]) assert.isFalse(cache.isKnown(keyOf(token)), token)
   })
 
-  it("is refused for as long as told, or until IAM issues it or takes it", () => {
+  it("is refused for the given time, or until IAM issues or accepts it", () => {
     const { cache, login, refresh } = world()
     assert.isTrue(cache.recordRefusal(keyOf("oat_dead"), refusalMillis.access, 1_000))
     assert.isFalse(cache.recordRefusal(keyOf("oat_dead"), refusalMillis.access, 1_000))
@@ -88,7 +88,7 @@ describe("A credential", () => {
     for (const token of back) assert.isFalse(cache.isRefused(keyOf(token), 0), token)
   })
 
-  it("gives way to 20,000 later ones of its kind; refused ones drive out none that is known", () => {
+  it("is evicted after 20,000 later ones of its kind; refused ones evict no known one", () => {
     const cache = makeCredentialCache()
     cache.markLive("first")
     cache.markLive("second")
@@ -127,8 +127,8 @@ describe("The tokens of one login", () => {
     login("tested", 0, testing)
     cache.markLive(keyOf("oat_elsewhere"))
     const ending = (refreshToken: string) => {
-      const isKin = cache.inFamilyOf(production, Redacted.make(refreshToken))
-      return ["oat_1", "oat_2", "oat_elsewhere"].filter((token) => isKin(keyOf(token)))
+      const inFamily = cache.inFamilyOf(production, Redacted.make(refreshToken))
+      return ["oat_1", "oat_2", "oat_elsewhere"].filter((token) => inFamily(keyOf(token)))
     }
     deepStrictEqual(ending("ort_1"), ["oat_1", "oat_elsewhere"])
     deepStrictEqual(ending("ort_stranger"), ["oat_elsewhere"])
@@ -142,7 +142,7 @@ describe("The access token of a pair that IAM issued", () => {
     cache.isJustIssued(keyOf(token), now)
   ]
 
-  it("has its look to come until it was seen live, and is just issued for 60 s", () => {
+  it("has a reserved place until it is confirmed live, and is just issued for 60 s", () => {
     const made = world()
     made.login("1", 1_000)
     deepStrictEqual(isNew(made, "oat_1", 60_999), [true, true])
@@ -153,7 +153,7 @@ describe("The access token of a pair that IAM issued", () => {
     deepStrictEqual(isNew(made, "oat_1", 1_000), [false, false])
   })
 
-  it("is so no longer when its login ended, and others are", () => {
+  it("is not just issued after its login ended, while others are", () => {
     const made = world()
     made.login("1")
     made.login("2")

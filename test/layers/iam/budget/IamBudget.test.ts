@@ -113,7 +113,7 @@ describe("One login token", () => {
 })
 
 describe("A call without an answer", () => {
-  it.effect("counts against its credential for 15 s only, so that an outage does not outlast itself", () =>
+  it.effect("counts against its credential for 15 s only, so that an outage has no aftermath", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf()
       const one = (): Purpose => ({ credential: "ort", use: "refresh" })
