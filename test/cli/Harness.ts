@@ -4,7 +4,7 @@ import { runCommand } from "../../src/cli/Program.ts"
 import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
 import { CliEnvironment } from "../../src/cli/Environment.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"
-import { upstreamEnvironment, type World } from "../../sandbox/World.ts"
+import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 
 export interface Run {
   readonly exit: number
@@ -61,7 +61,7 @@ export const run = (
 
 /** A whole environment for a world: everything is configured. */
 export const wholeEnvironment = (
-  world: World,
+  world: SimulatedUpstreams,
   place: { readonly databasePath: string; readonly port: number }
 ): Readonly<Record<string, string>> => ({
   MUSIC_BIND: `127.0.0.1:${place.port}`,

@@ -2,13 +2,17 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { makeWorld, upstreamEnvironment, type World } from "../../sandbox/World.ts"
+import {
+  startUpstreams,
+  type SimulatedUpstreams,
+  upstreamEnvironment
+} from "../../sandbox/SimulatedUpstreams.ts"
 
 export const repository = "harbor/music"
 export const issuesPath = `/repos/${repository}/issues`
 export const ingestPath = "/api/ingest"
 
-export interface Simulators extends World {
+export interface Simulators extends SimulatedUpstreams {
   readonly close: () => Promise<void>
 }
 
@@ -16,7 +20,7 @@ export const startSimulators = async (): Promise<Simulators> => {
   const scope = await Effect.runPromise(Scope.make())
   const world = await Effect.runPromise(
     Scope.extend(
-      makeWorld(() => Date.now()),
+      startUpstreams(() => Date.now()),
       scope
     )
   )
@@ -24,7 +28,7 @@ export const startSimulators = async (): Promise<Simulators> => {
 }
 
 /** The environment of an instance, the database left out. */
-export const environmentOf = (world: World): Readonly<Record<string, string>> => ({
+export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string, string>> => ({
   MUSIC_BIND: "127.0.0.1:0",
   ...upstreamEnvironment(world),
   MUSIC_RATE_LIMIT: "off",

@@ -5,7 +5,11 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { build } from "esbuild"
-import { makeWorld, upstreamEnvironment, type World } from "../../sandbox/World.ts"
+import {
+  startUpstreams,
+  type SimulatedUpstreams,
+  upstreamEnvironment
+} from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, type Running, root, start } from "../support/Process.ts"
 
 export interface Bundle {
@@ -35,7 +39,7 @@ export const bundleServer = async (): Promise<Bundle> => {
 }
 
 /** Every part of the server at work: tracker, tables, own telemetry. Seconds are short, so that nothing waits for long. */
-export const environmentOf = (world: World, port: number): Readonly<Record<string, string>> => ({
+export const environmentOf = (world: SimulatedUpstreams, port: number): Readonly<Record<string, string>> => ({
   MUSIC_BIND: `127.0.0.1:${port}`,
   ...upstreamEnvironment(world),
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
@@ -58,7 +62,7 @@ export const startProcess = (file: string, environment: Readonly<Record<string, 
   )
 
 export interface Served {
-  readonly world: World
+  readonly world: SimulatedUpstreams
   readonly base: string
   readonly port: number
   readonly server: Running
@@ -68,10 +72,10 @@ export interface Served {
 export const serve = (
   file: string,
   environment: Readonly<Record<string, string>>,
-  options: { readonly world?: World; readonly shell?: string } = {}
+  options: { readonly world?: SimulatedUpstreams; readonly shell?: string } = {}
 ) =>
   Effect.gen(function* () {
-    const world = options.world ?? (yield* makeWorld(() => Date.now()))
+    const world = options.world ?? (yield* startUpstreams(() => Date.now()))
     const port = yield* Effect.promise(freePort)
     const server = yield* startProcess(file, { ...environmentOf(world, port), ...environment }, options.shell)
     yield* Effect.promise(() => server.says(/"Listening"/))
@@ -82,7 +86,7 @@ export const serve = (
 /** A server that must not start. */
 export const refuse = (file: string, environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.gen(function* () {
-    const world = yield* makeWorld(() => Date.now())
+    const world = yield* startUpstreams(() => Date.now())
     const port = yield* Effect.promise(freePort)
     const { ended, output } = yield* startProcess(
       file,
