@@ -5,7 +5,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { hearInterruption } from "../src/layers/process/Interruption.ts"
+import { handleInterruption } from "../src/layers/process/ProcessSignals.ts"
 import { reportStartupError } from "../src/layers/process/StartupErrors.ts"
 import { sandbox } from "./Program.ts"
 
@@ -17,7 +17,7 @@ const known = ["--walk", "--debug"]
 const flags = process.argv.slice(2)
 
 const walking = flags.includes("--walk")
-const interruption = hearInterruption()
+const interruption = handleInterruption()
 
 const exit = (code: number, text = "") =>
   Effect.sync(() => {
@@ -33,11 +33,11 @@ const program = flags.every((flag) => known.includes(flag))
 
 /** A walk that was cut short has not passed. */
 const sayInterrupted = Effect.map(
-  interruption.by,
+  interruption.signal,
   Option.map((signal) => process.stderr.write(`The walk was interrupted by ${signal} before its end\n`))
 )
 
-Effect.when(interruption.expected, () => !walking).pipe(
+Effect.when(interruption.expectSignal, () => !walking).pipe(
   Effect.zipRight(program),
   reportStartupError,
   Effect.onInterrupt(() => sayInterrupted),

@@ -14,6 +14,7 @@ export const sharedFor = <A>(millis: number, look: Effect.Effect<A>): Effect.Eff
     const running = last !== undefined && Option.isNone(yield* Fiber.poll(last.fiber))
     if (last === undefined || (!running && now - last.startedAt >= millis))
       last = { fiber: yield* Effect.forkDaemon(look), startedAt: now }
-    return yield* Fiber.join(last.fiber)
+    // Not `Fiber.join`, which would hand the context of the caller that began it to the others.
+    return yield* Effect.flatten(Fiber.await(last.fiber))
   })
 }

@@ -6,7 +6,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { makeCollectors, type Collector } from "../../src/layers/observability/Collectors.ts"
+import { makeCollectors, type Sample } from "../../src/layers/observability/Collectors.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Drain } from "../../src/services/Drain.ts"
@@ -29,7 +29,7 @@ const readingsOf = (change: (store: StoreService) => StoreService, settings: Set
 }
 
 const valueOf = (
-  readings: ReadonlyArray<Collector>,
+  readings: ReadonlyArray<Sample>,
   name: string,
   labels: Readonly<Record<string, string>> = {}
 ): number | undefined =>

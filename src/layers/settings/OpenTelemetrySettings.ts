@@ -166,13 +166,7 @@ const target = (given: Given, signal: Signal): Checked<Option.Option<OtlpTarget>
                   read(given, variableOf("ENDPOINT"), endpoint, ""),
                   (url) => `${url.replace(/\/+$/, "")}/v1/${signal}`
                 ),
-            protocol: readShared<OtlpTarget["protocol"]>(
-              given,
-              "PROTOCOL",
-              signal,
-              protocol,
-              "http/protobuf"
-            ),
+            protocol: readShared<OtlpTarget["protocol"]>(given, "PROTOCOL", signal, protocol, "http/json"),
             headers: readShared<OtlpTarget["headers"]>(given, "HEADERS", signal, headers, new Map()),
             timeoutMillis: readShared(given, "TIMEOUT", signal, whole(1, 600_000), 10_000),
             compression: readShared<OtlpTarget["compression"]>(

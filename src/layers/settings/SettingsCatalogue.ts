@@ -32,7 +32,7 @@ const otlp = (name: string, entry: Omit<SettingEntry, "name">): ReadonlyArray<Se
 /** OpenTelemetry's own; none counts without an endpoint (docs/observability.md). */
 const openTelemetry: ReadonlyArray<SettingEntry> = [
   ...otlp("ENDPOINT", { meaning: "collector of traces and metrics" }),
-  ...otlp("PROTOCOL", { fallback: "http/protobuf", rare: true, meaning: "or http/json" }),
+  ...otlp("PROTOCOL", { fallback: "http/json", rare: true, meaning: "or http/protobuf" }),
   ...otlp("HEADERS", { secret: true, rare: true, meaning: "name=value,… for the collector" }),
   ...otlp("TIMEOUT", { fallback: "10000", rare: true, meaning: "milliseconds for one export" }),
   ...otlp("COMPRESSION", { fallback: "none", rare: true, meaning: "or gzip" }),
