@@ -25,7 +25,8 @@ const valueOf = (state: MetricState.MetricState.Untyped): Series["value"] | unde
 
 /** The counted metrics of this process and the collected ones, in the order of the catalogue. Metrics of Effect itself are left out. */
 export const metricFamilies = (collected: ReadonlyArray<Sample>): ReadonlyArray<MetricFamily> => {
-  const families = new Map(metrics.map((metric) => [metric.name, { metric, series: new Array<Series>() }]))
+  const families = new Map<string, MetricFamily & { readonly series: Array<Series> }>()
+  for (const metric of metrics) families.set(metric.name, { metric, series: [] })
   for (const { metricKey, metricState } of Metric.unsafeSnapshot()) {
     const value = valueOf(metricState)
     if (value === undefined) continue
