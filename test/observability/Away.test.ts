@@ -54,8 +54,7 @@ describe("A collector that is away", () => {
       )
       const { get, login } = calls(server)
       const { signed } = yield* login()
-      for (let call = 0; call < 3; call += 1)
-        expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
+      for (let call = 0; call < 3; call += 1) expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
       yield* Effect.repeat(Effect.sleep("20 millis"), {
         until: () => server.log.some((line) => line.includes("does not take our batches")),
         times: 150
