@@ -1,8 +1,8 @@
 /** The four simulated upstreams, seeded and wired to each other: what the sandbox and the end-to-end tests run against. */
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import { readSettings } from "../src/layers/settings/Settings.ts"
+import { tableKeyNames } from "../src/layers/settings/SettingsTable.ts"
 import { backendTable, clientTables, type TableName } from "../src/schema/Telemetry.ts"
 import type { SettingsValues } from "../src/services/Settings.ts"
 import { type IamSimulator, production, type SeededWorld, seedWorld, startIam } from "./upstreams/Iam.ts"
@@ -70,53 +70,27 @@ export const makeWorld = (now: Now): Effect.Effect<World, never, Scope.Scope> =>
   })
 }
 
-/** Settings with which the real server runs against a world. */
+/** The part of a server's environment that names a world's upstreams and holds its credentials. */
+export const upstreamEnvironment = (world: World): Readonly<Record<string, string>> => ({
+  MUSIC_IAM_URL: world.iam.url,
+  MUSIC_TING_URL: world.ting.url,
+  MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
+  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret,
+  MUSIC_IAM_WEBHOOK_KEY_VERSION: String(world.seeded.production.webhookKeyVersion),
+  MUSIC_TABLES_URL: world.tables.url,
+  ...Object.fromEntries([...world.tableKeys].map(([table, key]) => [tableKeyNames[table], key])),
+  MUSIC_GITHUB_TOKEN: world.trackerToken,
+  MUSIC_GITHUB_REPOSITORY: `${repository.owner}/${repository.repository}`,
+  MUSIC_GITHUB_URL: world.tracker.url
+})
+
+/** Settings of a server that uses a world's upstreams; everything else has its default. */
 export const settingsFor = (
   world: World,
   base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
 ): SettingsValues => ({
-  ...base,
-  iam: {
-    url: world.iam.url,
-    applicationId: "music",
-    applicationSecret: Redacted.make(world.seeded.production.musicSecret),
-    timeoutSeconds: 8,
-    webhookSecrets: new Map([
-      [world.seeded.production.webhookKeyVersion, Redacted.make(world.seeded.production.webhookSecret)]
-    ]),
-    introspectionCacheSeconds: 0,
-    callsPerMinute: 110
-  },
-  organisation: "music",
-  ting: { url: world.ting.url, timeoutSeconds: 15, types: tingTypes },
-  tables: Option.some({
-    url: world.tables.url,
-    keys: new Map([...world.tableKeys].map(([name, key]) => [name, Redacted.make(key)]))
-  }),
-  telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
-  repository: Option.some({ owner: repository.owner, name: repository.repository, url: world.tracker.url }),
-  tracker: Option.some({
-    ...repository,
-    token: Redacted.make(world.trackerToken),
-    url: world.tracker.url,
-    reconcileSeconds: [5, 15, 40]
-  }),
-  reportsBytes: 1_000_000_000,
-  webOrigins: ["http://localhost:5173"],
-  minCli: "0.1.0",
-  rateLimit: true,
-  trustedProxies: [],
-  requestDeadlineSeconds: 25,
-  shutdownGraceSeconds: 30,
-  databaseUrl: Option.none(),
-  adminBind: Option.none(),
-  openTelemetry: {
-    serviceName: "music-backend",
-    resource: new Map(),
-    traces: Option.none(),
-    metrics: Option.none()
-  },
-  retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 }
+  ...readSettings({ ...upstreamEnvironment(world), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
+  ...base
 })
 
 /** Where a person, or the walk, looks at what arrived. */

@@ -404,7 +404,7 @@ describe("music-backend check", () => {
       world.tables.rotateKey("musicbackend")
       const { exit, out, progress } = yield* run(["check"], environment)
       const [first = ""] = out.split("\n")
-      expect(first).toMatch(/^PASS {2}settings {22}15 set, \d+ at their default or off$/)
+      expect(first).toMatch(/^PASS {2}settings {22}16 set, \d+ at their default or off$/)
       expect(out).toMatch(
         /\nFAIL {2}table musicbackend {12}the service does not know the key: .*\n {36}-> set MUSIC_BACKEND_TABLE_KEY to /
       )

@@ -13,7 +13,7 @@ const describe = (error: unknown): string =>
 
 const linesOf = (error: unknown): ReadonlyArray<string> =>
   error instanceof SettingsInvalid
-    ? error.problems.map((problem) => `music-backend: ${problem}`)
+    ? error.problems.map(({ name, problem }) => `music-backend: ${name}: ${problem}`)
     : [`music-backend: ${describe(error)}`]
 
 /** Writes why the program did not start to standard error, a line for each problem and no stack, and sets the exit code. */
