@@ -13,7 +13,7 @@ import type { WireFailure } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
 import { type OptionsProblem, findOptionsProblem } from "./OptionsCheck.ts"
-import { type Deadline } from "./Deadline.ts"
+import type { Deadline } from "./Deadline.ts"
 import { retryUntil } from "./Retry.ts"
 
 /**
