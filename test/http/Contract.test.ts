@@ -107,9 +107,4 @@ describe("The contract", () => {
       }
     }
   })
-
-  it("refresh never asks for consent", () => {
-    const refresh = endpoints.find(({ name }) => name === "refresh")
-    expect(refresh && declares(refresh, "reconsent_required")).toBe(false)
-  })
 })
