@@ -63,7 +63,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("every call counts but probes, documents, webhooks and malformed requests", () =>
+  it.scoped("every call counts except probes, documents, webhooks and malformed requests", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
       const free: ReadonlyArray<Sent> = [
