@@ -24,7 +24,7 @@ const started = Effect.map(startTestSandbox, (sandbox) => {
 })
 
 describe("Two callers with the same idempotency key", () => {
-  it.scopedLive("log in: the second is a conflict that spends nothing and gets nothing of the first", () =>
+  it.scopedLive("log in: the second is a conflict that spends nothing and returns nothing of the first", () =>
     Effect.gen(function* () {
       const { login, post, sltOf } = yield* started
       const first = sltOf("si:deejay")

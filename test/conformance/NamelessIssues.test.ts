@@ -7,7 +7,7 @@ import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, keyed } from "./Calls.ts"
 
 const secret = "oat_SPLITsplitSPLITsplitSPLITsplitSPLITsplitSPL"
-/** A credential as it looks after a chat program broke it for display. */
+/** A credential with the invisible characters that a chat program inserts for display. */
 const split = `${secret.slice(0, 12)}\u200B${secret.slice(12, 20)}\u00AD${secret.slice(20)}`
 
 describe("A filed issue", () => {

@@ -18,7 +18,7 @@ const selecting = { "x-testing-environment-key": testingSecret }
 
 describe("The log line of a request", () => {
   it.scoped(
-    "contains route, method, status, duration, id, source, plane and type of actor, and nothing that was sent",
+    "contains route, method, status, duration, id, source, plane and type of actor, and no content of the request",
     () =>
       Effect.gen(function* () {
         const server = yield* backend({ during: { login: TestClock.adjust("1500 millis") } })
@@ -143,13 +143,15 @@ describe("The event of a request", () => {
     })
   )
 
-  it.scoped("is not recorded for probes, OPTIONS, the document and testing requests of any form", () =>
+  it.scoped("is not recorded for probes, OPTIONS, documents and testing requests of any form", () =>
     Effect.gen(function* () {
       const server = yield* backend()
       const silent: ReadonlyArray<Sent> = [
         good.healthz,
         good.readyz,
         { path: "/openapi.json" },
+        { path: "/docs" },
+        { path: "/", headers: { accept: "text/html" } },
         { method: "OPTIONS", path: "/api/v1/tings" },
         { ...good.iam, headers: selecting },
         { ...good.login, headers: { ...good.login.headers, ...selecting } },

@@ -159,7 +159,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("a request that arrives on an idle connection gets its refusal", () =>
+  it.scoped("a request that arrives on an idle connection is refused with 503", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const socket = connect(server.port, "127.0.0.1")
@@ -245,7 +245,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("a stalled body is refused early, and a body that arrives is served", () =>
+  it.scoped("a stalled body is refused after 5 s, and a body that arrives is served", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const begun = `${keyedLogin}Content-Length: ${good.login.body.length}\r\n\r\n{`
@@ -267,7 +267,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scopedLive("cuts what is left at the end of the grace period", () =>
+  it.scopedLive("interrupts the remaining requests at the end of the grace period", () =>
     Effect.gen(function* () {
       const login = yield* gate
       const me = yield* gate

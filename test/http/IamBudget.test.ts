@@ -66,7 +66,7 @@ const ting = (token: string, key: string) => ({
 })
 
 describe("A session that polls `me`", () => {
-  it.scoped("has 30 introspections a minute, and leaves IAM to the others", () =>
+  it.scoped("has 30 introspections a minute, and does not limit other sessions", () =>
     Effect.gen(function* () {
       const { from, limitedByIam, login, me, seen } = yield* prepare()
       const polling = yield* login(stranger)
@@ -96,7 +96,7 @@ describe("A session that polls `me`", () => {
 })
 
 describe("A verdict of IAM", () => {
-  it.scoped("on a refresh token is repeated at once, whatever the key; its address still logs in", () =>
+  it.scoped("on a refresh token is repeated without a call, under every key; its address still logs in", () =>
     Effect.gen(function* () {
       const { calls, from, login, seen } = yield* prepare()
       const mine = yield* login(stranger)
@@ -110,7 +110,7 @@ describe("A verdict of IAM", () => {
       expect(answers.map(codeOf)).toEqual(answers.map(() => "unauthenticated"))
       expect(calls() - before).toBe(1)
       expect(seen(tokens)).toHaveLength(3)
-      // A neighbour at the same address, and the client itself.
+      // Another actor at the same address, and the client itself.
       for (const actor of ["si:lyra", "si:deejay"]) {
         const { access_token } = yield* login(stranger, actor)
         expect((yield* from(stranger)(asks.me(access_token))).status).toBe(200)
@@ -122,7 +122,7 @@ describe("A verdict of IAM", () => {
     })
   )
 
-  it.scoped("is never hidden behind a share that is used up", () =>
+  it.scoped("is returned also when the share is used up", () =>
     Effect.gen(function* () {
       const { calls, from, login, me, slt } = yield* prepare({ iam: { callsPerMinute: 10 } })
       const dead = asks.refresh(strange("ort", 1))
@@ -149,7 +149,7 @@ describe("A verdict of IAM", () => {
       const before = calls()
       expect((yield* certain).map(codeOf)).toEqual(verdicts)
       expect(calls()).toBe(before)
-      // A login goes before strangers, except where one was refused.
+      // A login has precedence over unknown tokens, except from a network with a refused login.
       yield* login(stranger)
       expect(codeOf(yield* from(neighbour)(asks.login("nonsense")))).toBe("slt_rejected")
       expect(codeOf(yield* from(neighbour)(asks.login(Redacted.value(slt()))))).toBe("rate_limited")
@@ -166,7 +166,7 @@ describe("An address whose credentials IAM refuses", () => {
       return most
     })
 
-  it.scoped("is suspect after six different tokens or secrets: IAM is asked about 8 more in a minute", () =>
+  it.scoped("is suspect after six different tokens or secrets: 8 more calls to IAM in a minute", () =>
     Effect.gen(function* () {
       const made = yield* prepare()
       const { from, login, me } = made

@@ -35,7 +35,7 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
     .map((code): Pair => `${operationId} ${code}`)
 )
 
-/** Codes that take too long or a broken disk to provoke here, and the tests that provoke them with a moved clock or a stand-in. */
+/** Codes that need a long wait or a broken disk, and the tests that provoke them with a test clock or a stand-in. */
 const elsewhere: Readonly<Record<Pair, string>> = {
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
@@ -84,7 +84,7 @@ const recordAnswer = (name: CallName, answer: Pick<Answer, "status" | "text">): 
   return code
 }
 
-/** Sends each of the calls, changed; all must answer with the code. */
+/** Sends each of the calls with a change; all must answer with the code. */
 const expectAll = (
   server: Backend,
   which: ReadonlyArray<CallName>,
@@ -330,7 +330,7 @@ describe("The failures of a call, against simulated upstreams", () => {
       )
       yield* whileIam(
         refusal(409, "idempotency_response_expired"),
-        // An expired revocation was one: nothing to refuse.
+        // An expired replay of a revocation is a success.
         Effect.zipRight(asks(["login", "refresh"], "idempotency_response_expired"), asks(["logout"], "204"))
       )
       yield* whileIam(
@@ -486,13 +486,13 @@ describe("What IAM and Ting may refuse by their contracts", () => {
 })
 
 describe("The codes of the document", () => {
-  it("are all provoked by a test, and a call gives no others", () => {
+  it("are all provoked by a test, and a call answers with no others", () => {
     const here = [...provoked.keys()]
     expect(here.filter((pair) => !documented.includes(pair))).toEqual([])
     expect(documented.filter((pair) => !provoked.has(pair)).sort()).toEqual(Object.keys(elsewhere).sort())
   })
 
-  it("are provoked where the table says", () => {
+  it("are provoked in the files of the table", () => {
     for (const [pair, file] of Object.entries(elsewhere)) {
       const [, code = ""] = pair.split(" ")
       expect([pair, existsSync(file) && readFileSync(file, "utf8").includes(code)]).toEqual([pair, true])

@@ -19,10 +19,10 @@ const steps = [
   ["set ahead by 20 minutes", [0, hour / 3]]
 ] as const
 
-/** Runs the story on a stepped clock: one step before it, and one at `stepAgain`. */
+/** Runs a test on a stepped clock: one step before it, and one at `stepAgain`. */
 const stepping = <A, E, R>(
   [first, second]: readonly [number, number],
-  story: (time: {
+  test: (time: {
     readonly stepAgain: Effect.Effect<void>
     readonly pass: (seconds: number) => Effect.Effect<void>
   }) => Effect.Effect<A, E, R>
@@ -34,7 +34,7 @@ const stepping = <A, E, R>(
     step(first)
     const stepAgain = Effect.sync(() => step(second))
     const pass = (seconds: number) => Effect.withClock(TestClock.adjust(seconds * 1_000), below)
-    return yield* Effect.withClock(story({ stepAgain, pass }), clock)
+    return yield* Effect.withClock(test({ stepAgain, pass }), clock)
   })
 
 const codeOf = (answer: Answer) => (answer.status < 300 ? answer.status : errorOf(answer).code)
@@ -45,7 +45,7 @@ const world = (settings: SettingsOverrides = {}) => serverOverIam({}, settings, 
 describe("A wall clock that is stepped", () => {
   for (const [name, by] of steps) {
     describe(`(${name})`, () => {
-      it.scoped("leaves an address its quota", () =>
+      it.scoped("does not change the quota of an address", () =>
         stepping(by, ({ stepAgain, pass }) =>
           Effect.gen(function* () {
             const policies = {

@@ -1,4 +1,4 @@
-/** The real server on a real socket, over stand-ins for the use cases that record every call. */
+/** The real server on a real socket, over stand-ins of the use cases that record every call. */
 import { Agent, request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
@@ -315,23 +315,30 @@ export const backend = (options: Options = {}) =>
     return made
   })
 
-let shared: Promise<Backend> | undefined
+const shared = new Map<string, Promise<Backend>>()
 
 /**
- * The server with default options and the real clock, started once per process, because a start takes longer than most
+ * The server with these settings and the real clock, started once per process, because a start takes longer than most
  * tests. Its records and `during` begin empty.
  */
-export const sharedBackend = Effect.map(
-  Effect.promise(() => {
-    shared ??= Effect.runPromise(Scope.extend(backend(), Effect.runSync(Scope.make())))
-    return shared
-  }),
-  (server) => {
-    for (const list of [server.reached, server.lines, server.events]) list.length = 0
-    for (const useCase of Struct.keys(server.during)) delete server.during[useCase]
-    return server
-  }
-)
+export const sharedBackendWith = (settings: SettingsOverrides) =>
+  Effect.map(
+    Effect.promise(() => {
+      const name = JSON.stringify(settings)
+      const server =
+        shared.get(name) ??
+        Effect.runPromise(Scope.extend(backend({ settings }), Effect.runSync(Scope.make())))
+      shared.set(name, server)
+      return server
+    }),
+    (server) => {
+      for (const list of [server.reached, server.lines, server.events]) list.length = 0
+      for (const useCase of Struct.keys(server.during)) delete server.during[useCase]
+      return server
+    }
+  )
+
+export const sharedBackend = sharedBackendWith({})
 
 export interface Answer {
   readonly status: number
@@ -366,7 +373,7 @@ export interface Sent {
   readonly chunks?: ReadonlyArray<string | Uint8Array>
 }
 
-/** Keeps connections open between requests: opening one takes longer than most requests. */
+/** Reuses connections: opening one takes longer than most requests. */
 const agent = new Agent({ keepAlive: true })
 
 const toAnswer = (sent: Sent, port: number): Promise<Answer> =>

@@ -96,7 +96,7 @@ describe("A login", () => {
 
 describe("Exported telemetry", () => {
   it.scopedLive(
-    "holds no credential, no name and no text of a caller; every trace begins at a request or a delivery",
+    "contains no credential, no name and no text of a caller; every trace begins at a request or a delivery",
     () =>
       Effect.gen(function* () {
         const message = "The player stops after a seek."

@@ -56,7 +56,7 @@ describe("The bound of a body", () => {
     )
   }
 
-  it.scoped("a client that sends 8 MiB and reads late still gets its 413", () =>
+  it.scoped("a client that sends 8 MiB before it reads receives its 413", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const body = "x".repeat(8 * 1_048_576)
@@ -91,7 +91,7 @@ const sentBlindly = (server: Backend, text: string): Effect.Effect<string> =>
       })
   )
 
-describe("What a body may hold", () => {
+describe("A body that is not valid", () => {
   const login = (body: string | Uint8Array): Sent => ({ ...good.login, body })
 
   it.scoped.each<[string, string | Uint8Array, string, string]>([
