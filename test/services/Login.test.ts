@@ -65,7 +65,7 @@ describe("a login", () => {
         yield* iam.alter((found) => ({ ...found, memberships: [...found.memberships].reverse() }))
         const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
         assert.strictEqual(session.scope, requestedScopes.join(" "))
-        deepStrictEqual(session.org_ids, ["acme", "harbor"])
+        deepStrictEqual(session.org_ids, ["acme", "zenith"])
       })
     )
   )
@@ -76,7 +76,7 @@ describe("the session's organisation", () => {
     scenario(
       Effect.gen(function* () {
         const iam = yield* people
-        const session = yield* login(yield* iam.slt({ actor: "c:ana", organisations: ["harbor", "acme"] }))
+        const session = yield* login(yield* iam.slt({ actor: "c:ana", organisations: ["zenith", "acme"] }))
         assert.strictEqual(session.org_id, "acme")
       })
     )
@@ -86,10 +86,10 @@ describe("the session's organisation", () => {
     scenario(
       Effect.gen(function* () {
         const iam = yield* people
-        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("harbor") }))
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("zenith") }))
         const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
-        assert.strictEqual(session.org_id, "harbor")
-        deepStrictEqual(session.org_ids, ["acme", "harbor"])
+        assert.strictEqual(session.org_id, "zenith")
+        deepStrictEqual(session.org_ids, ["acme", "zenith"])
       })
     )
   )

@@ -8,8 +8,7 @@ import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
-import { refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { refused, SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
@@ -25,7 +24,6 @@ const prepared = Effect.gen(function* () {
   const iam = yield* SimulatedIam
   const ting = yield* SimulatedTing
   const store = yield* StoreSwitches
-  iam.production.addActor("si:deejay", ["acme"])
   return { iam, ting, store, slt: yield* iam.slt({ actor: "si:deejay" }) }
 })
 
@@ -268,7 +266,6 @@ describe("a replayed login", () => {
       Effect.gen(function* () {
         const { iam, ting, slt } = yield* prepared
         const { plane, state } = yield* iam.environment("e2e")
-        state.addActor("si:deejay", ["acme"])
         yield* login(slt)
         const there = yield* login(yield* iam.slt({ actor: "si:deejay" }, state), plane)
         assert.isTrue(there.ting.subscribed)

@@ -8,8 +8,8 @@ import * as TestClock from "effect/TestClock"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { refused } from "../support/IamPlane.ts"
 import { authenticate, login, prepared, unknownToken } from "../support/LoggedIn.ts"
+import { refused } from "../support/SimulatedIam.ts"
 import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
 
 const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)

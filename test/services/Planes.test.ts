@@ -3,12 +3,12 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
 import { isPlane } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import { refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { refused, SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import { inRequest, lost, patiently, scenario, unreachable } from "../support/World.ts"
 
@@ -75,6 +75,8 @@ describe("a selector that cannot be resolved never means production", () => {
         const environment = yield* iam.environment("e2e")
         yield* resolve(Option.some(environment.secret))
         yield* iam.deleteEnvironment(environment)
+        // The resolved environment is remembered for 60 s.
+        yield* TestClock.adjust("60 seconds")
         for (const selector of [unknownSecret, Option.some(environment.secret)]) {
           assert.strictEqual((yield* Effect.flip(resolve(selector))).code, "testing_secret_invalid")
         }

@@ -9,8 +9,7 @@ import { scopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { type Login, refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { type Login, refused, SimulatedIam } from "../support/SimulatedIam.ts"
 import {
   bearer,
   callerKey,
@@ -32,8 +31,6 @@ const session = (login: Partial<Login> = {}) =>
   Effect.gen(function* () {
     const iam = yield* SimulatedIam
     const sessions = yield* Sessions
-    iam.production.addActor("si:deejay", ["acme"])
-    iam.production.addActor("c:ana", ["harbor", "acme"])
     const slt = yield* iam.slt({ actor: "si:deejay", ...login })
     const made = yield* sessions.login(production, { slt, key: callerKey("login") }).pipe(inRequest())
     return { iam, sessions, made, token: made.refresh_token }
@@ -90,7 +87,7 @@ describe("a refresh", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
-        iam.production.approved.delete(scopes.identity)
+        iam.production.withdrawScope(scopes.identity)
         const fresh = yield* refresh(token)
         deepStrictEqual(fresh.actor, { type: "silicon", public_id: "si:deejay" })
         assert.notInclude(fresh.scope, scopes.identity)
@@ -130,10 +127,10 @@ describe("a refresh", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
-        iam.production.approved.delete(scopes.identity)
-        iam.production.disclosesSubject = false
+        iam.production.withdrawScope(scopes.identity)
+        yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
         assert.strictEqual((yield* Effect.flip(refresh(token))).code, "reconsent_required")
-        iam.production.disclosesSubject = true
+        yield* iam.alter((found) => found)
         deepStrictEqual((yield* refresh(token)).actor, { type: "silicon", public_id: "si:deejay" })
       })
     )
@@ -143,8 +140,8 @@ describe("a refresh", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session({ actor: "c:ana" })
-        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("harbor") }))
-        assert.strictEqual((yield* refresh(token)).org_id, "harbor")
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("zenith") }))
+        assert.strictEqual((yield* refresh(token)).org_id, "zenith")
         yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("elsewhere") }))
         assert.strictEqual((yield* refresh(token)).org_id, "acme")
       })

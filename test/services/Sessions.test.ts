@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
@@ -50,7 +51,7 @@ describe("authenticating a bearer", () => {
     scenario(
       Effect.gen(function* () {
         const { session } = yield* prepared
-        const failure = yield* Effect.flip(authenticate(session.access_token, "harbor"))
+        const failure = yield* Effect.flip(authenticate(session.access_token, "zenith"))
         assert.strictEqual(failure.code, "forbidden")
         deepStrictEqual(failure.details, { reason: "organization_not_granted" })
         assert.match(failure.hint, /choose one of your organisations/i)
@@ -62,7 +63,7 @@ describe("authenticating a bearer", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* prepared
-        iam.production.approved.delete(scopes.send)
+        iam.production.withdrawScope(scopes.send)
         const caller = yield* authenticate(session.access_token)
         assert.notInclude(caller.membership.scopes, scopes.send)
         iam.production.setMember("si:deejay", "acme", false)
@@ -77,8 +78,8 @@ describe("authenticating a bearer", () => {
         yield* prepared
         const { access_token } = yield* login({ actor: "c:ana" }, callerKey("ana"))
         assert.strictEqual(
-          (yield* authenticate(access_token, "harbor")).membership.membershipId,
-          "c:ana[harbor]"
+          (yield* authenticate(access_token, "zenith")).membership.membershipId,
+          "c:ana[zenith]"
         )
         assert.strictEqual((yield* authenticate(access_token, "acme")).membership.membershipId, "c:ana[acme]")
       })
@@ -89,7 +90,7 @@ describe("authenticating a bearer", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* prepared
-        iam.production.approved.delete(scopes.identity)
+        iam.production.withdrawScope(scopes.identity)
         const caller = yield* authenticate(session.access_token)
         deepStrictEqual(caller.actor, { type: "silicon", public_id: "si:deejay" })
       })
@@ -100,8 +101,8 @@ describe("authenticating a bearer", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* prepared
-        iam.production.approved.delete(scopes.identity)
-        iam.production.disclosesSubject = false
+        iam.production.withdrawScope(scopes.identity)
+        yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
         assert.strictEqual(
           (yield* Effect.flip(authenticate(session.access_token))).code,
           "reconsent_required"
@@ -219,9 +220,9 @@ describe("me", () => {
       Effect.gen(function* () {
         const { iam, session } = yield* prepared
         assert.isTrue((yield* me(session.access_token)).ting_ready)
-        iam.production.approved.delete(scopes.send)
+        iam.production.withdrawScope(scopes.send)
         assert.isFalse((yield* me(session.access_token)).ting_ready)
-        iam.production.approved.add(scopes.send)
+        iam.production.approveScope(scopes.send)
         const store = yield* Store
         const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
         yield* store.recipients.deactivate(deejay)
@@ -236,7 +237,7 @@ describe("me", () => {
         yield* prepared
         const { access_token } = yield* login({ actor: "c:ana" }, callerKey("ana"))
         assert.isTrue((yield* me(access_token, "acme")).ting_ready, "where the login registered")
-        assert.isFalse((yield* me(access_token, "harbor")).ting_ready)
+        assert.isFalse((yield* me(access_token, "zenith")).ting_ready)
       })
     )
   )
@@ -247,9 +248,8 @@ describe("me", () => {
         const { iam } = yield* prepared
         const sessions = yield* Sessions
         const { plane, state } = yield* iam.environment("e2e")
-        state.addActor("si:deejay", ["acme"])
         const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
-        state.approved.delete(scopes.register)
+        state.withdrawScope(scopes.register)
         const there = yield* sessions.login(plane, request).pipe(inRequest())
         const found = yield* me(there.access_token, "acme", plane)
         assert.isFalse(found.ting_ready)

@@ -2,8 +2,7 @@
 import * as Effect from "effect/Effect"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import type { Login } from "./IamPlane.ts"
-import { SimulatedIam } from "./SimulatedIam.ts"
+import { type Login, SimulatedIam } from "./SimulatedIam.ts"
 import { StoreSwitches } from "./TestStore.ts"
 import { bearer, callerKey, inRequest, production } from "./World.ts"
 
@@ -20,8 +19,6 @@ export const login = (login: Partial<Login> = {}, key = callerKey("login")) =>
 /** The deejay is in one organisation, Ana in two; the deejay is logged in. */
 export const prepared = Effect.gen(function* () {
   const iam = yield* SimulatedIam
-  iam.production.addActor("si:deejay", ["acme"])
-  iam.production.addActor("c:ana", ["harbor", "acme"])
   return { iam, store: yield* StoreSwitches, session: yield* login() }
 })
 

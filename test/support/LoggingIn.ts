@@ -11,11 +11,7 @@ export const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: P
   Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
 
 /** Ana is in two organisations, the deejay in one. */
-export const people = Effect.map(SimulatedIam, (iam) => {
-  iam.production.addActor("c:ana", ["harbor", "acme"])
-  iam.production.addActor("si:deejay", ["acme"])
-  return iam
-})
+export const people = SimulatedIam
 
 export const isLive = (token: string) =>
   Effect.flatMap(Sessions, (sessions) =>

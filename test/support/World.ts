@@ -42,9 +42,8 @@ const ports = ({ settings, tables }: WorldOptions) =>
   Layer.mergeAll(
     Layer.provideMerge(SimulatedTing.layer, SimulatedIam.layer),
     SimulatedTables.layer(tables ?? clientTables),
-    TestStore.layer,
-    Layer.succeed(Settings, testSettings(settings))
-  )
+    TestStore.layer
+  ).pipe(Layer.provideMerge(Layer.succeed(Settings, testSettings(settings))))
 
 export const useCases = Layer.mergeAll(
   Planes.Default,
@@ -114,7 +113,7 @@ export const unreachable = (dependency: "iam" | "ting") =>
   new NotExecuted({ dependency, reason: "connection refused" })
 
 /**
- * The deejay, a Silicon of acme and harbor, with a live token and no registration yet; in production, or in a testing
+ * The deejay, a Silicon of acme, with a live token and no registration yet; in production, or in a testing
  * environment of that name.
  */
 export const signedIn = (options: { readonly environment?: string; readonly actor?: string } = {}) =>
@@ -127,7 +126,7 @@ export const signedIn = (options: { readonly environment?: string; readonly acto
       options.environment === undefined ? undefined : yield* simulated.environment(options.environment)
     const plane: Plane = environment?.plane ?? production
     const state = environment?.state ?? simulated.production
-    state.addActor(actor, ["acme", "harbor"])
+    state.addActor(actor, ["acme"])
     const slt = yield* simulated.slt({ actor }, state)
     const { accessToken: token, refreshToken } = yield* iam.exchange(plane, slt, yield* attemptKey)
     const caller = yield* sessions.authenticate(plane, { token, organisation: "acme" })
