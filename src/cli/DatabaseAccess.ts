@@ -1,7 +1,6 @@
 /** The database of the settings for commands that look and repair: it is neither made nor brought to another version. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { storeFix, storeTrouble } from "../layers/diagnostics/StoreTrouble.ts"
 import { readSettingsInPart } from "../layers/settings/SettingsInPart.ts"
 import type { CursorInvalid } from "../services/OperatorQueries.ts"
 import { OperatorQueries } from "../services/OperatorQueries.ts"
@@ -30,8 +29,8 @@ export const databasePlace: Effect.Effect<SettingsValues, CommandFailed, CliEnvi
   }
 )
 
-export const storeFailed = ({ reason }: StoreUnavailable): CommandFailed =>
-  new CommandFailed({ exit: exits.unavailable, lines: [storeTrouble(reason)], fix: storeFix(reason) })
+export const storeFailed = ({ fix, summary }: StoreUnavailable): CommandFailed =>
+  new CommandFailed({ exit: exits.unavailable, lines: [summary], fix })
 
 const cursorFailed = (_: CursorInvalid): CommandFailed =>
   usage("the page of --after is none of this list", "take the one that the page before told, or leave it out")

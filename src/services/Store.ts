@@ -7,14 +7,10 @@ import type { TingOutcome } from "../schema/Session.ts"
 import type { TableName } from "../schema/Telemetry.ts"
 import type { UpstreamKey } from "./Iam.ts"
 import type { PlaneId } from "./Plane.ts"
+import type { StoreUnavailable } from "./store/StoreUnavailable.ts"
 import type { TableRecord } from "./Tables.ts"
 
-/** The database did not do what was asked. `reason` is for the log and names the database, never a value. */
-export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
-  readonly reason: string
-  /** The disk or a right is missing, and stays so until an operator helps. */
-  readonly lasting?: boolean
-}> {}
+export { StoreUnavailable } from "./store/StoreUnavailable.ts"
 
 type Stored<A> = Effect.Effect<A, StoreUnavailable>
 

@@ -132,7 +132,7 @@ export const noting =
     note.pipe(
       Effect.timeoutFail({
         duration: notePatience,
-        onTimeout: () => new StoreUnavailable({ reason: `no answer within ${notePatience} ms` })
+        onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
       }),
       Effect.catchAll(({ reason }) => Effect.logWarning(lost, reason)),
       Effect.asVoid

@@ -3,7 +3,6 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { isOlder, schemaFound } from "../../layers/diagnostics/StoreTrouble.ts"
 import type { BackupFacts, BackupFailed, BackupProgress, Restored } from "../../layers/store/backup/Backup.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
@@ -109,11 +108,11 @@ const finishRestored = (asJson: boolean) =>
       () => import("../DatabaseModule.ts")
     )
     const trouble = (error: StoreUnavailable) => {
-      const empty = isOlder(error.reason) && schemaFound(error.reason) === 0
-      return empty
+      const { database, problem } = error
+      return problem.kind === "older_schema" && problem.found === 0
         ? new CommandFailed({
             exit: exits.unavailable,
-            lines: [error.reason.replace(/ has an older schema .*/, " holds nothing")],
+            lines: [`${database} holds nothing`],
             fix: "restore it first: music-backend restore <file> says how"
           })
         : storeFailed(error)

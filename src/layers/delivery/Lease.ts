@@ -105,7 +105,7 @@ export const underLease =
           // A database that does not answer may never do so.
           Effect.timeoutFail({
             duration: Math.max(1, before.endsAt - now),
-            onTimeout: () => new StoreUnavailable({ reason: "no answer" })
+            onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
           })
         )
         if (ours) yield* Ref.update(grip, (last) => ({ ...last, endsAt: now + millis, leaseUntil }))

@@ -11,7 +11,6 @@ import { makeDeliveries } from "../store/repositories/Deliveries.ts"
 import { latestMigration } from "../store/migrations/Migrations.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
 import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
-import { isOlder, storeFix, storeTrouble } from "./StoreTrouble.ts"
 
 const nearestExisting = (path: string): string =>
   existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path))
@@ -47,10 +46,8 @@ const room = (file: string, spoolBytes: number): Finding => {
     : pass("disk", `${megabytes(free.right)} free`)
 }
 
-const unusable = ({ reason }: StoreUnavailable): Finding =>
-  isOlder(reason)
-    ? warn("database", storeTrouble(reason), storeFix(reason))
-    : fail("database", storeTrouble(reason), storeFix(reason))
+const unusable = ({ fix, problem, summary }: StoreUnavailable): Finding =>
+  problem.kind === "older_schema" ? warn("database", summary, fix) : fail("database", summary, fix)
 
 /** Milliseconds after which work that still waits is worth a look. */
 const long = 60 * 60 * 1_000

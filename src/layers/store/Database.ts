@@ -7,7 +7,7 @@ import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
-import { type DatabaseFailure, isLocked, unavailable } from "./StoreErrors.ts"
+import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
 
 /** What workers wait for. */
 export type Work = "deliveries" | "spool"
@@ -77,7 +77,7 @@ export const makeDatabase = (
   /** Told by name when it fails, and seen by name in a trace. */
   const access = <A>(operation: string, effect: Effect.Effect<A, DatabaseFailure>) =>
     patiently(effect).pipe(
-      Effect.mapError(unavailable(name, operation)),
+      Effect.mapError(toStoreUnavailable(name, operation)),
       Effect.withSpan(operation, { captureStackTrace: false }),
       dialect.access
     )

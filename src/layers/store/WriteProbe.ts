@@ -1,9 +1,9 @@
 import * as Effect from "effect/Effect"
 import { recordNow, storeWritesFailed } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import type { StoreUnavailable } from "../../services/Store.ts"
+import { StoreUnavailable } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
-import { failingWrites } from "./StoreErrors.ts"
+import { isLasting } from "./StoreErrors.ts"
 import { writeMark } from "./sqlite/ApplicationId.ts"
 import { migrationsTable } from "./migrations/Migrations.ts"
 
@@ -30,11 +30,11 @@ export const makeWriteProbe = (
   let provenAt = Number.NEGATIVE_INFINITY
   let distrustedUntil = Number.NEGATIVE_INFINITY
 
-  const noteFailure = ({ lasting = false }: StoreUnavailable) =>
+  const noteFailure = (error: StoreUnavailable) =>
     Effect.map(monotonicMillis, (now) => {
       recordNow(failedWrites, 1)
       failures += 1
-      const contradicts = lasting && now - provenAt < provenFor
+      const contradicts = isLasting(error) && now - provenAt < provenFor
       if (contradicts || now < distrustedUntil) distrustedUntil = now + distrust
     })
 
@@ -49,7 +49,8 @@ export const makeWriteProbe = (
   const writable = Effect.gen(function* () {
     const before = failures
     if (before === outlived) return
-    if ((yield* monotonicMillis) < distrustedUntil) return yield* failingWrites(database.name)
+    if ((yield* monotonicMillis) < distrustedUntil)
+      return yield* new StoreUnavailable({ database: database.name, problem: { kind: "writes_failing" } })
     yield* probe
     provenAt = yield* monotonicMillis
     outlived = before

@@ -20,7 +20,7 @@ import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
 vi.setConfig({ testTimeout: 30_000 })
 
 const lease = 10_000
-const away = Effect.fail(new StoreUnavailable({ reason: "away" }))
+const away = Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
 
 const done = (held: Held, number = 1) =>
   Effect.flatMap(Clock.currentTimeMillis, (at) =>

@@ -18,7 +18,7 @@ import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { fsyncFolder } from "../../process/FsyncFolder.ts"
-import { type DatabaseFailure, notOpened, unavailable } from "../StoreErrors.ts"
+import { type DatabaseFailure, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
 
 /** A copy was not made, not usable, or not put in place; nothing was changed. `fix` says what to do. */
 export class BackupFailed extends Data.TaggedError("BackupFailed")<{
@@ -41,13 +41,13 @@ export const isSameFile = (one: string, other: string): boolean => {
 export const attempt = <A>(file: string, fix: string, run: () => A): Effect.Effect<A, BackupFailed> =>
   Effect.try({
     try: run,
-    catch: (error) => new BackupFailed({ reason: notOpened(nameOf(file), error).reason, fix })
+    catch: (error) => new BackupFailed({ reason: openFailed(nameOf(file), error).reason, fix })
   })
 
 export const failedIn =
   (file: string, operation: string, fix: string) =>
   (error: DatabaseFailure): BackupFailed =>
-    new BackupFailed({ reason: unavailable(nameOf(file), operation)(error).reason, fix })
+    new BackupFailed({ reason: toStoreUnavailable(nameOf(file), operation)(error).reason, fix })
 
 /** One connection, closed with the scope. Without a write it changes nothing. */
 export const openFile = (
@@ -57,7 +57,7 @@ export const openFile = (
   SqliteClient.make({ filename: file, readonly, disableWAL: true }).pipe(
     Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
     Effect.catchAllDefect((defect) =>
-      Effect.fail(new BackupFailed({ reason: notOpened(nameOf(file), defect).reason, fix }))
+      Effect.fail(new BackupFailed({ reason: openFailed(nameOf(file), defect).reason, fix }))
     )
   )
 

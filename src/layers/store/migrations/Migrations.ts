@@ -5,9 +5,8 @@ import type { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { StoreUnavailable } from "../../../services/Store.ts"
+import { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { missingSchema, newerSchema, olderSchema } from "../StoreErrors.ts"
 import initial from "./0001_initial.ts"
 import durableDelivery from "./0002_durable_delivery.ts"
 import discardedDeliveries from "./0003_discarded_deliveries.ts"
@@ -68,18 +67,23 @@ const hasHistory = ({ sql, read }: Database) =>
     )
   )
 
+const otherSchema = ({ name }: Database, kind: "newer_schema" | "older_schema", found: number) =>
+  new StoreUnavailable({ database: name, problem: { kind, found, known: latestMigration } })
+
 /** Fails when the migrations of this version are not all there. */
 export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.flatMap(latestApplied(database, "Store.check"), (applied) =>
-    applied < latestMigration ? Effect.fail(missingSchema(database.name)) : Effect.void
+    applied < latestMigration
+      ? Effect.fail(new StoreUnavailable({ database: database.name, problem: { kind: "schema_incomplete" } }))
+      : Effect.void
   )
 
 /** Fails when the database is empty, or newer than this version; an older one is left as it is. */
 export const checkReadable = (database: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
-    if (found === 0) return yield* olderSchema(database.name, found, latestMigration)
-    if (found > latestMigration) return yield* newerSchema(database.name, found, latestMigration)
+    if (found === 0) return yield* otherSchema(database, "older_schema", found)
+    if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
   })
 
 /**
@@ -92,12 +96,12 @@ export const prepareSchema = (
 ): Effect.Effect<void, StoreUnavailable> =>
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
-    if (found > latestMigration) return yield* newerSchema(database.name, found, latestMigration)
+    if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
     if (found === latestMigration) return
-    if (Option.isNone(migration)) return yield* olderSchema(database.name, found, latestMigration)
+    if (Option.isNone(migration)) return yield* otherSchema(database, "older_schema", found)
     yield* migration.value
     // A newer version may have migrated in between.
     const reached = yield* latestApplied(database, "Store.open")
-    if (reached > latestMigration) return yield* newerSchema(database.name, reached, latestMigration)
+    if (reached > latestMigration) return yield* otherSchema(database, "newer_schema", reached)
     yield* checkSchema(database)
   })

@@ -7,10 +7,10 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import pg from "pg"
 import type { Dialect } from "../Database.ts"
-import { type DatabaseFailure, isLost } from "../StoreErrors.ts"
+import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
 
 const lost = (cause: Cause.Cause<DatabaseFailure>): boolean =>
-  Option.exists(Cause.failureOption(cause), isLost)
+  Option.exists(Cause.failureOption(cause), isConnectionLost)
 
 /** A pool takes back a connection that still waits for an answer, and one with an open transaction: not one that was ended. */
 const discard = (connection: Connection): Effect.Effect<void> =>

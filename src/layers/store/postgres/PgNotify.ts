@@ -8,7 +8,7 @@ import * as Ref from "effect/Ref"
 import * as Schedule from "effect/Schedule"
 import pg from "pg"
 import type { Dialect, Work } from "../Database.ts"
-import { notOpened } from "../StoreErrors.ts"
+import { openFailed } from "../StoreErrors.ts"
 
 const channel = "music_backend"
 const works: ReadonlyArray<Work> = ["deliveries", "spool"]
@@ -79,7 +79,7 @@ export const pgNotify = (
               yield* Effect.logWarning(
                 "Other processes are not heard: workers find work at their next look",
                 {
-                  reason: notOpened(name, error).reason
+                  reason: openFailed(name, error).reason
                 }
               )
           })

@@ -9,9 +9,10 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import pg from "pg"
-import { Store, type StoreUnavailable } from "../../../services/Store.ts"
+import { Store, StoreUnavailable } from "../../../services/Store.ts"
+import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
 import { type Database, makeDatabase } from "../Database.ts"
-import { notMigrated, notOpened, olderServer, otherEncoding, unreadableAddress } from "../StoreErrors.ts"
+import { migrationFailed, openFailed } from "../StoreErrors.ts"
 import { checkReadable, migrate, prepareSchema } from "../migrations/Migrations.ts"
 import { pgDialect } from "./PgDialect.ts"
 import { type Listening, pgNotify } from "./PgNotify.ts"
@@ -103,8 +104,9 @@ const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUn
     Option.match({
       onNone: () => Effect.void,
       onSome: ({ encoding, number, version }) => {
-        if (number < oldestServer) return olderServer(name, version)
-        return encoding === "UTF8" ? Effect.void : otherEncoding(name, encoding)
+        const refuse = (problem: StoreProblem) => new StoreUnavailable({ database: name, problem })
+        if (number < oldestServer) return refuse({ kind: "server_too_old", version })
+        return encoding === "UTF8" ? Effect.void : refuse({ kind: "wrong_encoding", encoding })
       }
     })
   )
@@ -125,9 +127,13 @@ export const openPostgres = (
     const timeouts = { ...defaultTimeouts, ...options.timeouts }
     const name = yield* Effect.try({
       try: () => nameOf(parsed(url)),
-      catch: unreadableAddress
+      catch: () =>
+        new StoreUnavailable({
+          database: "The address of the Postgres database, or a file that it names,",
+          problem: { kind: "address_unreadable" }
+        })
     })
-    const opening = (error: unknown) => notOpened(name, error)
+    const opening = (error: unknown) => openFailed(name, error)
 
     const reached: pg.PoolConfig = {
       connectionString: Redacted.value(url),
@@ -170,8 +176,8 @@ export const openPostgres = (
         "Store.migrate",
         Effect.zipRight(alone("music_backend migrations"), migrate).pipe(
           Effect.provideService(SqlClient, patient),
-          Effect.catchTag("MigrationError", (error) => Effect.fail(notMigrated(name, error))),
-          Effect.catchAllDefect((defect) => Effect.fail(notMigrated(name, defect)))
+          Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
+          Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect)))
         )
       )
     }).pipe(Effect.scoped)

@@ -1,8 +1,7 @@
 /** SQLite goes on writing to a file that was moved or deleted, or whose log was, and what it commits is lost. */
 import { statSync } from "node:fs"
 import * as Effect from "effect/Effect"
-import type { StoreUnavailable } from "../../../services/Store.ts"
-import { goneDatabase } from "../StoreErrors.ts"
+import { StoreUnavailable } from "../../../services/Store.ts"
 
 export interface WatchedFiles {
   /** Fails when the path no longer leads to the file that was opened, or to the log that was joined. */
@@ -31,7 +30,11 @@ export const watchFiles = (path: string, name: string): Effect.Effect<WatchedFil
       identityOf(path) === opened &&
       (joined === undefined || (joined.log !== undefined && identityOf(log) === joined.log))
     return {
-      present: Effect.suspend(() => (stands() ? Effect.void : Effect.fail(goneDatabase(name)))),
+      present: Effect.suspend(() =>
+        stands()
+          ? Effect.void
+          : Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "gone" } }))
+      ),
       joined: Effect.sync(() => {
         joined = { log: identityOf(log) }
       })

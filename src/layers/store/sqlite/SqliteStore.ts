@@ -12,9 +12,9 @@ import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { Store, type StoreUnavailable } from "../../../services/Store.ts"
+import { Store, StoreUnavailable } from "../../../services/Store.ts"
 import { type Database, makeDatabase } from "../Database.ts"
-import { absentDatabase, closedDatabase, foreignDatabase, notMigrated, notOpened } from "../StoreErrors.ts"
+import { migrationFailed, openFailed } from "../StoreErrors.ts"
 import { applicationId, writeMark } from "./ApplicationId.ts"
 import { checkReadable, migrate, migrationsTable, prepareSchema } from "../migrations/Migrations.ts"
 import { makeStore } from "../repositories/Repositories.ts"
@@ -81,7 +81,7 @@ const refuseForeign = ({ name, read, sql }: Database) =>
       Option.exists(
         ({ id, migrated, tables }) => id === applicationId || (id === 0 && (tables === 0 || migrated > 0))
       ),
-      () => foreignDatabase(name)
+      () => new StoreUnavailable({ database: name, problem: { kind: "foreign" } })
     )
   )
 
@@ -93,10 +93,11 @@ export const openDatabase = (
   Effect.gen(function* () {
     const file = resolve(path)
     const name = `SQLite database ${file}`
-    const opening = (error: unknown) => notOpened(name, error)
+    const opening = (error: unknown) => openFailed(name, error)
 
     if (migrating) yield* Effect.try({ try: () => createFile(file), catch: opening })
-    else if (!existsSync(file)) return yield* absentDatabase(name)
+    else if (!existsSync(file))
+      return yield* new StoreUnavailable({ database: name, problem: { kind: "absent_file" } })
     const sql = yield* SqliteClient.make({
       filename: file,
       // Set below, where a failure has a type.
@@ -113,7 +114,7 @@ export const openDatabase = (
     const files = yield* watchFiles(file, name)
     // The last to close a database takes its log away.
     const present = Effect.if(Ref.get(closed), {
-      onTrue: () => closedDatabase(name),
+      onTrue: () => Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "closed" } })),
       onFalse: () => files.present
     })
     const database = makeDatabase(sql, { name, lockWait, dialect: sqliteDialect(sql, present) })
@@ -128,8 +129,8 @@ export const openDatabase = (
       "Store.migrate",
       migrate.pipe(
         Effect.provideService(SqlClient.SqlClient, sql),
-        Effect.catchTag("MigrationError", (error) => Effect.fail(notMigrated(name, error))),
-        Effect.catchAllDefect((defect) => Effect.fail(notMigrated(name, defect)))
+        Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
+        Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect)))
       )
     )
     if (older) yield* checkReadable(database)
