@@ -1,5 +1,6 @@
-/** The error of every store operation: what went wrong as data, and one place that puts it into words. */
+/** The error of every store operation: the problem as data, and the one place that puts it into words. */
 import * as Data from "effect/Data"
+import type * as Effect from "effect/Effect"
 
 /** Problems that a driver or the file system reports. `code` is its own: of SQLite, of the system, or a SQLSTATE. */
 export type DriverProblem = {
@@ -70,6 +71,9 @@ export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
     )
   }
 }
+
+/** The result of a store operation. */
+export type Stored<A> = Effect.Effect<A, StoreUnavailable>
 
 interface Wording {
   readonly says: string

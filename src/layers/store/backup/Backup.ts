@@ -7,7 +7,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import type { SettingsValues } from "../../../services/Settings.ts"
-import { doubtUnfiled } from "./RestoreReconciliation.ts"
+import { markUnfiledUnknown } from "./RestoreReconciliation.ts"
 import { type BackupFacts, type BackupOptions, copyBeside, examine } from "./BackupCopy.ts"
 import {
   attempt,
@@ -159,7 +159,9 @@ const doubt = (partial: string): Effect.Effect<number, BackupFailed> =>
   Effect.gen(function* () {
     const fix = "Make room, and try again."
     const doubted = yield* openFile(partial, { readonly: false, fix }).pipe(
-      Effect.flatMap((sql) => Effect.mapError(doubtUnfiled(sql), failedIn(partial, "Backup.restore", fix))),
+      Effect.flatMap((sql) =>
+        Effect.mapError(markUnfiledUnknown(sql), failedIn(partial, "Backup.restore", fix))
+      ),
       Effect.scoped
     )
     yield* attempt(partial, "Check the disk, and try again.", () => syncFile(partial))

@@ -13,7 +13,7 @@ import type { DatabaseFailure } from "../StoreErrors.ts"
  * request brings the late one. One that failed stays so, and one in a state of a later version too; what tries it again finds the same. Works on every version's schema, whose
  * columns are the first one's. Tells how many will be looked for, or would be when they are tried again.
  */
-export const doubtUnfiled = (sql: SqlClient): Effect.Effect<number, DatabaseFailure> => {
+export const markUnfiledUnknown = (sql: SqlClient): Effect.Effect<number, DatabaseFailure> => {
   const created = sql`
     COALESCE((SELECT reports.created_at FROM reports WHERE reports.id = deliveries.subject), created_at)`
   return Effect.map(
@@ -31,4 +31,4 @@ export const doubtUnfiled = (sql: SqlClient): Effect.Effect<number, DatabaseFail
 
 /** The same in a database that was restored by other means, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
-  write("Restore.finish", doubtUnfiled(sql))
+  write("Restore.finish", markUnfiledUnknown(sql))

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { beyondReason, latestLeaseEnd } from "../../../services/ClockSkew.ts"
-import type { DeliveryStanding } from "../../../services/OperatorQueries.ts"
+import type { DeliveryStatus } from "../../../services/OperatorQueries.ts"
 import type {
   Deliveries,
   Delivery,
@@ -96,7 +96,7 @@ export const bringToFront = (sql: SqlClient, { kind, subject }: Pick<Delivery, "
   Effect.asVoid(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
 
 /** Rows of a state; a discarded one has failed, and is none of those that did. */
-export const standing = (sql: SqlClient, wanted: DeliveryStanding): Fragment => {
+export const hasStatus = (sql: SqlClient, wanted: DeliveryStatus): Fragment => {
   switch (wanted) {
     case "discarded":
       return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NOT NULL)`
@@ -310,7 +310,7 @@ export const makeDeliveries = (
             WHEN attempts > 0 OR sent_at IS NOT NULL OR state <> 'waiting'
             THEN 'unknown' ELSE 'waiting' END,
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
-        onlyFailed ? standing(sql, "failed") : undefined
+        onlyFailed ? hasStatus(sql, "failed") : undefined
       ),
     discard: (id, now, reason) =>
       byOperator(

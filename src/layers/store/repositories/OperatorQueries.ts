@@ -11,12 +11,12 @@ import {
   type Page,
   type PageRequest,
   type RecipientRecord,
-  type RecordsService,
+  type OperatorQueriesService,
   type ReportRecord
 } from "../../../services/OperatorQueries.ts"
 import type { InboxEvent, StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { DeliveryRow, enqueue, standing, toDelivery } from "./Deliveries.ts"
+import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./Deliveries.ts"
 import { ReportRow, toReport } from "./Reports.ts"
 import { all, any, Flag, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -110,7 +110,13 @@ const pageOf = <A>(
 const reporterText = (reporter: string): string =>
   reporter === "anonymous" || reporter === "unverified" ? reporter : `verified:${reporter}`
 
-export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Database): RecordsService => {
+export const makeOperatorQueries = ({
+  alone,
+  announce,
+  read,
+  sql,
+  write
+}: Database): OperatorQueriesService => {
   const given = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
     Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
 
@@ -148,7 +154,7 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
             filter.delivery,
             (state) => sql`EXISTS (
               SELECT 1 FROM deliveries
-              WHERE subject = reports.id AND kind = 'report' AND ${standing(sql, state)})`
+              WHERE subject = reports.id AND kind = 'report' AND ${hasStatus(sql, state)})`
           )
         ]
         const rows = yield* read(
@@ -177,7 +183,7 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
         const clauses = [
           ...given(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
           ...given(filter.since, (since) => sql`created_at >= ${since}`),
-          ...given(filter.state, (state) => standing(sql, state)),
+          ...given(filter.state, (state) => hasStatus(sql, state)),
           ...given(filter.kind, (kind) => sql`kind = ${kind}`)
         ]
         const rows = yield* read(

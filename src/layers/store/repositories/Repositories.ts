@@ -11,8 +11,8 @@ import { checkSchema } from "../migrations/Migrations.ts"
 import { makeRecipients } from "./Recipients.ts"
 import { makeReports } from "./Reports.ts"
 import { makeRetention } from "./Retention.ts"
-import { makeSpool } from "./TelemetrySpool.ts"
-import { makeWebhooks } from "./WebhookInbox.ts"
+import { makeTelemetrySpool } from "./TelemetrySpool.ts"
+import { makeWebhookInbox } from "./WebhookInbox.ts"
 import { makeWriteProbe } from "../WriteProbe.ts"
 
 /** Keeps one sign however often it is given. Taking it uses it up, so each has one consumer. */
@@ -37,8 +37,8 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
       recipients: makeRecipients(database),
       loginOutcomes: makeLoginOutcomes(database),
       reports: makeReports(database, wakeups.deliveries.give),
-      webhooks: makeWebhooks(database),
-      spool: yield* makeSpool(database, wakeups.spool.give),
+      webhooks: makeWebhookInbox(database),
+      spool: yield* makeTelemetrySpool(database, wakeups.spool.give),
       planes: makeKnownPlanes(database),
       deliveries: makeDeliveries(database, everywhere),
       destinations: makeDestinations(database),

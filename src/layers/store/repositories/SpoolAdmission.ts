@@ -5,7 +5,7 @@ import type * as Scope from "effect/Scope"
 import { backendTable } from "../../../schema/Telemetry.ts"
 import { beyondReason } from "../../../services/ClockSkew.ts"
 import type {
-  Spool,
+  TelemetrySpool,
   SpoolAdmission,
   SpoolCounts,
   SpoolEntry,
@@ -22,7 +22,7 @@ const groupRecords = 1_000
 
 export interface Offer {
   readonly entries: ReadonlyArray<SpoolEntry>
-  readonly bound: Parameters<Spool["offer"]>[1]
+  readonly bound: Parameters<TelemetrySpool["offer"]>[1]
 }
 
 type Change = Pick<SpoolCounts, "table" | "accepted" | "duplicates" | "waiting" | "waitingBytes">

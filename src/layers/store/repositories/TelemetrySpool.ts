@@ -4,7 +4,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { beyondReason, latestLeaseEnd } from "../../../services/ClockSkew.ts"
-import type { Spool, SpoolEntry } from "../../../services/Store.ts"
+import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, inChunks, knownTables, Table, Whole } from "./Rows.ts"
 import { makeCounting, RemovedRow } from "./SpoolCounts.ts"
@@ -41,10 +41,10 @@ const bySequence = (one: { readonly sequence: number }, other: { readonly sequen
  * Whoever changes the sums or the ids that are known is alone with the spool, and takes that lock first. Leasing and giving back
  * touch neither, and never wait for a row: so nothing deadlocks, and processes lease beside each other.
  */
-export const makeSpool = (
+export const makeTelemetrySpool = (
   database: Database,
   wake: Effect.Effect<void>
-): Effect.Effect<Spool, never, Scope.Scope> => {
+): Effect.Effect<TelemetrySpool, never, Scope.Scope> => {
   const { alone, read, skipLocked, sql, write } = database
   const { counts, countRemoved } = makeCounting(sql)
 

@@ -1,9 +1,9 @@
 import * as Effect from "effect/Effect"
-import type { Webhooks } from "../../../services/Store.ts"
+import type { WebhookInbox } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { any } from "./Rows.ts"
 
-export const makeWebhooks = ({ sql, write, alone }: Database): Webhooks => ({
+export const makeWebhookInbox = ({ sql, write, alone }: Database): WebhookInbox => ({
   receive: (event, removed) =>
     write(
       "Webhooks.receive",

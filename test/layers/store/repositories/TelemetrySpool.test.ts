@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
-import type { Spool, SpoolCounts, SpoolEntry } from "../../../../src/services/Store.ts"
+import type { SpoolCounts, SpoolEntry, TelemetrySpool } from "../../../../src/services/Store.ts"
 import { onBoth, sampleEntry } from "../Stores.ts"
 
 const roomy = { limitBytes: 1_000_000 }
@@ -24,7 +24,7 @@ const entries = (...ids: ReadonlyArray<string>) => ids.map((id) => sampleEntry(i
 const refusals = (...ids: ReadonlyArray<string>) => ids.map((recordId) => ({ recordId, code: "invalid" }))
 const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
 
-const lease = (spool: Spool, change: Partial<Parameters<Spool["lease"]>[0]> = {}) =>
+const lease = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["lease"]>[0]> = {}) =>
   spool.lease({
     tables,
     count: 100,
@@ -35,10 +35,10 @@ const lease = (spool: Spool, change: Partial<Parameters<Spool["lease"]>[0]> = {}
     ...change
   })
 
-const settle = (spool: Spool, change: Partial<Parameters<Spool["settle"]>[0]>) =>
+const settle = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["settle"]>[0]>) =>
   spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
 
-const counted = (spool: Spool, expected: Partial<SpoolCounts>) =>
+const counted = (spool: TelemetrySpool, expected: Partial<SpoolCounts>) =>
   Effect.gen(function* () {
     const counts = yield* spool.counts
     deepStrictEqual(
@@ -47,7 +47,7 @@ const counted = (spool: Spool, expected: Partial<SpoolCounts>) =>
     )
   })
 
-onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
+onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
   it.scoped("hands out what it accepted, oldest first and unchanged, also after a restart", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
