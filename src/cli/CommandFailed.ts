@@ -1,15 +1,15 @@
-/** How a command ends badly: one line that says what happened and what to do, and the exit code of sysexits. */
+/** The failure of a command: lines for standard error, and an exit code of sysexits. */
 import * as Data from "effect/Data"
 
-/** 1: a check failed, or what was asked for is not there; 64: used wrongly; 69: database or network; 70: a defect; 78: settings. */
+/** 1: a check failed, or the requested record does not exist; 64: usage; 69: database or network; 70: a defect; 78: settings. */
 export const exits = { ok: 0, no: 1, usage: 64, unavailable: 69, defect: 70, settings: 78 } as const
 export type Exit = (typeof exits)[keyof typeof exits]
 
 export class CommandFailed extends Data.TaggedError("CommandFailed")<{
   readonly exit: Exit
-  /** What happened, a line each; none when the output has said it already. */
+  /** One line for each problem; empty when the output already shows them. */
   readonly lines: ReadonlyArray<string>
-  /** What to do about it, as an instruction without a full stop. */
+  /** The next step: an instruction without a full stop. */
   readonly fix?: string
 }> {}
 

@@ -1,4 +1,4 @@
-/** What opens a database; a file of its own, so that other commands start without it. */
+/** Database drivers in a module of their own: other commands start without loading them. */
 
 export { finishRestore } from "../layers/store/backup/RestoreReconciliation.ts"
 export { latestMigration } from "../layers/store/migrations/Migrations.ts"

@@ -1,4 +1,4 @@
-/** Options that several commands have in common. */
+/** Options that several commands share. */
 import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -31,7 +31,7 @@ export const paging = {
   ),
   after: Options.text("after").pipe(
     Options.withPseudoName("page"),
-    Options.withDescription("the page behind this one, as the page before told"),
+    Options.withDescription("the page after this one, as the previous page printed"),
     Options.optional
   )
 }
@@ -67,13 +67,13 @@ export const sinceOf = (given: Option.Option<string>): Effect.Effect<Option.Opti
       })
   })
 
-/** A page as JSON, `{items, next}`, or as what `table` prints; says when it is empty, and how to go on. */
+/** Prints a page as JSON, `{items, next}`, or by `table`, and the option that shows the next page. */
 export const printPage = <A, R>(
   page: Page<A>,
   options: {
     readonly json: boolean
     readonly toJson: (item: A) => unknown
-    /** What there is none of. */
+    /** Plural noun for the message of an empty page. */
     readonly nouns: string
     readonly table: (items: ReadonlyArray<A>) => Effect.Effect<void, never, R>
   }
@@ -82,7 +82,7 @@ export const printPage = <A, R>(
     const screen = yield* Screen
     if (options.json)
       return yield* printJson({ items: page.items.map(options.toJson), next: Option.getOrNull(page.next) })
-    if (page.items.length === 0) return yield* screen.say(`No ${options.nouns}.`)
+    if (page.items.length === 0) return yield* screen.err(`No ${options.nouns}.`)
     yield* options.table(page.items)
-    if (Option.isSome(page.next)) yield* screen.say(`\nThere are more: --after ${page.next.value}`)
+    if (Option.isSome(page.next)) yield* screen.err(`\nThere are more: --after ${page.next.value}`)
   })

@@ -1,15 +1,15 @@
-/** Records as JSON (docs/cli.md): names as in the API, times as ISO 8601 in UTC, null for what is not there. */
+/** Records as JSON (docs/cli.md): names as in the API, times as ISO 8601 in UTC, null for absent values. */
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import type { DeliveryRecord, RecipientRecord, ReportRecord } from "../services/OperatorQueries.ts"
 import type { InboxEvent, Reporter, StoredDelivery } from "../services/Store.ts"
-import { truncated } from "./Text.ts"
+import { truncate } from "./Text.ts"
 
 const iso = (milliseconds: number): string => new Date(milliseconds).toISOString()
 const isoOrNull = (milliseconds: Option.Option<number>): string | null =>
   Option.getOrNull(Option.map(milliseconds, iso))
 
-/** `anonymous`, `unverified`, the public id, or what a later version wrote. */
+/** `anonymous`, `unverified`, the public id, or the kind that a later version wrote. */
 export const reporterName = (reporter: Reporter): string => {
   switch (reporter._tag) {
     case "Anonymous":
@@ -23,11 +23,11 @@ export const reporterName = (reporter: Reporter): string => {
   }
 }
 
-/** Its first words. */
+/** The first words of the message. */
 export const summaryOf = ({ report }: ReportRecord): string =>
-  truncated(report.content.message.replaceAll(/\s+/g, " ").trim(), 120)
+  truncate(report.content.message.replaceAll(/\s+/g, " ").trim(), 120)
 
-export const deliveryShape = (delivery: StoredDelivery) => ({
+export const toDeliveryJson = (delivery: StoredDelivery) => ({
   id: delivery.id,
   kind: delivery.kind,
   subject: delivery.subject,
@@ -41,12 +41,12 @@ export const deliveryShape = (delivery: StoredDelivery) => ({
   discarded_at: isoOrNull(delivery.discardedAt)
 })
 
-export const deliveryRecordShape = (delivery: DeliveryRecord) => ({
-  ...deliveryShape(delivery),
+export const toDeliveryRecordJson = (delivery: DeliveryRecord) => ({
+  ...toDeliveryJson(delivery),
   finished_at: isoOrNull(delivery.finishedAt)
 })
 
-export const reportShape = (record: ReportRecord) => ({
+export const toReportJson = (record: ReportRecord) => ({
   id: record.report.id,
   created_at: iso(record.report.createdAt),
   plane: record.report.plane,
@@ -55,24 +55,24 @@ export const reportShape = (record: ReportRecord) => ({
   request_id: record.report.requestId,
   status: Option.isSome(record.report.issue) ? "filed" : "stored",
   issue: Option.getOrNull(record.report.issue),
-  delivery: Option.getOrNull(Option.map(record.delivery, deliveryShape)),
+  delivery: Option.getOrNull(Option.map(record.delivery, toDeliveryJson)),
   summary: summaryOf(record)
 })
 
-/** With what was reported. */
-export const wholeReportShape = (record: ReportRecord) => {
-  const { summary: _, ...shape } = reportShape(record)
+/** A report with its content. */
+export const toWholeReportJson = (record: ReportRecord) => {
+  const { summary: _, ...shape } = toReportJson(record)
   return { ...shape, ...record.report.content }
 }
 
-/** JSON text is what the store holds. */
+/** The store holds JSON as text. */
 const parsed = (text: string): unknown =>
   Either.getOrElse(
     Either.try((): unknown => JSON.parse(text)),
     () => text
   )
 
-export const webhookShape = (event: InboxEvent) => ({
+export const toWebhookJson = (event: InboxEvent) => ({
   event_id: event.eventId,
   event_type: event.eventType,
   plane: event.plane,
@@ -83,7 +83,7 @@ export const webhookShape = (event: InboxEvent) => ({
   data: parsed(event.data)
 })
 
-export const recipientShape = (recipient: RecipientRecord) => ({
+export const toRecipientJson = (recipient: RecipientRecord) => ({
   public_id: recipient.publicId,
   plane: recipient.plane,
   org_id: recipient.organisation,

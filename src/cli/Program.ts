@@ -1,30 +1,28 @@
-/** The operator's command line: arguments in, an exit code out. What goes wrong is one line on standard error, never a stack. */
+/** The operator's command line: arguments in, an exit code out. An error is one line on standard error, never a stack. */
 import * as CliConfig from "@effect/cli/CliConfig"
 import * as Command from "@effect/cli/Command"
-import { isValidationError } from "@effect/cli/ValidationError"
+import * as HelpDoc from "@effect/cli/HelpDoc"
+import * as ValidationError from "@effect/cli/ValidationError"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
-import * as Option from "effect/Option"
 import { version } from "../schema/Release.ts"
-import { completionScript, isShell, shells } from "./Completions.ts"
 import { backup, restore } from "./commands/Backup.ts"
 import { check } from "./commands/Check.ts"
 import { config } from "./commands/Config.ts"
-import { deliveries, deliveryCommands } from "./commands/Deliveries.ts"
+import { deliveries } from "./commands/Deliveries.ts"
 import { migrate } from "./commands/Migrate.ts"
 import { openapi } from "./commands/OpenApi.ts"
-import { recipientCommands, recipients } from "./commands/Recipients.ts"
-import { reportCommands, reports } from "./commands/Reports.ts"
+import { recipients } from "./commands/Recipients.ts"
+import { reports } from "./commands/Reports.ts"
 import { sandbox } from "./commands/Sandbox.ts"
 import { serve } from "./commands/Serve.ts"
-import { webhookCommands, webhooks } from "./commands/Webhooks.ts"
+import { webhooks } from "./commands/Webhooks.ts"
 import { type CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
-import { branch, errorText, named, optionValue, renderHelp, wantsHelp } from "./Help.ts"
-import { coloured, Screen } from "./Screen.ts"
+import { colourise, Screen } from "./Screen.ts"
 import type { CliEnvironment } from "./Environment.ts"
-import { oneLine } from "./Text.ts"
+import { toSingleLine } from "./Text.ts"
 
 const program = "music-backend"
 
@@ -46,33 +44,18 @@ const root = Command.make(program).pipe(
   ])
 )
 
-const tree = branch(root, [
-  branch(serve),
-  branch(check),
-  branch(config),
-  branch(reports, reportCommands),
-  branch(deliveries, deliveryCommands),
-  branch(webhooks, webhookCommands),
-  branch(recipients, recipientCommands),
-  branch(backup),
-  branch(restore),
-  branch(migrate),
-  branch(openapi),
-  branch(sandbox)
-])
-
 const run = Command.run(root, { name: program, version, executable: program })
 
 const colour = /\p{Cc}\[[0-9;]*m/gu
 
-/** The library's own output in colours only where they are wanted; its errors are told below, on one line. */
-const quietly = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | Screen> =>
+/** Writes the library's output to the screen, in colours only where they are wanted. Its errors become one line below. */
+const withPlainOutput = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | Screen> =>
   Effect.flatMap(Screen, (screen) =>
     Console.consoleWith((console) =>
       Effect.withConsole(effect, {
         ...console,
         log: (...parts) => {
-          const text = parts.map(String).join(" ")
+          const text = parts.map(String).join(" ").trimEnd()
           return screen.out(screen.colours ? text : text.replaceAll(colour, ""))
         },
         error: () => Effect.void
@@ -80,67 +63,48 @@ const quietly = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R
     )
   )
 
-const completions = (shell: string): Effect.Effect<void, CommandFailed, Screen> =>
-  Effect.gen(function* () {
-    if (!isShell(shell))
-      return yield* usage(
-        `--completions ${shell} is no shell that is known`,
-        `use one of ${shells.join(", ")}`
-      )
-    yield* (yield* Screen).out(yield* completionScript(root.descriptor, program, shell))
-  })
+const textOf = (doc: HelpDoc.HelpDoc): string => toSingleLine(HelpDoc.toAnsiText(doc).replaceAll(colour, ""))
+
+const usageError = (error: ValidationError.ValidationError, args: ReadonlyArray<string>): CommandFailed =>
+  usage(
+    // The library's own text lists the commands of the top, also for a group.
+    ValidationError.isCommandMismatch(error)
+      ? `unknown command: ${toSingleLine(args.join(" "))}`
+      : textOf(error.error),
+    `see ${program} --help`
+  )
 
 const command = (args: ReadonlyArray<string>) =>
-  Effect.gen(function* () {
-    const screen = yield* Screen
-    if (args[0] === "--version") return yield* screen.out(version)
-    const shell = optionValue(args, "--completions")
-    if (Option.isSome(shell)) return yield* completions(shell.value)
-    const target = named(tree, args)
-    const path = target.path.join(" ")
-    if (target.stranger !== undefined)
-      return yield* usage(
-        `${path} has no command ${oneLine(target.stranger)}`,
-        `use one of ${target.branch.children.map(({ name }) => name).join(", ")}`
-      )
-    const asksQuestions = args.includes("--wizard")
-    if (wantsHelp(args) || (target.branch.children.length > 0 && !asksQuestions))
-      return yield* screen.out(renderHelp(screen, target))
-    yield* run(["node", program, ...args]).pipe(
-      Effect.provide([NodeContext.layer, CliConfig.layer({ isCaseSensitive: true, showBuiltIns: false })]),
-      quietly,
-      Effect.mapError((error) =>
-        isValidationError(error) ? usage(oneLine(errorText(error.error)), `see ${path} --help`) : error
-      )
-    )
-  })
+  run(["node", program, ...args]).pipe(
+    Effect.provide([NodeContext.layer, CliConfig.layer({ isCaseSensitive: true, showBuiltIns: false })]),
+    withPlainOutput,
+    Effect.mapError((error) => (ValidationError.isValidationError(error) ? usageError(error, args) : error))
+  )
 
-/** A command stands as it is, to be copied. */
-const sentence = (text: string): string =>
+/** A fix that is a command to run gets no full stop, so that it can be copied. */
+const toSentence = (text: string): string =>
   `${text.charAt(0).toUpperCase()}${text.slice(1)}${text.endsWith(".") || text.startsWith("Run: ") ? "" : "."}`
 
 const linesOf = ({ fix, lines }: CommandFailed): ReadonlyArray<string> =>
   lines.map((line, index) => {
     const advised = fix !== undefined && index === lines.length - 1
-    return `${program}: ${oneLine(line)}${advised ? `. ${sentence(oneLine(fix))}` : ""}`
+    return `${program}: ${toSingleLine(line)}${advised ? `. ${toSentence(toSingleLine(fix))}` : ""}`
   })
 
-/** Clears what was shown as progress, and says what is wrong. */
-const complain = (lines: ReadonlyArray<string>) =>
+/** Clears the progress and writes errors. */
+const printErrors = (lines: ReadonlyArray<string>) =>
   Effect.gen(function* () {
     const screen = yield* Screen
     yield* screen.progress("")
-    for (const line of lines) yield* screen.say(coloured(screen, "red", line))
+    for (const line of lines) yield* screen.err(colourise(screen, "red", line))
   })
 
-/** For a command that was cut short. */
-export const sayInterrupted = (
-  args: ReadonlyArray<string>,
+/** Reports a command that a signal ended. */
+export const reportInterruption = (
+  [command = "it"]: ReadonlyArray<string>,
   signal: string
-): Effect.Effect<void, never, Screen> => {
-  const [, ...path] = named(tree, args).path
-  return complain([`${program}: ${path.join(" ") || "it"} was interrupted by ${signal} before its end`])
-}
+): Effect.Effect<void, never, Screen> =>
+  printErrors([`${program}: ${toSingleLine(command)} was interrupted by ${signal} before its end`])
 
 /** Runs one command to its end. */
 export const runCommand = (
@@ -148,12 +112,12 @@ export const runCommand = (
 ): Effect.Effect<Exit, never, Screen | CliEnvironment> =>
   command(args).pipe(
     Effect.as(exits.ok),
-    Effect.catchAll((failed) => Effect.as(complain(linesOf(failed)), failed.exit)),
+    Effect.catchAll((failed) => Effect.as(printErrors(linesOf(failed)), failed.exit)),
     Effect.catchAllDefect((defect) =>
-      Effect.flatMap(Screen, ({ say }) =>
-        Effect.as(say(`${program}: a mistake of this program: ${oneLine(String(defect))}`), exits.defect)
+      Effect.flatMap(Screen, ({ err }) =>
+        Effect.as(err(`${program}: a mistake of this program: ${toSingleLine(String(defect))}`), exits.defect)
       )
     ),
-    // What upstreams and the store log is for the server's log; a command says what it found itself.
+    // Upstream clients and the store log for the server; a command reports its findings itself.
     Effect.provide(Logger.remove(Logger.defaultLogger))
   )

@@ -1,20 +1,20 @@
-/** Where a command writes: results on standard output, everything about them on standard error. */
+/** Output of a command: results on standard output; hints, progress and errors on standard error. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import { jsonText, oneLine, padded, truncated, widthOf } from "./Text.ts"
+import { toSafeJson, toSingleLine, pad, truncate, widthOf } from "./Text.ts"
 
 export interface ScreenService {
   /** A terminal that may show colours: a TTY without `NO_COLOR`. */
   readonly colours: boolean
-  /** Columns of the terminal; undefined when it is none, and then nothing is cut off. */
+  /** Columns of the terminal; undefined when standard output is no terminal: then no text is cut. */
   readonly columns: number | undefined
-  /** Whether somebody watches standard error, and progress is worth showing. */
+  /** Standard error is a terminal: progress is shown. */
   readonly watched: boolean
-  /** One line, or several, on standard output. */
+  /** Writes lines to standard output. */
   readonly out: (text: string) => Effect.Effect<void>
-  /** The same on standard error. */
-  readonly say: (text: string) => Effect.Effect<void>
-  /** In place of the last progress, without a line end; the empty text removes it. */
+  /** Writes lines to standard error. */
+  readonly err: (text: string) => Effect.Effect<void>
+  /** Replaces the last progress text; an empty text removes it. */
   readonly progress: (text: string) => Effect.Effect<void>
 }
 
@@ -24,17 +24,17 @@ export type Colour = "red" | "green" | "yellow" | "dim" | "bold"
 
 const codes: Readonly<Record<Colour, number>> = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 }
 
-export const coloured = ({ colours }: ScreenService, colour: Colour, text: string): string =>
+export const colourise = ({ colours }: ScreenService, colour: Colour, text: string): string =>
   colours ? `\u001b[${codes[colour]}m${text}\u001b[0m` : text
 
-/** One JSON document. */
+/** Prints one JSON document. */
 export const printJson = (value: unknown): Effect.Effect<void, never, Screen> =>
-  Effect.flatMap(Screen, ({ out }) => out(jsonText(value, 2)))
+  Effect.flatMap(Screen, ({ out }) => out(toSafeJson(value, 2)))
 
 export interface Column<A> {
   readonly title: string
   readonly of: (item: A) => string
-  /** Gives way, down to its title, when the terminal is too narrow for all. */
+  /** Shrinks, down to the width of its title, when the terminal is too narrow. */
   readonly elastic?: true
   readonly colour?: (item: A) => Colour | undefined
 }
@@ -54,10 +54,10 @@ const widthsOf = (
   )
 }
 
-/** Longest that one field of a table becomes where no terminal bounds it. */
+/** Columns: the widest field of a table where no terminal limits it. */
 const longestField = 120
 
-/** Aligned, a line an item; the last column is not padded. Texts are made harmless here. */
+/** Prints aligned columns, one line for each item. Control characters in texts are escaped. */
 export const printTable = <A>(
   columns: ReadonlyArray<Column<A>>,
   items: ReadonlyArray<A>
@@ -65,7 +65,7 @@ export const printTable = <A>(
   Effect.flatMap(Screen, (screen) => {
     const texts = items.map((item) =>
       columns.map(({ of }) => {
-        const text = truncated(oneLine(of(item)), longestField)
+        const text = truncate(toSingleLine(of(item)), longestField)
         return text === "" ? "-" : text
       })
     )
@@ -77,25 +77,25 @@ export const printTable = <A>(
       row
         .map((text, index) => {
           const width = widths[index] ?? 0
-          const cut = truncated(text, width)
-          return paint(index === row.length - 1 ? cut : padded(cut, width), index)
+          const cut = truncate(text, width)
+          return paint(index === row.length - 1 ? cut : pad(cut, width), index)
         })
         .join(gap)
     const head = line(
       columns.map(({ title }) => title),
-      (text) => coloured(screen, "bold", text)
+      (text) => colourise(screen, "bold", text)
     )
     const body = texts.map((row, at) =>
       line(row, (text, index) => {
         const item = items[at]
         const colour = item === undefined ? undefined : columns[index]?.colour?.(item)
-        return colour === undefined ? text : coloured(screen, colour, text)
+        return colour === undefined ? text : colourise(screen, colour, text)
       })
     )
     return screen.out([head, ...body].join("\n"))
   })
 
-/** `name  value`, the values aligned; those without a value are left out. */
+/** Prints `name  value` with aligned values; facts without a value are omitted. */
 export const printFacts = (
   facts: ReadonlyArray<readonly [name: string, value: string | undefined]>
 ): Effect.Effect<void, never, Screen> =>
@@ -104,7 +104,7 @@ export const printFacts = (
     const width = Math.max(...shown.map(([name]) => name.length))
     return screen.out(
       shown
-        .map(([name, value]) => `${coloured(screen, "dim", padded(name, width))}${gap}${oneLine(value)}`)
+        .map(([name, value]) => `${colourise(screen, "dim", pad(name, width))}${gap}${toSingleLine(value)}`)
         .join("\n")
     )
   })

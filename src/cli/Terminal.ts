@@ -1,10 +1,10 @@
-/** The terminal, or file or pipe, of this process. */
+/** The screen over the standard streams of this process. */
 import * as Effect from "effect/Effect"
 import type { Environment } from "../layers/settings/Settings.ts"
 import type { ScreenService } from "./Screen.ts"
-import { truncated } from "./Text.ts"
+import { truncate } from "./Text.ts"
 
-/** Whoever read us has enough, as `head` does: the rest goes nowhere, and that is no failure. */
+/** A reader that closes the pipe, such as `head`, is no failure: the process ends. */
 const endQuietly = (stream: NodeJS.WriteStream): void => {
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code === "EPIPE") process.exit()
@@ -33,12 +33,12 @@ export const terminalScreen = (environment: Environment): ScreenService => {
     columns: stdout.isTTY ? stdout.columns : undefined,
     watched,
     out: line(stdout),
-    say: line(stderr),
+    err: line(stderr),
     progress: (text) =>
       Effect.sync(() => {
         if (!watched) return
         clear()
-        const cut = truncated(text, Math.max(10, stderr.columns - 1))
+        const cut = truncate(text, Math.max(10, stderr.columns - 1))
         stderr.write(cut)
         shown = cut.length
       })

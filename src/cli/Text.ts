@@ -1,6 +1,6 @@
-/** Text for a terminal: what others wrote cannot move its cursor, change its colours or turn its reading direction. */
+/** Text for a terminal: text of callers cannot move the cursor, change colours or reverse the reading direction. */
 
-/** Controls, formats such as bidirectional marks, and separators of lines. */
+/** Control characters, format characters such as bidirectional marks, and line separators. */
 const controls = /[\p{Cc}\p{Cf}\u2028\u2029]/gu
 
 const escapeOf = (character: string): string => {
@@ -10,15 +10,15 @@ const escapeOf = (character: string): string => {
     : `\\u${code.toString(16).padStart(4, "0")}`
 }
 
-/** On one line: line ends and tabs become spaces, everything else that does not show is written out, as `\x1b`. */
-export const oneLine = (text: string): string =>
+/** Turns line ends and tabs into spaces, and escapes other invisible characters, as `\x1b`. */
+export const toSingleLine = (text: string): string =>
   text
     .replaceAll(/\r\n?|\n|\t/g, " ")
     .replaceAll(controls, escapeOf)
     .trim()
 
-/** Line by line, the lines kept. */
-export const manyLines = (text: string): ReadonlyArray<string> =>
+/** Splits text into lines and escapes their invisible characters. */
+export const toLines = (text: string): ReadonlyArray<string> =>
   text.split(/\r\n?|\n/).map((line) => line.replaceAll("\t", "    ").replaceAll(controls, escapeOf))
 
 const segments = new Intl.Segmenter("en", { granularity: "grapheme" })
@@ -27,14 +27,14 @@ const wide =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/u
 const plain = /^[\x20-\x7e]*$/
 
-/** Columns that a terminal takes for it. */
+/** Columns of the text on a terminal. */
 export const widthOf = (text: string): number =>
   plain.test(text)
     ? text.length
     : [...segments.segment(text)].reduce((sum, { segment }) => sum + (wide.test(segment) ? 2 : 1), 0)
 
-/** At most so many columns, the last of them `…` when something is cut off. */
-export const truncated = (text: string, columns: number): string => {
+/** Cuts text to a number of columns; the last one is `…` when text is cut. */
+export const truncate = (text: string, columns: number): string => {
   if (widthOf(text) <= columns) return text
   let kept = ""
   let width = 1
@@ -46,17 +46,17 @@ export const truncated = (text: string, columns: number): string => {
   return `${kept}…`
 }
 
-export const padded = (text: string, columns: number): string =>
+export const pad = (text: string, columns: number): string =>
   text + " ".repeat(Math.max(0, columns - widthOf(text)))
 
 /** ISO, UTC, to the second: `2026-11-21T07:30:00Z`. */
-export const instant = (milliseconds: number): string =>
+export const formatTime = (milliseconds: number): string =>
   new Date(milliseconds).toISOString().replace(/\.\d{3}Z$/, "Z")
 
 const units = ["B", "kB", "MB", "GB", "TB"]
 
 /** `12 B`, `3.4 MB`. */
-export const bytesText = (bytes: number): string => {
+export const formatBytes = (bytes: number): string => {
   let value = bytes
   let unit = 0
   while (value >= 1_000 && unit < units.length - 1) {
@@ -67,10 +67,10 @@ export const bytesText = (bytes: number): string => {
 }
 
 /** `1 report`, `2 reports`. */
-export const counted = (count: number, one: string, many = `${one}s`): string =>
+export const formatCount = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`
 
-/** Characters that JSON lets stand, and a terminal does not. */
+/** Characters that JSON allows unescaped and that affect a terminal. */
 const unsafeInJson = /[\p{Cf}\u007f-\u009f\u2028\u2029]/gu
 
 const unitEscapes = (character: string): string =>
@@ -79,6 +79,6 @@ const unitEscapes = (character: string): string =>
     (_, index) => `\\u${character.charCodeAt(index).toString(16).padStart(4, "0")}`
   ).join("")
 
-/** JSON that means the same and is harmless on a terminal. */
-export const jsonText = (value: unknown, indent?: number): string =>
+/** Equivalent JSON without characters that affect a terminal. */
+export const toSafeJson = (value: unknown, indent?: number): string =>
   JSON.stringify(value, null, indent).replaceAll(unsafeInJson, unitEscapes)

@@ -1,4 +1,4 @@
-/** For a command that runs until a signal ends it: said as it begins, so that its end is no interruption. */
+/** A command that runs until a signal declares so at its start: the signal is then its normal end, no interruption. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 

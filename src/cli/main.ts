@@ -1,11 +1,11 @@
-/** `music-backend`: the operator's command line. `dist/main.js` is the server alone, for whoever only runs it. */
+/** `music-backend`: the operator's command line. `dist/main.js` is the server alone, for machines that only run it. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { hearInterruption } from "../layers/process/Interruption.ts"
 import { processEnvironment } from "../layers/settings/Settings.ts"
-import { runCommand, sayInterrupted } from "./Program.ts"
+import { runCommand, reportInterruption } from "./Program.ts"
 import { Screen } from "./Screen.ts"
 import { CliEnvironment } from "./Environment.ts"
 import { terminalScreen } from "./Terminal.ts"
@@ -22,15 +22,15 @@ const interruption = hearInterruption()
 runCommand(args).pipe(
   Effect.tap((exit) =>
     Effect.sync(() => {
-      // The server sets one of its own when it does not start.
+      // `serve` sets its own exit code when it does not start.
       if (exit !== 0) process.exitCode = exit
     })
   ),
-  // Said last, when all is put in order.
+  // Last, after every finalizer.
   Effect.onInterrupt(() =>
     Effect.flatMap(
       interruption.by,
-      Option.match({ onNone: () => Effect.void, onSome: (signal) => sayInterrupted(args, signal) })
+      Option.match({ onNone: () => Effect.void, onSome: (signal) => reportInterruption(args, signal) })
     )
   ),
   Effect.provideService(UntilSignal, interruption.expected),

@@ -40,7 +40,7 @@ export const run = (
       columns,
       watched: true,
       out: kept(out),
-      say: kept(err),
+      err: kept(err),
       progress: kept(progress)
     }
     const exit = yield* runCommand(args).pipe(

@@ -9,7 +9,7 @@ import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
 import { CommandFailed, type Exit, exits, usage } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
 import { printFacts, printJson, Screen, type ScreenService } from "../Screen.ts"
-import { bytesText } from "../Text.ts"
+import { formatBytes } from "../Text.ts"
 
 const file = Args.text({ name: "file" })
 const overwrite = Options.boolean("overwrite")
@@ -28,7 +28,7 @@ const shown =
   ({ done, step, total }: BackupProgress): Effect.Effect<void> =>
     progress(
       step === "copying" && total > 0
-        ? `copying: ${Math.min(100, Math.floor((done / total) * 100))}% of ${bytesText(total)}`
+        ? `copying: ${Math.min(100, Math.floor((done / total) * 100))}% of ${formatBytes(total)}`
         : step
     )
 
@@ -47,7 +47,7 @@ const kept = (rows: BackupFacts["rows"]): string =>
 
 const factsOf = (facts: BackupFacts): ReadonlyArray<readonly [string, string]> => [
   ["file", facts.file],
-  ["size", bytesText(facts.bytes)],
+  ["size", formatBytes(facts.bytes)],
   ["schema", String(facts.migration)],
   ["rows", kept(facts.rows) || "none"]
 ]

@@ -3,9 +3,9 @@ import * as Effect from "effect/Effect"
 import type { Finding, Status } from "../../layers/diagnostics/Finding.ts"
 import { CommandFailed, exits } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
-import { type Colour, coloured, printJson, Screen, type ScreenService } from "../Screen.ts"
+import { type Colour, colourise, printJson, Screen, type ScreenService } from "../Screen.ts"
 import { CliEnvironment } from "../Environment.ts"
-import { oneLine, padded } from "../Text.ts"
+import { toSingleLine, pad } from "../Text.ts"
 
 const colours: Readonly<Record<Status, Colour>> = { PASS: "green", WARN: "yellow", FAIL: "red", SKIP: "dim" }
 
@@ -17,10 +17,10 @@ const rendered = (screen: ScreenService, findings: ReadonlyArray<Finding>): stri
   const width = Math.max(...findings.map(({ name }) => name.length))
   return findings
     .map(({ found, fix, name, status }) => {
-      const line = `${coloured(screen, colours[status], status)}  ${padded(name, width)}  ${oneLine(found)}`
+      const line = `${colourise(screen, colours[status], status)}  ${pad(name, width)}  ${toSingleLine(found)}`
       return fix === null
         ? line
-        : `${line}\n      ${" ".repeat(width)}  ${coloured(screen, "dim", "->")} ${oneLine(fix)}`
+        : `${line}\n      ${" ".repeat(width)}  ${colourise(screen, "dim", "->")} ${toSingleLine(fix)}`
     })
     .join("\n")
 }

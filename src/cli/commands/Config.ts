@@ -76,7 +76,7 @@ export const config = Command.make("config", { changed, json }, (given) =>
       items
     )
     if (problems.length > 0)
-      yield* (yield* Screen).say(
+      yield* (yield* Screen).err(
         "\nThe server does not start with this: music-backend check says what to do."
       )
   })

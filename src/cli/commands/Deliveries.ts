@@ -9,22 +9,24 @@ import { Store } from "../../services/Store.ts"
 import { onDatabase } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
-import { branch } from "../Help.ts"
 import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { deliveryRecordShape } from "../JsonOutput.ts"
-import { instant } from "../Text.ts"
-import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryState.ts"
+import { toDeliveryRecordJson } from "../JsonOutput.ts"
+import { formatTime } from "../Text.ts"
+import { noTrackerNote, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
 
 const filters = {
-  state: Options.choice("state", states).pipe(Options.withDescription("in this state"), Options.optional),
+  state: Options.choice("state", deliveryStates).pipe(
+    Options.withDescription("in this state"),
+    Options.optional
+  ),
   kind: Options.choice("kind", ["report", "sweep"]).pipe(
     Options.withDescription("report: files one; sweep: looks later for an issue that stands there twice"),
     Options.optional
   ),
   discarded: Options.boolean("discarded").pipe(
-    Options.withDescription("given up by an operator; --state failed leaves those out")
+    Options.withDescription("discarded by an operator; --state failed omits these")
   ),
   since
 }
@@ -41,16 +43,16 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const page = yield* (yield* OperatorQueries).deliveries(filter, request)
       yield* printPage(page, {
         json: given.json,
-        toJson: deliveryRecordShape,
+        toJson: toDeliveryRecordJson,
         nouns: "deliveries",
         table: (items) =>
           printTable(
             [
               { title: "ID", of: (item) => item.id },
-              { title: "CREATED", of: (item) => instant(item.createdAt) },
-              { title: "STATE", of: standingOf, colour: standingColour },
+              { title: "CREATED", of: (item) => formatTime(item.createdAt) },
+              { title: "STATE", of: deliveryStateOf, colour: deliveryStateColour },
               { title: "SENT", of: (item) => String(item.attempts) },
-              { title: "NEXT", of: (item) => (isOver(item) ? "" : instant(item.availableAt)) },
+              { title: "NEXT", of: (item) => (isOver(item) ? "" : formatTime(item.availableAt)) },
               {
                 title: "LAST FAILURE",
                 of: (item) => Option.getOrElse(item.lastFailure, () => ""),
@@ -72,18 +74,19 @@ const found = (deliveryId: string) =>
       : yield* notFound(`no delivery ${deliveryId}`, "find it with music-backend deliveries list")
   })
 
-const time = (at: Option.Option<number>): string | undefined => Option.getOrUndefined(Option.map(at, instant))
+const time = (at: Option.Option<number>): string | undefined =>
+  Option.getOrUndefined(Option.map(at, formatTime))
 
 const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const delivery = yield* found(given.id)
-    if (given.json) return yield* printJson(deliveryRecordShape(delivery))
+    if (given.json) return yield* printJson(toDeliveryRecordJson(delivery))
     yield* printFacts([
       ["id", delivery.id],
       ["of", delivery.subject],
-      ["state", standingOf(delivery)],
-      ["created", instant(delivery.createdAt)],
-      ["next", isOver(delivery) ? undefined : instant(delivery.availableAt)],
+      ["state", deliveryStateOf(delivery)],
+      ["created", formatTime(delivery.createdAt)],
+      ["next", isOver(delivery) ? undefined : formatTime(delivery.availableAt)],
       ["over", time(delivery.finishedAt)],
       ["times sent", String(delivery.attempts)],
       ["last sent", time(delivery.sentAt)],
@@ -103,10 +106,10 @@ const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): Com
         : "a later version made it; use that version's command"
   )
 
-/** Of those that failed, read at once. */
+/** Failed deliveries of one query. */
 const batch = 500
 
-/** The ids of all that failed and that nobody discarded, and whether there are more. */
+/** Ids of failed deliveries that are not discarded, and whether there are more. */
 const failedOnes = Effect.gen(function* () {
   const page = yield* (yield* OperatorQueries).deliveries(
     { state: Option.some("failed"), kind: Option.none(), since: Option.none() },
@@ -139,23 +142,23 @@ const retry = Command.make("retry", { ids, failed, json }, (given) =>
           onlyFailed: given.failed
         })
         yield* screen.progress(`${index + 1} of ${chosen.ids.length}`)
-        // Somebody else may have been faster with one of many, and discarded it.
+        // Another operator may have discarded one of them meanwhile.
         if (!done && given.failed) return []
         const delivery = yield* found(deliveryId)
         return done ? [delivery] : yield* unchanged(delivery, "retry")
       })
     ).pipe(Effect.map((lists) => lists.flat()))
     yield* screen.progress("")
-    if (given.json) return yield* printJson({ items: changed.map(deliveryRecordShape), next: null })
-    if (changed.length === 0) return yield* screen.say("No deliveries failed.")
+    if (given.json) return yield* printJson({ items: changed.map(toDeliveryRecordJson), next: null })
+    if (changed.length === 0) return yield* screen.err("No deliveries failed.")
     for (const delivery of changed) yield* screen.out(`${delivery.id} is due now (${delivery.state})`)
-    if (chosen.more) yield* screen.say(`There are more than ${batch}: run it again.`)
+    if (chosen.more) yield* screen.err(`There are more than ${batch}: run it again.`)
     yield* noTrackerNote
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Makes deliveries due now; one that may have happened is looked for first"))
 
 const reason = Options.text("reason").pipe(
-  Options.withDescription("why, for whoever looks at it later"),
+  Options.withDescription("the reason, kept with the delivery"),
   Options.withDefault("discarded by an operator")
 )
 
@@ -167,8 +170,8 @@ const discard = Command.make("discard", { id, reason, json }, (given) =>
     const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
     const delivery = yield* found(given.id)
     if (!done) return yield* unchanged(delivery, "discard")
-    if (given.json) return yield* printJson(deliveryRecordShape(delivery))
-    yield* (yield* Screen).out(`${delivery.id} is discarded: nobody will try it again. Its report is kept.`)
+    if (given.json) return yield* printJson(toDeliveryRecordJson(delivery))
+    yield* (yield* Screen).out(`${delivery.id} is discarded and will not be tried again. Its report is kept.`)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Gives a delivery up for good; the report is kept"))
 
@@ -176,5 +179,3 @@ export const deliveries = Command.make("deliveries").pipe(
   Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),
   Command.withSubcommands([list, show, retry, discard])
 )
-
-export const deliveryCommands = [list, show, retry, discard].map((command) => branch(command))

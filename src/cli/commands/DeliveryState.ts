@@ -1,11 +1,11 @@
-/** What reports and deliveries have in common. */
+/** Delivery states, shared by the commands of reports and deliveries. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { DeliveryState, StoredDelivery } from "../../services/Store.ts"
 import { databasePlace } from "../DatabaseAccess.ts"
 import { type Colour, Screen } from "../Screen.ts"
 
-export const states = [
+export const deliveryStates = [
   "waiting",
   "leased",
   "unknown",
@@ -13,8 +13,8 @@ export const states = [
   "failed"
 ] as const satisfies ReadonlyArray<DeliveryState>
 
-/** As an operator sees it: what was given up is no failure to look after. */
-export const standingOf = ({ discardedAt, state }: StoredDelivery): string =>
+/** The state that an operator sees: a discarded delivery is shown as `discarded`, not as `failed`. */
+export const deliveryStateOf = ({ discardedAt, state }: StoredDelivery): string =>
   Option.isSome(discardedAt) ? "discarded" : state
 
 const colours: ReadonlyMap<string, Colour> = new Map([
@@ -22,14 +22,14 @@ const colours: ReadonlyMap<string, Colour> = new Map([
   ["unknown", "yellow"]
 ])
 
-export const standingColour = (delivery: StoredDelivery): Colour | undefined =>
-  colours.get(standingOf(delivery))
+export const deliveryStateColour = (delivery: StoredDelivery): Colour | undefined =>
+  colours.get(deliveryStateOf(delivery))
 
-/** Who retries should know who will do the work. */
+/** A retry only takes effect where a server with a tracker runs. */
 export const noTrackerNote = Effect.gen(function* () {
-  const { say } = yield* Screen
+  const { err } = yield* Screen
   const { tracker } = yield* databasePlace
-  yield* say(
+  yield* err(
     Option.isSome(tracker)
       ? "A running server takes it up within 30 seconds."
       : "MUSIC_GITHUB_TOKEN is not set here: it waits until a server with a tracker runs."

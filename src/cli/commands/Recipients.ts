@@ -7,10 +7,9 @@ import { OperatorQueries } from "../../services/OperatorQueries.ts"
 import { onDatabase } from "../DatabaseAccess.ts"
 import { notFound } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage } from "../Flags.ts"
-import { branch } from "../Help.ts"
 import { printTable } from "../Screen.ts"
-import { recipientShape } from "../JsonOutput.ts"
-import { instant } from "../Text.ts"
+import { toRecipientJson } from "../JsonOutput.ts"
+import { formatTime } from "../Text.ts"
 
 const publicId = Args.text({ name: "public-id" }).pipe(Args.withDescription("of whom: si:deejay, c:ana"))
 const organisation = Options.text("org").pipe(
@@ -31,7 +30,7 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
         )
       yield* printPage(page, {
         json: given.json,
-        toJson: recipientShape,
+        toJson: toRecipientJson,
         nouns: "registrations",
         table: (items) =>
           printTable(
@@ -43,7 +42,7 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
                 of: (item) => (item.active ? "active" : "inactive"),
                 colour: (item) => (item.active ? "green" : "yellow")
               },
-              { title: "CHANGED", of: (item) => instant(item.changedAt) },
+              { title: "CHANGED", of: (item) => formatTime(item.changedAt) },
               { title: "SUBSCRIPTION", of: (item) => Option.getOrElse(item.subscriptionId, () => "") }
             ],
             items
@@ -57,5 +56,3 @@ export const recipients = Command.make("recipients").pipe(
   Command.withDescription("Who gets tings: show"),
   Command.withSubcommands([show])
 )
-
-export const recipientCommands = [show].map((command) => branch(command))

@@ -10,11 +10,10 @@ import { Store } from "../../services/Store.ts"
 import { onDatabase } from "../DatabaseAccess.ts"
 import { notFound } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
-import { branch } from "../Help.ts"
-import { type Colour, coloured, printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { deliveryShape, reporterName, reportShape, summaryOf, wholeReportShape } from "../JsonOutput.ts"
-import { bytesText, instant, manyLines } from "../Text.ts"
-import { noTrackerNote, standingColour, standingOf, states } from "./DeliveryState.ts"
+import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
+import { toDeliveryJson, reporterName, toReportJson, summaryOf, toWholeReportJson } from "../JsonOutput.ts"
+import { formatBytes, formatTime, toLines } from "../Text.ts"
+import { noTrackerNote, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
 import { exportReports } from "./ReportExport.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the report's id, rep_…"))
@@ -24,7 +23,7 @@ const filters = {
     Options.withDescription("filed: it stands in the tracker"),
     Options.optional
   ),
-  delivery: Options.choice("delivery", states).pipe(
+  delivery: Options.choice("delivery", deliveryStates).pipe(
     Options.withDescription("whose delivery is in this state"),
     Options.optional
   ),
@@ -56,10 +55,10 @@ const filterOf = (given: {
   )
 
 const stateOf = ({ delivery }: ReportRecord): string =>
-  Option.match(delivery, { onNone: () => "", onSome: standingOf })
+  Option.match(delivery, { onNone: () => "", onSome: deliveryStateOf })
 
 const stateColour = ({ delivery }: ReportRecord): Colour | undefined =>
-  Option.getOrUndefined(Option.map(delivery, standingColour))
+  Option.getOrUndefined(Option.map(delivery, deliveryStateColour))
 
 const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
   Effect.flatMap(Effect.all([filterOf(given), pageOf(given)]), ([filter, request]) =>
@@ -67,13 +66,13 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const page = yield* (yield* OperatorQueries).reports(filter, request)
       yield* printPage(page, {
         json: given.json,
-        toJson: reportShape,
+        toJson: toReportJson,
         nouns: "reports",
         table: (items) =>
           printTable(
             [
               { title: "ID", of: ({ report }) => report.id },
-              { title: "CREATED", of: ({ report }) => instant(report.createdAt) },
+              { title: "CREATED", of: ({ report }) => formatTime(report.createdAt) },
               {
                 title: "ISSUE",
                 of: ({ report }) =>
@@ -105,9 +104,7 @@ const found = (reportId: string) =>
 const block = (title: string, text: string) =>
   Effect.flatMap(Screen, (screen) =>
     screen.out(
-      ["", coloured(screen, "bold", title), ...manyLines(text).map((line) => `  ${line}`.trimEnd())].join(
-        "\n"
-      )
+      ["", colourise(screen, "bold", title), ...toLines(text).map((line) => `  ${line}`.trimEnd())].join("\n")
     )
   )
 
@@ -116,7 +113,7 @@ const printReport = (record: ReportRecord) =>
     const { content, createdAt, issue, requestId, source } = record.report
     yield* printFacts([
       ["id", record.report.id],
-      ["created", instant(createdAt)],
+      ["created", formatTime(createdAt)],
       ["reporter", reporterName(record.report.reporter)],
       ["source", source],
       ["plane", record.report.plane],
@@ -127,7 +124,7 @@ const printReport = (record: ReportRecord) =>
         "delivery",
         Option.match(record.delivery, {
           onNone: () => "none",
-          onSome: (delivery) => `${standingOf(delivery)}, ${delivery.attempts} sent (${delivery.id})`
+          onSome: (delivery) => `${deliveryStateOf(delivery)}, ${delivery.attempts} sent (${delivery.id})`
         })
       ],
       [
@@ -138,13 +135,13 @@ const printReport = (record: ReportRecord) =>
     yield* block("Message", content.message)
     if (content.context !== null) yield* block("Context", JSON.stringify(content.context, null, 2))
     for (const { content: text, name } of content.attachments)
-      yield* block(`Attachment ${manyLines(name).join(" ")}, ${bytesText(Buffer.byteLength(text))}`, text)
+      yield* block(`Attachment ${toLines(name).join(" ")}, ${formatBytes(Buffer.byteLength(text))}`, text)
   })
 
 const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const record = yield* found(given.id)
-    yield* given.json ? printJson(wholeReportShape(record)) : printReport(record)
+    yield* given.json ? printJson(toWholeReportJson(record)) : printReport(record)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Shows a report with what was reported"))
 
@@ -170,7 +167,7 @@ const retry = Command.make("retry", { id, json }, (given) =>
         `the delivery of ${report.id} is ${delivery.value.state}: nothing to retry`,
         "wait for what is going on, and look again with music-backend reports show"
       )
-    if (given.json) return yield* printJson(deliveryShape(delivery.value))
+    if (given.json) return yield* printJson(toDeliveryJson(delivery.value))
     const screen = yield* Screen
     yield* screen.out(`${report.id} is due now (${delivery.value.state})`)
     yield* noTrackerNote
@@ -179,24 +176,13 @@ const retry = Command.make("retry", { id, json }, (given) =>
   Command.withDescription("Delivers a report again, now; also one that was stored before a tracker was set")
 )
 
-// No `Options.file`: that refuses pipes and devices.
-const file = Options.text("output").pipe(
-  Options.withAlias("o"),
-  Options.withPseudoName("file"),
-  Options.withDescription("into this file, for its owner only, instead of standard output"),
-  Options.optional
+const export_ = Command.make("export", filters, (given) =>
+  Effect.flatMap(filterOf(given), (filter) => onDatabase(exportReports(filter)))
+).pipe(
+  Command.withDescription("Writes whole reports to standard output, one JSON object a line, newest first")
 )
-const overwrite = Options.boolean("overwrite").pipe(
-  Options.withDescription("replace the file when it exists")
-)
-
-const export_ = Command.make("export", { ...filters, output: file, overwrite }, (given) =>
-  Effect.flatMap(filterOf(given), (filter) => onDatabase(exportReports(filter, given)))
-).pipe(Command.withDescription("Writes reports with what was reported, one JSON object a line, newest first"))
 
 export const reports = Command.make("reports").pipe(
   Command.withDescription("Bug reports: list, show, export, retry"),
   Command.withSubcommands([list, show, export_, retry])
 )
-
-export const reportCommands = [list, show, export_, retry].map((command) => branch(command))

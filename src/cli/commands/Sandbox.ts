@@ -6,7 +6,7 @@ import { untilSignal } from "../UntilSignal.ts"
 
 const flags = {
   walk: Options.boolean("walk").pipe(
-    Options.withDescription("plays the whole story, a line a step, and exits with 0 or 1")
+    Options.withDescription("runs the scenario, one line for each step, and exits with 0 or 1")
   ),
   debug: Options.boolean("debug").pipe(Options.withDescription("the server's log at debug level"))
 }
@@ -14,7 +14,7 @@ const flags = {
 export const sandbox = Command.make("sandbox", flags, (given) =>
   Effect.gen(function* () {
     if (!given.walk) yield* untilSignal
-    // Nothing else leads to the simulators, and a server has no part of them.
+    // The only import of the simulators: the bundle of the server does not hold them.
     const { sandbox: start } = yield* Effect.promise(() => import("../../../sandbox/Program.ts"))
     const passed = yield* Effect.mapError(
       start(given),

@@ -6,10 +6,9 @@ import { OperatorQueries } from "../../services/OperatorQueries.ts"
 import type { InboxEvent } from "../../services/Store.ts"
 import { onDatabase } from "../DatabaseAccess.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
-import { branch } from "../Help.ts"
 import { printTable } from "../Screen.ts"
-import { webhookShape } from "../JsonOutput.ts"
-import { instant } from "../Text.ts"
+import { toWebhookJson } from "../JsonOutput.ts"
+import { formatTime } from "../Text.ts"
 
 const filters = {
   type: Options.text("type").pipe(
@@ -28,12 +27,12 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const page = yield* (yield* OperatorQueries).webhooks(filter, request)
       yield* printPage(page, {
         json: given.json,
-        toJson: webhookShape,
+        toJson: toWebhookJson,
         nouns: "webhooks",
         table: (items) =>
           printTable(
             [
-              { title: "RECEIVED", of: (event) => instant(event.receivedAt) },
+              { title: "RECEIVED", of: (event) => formatTime(event.receivedAt) },
               { title: "EVENT", of: (event) => event.eventId },
               ...(items.some((event) => event.plane !== productionId)
                 ? [{ title: "PLANE", of: (event: InboxEvent) => event.plane }]
@@ -57,5 +56,3 @@ export const webhooks = Command.make("webhooks").pipe(
   Command.withDescription("IAM's webhooks: list"),
   Command.withSubcommands([list])
 )
-
-export const webhookCommands = [list].map((command) => branch(command))
