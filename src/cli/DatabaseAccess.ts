@@ -1,4 +1,4 @@
-/** The database of the settings for commands that look and repair: it is neither made nor brought to another version. */
+/** The database of the settings, for commands that query and repair. It is neither created nor migrated. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { readSettingsInPart } from "../layers/settings/SettingsInPart.ts"
@@ -11,7 +11,7 @@ import { CliEnvironment } from "./Environment.ts"
 
 const databaseSettings = ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"]
 
-/** The settings, of which those that name the database must be right; the others may be missing. */
+/** The settings. Those that name the database must be valid; others may be missing. */
 export const databasePlace: Effect.Effect<SettingsValues, CommandFailed, CliEnvironment> = Effect.gen(
   function* () {
     const environment = yield* CliEnvironment
@@ -35,7 +35,7 @@ export const storeFailed = ({ fix, summary }: StoreUnavailable): CommandFailed =
 const cursorFailed = (_: CursorInvalid): CommandFailed =>
   usage("the page of --after is none of this list", "take the one that the page before told, or leave it out")
 
-/** Their drivers are loaded only for commands that need them. */
+/** Loads the database drivers only for commands that need them. */
 const access = Layer.unwrapScoped(
   Effect.gen(function* () {
     const settings = yield* databasePlace
@@ -50,7 +50,7 @@ const access = Layer.unwrapScoped(
   })
 )
 
-/** Runs a command on the database; what goes wrong with it becomes one line. */
+/** Provides the database to a command, and maps its errors to `CommandFailed`. */
 export const onDatabase = <A, R>(
   command: Effect.Effect<A, CommandFailed | StoreUnavailable | CursorInvalid, R>
 ): Effect.Effect<A, CommandFailed, Exclude<R, OperatorQueries | Store> | CliEnvironment> =>

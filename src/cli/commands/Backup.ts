@@ -80,7 +80,7 @@ const finish = Options.boolean("finish").pipe(
 
 const misused = (line: string) => usage(line, "see music-backend restore --help")
 
-/** The end of a restore that was made by PostgreSQL's own tools or from a snapshot. */
+/** Finishes a restore by PostgreSQL's own tools or from a snapshot. */
 const finishRestored = (asJson: boolean) =>
   Effect.gen(function* () {
     const settings = yield* databasePlace
@@ -97,7 +97,7 @@ const finishRestored = (asJson: boolean) =>
           })
         : storeFailed(error)
     }
-    // Of an older version it stays: a rollback may have brought it back.
+    // An older schema is accepted: a rollback may have restored it.
     const facts = yield* databaseFromSettings(settings, { migrate: false, older: true }).pipe(
       Effect.flatMap((database) =>
         Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))

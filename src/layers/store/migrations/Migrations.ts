@@ -1,4 +1,4 @@
-/** The schema's history. A migration that was released is never changed; the next one is added. */
+/** The migrations. A released one is never changed; a new one is added. */
 import * as Migrator from "@effect/sql/Migrator"
 import { SqlClient } from "@effect/sql/SqlClient"
 import type { SqlError } from "@effect/sql/SqlError"
@@ -27,8 +27,8 @@ export const latestMigration = Math.max(...Object.keys(migrations).map((name) =>
 const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table: migrationsTable })
 
 /**
- * Runs what is missing, inside a transaction; does nothing to a database of this version or of a newer one.
- * The migrator looks for its table by a statement that fails where there is none, and in Postgres that would end the transaction.
+ * Runs missing migrations, inside a transaction; does nothing to a database of this version or of a newer one. The migrator
+ * detects a missing table by a failing statement, which in Postgres would end the transaction: the table is made first.
  */
 export const migrate: Effect.Effect<void, SqlError | Migrator.MigrationError, SqlClient> = Effect.gen(
   function* () {
@@ -47,7 +47,7 @@ export const migrate: Effect.Effect<void, SqlError | Migrator.MigrationError, Sq
   }
 )
 
-/** The number of the last migration that was applied; 0 when there is none. */
+/** Number of the last applied migration; 0 without one. */
 const latestApplied = ({ sql, read }: Database, operation: string) =>
   read(
     operation,
@@ -70,7 +70,7 @@ const hasHistory = ({ sql, read }: Database) =>
 const otherSchema = ({ name }: Database, kind: "newer_schema" | "older_schema", found: number) =>
   new StoreUnavailable({ database: name, problem: { kind, found, known: latestMigration } })
 
-/** Fails when the migrations of this version are not all there. */
+/** Fails when a migration of this version is missing. */
 export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.flatMap(latestApplied(database, "Store.check"), (applied) =>
     applied < latestMigration
@@ -78,7 +78,7 @@ export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavai
       : Effect.void
   )
 
-/** Fails when the database is empty, or newer than this version; an older one is left as it is. */
+/** Fails when the database is empty or newer than this version; accepts an older one as it is. */
 export const checkReadable = (database: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
@@ -87,8 +87,8 @@ export const checkReadable = (database: Database): Effect.Effect<void, StoreUnav
   })
 
 /**
- * Brings an opened database to this version's schema: by `migration` where something is missing, and without one that is a failure.
- * A schema from the future may mean something else by what we would write: it is refused.
+ * Brings an opened database to this version's schema by `migration`; fails without one where something is missing. A newer
+ * schema is refused: this version's writes may mean something else there.
  */
 export const prepareSchema = (
   database: Database,

@@ -9,14 +9,14 @@ import { Flag, first, OptionalText, toFlag } from "./Rows.ts"
 
 const Row = Schema.Struct({
   subscribed: Flag,
-  subscription_id: OptionalText,
+  subscriptionId: OptionalText,
   error: OptionalText,
   transient: Flag
 })
 
 const toOutcome = (row: typeof Row.Type): TingOutcome => ({
   subscribed: row.subscribed,
-  ...(Option.isSome(row.subscription_id) ? { subscription_id: row.subscription_id.value } : {}),
+  ...(Option.isSome(row.subscriptionId) ? { subscription_id: row.subscriptionId.value } : {}),
   ...(Option.isSome(row.error) ? { error: row.error.value } : {})
 })
 

@@ -477,7 +477,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    const signs = { pause: 20, proofEvery: 20, proofWithin: 100 }
+    const notify = { pause: 20, checkEvery: 20, checkWithin: 100 }
 
     it.scopedLive(
       "a listener whose connection broke listens again, and looks once, for what it may have missed",
@@ -486,7 +486,7 @@ describe("A Postgres database", () => {
           const url = yield* freshPath
           const proxy = yield* pgProxy(url)
           const one = yield* open(url)
-          const other = yield* open(proxy.url, { signs })
+          const other = yield* open(proxy.url, { notify })
           yield* proxy.cut
           yield* one.spool.offer([sampleEntry("missed")], { limitBytes: 100 })
           yield* proxy.repair
@@ -501,7 +501,7 @@ describe("A Postgres database", () => {
       Effect.gen(function* () {
         const url = yield* freshPath
         const proxy = yield* pgProxy(url)
-        const other = yield* open(proxy.url, { signs, timeouts: short })
+        const other = yield* open(proxy.url, { notify, timeouts: short })
         yield* proxy.freeze
         yield* Effect.sleep(150)
         yield* proxy.repair
