@@ -103,24 +103,6 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.scoped("what was committed is there after a restart", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      yield* withStore(path, (store) => activate(store))
-      assert.isTrue(yield* withStore(path, (store) => isActive(store)))
-    })
-  )
-
-  it.scoped("what one store commits the other one sees", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const one = yield* openStore(path)
-      const other = yield* openStore(path)
-      yield* activate(one)
-      assert.isTrue(yield* isActive(other))
-    })
-  )
-
   it.scoped("writes through two stores at once are all kept", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
