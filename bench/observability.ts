@@ -13,7 +13,7 @@ import { tmpdir } from "node:os"
 import { join, resolve } from "node:path"
 import * as Effect from "effect/Effect"
 import { call, expectJson, textOf } from "../sandbox/HttpExchange.ts"
-import { makeWorld, mintSlt, type World } from "../sandbox/World.ts"
+import { startUpstreams, mintSlt, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { startCollector } from "../test/observability/Collector.ts"
 import { environmentFor, freePort, start } from "../test/support/Process.ts"
 
@@ -71,7 +71,7 @@ const load = async (
 const median = (values: ReadonlyArray<number>): number =>
   [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] ?? 0
 
-const running = (world: World, scratch: string, { environment, folder, name }: Subject) =>
+const running = (world: SimulatedUpstreams, scratch: string, { environment, folder, name }: Subject) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       const port = await freePort()
@@ -111,7 +111,7 @@ const program = Effect.gen(function* () {
     Effect.sync(() => mkdtempSync(join(tmpdir(), "music-bench-"))),
     (folder) => Effect.sync(() => rmSync(folder, { recursive: true, force: true }))
   )
-  const world = yield* makeWorld(() => Date.now())
+  const world = yield* startUpstreams(() => Date.now())
   const collector = yield* startCollector()
   const admin = yield* Effect.promise(freePort)
   const subjects: ReadonlyArray<Subject> = [

@@ -25,8 +25,8 @@ const print = (line: string) => process.stdout.write(`${line}\n`)
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url))
 
 const webhooks = (world: Simulators) => (): Outgoing => {
-  const event = world.iam.world.events.membershipUpdated(production, "si:lyra", "acme")
-  const { body, headers } = world.iam.world.buildWebhook(production, {
+  const event = world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme")
+  const { body, headers } = world.iam.controls.buildWebhook(production, {
     ...event,
     eventId: randomUUID(),
     // Deliveries of one aggregate wait for each other; IAM sends news of many.

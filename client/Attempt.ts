@@ -1,4 +1,4 @@
-/** One HTTP exchange: what it is called in the log, how long it may take, and what its failures mean. */
+/** One HTTP exchange: its request id, its time limit, and the failures that it maps to. */
 import type { HttpApiDecodeError } from "@effect/platform/HttpApiError"
 import type * as HttpClientError from "@effect/platform/HttpClientError"
 import * as Effect from "effect/Effect"
@@ -8,8 +8,8 @@ import * as ParseResult from "effect/ParseResult"
 import { type Failure, InvalidInput, isFailure } from "../src/schema/Failure.ts"
 import { TimedOut, TransportFailed, UnexpectedAnswer, type WireFailure, withExchange } from "./Failures.ts"
 
-/** What one exchange is given and what is seen of it. */
-export interface Seen {
+/** The state of one exchange. */
+export interface ExchangeState {
   readonly requestId: string
   /** Access token to send. */
   readonly bearer: string | undefined
@@ -19,21 +19,21 @@ export interface Seen {
     | undefined
 }
 
-/** The exchange that this fiber is in; the HTTP client writes into it what it sees. */
-export const currentSeen = globalValue("music/client/currentSeen", () =>
-  FiberRef.unsafeMake<Seen | undefined>(undefined)
+/** The exchange of the current fiber. The HTTP client records in it that the request was sent and what was answered. */
+export const currentExchange = globalValue("music/client/currentSeen", () =>
+  FiberRef.unsafeMake<ExchangeState | undefined>(undefined)
 )
 
-/** What the derived client itself can fail with; none of it reaches a caller. */
-export type Raw = HttpClientError.HttpClientError | ParseResult.ParseError | HttpApiDecodeError
+/** Errors of the derived client itself; `runAttempt` maps them. */
+export type DerivedClientError = HttpClientError.HttpClientError | ParseResult.ParseError | HttpApiDecodeError
 
 const retryAfterPattern = /^\d{1,6}$/
 
 // The text after the comma is the rejected value.
 const withoutValue = (message: string): string => message.replace(/, actual [\s\S]*$/, "")
 
-/** A request that its own schema refuses: nothing was sent. */
-const refused = (error: ParseResult.ParseError): InvalidInput =>
+/** A request that does not fit its schema; it was not sent. */
+const toInvalidInput = (error: ParseResult.ParseError): InvalidInput =>
   new InvalidInput({
     details: {
       fields: ParseResult.ArrayFormatter.formatErrorSync(error)
@@ -45,7 +45,7 @@ const refused = (error: ParseResult.ParseError): InvalidInput =>
     }
   })
 
-const exchangeIn = (seen: Seen) => {
+const readExchange = (seen: ExchangeState) => {
   const retryAfter = seen.answer?.headers["retry-after"]
   return {
     requestId: seen.sent ? (seen.answer?.headers["x-request-id"] ?? seen.requestId) : null,
@@ -55,31 +55,33 @@ const exchangeIn = (seen: Seen) => {
   }
 }
 
-const meaning =
-  (seen: Seen) =>
-  <E extends Failure | Raw>(error: E | TimedOut): Extract<E, Failure> | InvalidInput | WireFailure => {
+const toFailure =
+  (seen: ExchangeState) =>
+  <E extends Failure | DerivedClientError>(
+    error: E | TimedOut
+  ): Extract<E, Failure> | InvalidInput | WireFailure => {
     if (error instanceof TimedOut) return error
-    // The type checker does not see that a guard picks from E what `Extract` does.
+    // `isFailure` narrows to what `Extract` names, which the type checker cannot infer for a type parameter.
     if (isFailure(error)) return error as Extract<E, Failure>
-    if (error instanceof ParseResult.ParseError && !seen.sent) return refused(error)
-    // Whatever else there is, the derived client made: no answer at all, or one that does not fit.
+    if (error instanceof ParseResult.ParseError && !seen.sent) return toInvalidInput(error)
+    // The remaining errors are the derived client's: no answer, or one that does not fit the contract.
     return seen.answer === undefined
       ? new TransportFailed({})
       : new UnexpectedAnswer({ status: seen.answer.status })
   }
 
-/** Runs one exchange for at most `milliseconds`. Its failures know their request id. */
-export const attempted =
-  (facts: Pick<Seen, "requestId" | "bearer"> & { readonly milliseconds: number }) =>
-  <A, E extends Failure | Raw>(
+/** Runs one exchange for at most `milliseconds`, and attaches its request id to a failure. */
+export const runAttempt =
+  (facts: Pick<ExchangeState, "requestId" | "bearer"> & { readonly milliseconds: number }) =>
+  <A, E extends Failure | DerivedClientError>(
     run: Effect.Effect<A, E>
   ): Effect.Effect<A, Extract<E, Failure> | InvalidInput | WireFailure> =>
     Effect.suspend(() => {
       const { bearer, milliseconds, requestId } = facts
-      const seen: Seen = { requestId, bearer, sent: false, answer: undefined }
+      const seen: ExchangeState = { requestId, bearer, sent: false, answer: undefined }
       return run.pipe(
         Effect.timeoutFail({ duration: milliseconds, onTimeout: () => new TimedOut({}) }),
-        Effect.mapError((error) => withExchange(meaning(seen)(error), exchangeIn(seen))),
-        Effect.locally(currentSeen, seen)
+        Effect.mapError((error) => withExchange(toFailure(seen)(error), readExchange(seen))),
+        Effect.locally(currentExchange, seen)
       )
     })

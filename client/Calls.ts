@@ -1,4 +1,4 @@
-/** The service's calls, derived from its contract: the headers that every call has, retries, and failures as data. */
+/** The service's calls, derived from its contract, with the headers of every call and retries. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as HttpApiClient from "@effect/platform/HttpApiClient"
 import * as HttpClient from "@effect/platform/HttpClient"
@@ -8,16 +8,17 @@ import * as FiberRef from "effect/FiberRef"
 import * as Option from "effect/Option"
 import type { Failure } from "../src/schema/Failure.ts"
 import { ClientApi } from "./ClientApi.ts"
-import { attempted, currentSeen, type Raw, type Seen } from "./Attempt.ts"
+import { runAttempt, currentExchange, type DerivedClientError, type ExchangeState } from "./Attempt.ts"
 import type { WireFailure } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
-import { type OptionsProblem, problemOf } from "./OptionsCheck.ts"
-import { type Deadline, retried } from "./Retry.ts"
+import { type OptionsProblem, findOptionsProblem } from "./OptionsCheck.ts"
+import type { Deadline } from "./Deadline.ts"
+import { retryUntil } from "./Retry.ts"
 
 /**
- * No cookies, no cache, and no redirect is followed: a session goes to the address that was configured and nowhere
- * else. In a page a redirect shows as status 0.
+ * No cookies, no cache, no redirects: a session is sent to the configured address only. In a browser a redirect has
+ * status 0.
  */
 const requestInit = { redirect: "manual", credentials: "omit", cache: "no-store" } as const
 
@@ -28,7 +29,7 @@ const headersOf = (options: MusicClientOptions): Readonly<Record<string, string>
   ...(typeof options.testingKey === "string" ? { "x-testing-environment-key": options.testingKey } : {})
 })
 
-/** `traceparent` of the span that the program is in, if it has one (W3C Trace Context). */
+/** `traceparent` of the current span, if there is one (W3C Trace Context). */
 const traceHeaders = Effect.map(
   Effect.option(Effect.currentSpan),
   Option.match({
@@ -39,81 +40,81 @@ const traceHeaders = Effect.map(
   })
 )
 
-const ownHeaders = ({ bearer, requestId }: Seen) => ({
+const exchangeHeaders = ({ bearer, requestId }: ExchangeState) => ({
   "x-request-id": requestId,
   ...(bearer === undefined ? {} : { authorization: `Bearer ${bearer}` })
 })
 
-const instrumented =
+const withRequestHeaders =
   (options: MusicClientOptions) =>
   (client: HttpClient.HttpClient): HttpClient.HttpClient =>
     client.pipe(
       HttpClient.mapRequestEffect((request) =>
         Effect.gen(function* () {
-          const seen = yield* FiberRef.get(currentSeen)
+          const seen = yield* FiberRef.get(currentExchange)
           if (seen !== undefined) seen.sent = true
           return request.pipe(
             HttpClientRequest.setHeaders(headersOf(options)),
             HttpClientRequest.setHeaders(yield* traceHeaders),
-            HttpClientRequest.setHeaders(seen === undefined ? {} : ownHeaders(seen))
+            HttpClientRequest.setHeaders(seen === undefined ? {} : exchangeHeaders(seen))
           )
         })
       ),
       HttpClient.tap((response) =>
-        Effect.map(FiberRef.get(currentSeen), (seen) => {
+        Effect.map(FiberRef.get(currentExchange), (seen) => {
           if (seen !== undefined) seen.answer = { status: response.status, headers: response.headers }
         })
       ),
-      // Its own headers (`b3`) are not among those that the service lets pages send.
+      // The tracer would add `b3`, which the service's CORS does not allow.
       HttpClient.withTracerDisabledWhen(() => true)
     )
 
-const derive = (options: MusicClientOptions, baseUrl: string) =>
+const deriveClient = (options: MusicClientOptions, baseUrl: string) =>
   HttpApiClient.make(ClientApi, {
     baseUrl: baseUrl.replace(/\/+$/, ""),
-    transformClient: instrumented(options)
+    transformClient: withRequestHeaders(options)
   })
 
-/** The calls as the contract derives them; only `Calls.run` uses them. */
-export type Derived = Effect.Effect.Success<ReturnType<typeof derive>>
+/** The calls that the contract derives; only `Calls.run` uses them. */
+export type DerivedClient = Effect.Effect.Success<ReturnType<typeof deriveClient>>
 
-export interface CallFacts {
+export interface CallRequest {
   readonly deadline: Deadline
   /** Access token. */
   readonly bearer?: string
-  /** Repeat also what the service itself could not say, under the same key. */
+  /** Also repeat an `internal` failure, under the same key. */
   readonly uncertain?: boolean
-  /** May outlive its page. */
+  /** The request may outlive its page. */
   readonly keepalive?: boolean
-  /** One attempt only; whoever calls has a rhythm of its own. */
+  /** One attempt only. */
   readonly once?: boolean
 }
 
-/** What any call can fail with before and around the service's own failures. */
+/** Failures of any call beside the service's own. */
 export type AnyCallFailure = OptionsProblem | WireFailure
 
 export interface Calls {
   /** One call under one request id, with retries inside the deadline. */
-  readonly run: <A, E extends Failure | Raw>(
-    facts: CallFacts,
-    use: (client: Derived) => Effect.Effect<A, E>
+  readonly run: <A, E extends Failure | DerivedClientError>(
+    facts: CallRequest,
+    use: (client: DerivedClient) => Effect.Effect<A, E>
   ) => Effect.Effect<A, Extract<E, Failure> | AnyCallFailure>
 }
 
 export const makeCalls = (
   options: MusicClientOptions
 ): Effect.Effect<Calls, never, HttpClient.HttpClient> => {
-  const problem = problemOf(options)
-  // With a problem nothing is ever sent, so its address may be none.
-  return Effect.map(derive(options, problem === undefined ? options.baseUrl : ""), (client) => {
+  const problem = findOptionsProblem(options)
+  // With an options problem no call is ever sent.
+  return Effect.map(deriveClient(options, problem === undefined ? options.baseUrl : ""), (client) => {
     const attemptMilliseconds = options.attemptMilliseconds ?? 10_000
     const run: Calls["run"] = (facts, use) => {
       if (problem !== undefined) return Effect.fail(problem)
       const init = facts.keepalive === true ? { ...requestInit, keepalive: true } : requestInit
       return Effect.flatMap(randomUuid, (uuid) =>
-        retried({ ...facts, attemptMilliseconds }, (milliseconds) =>
+        retryUntil({ ...facts, attemptMilliseconds }, (milliseconds) =>
           use(client).pipe(
-            attempted({ requestId: `${options.source}-${uuid}`, bearer: facts.bearer, milliseconds })
+            runAttempt({ requestId: `${options.source}-${uuid}`, bearer: facts.bearer, milliseconds })
           )
         )
       ).pipe(Effect.provideService(FetchHttpClient.RequestInit, init))

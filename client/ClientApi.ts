@@ -6,7 +6,7 @@ import { SystemApi } from "../src/http/api/System.ts"
 import { TelemetryApi } from "../src/http/api/Telemetry.ts"
 import { TingsApi } from "../src/http/api/Tings.ts"
 
-/** What a client calls: the service's own contract without the deliveries that only the identity service makes. */
+/** The service's contract without the webhook, which only the identity service calls. */
 export class ClientApi extends HttpApi.make("music")
   .add(SystemApi)
   .add(DescriptorsApi)

@@ -1,4 +1,4 @@
-/** What a client can meet by itself, beside the service's own failures: message and hint by code. */
+/** Message and hint of the client's own failures, by code. */
 
 interface Row {
   readonly retryable: boolean
@@ -30,11 +30,11 @@ export const clientErrorTable = {
   unexpected_answer: {
     retryable: true,
     message: "Something other than the service answered.",
-    hint: "Check the base URL and what stands between (proxy, captive portal), then try again; your session is kept."
+    hint: "Check the base URL and intermediaries (proxy, captive portal), then try again; your session is kept."
   },
   aborted: {
     retryable: true,
-    message: "The caller took the call back.",
+    message: "The caller aborted the call.",
     hint: "Call again when you want the result; the same keys are sent, so nothing happens twice."
   },
   store_failed: {

@@ -1,85 +1,85 @@
-/** What a call can end in besides the service's own failures, as tagged errors; and what is known of the request. */
+/** Failures of the client beside the service's own, as tagged errors, and the exchange behind a failure. */
 import * as Data from "effect/Data"
 import { type Details, type Failure, failureTable, isFailure } from "../src/schema/Failure.ts"
 import { clientErrorTable } from "./ErrorTable.ts"
 import type { MusicError } from "./Types.ts"
 
-interface Told {
+interface WithHint {
   readonly hint?: string
 }
 
 /** Nothing was sent: no session is stored for this server and plane. */
-export class NotLoggedIn extends Data.TaggedError("NotLoggedIn")<Told> {
+export class NotLoggedIn extends Data.TaggedError("NotLoggedIn")<WithHint> {
   readonly code = "not_logged_in"
 }
 /**
- * The session is over: `revoked` says the identity service; `lost` was the answer to a refresh more than 10 minutes
- * ago; `refused` are new access tokens; `replaced` it was by a logout elsewhere.
+ * The session is over. `revoked`: the identity service refused the refresh token. `lost`: the answer to a refresh was lost
+ * more than 10 minutes ago. `refused`: new access tokens are refused. `replaced`: another program logged out.
  */
 export class LoggedOut extends Data.TaggedError("LoggedOut")<
-  Told & { readonly reason: "revoked" | "lost" | "refused" | "replaced" }
+  WithHint & { readonly reason: "revoked" | "lost" | "refused" | "replaced" }
 > {
   readonly code = "logged_out"
 }
-/** No connection, or a lost one. What was asked may have happened. */
-export class TransportFailed extends Data.TaggedError("TransportFailed")<Told> {
+/** No connection, or a lost one. The request may have taken effect. */
+export class TransportFailed extends Data.TaggedError("TransportFailed")<WithHint> {
   readonly code = "transport_failed"
 }
-/** No answer inside the deadline. What was asked may have happened. */
-export class TimedOut extends Data.TaggedError("TimedOut")<Told> {
+/** No answer before the deadline. The request may have taken effect. */
+export class TimedOut extends Data.TaggedError("TimedOut")<WithHint> {
   readonly code = "timed_out"
 }
-/** An answer that is not the service's: a proxy's page, half a body, an unknown code. */
+/** An answer outside the contract: a proxy's page, a truncated body, an unknown code. */
 export class UnexpectedAnswer extends Data.TaggedError("UnexpectedAnswer")<
-  Told & { readonly status: number }
+  WithHint & { readonly status: number }
 > {
   readonly code = "unexpected_answer"
 }
 /** The session store or its lock failed. */
-export class StoreFailed extends Data.TaggedError("StoreFailed")<Told & { readonly cause?: unknown }> {
+export class StoreFailed extends Data.TaggedError("StoreFailed")<WithHint & { readonly cause?: unknown }> {
   readonly code = "store_failed"
 }
-/** The telemetry queue is at its bound. */
-export class QueueFull extends Data.TaggedError("QueueFull")<Told> {
+/** The telemetry queue is full. */
+export class QueueFull extends Data.TaggedError("QueueFull")<WithHint> {
   readonly code = "queue_full"
 }
-/** No Web Crypto here. */
-export class Unsupported extends Data.TaggedError("Unsupported")<Told> {
+/** This environment has no Web Crypto. */
+export class Unsupported extends Data.TaggedError("Unsupported")<WithHint> {
   readonly code = "unsupported"
 }
 
 export type WireFailure = TransportFailed | TimedOut | UnexpectedAnswer
 export type SessionFailure = NotLoggedIn | LoggedOut | StoreFailed | Unsupported
 export type ClientFailure = WireFailure | SessionFailure | QueueFull
-/** Everything that a call can fail with. */
+/** All failures of a call. */
 export type MusicFailure = Failure | ClientFailure
 
-/** What is known of the exchange behind a failure. */
+/** The exchange behind a failure. */
 export interface Exchange {
-  /** Names the request in the service's log; null when nothing was sent. */
+  /** The request id in the service's log; null when nothing was sent. */
   readonly requestId: string | null
   readonly retryAfterSeconds?: number
 }
 
 const exchanges = new WeakMap<object, Exchange>()
 
-/** The exchange that ended in this failure. */
+/** Returns the exchange of a failure. */
 export const exchangeOf = (failure: object): Exchange => exchanges.get(failure) ?? { requestId: null }
 
-/** Remembers the exchange of a failure. */
+/** Attaches an exchange to a failure. */
 export const withExchange = <E extends object>(failure: E, exchange: Exchange): E => {
   exchanges.set(failure, exchange)
   return failure
 }
 
-/** A failure as plain data. */
+/** Converts a failure to plain data. */
 export const toError = (failure: MusicFailure): MusicError => {
   const { requestId, retryAfterSeconds } = exchangeOf(failure)
   const facts = { requestId, ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }) }
   if (isFailure(failure)) {
     const { retryable, status } = failureTable[failure.code]
     const details: Details | undefined = failure.details
-    // One row of the table belongs to one code, which the type checker cannot follow through a variable.
+    // The row belongs to the code, which the type checker cannot follow through a variable.
     return {
       code: failure.code,
       status,
@@ -102,7 +102,7 @@ export const toError = (failure: MusicFailure): MusicError => {
   } as MusicError
 }
 
-/** The caller's own doing, which no effect fails with. */
+/** The caller aborted the call: an interruption, no failure of an effect. */
 export const abortedError = (requestId: string | null): MusicError => {
   const { hint, message, retryable } = clientErrorTable.aborted
   return { code: "aborted", status: null, retryable, message, hint, requestId }

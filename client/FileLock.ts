@@ -1,7 +1,7 @@
 /**
- * An exclusive lock between processes: a file that names its holder and beats while the holder lives. No clock is
- * compared, so a wrong one harms nothing. Should a lock be broken under a holder that was merely asleep, no session is
- * lost: every client derives the same key from the same refresh token and compares the store before it saves.
+ * An exclusive lock between processes: a file that names its holder and changes with each heartbeat. Clocks of processes
+ * are never compared. If a lock is broken while its holder only slept, no session is lost: every client derives the same
+ * key from the same refresh token, and compares the store before it saves.
  */
 import { randomUUID } from "node:crypto"
 import { type FileHandle, open, readFile, unlink } from "node:fs/promises"
@@ -9,11 +9,11 @@ import { hostname } from "node:os"
 import { performance } from "node:perf_hooks"
 import type { SessionLock } from "./SessionStore.ts"
 
-/** Milliseconds between two beats of a holder. */
-const beat = 2_000
+/** Milliseconds between two heartbeats. */
+const heartbeatMillis = 2_000
 
 export interface FileLockOptions {
-  /** Milliseconds without a beat after which a holder counts as dead; default 15,000. A dead process of this host is seen at once. */
+  /** Milliseconds without a heartbeat after which a holder counts as dead; default 15,000. A dead process of this host is detected at once. */
   readonly staleMilliseconds?: number
 }
 
@@ -28,8 +28,8 @@ const codeOf = (error: unknown): string | undefined =>
     ? error.code
     : undefined
 
-/** Runs and takes one expected error code for an answer. */
-const unless = async <A>(code: string, run: () => Promise<A>): Promise<A | undefined> => {
+/** Runs, and returns undefined for one expected error code. */
+const catchCode = async <A>(code: string, run: () => Promise<A>): Promise<A | undefined> => {
   try {
     return await run()
   } catch (error) {
@@ -56,44 +56,44 @@ const isGone = (pid: number): boolean => {
 }
 
 const contentOf = (path: string): Promise<string | undefined> =>
-  unless("ENOENT", () => readFile(path, "utf8"))
+  catchCode("ENOENT", () => readFile(path, "utf8"))
 
 const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds))
 
-const remove = (path: string) => unless("ENOENT", () => unlink(path))
+const remove = (path: string) => catchCode("ENOENT", () => unlink(path))
 
 interface Held {
   readonly handle: FileHandle
   readonly token: string
 }
 
-/** Takes the file if nobody has it. */
+/** Creates the lock file, unless it exists. */
 const take = async (path: string): Promise<Held | undefined> => {
-  const handle = await unless("EEXIST", () => open(path, "wx", 0o600))
+  const handle = await catchCode("EEXIST", () => open(path, "wx", 0o600))
   if (handle === undefined) return undefined
   const token = randomUUID()
   try {
     await handle.write(`${line({ pid: process.pid, host: hostname(), token }, 0)}\n`, 0)
     return { handle, token }
   } catch (error) {
-    // On a full disk a file can be made but not written: left there, it would lock everybody out until it is stale.
+    // On a full disk a file can be created but not written: without removal it would block every process until it is stale.
     await handle.close()
     await remove(path)
     return Promise.reject(error)
   }
 }
 
-// Of one length for a holder, so that a beat overwrites the last one exactly.
+// One length for each holder, so that a heartbeat overwrites the previous one exactly.
 const line = (holder: Holder, count: number): string =>
   JSON.stringify({ ...holder, beat: String(count).padStart(12, "0") })
 
-const giveBack = async (path: string, { handle, token }: Held): Promise<void> => {
+const release = async (path: string, { handle, token }: Held): Promise<void> => {
   await handle.close()
-  // Broken under us and taken by another one: theirs.
+  // Another process may have broken the lock and taken it.
   if (parsed((await contentOf(path)) ?? "")?.token === token) await remove(path)
 }
 
-/** Looks at one file in a wait that began then, and says what stands in it if its holder is dead. */
+/** Checks one lock file for a wait that began at `begun`; returns its content if its holder is dead. */
 type Watcher = (begun: number) => Promise<string | undefined>
 
 const watcher = (path: string, staleMilliseconds: number): Watcher => {
@@ -108,13 +108,13 @@ const watcher = (path: string, staleMilliseconds: number): Watcher => {
     }
     const holder = parsed(content)
     const gone = typeof holder?.pid === "number" && holder.host === hostname() && isGone(holder.pid)
-    // Without a token it may be another file that looks alike, as every one does before it is written.
+    // Content without a token may belong to a new file that is not written yet.
     const silent = performance.now() - (holder?.token === undefined ? Math.max(since, begun) : since)
     return gone || silent >= staleMilliseconds ? content : undefined
   }
 }
 
-/** Removes a dead holder's file. The breaker's own file keeps two breakers from removing the next holder's. */
+/** Removes a dead holder's file. A lock of its own prevents that two breakers remove the next holder's file. */
 const breakLock = async (path: string, dead: string, breakerIsDead: () => Promise<string | undefined>) => {
   const breaker = `${path}.break`
   const held = await take(breaker)
@@ -125,32 +125,32 @@ const breakLock = async (path: string, dead: string, breakerIsDead: () => Promis
   try {
     if ((await contentOf(path)) === dead) await remove(path)
   } finally {
-    await giveBack(breaker, held)
+    await release(breaker, held)
   }
 }
 
-const beating = (path: string, held: Held): (() => Promise<void>) => {
+const startHeartbeat = (path: string, held: Held): (() => Promise<void>) => {
   const holder = { pid: process.pid, host: hostname(), token: held.token }
   let count = 0
   let released = false
   const timer = setInterval(() => {
     count += 1
-    // A beat that fails looks like none, which is what it is.
+    // A failed heartbeat counts as missing.
     held.handle.write(`${line(holder, count)}\n`, 0).catch(() => undefined)
-  }, beat)
-  // The lock alone keeps no process alive.
+  }, heartbeatMillis)
+  // The timer does not keep the process alive.
   timer.unref()
   return async () => {
     if (released) return
     released = true
     clearInterval(timer)
-    await giveBack(path, held)
+    await release(path, held)
   }
 }
 
-/** Locks by files that `pathOf` names; their folder must exist. */
+/** Locks with the files that `pathOf` names; their folder must exist. */
 export const fileLock = (pathOf: (slot: string) => string, options: FileLockOptions = {}): SessionLock => {
-  // Kept between the waits: callers with less patience than a lock needs to become stale see it become so together.
+  // Kept between waits, so that callers with short deadlines detect a stale lock together.
   const watchers = new Map<string, Watcher>()
   const watched = (path: string) => {
     const known = watchers.get(path) ?? watcher(path, options.staleMilliseconds ?? 15_000)
@@ -165,7 +165,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
       const breakerIsDead = watched(`${path}.break`)
       while (!signal.aborted) {
         const held = await take(path)
-        if (held !== undefined) return beating(path, held)
+        if (held !== undefined) return startHeartbeat(path, held)
         const dead = await isDead(begun)
         if (dead === undefined) await pause(10 + Math.random() * 30)
         else await breakLock(path, dead, () => breakerIsDead(begun))

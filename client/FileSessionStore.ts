@@ -1,4 +1,4 @@
-/** A session store for Node: one private file a slot, replaced atomically, with a lock that processes share. */
+/** A session store for Node: one private file for each slot, replaced atomically, with a lock between processes. */
 import { randomUUID } from "node:crypto"
 import { mkdir, open, readdir, readFile, rename, unlink } from "node:fs/promises"
 import { join } from "node:path"
@@ -13,7 +13,7 @@ const whenMissing =
   (error: unknown): Promise<A> =>
     isMissing(error) ? Promise.resolve(instead) : Promise.reject(error)
 
-/** Some systems cannot sync a folder; there the rename is as durable as they make it. */
+/** Some systems cannot sync a folder; the durability of the rename is then theirs. */
 const syncFolder = async (folder: string): Promise<void> => {
   const handle = await open(folder, "r").catch(() => undefined)
   await handle?.sync().catch(() => undefined)
@@ -31,7 +31,7 @@ export const fileSessionStore = (options: { readonly directory: string } & FileL
   const ready = () => mkdir(directory, { recursive: true, mode: 0o700 })
   const lock = fileLock((slot) => join(directory, `session-${slot}.lock`), options)
 
-  /** What a crash in the middle of a save left behind holds credentials too. Saves happen under the lock. */
+  /** Removes temporary files of a crashed save, because they hold credentials. Saves happen under the lock. */
   const clean = async (slot: string): Promise<void> => {
     const left = (await readdir(directory)).filter(
       (name) => name.startsWith(`${nameOf(slot)}.`) && name.endsWith(".tmp")
@@ -39,8 +39,8 @@ export const fileSessionStore = (options: { readonly directory: string } & FileL
     await Promise.all(left.map((name) => unlink(join(directory, name)).catch(whenMissing(undefined))))
   }
 
-  /** A file beside the session's, on the disk when this resolves; one that failed leaves nothing behind. */
-  const written = async (slot: string, session: StoredSession): Promise<string> => {
+  /** Writes and syncs a file beside the session's; a failure removes it. */
+  const writeTemporary = async (slot: string, session: StoredSession): Promise<string> => {
     await ready()
     await clean(slot)
     const temporary = `${pathOf(slot)}.${randomUUID()}.tmp`
@@ -65,11 +65,11 @@ export const fileSessionStore = (options: { readonly directory: string } & FileL
       return text === undefined ? undefined : JSON.parse(text)
     },
     save: async (slot, session) => {
-      await rename(await written(slot, session), pathOf(slot))
+      await rename(await writeTemporary(slot, session), pathOf(slot))
       await syncFolder(directory)
     },
-    // Everything but the rename, so that a holder of the lock that overslept takes nobody's newer pair away.
-    probe: async (slot, session) => unlink(await written(slot, session)),
+    // Everything but the rename, so that a process whose lock was broken never replaces a newer pair.
+    probe: async (slot, session) => unlink(await writeTemporary(slot, session)),
     clear: async (slot) => {
       await unlink(pathOf(slot)).catch(whenMissing(undefined))
       await clean(slot).catch(whenMissing(undefined))

@@ -1,6 +1,6 @@
 /**
- * Idempotency keys. Derived ones are the same in every process and after every crash; they are digests, so a key that
- * stands in a log is no credential. Frozen by a test vector: another client may derive them too.
+ * Idempotency keys. Derived keys are the same in every process and after every crash. They are digests, so a key in a log
+ * is no credential. A test vector freezes them, so that other clients can derive them too.
  */
 import * as Effect from "effect/Effect"
 import { Unsupported } from "./Failures.ts"
@@ -19,10 +19,10 @@ export const sha256 = (text: string): Effect.Effect<string, Unsupported> =>
   )
 
 /** The key of an operation on a credential: `sha256("music-client/v1\n<operation>\n<credential>")`. */
-export const derivedKey = (operation: "login" | "refresh" | "logout", credential: string) =>
+export const deriveKey = (operation: "login" | "refresh" | "logout", credential: string) =>
   sha256(`music-client/v1\n${operation}\n${credential}`)
 
-/** A random UUID (version 4), from a source that pages without Web Crypto's secure half have too. */
+/** A random UUID (version 4). `crypto.randomUUID` is missing on pages without a secure context. */
 export const randomUuid: Effect.Effect<string> = Effect.sync(() => {
   const bytes = crypto.getRandomValues(new Uint8Array(16))
   const hex = [...bytes].map((byte, index) => {
@@ -34,8 +34,8 @@ export const randomUuid: Effect.Effect<string> = Effect.sync(() => {
     .join("-")
 })
 
-/** A short-lived token works once, so its digest names the login; anything else (a test public id) names many. */
-export const namesItsLogin = (slt: string): boolean => /^oac_/.test(slt)
+/** A short-lived token works once, so its digest can name the login. A test public id can log in many times. */
+export const isSingleUse = (slt: string): boolean => /^oac_/.test(slt)
 
 export const loginKey = (slt: string): Effect.Effect<string, Unsupported> =>
-  namesItsLogin(slt) ? derivedKey("login", slt) : randomUuid
+  isSingleUse(slt) ? deriveKey("login", slt) : randomUuid

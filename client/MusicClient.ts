@@ -1,14 +1,14 @@
-/** Everything that a client does, as effects; both faces are made of it. */
+/** The whole client as effects; the promise client and the Effect client are built on it. */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
-import { type AnyCallFailure, type Derived, type FailureOf, makeCalls } from "./Calls.ts"
+import { type AnyCallFailure, type DerivedClient, type FailureOf, makeCalls } from "./Calls.ts"
 import type { SessionFailure } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { CallOptions, MusicClientOptions } from "./Options.ts"
 import type { OptionsProblem } from "./OptionsCheck.ts"
-import { makeRefreshing, type RefreshFailure } from "./Refresh.ts"
-import { deadlineIn } from "./Retry.ts"
+import { makeSessionRefresh, type RefreshFailure } from "./Refresh.ts"
+import { deadlineIn } from "./Deadline.ts"
 import {
   type LoginFailure,
   type LoginOptions,
@@ -16,7 +16,7 @@ import {
   type LogoutOptions,
   makeSessions
 } from "./Sessions.ts"
-import { makeSlot } from "./SessionSlot.ts"
+import { makeSessionSlot } from "./SessionSlot.ts"
 import { makeTelemetry, type Telemetry } from "./Telemetry.ts"
 import type {
   Health,
@@ -35,16 +35,16 @@ import type {
 } from "./Types.ts"
 
 export interface ReportOptions extends CallOptions {
-  /** Names the report: kept by the caller, it makes a retry after a crash harmless. Default: a random one for this call. */
+  /** Key of the report. A caller that keeps it can retry after a crash without a duplicate. Default: random for this call. */
   readonly idempotencyKey?: string
-  /** Send it without a name, although somebody is signed in. */
+  /** Send the report without the session. */
   readonly anonymous?: boolean
 }
 
-type Of<Method> = FailureOf<Method> | AnyCallFailure
-type Signed<Method> = Of<Method> | RefreshFailure
+type CallFailure<Method> = FailureOf<Method> | AnyCallFailure
+type SignedCallFailure<Method> = CallFailure<Method> | RefreshFailure
 
-type MeFailure = Signed<Derived["auth"]["me"]>
+type MeFailure = SignedCallFailure<DerivedClient["auth"]["me"]>
 
 /** A client of the service. Every failure is in its type; defects are bugs. */
 export interface MusicClientService {
@@ -53,52 +53,60 @@ export interface MusicClientService {
    * and within 10 minutes.
    */
   readonly login: (slt: string, options?: LoginOptions) => Effect.Effect<LoginInfo, LoginFailure>
-  /** Ends the session there, then here. When the service cannot be told, the session is kept (see `forget`). */
+  /** Revokes the session at the service, then clears it. When the service cannot be reached, the session is kept (see `forget`). */
   readonly logout: (options?: LogoutOptions) => Effect.Effect<void, LogoutFailure>
-  /** Who is signed in as far as the store knows; asks nobody. */
+  /** The stored session; makes no call. */
   readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure | OptionsProblem>
-  /** Asks the service whether the session lives, and tells "logged out" from "cannot tell now". */
+  /** Asks the service whether the session is live; distinguishes `logged_out` from `unknown`. */
   readonly status: (options?: CallOptions) => Effect.Effect<Status<MeFailure>>
   readonly me: (options?: CallOptions) => Effect.Effect<Me, MeFailure>
-  /** Registers the actor as a recipient; registering twice is registering once. */
+  /** Registers the actor as a recipient; idempotent. */
   readonly subscribe: (
     options?: CallOptions
-  ) => Effect.Effect<Subscription, Signed<Derived["tings"]["subscribe"]>>
-  /** Sends a ting once, however often it is tried with the same key and content (remembered for 14 days). */
+  ) => Effect.Effect<Subscription, SignedCallFailure<DerivedClient["tings"]["subscribe"]>>
+  /** Sends a ting; the same key and content within 14 days is sent once. */
   readonly ting: (
     ting: TingRequest,
     options?: CallOptions
-  ) => Effect.Effect<Ting, Signed<Derived["tings"]["send"]>>
-  /** Signed when somebody is signed in. */
+  ) => Effect.Effect<Ting, SignedCallFailure<DerivedClient["tings"]["send"]>>
+  /** Signed when a session is stored. */
   readonly report: (
     report: ReportRequest,
     options?: ReportOptions
-  ) => Effect.Effect<Report, Signed<Derived["reports"]["submit"]>>
-  readonly iam: (options?: CallOptions) => Effect.Effect<IamDescriptor, Of<Derived["descriptors"]["iam"]>>
-  readonly version: (options?: CallOptions) => Effect.Effect<Version, Of<Derived["descriptors"]["version"]>>
-  readonly healthz: (options?: CallOptions) => Effect.Effect<Health, Of<Derived["system"]["healthz"]>>
-  readonly readyz: (options?: CallOptions) => Effect.Effect<Readiness, Of<Derived["system"]["readyz"]>>
+  ) => Effect.Effect<Report, SignedCallFailure<DerivedClient["reports"]["submit"]>>
+  readonly iam: (
+    options?: CallOptions
+  ) => Effect.Effect<IamDescriptor, CallFailure<DerivedClient["descriptors"]["iam"]>>
+  readonly version: (
+    options?: CallOptions
+  ) => Effect.Effect<Version, CallFailure<DerivedClient["descriptors"]["version"]>>
+  readonly healthz: (
+    options?: CallOptions
+  ) => Effect.Effect<Health, CallFailure<DerivedClient["system"]["healthz"]>>
+  readonly readyz: (
+    options?: CallOptions
+  ) => Effect.Effect<Readiness, CallFailure<DerivedClient["system"]["readyz"]>>
   readonly telemetry: Telemetry
 }
 
-/** A key for a report that the caller wants to keep before sending it. */
+/** Makes a key for a report, to be kept before the report is sent. */
 export const newIdempotencyKey: Effect.Effect<string> = randomUuid
 
-export const makeCore = (
+export const makeMusicClient = (
   options: MusicClientOptions
 ): Effect.Effect<MusicClientService, never, HttpClient.HttpClient> =>
   Effect.gen(function* () {
     const deadlineMilliseconds = options.deadlineMilliseconds ?? 30_000
     const calls = yield* makeCalls(options)
-    const slot = yield* makeSlot(options)
-    const refreshing = makeRefreshing(calls, slot, deadlineMilliseconds)
-    const sessions = makeSessions(options, { calls, slot, refreshing, deadlineMilliseconds })
+    const slot = yield* makeSessionSlot(options)
+    const refresh = makeSessionRefresh(calls, slot, deadlineMilliseconds)
+    const sessions = makeSessions(options, { calls, slot, refresh, deadlineMilliseconds })
     const telemetry = yield* makeTelemetry(options, calls, deadlineMilliseconds)
     const deadlineOf = (call: CallOptions | undefined) =>
       deadlineIn(call?.deadlineMilliseconds ?? deadlineMilliseconds)
 
     const me: MusicClientService["me"] = (call) =>
-      sessions.signed(call, (client, organisation) =>
+      sessions.callSigned(call, (client, organisation) =>
         client.auth.me({ headers: { "x-org-id": organisation } })
       )
 
@@ -121,7 +129,7 @@ export const makeCore = (
           const deadline = yield* deadlineOf(call)
           return yield* calls.run({ deadline }, (client) => client.reports.submit({ headers, payload }))
         }
-        return yield* sessions.signedIfPossible(call, (client, organisation) =>
+        return yield* sessions.callSignedIfPossible(call, (client, organisation) =>
           client.reports.submit({
             headers: organisation === undefined ? headers : { ...headers, "x-org-id": organisation },
             payload
@@ -136,11 +144,11 @@ export const makeCore = (
       status,
       me,
       subscribe: (call) =>
-        sessions.signed(call, (client, organisation) =>
+        sessions.callSigned(call, (client, organisation) =>
           client.tings.subscribe({ headers: { "x-org-id": organisation }, payload: {} })
         ),
       ting: (payload, call) =>
-        sessions.signed(call, (client, organisation) =>
+        sessions.callSigned(call, (client, organisation) =>
           client.tings.send({ headers: { "x-org-id": organisation }, payload })
         ),
       report,

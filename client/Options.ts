@@ -1,13 +1,13 @@
 import type { SessionLock, SessionStore } from "./SessionStore.ts"
 import type { Source } from "./Types.ts"
 
-/** What both faces of the client are told. */
+/** Options of the promise client and the Effect client. */
 export interface MusicClientOptions {
   /** Address of the service, `https://…`; a path in front of `/api` may follow the host. */
   readonly baseUrl: string
   /** Sent as `X-Music-Source`. */
   readonly source: Source
-  /** False: `X-Music-Telemetry: off` with every call, and no event ever leaves. */
+  /** False: every call sends `X-Music-Telemetry: off`, and no event is sent. */
   readonly telemetry: boolean
   /**
    * Test application secret of one testing environment; absent or null: production. Any other value that is no such
@@ -20,17 +20,17 @@ export interface MusicClientOptions {
   readonly lock?: SessionLock
   /** Organisation of signed calls; default: the session's. */
   readonly org?: string
-  /** One call with its retries and waits, milliseconds; default 30,000. */
+  /** Deadline of one call with its retries, milliseconds; default 30,000. */
   readonly deadlineMilliseconds?: number
-  /** One attempt, milliseconds; default 10,000. */
+  /** Time limit of one attempt, milliseconds; default 10,000. */
   readonly attemptMilliseconds?: number
-  /** Events kept while the service is away; default 1,000. */
+  /** Most events in the telemetry queue; default 1,000. */
   readonly telemetryQueueLimit?: number
-  /** Longest time that an event waits for company, milliseconds; default 10,000. */
+  /** Longest time that an event waits for its batch, milliseconds; default 10,000. */
   readonly telemetryIntervalMilliseconds?: number
 }
 
-/** What one call may be told. */
+/** Options of one call. */
 export interface CallOptions {
   /** Organisation of this call; only signed calls use it. */
   readonly org?: string
@@ -38,7 +38,7 @@ export interface CallOptions {
   readonly deadlineMilliseconds?: number
 }
 
-/** Where times come from; by default the system's. */
+/** Source of times; default: the system clock. */
 export interface ClientClock {
   /** Milliseconds since the epoch; may be wrong, may jump. */
   readonly now: () => number
@@ -50,6 +50,6 @@ export interface PromiseClientOptions extends MusicClientOptions {
   /** Instead of the global one. */
   readonly fetch?: typeof globalThis.fetch
   readonly clock?: ClientClock
-  /** From 0 up to 1, for the spread of pauses; default `Math.random`. */
+  /** From 0 up to 1, for the jitter of pauses; default `Math.random`. */
   readonly random?: () => number
 }

@@ -1,4 +1,4 @@
-/** Runs the effects of the core for callers who know only promises and plain values. */
+/** Runs the effects of the client and returns promises and plain values. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
@@ -7,7 +7,7 @@ import * as Exit from "effect/Exit"
 import { identity } from "effect/Function"
 import * as Option from "effect/Option"
 import { Internal } from "../src/schema/Failure.ts"
-import { type MusicClientService, makeCore } from "./MusicClient.ts"
+import { type MusicClientService, makeMusicClient } from "./MusicClient.ts"
 import { abortedError, type MusicFailure, toError } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { ClientClock, PromiseClientOptions } from "./Options.ts"
@@ -34,8 +34,8 @@ const errorOf = (cause: Cause.Cause<MusicFailure>): MusicError => {
     ? abortedError(null)
     : toError(
         new Internal({
-          message: "The client met a fault of its own.",
-          hint: "Nothing is known of the call; report this as a bug of the client."
+          message: "The client failed with a defect.",
+          hint: "The outcome of the call is unknown; report this as a bug of the client."
         })
       )
 }
@@ -46,43 +46,45 @@ const resultOf = <A>(exit: Exit.Exit<A, MusicFailure>): Result<A> =>
     onFailure: (cause) => ({ ok: false, error: errorOf(cause) })
   })
 
-export const plainStatus = (status: Status<MusicFailure>): Status =>
+export const toPlainStatus = (status: Status<MusicFailure>): Status =>
   status.state === "unknown" ? { state: "unknown", error: toError(status.error) } : status
 
 /** See `newIdempotencyKey` of the promise client. */
-export const newKey = (): string => Effect.runSync(randomUuid)
+export const makeIdempotencyKey = (): string => Effect.runSync(randomUuid)
 
-export interface Running {
+export interface PromiseRuntime {
   readonly service: MusicClientService
-  /** Runs an effect that waits for nothing. */
-  readonly immediately: <A>(effect: Effect.Effect<A, MusicFailure>) => Result<A>
+  /** Runs a synchronous effect. */
+  readonly runNow: <A>(effect: Effect.Effect<A, MusicFailure>) => Result<A>
   /** Runs an effect; the promise never rejects. */
-  readonly eventually: <A>(
+  readonly runAsync: <A>(
     effect: Effect.Effect<A, MusicFailure>,
     call: { readonly signal?: AbortSignal } | undefined
   ) => Promise<Result<A>>
 }
 
-// Programs without the type checker may pass null, or nothing at all, and are not thrown at either.
+// Programs without a type checker may pass null or nothing; construction never throws.
 const isGiven = <A>(part: A | null | undefined): part is A => part !== undefined && part !== null
 const nothingGiven: PromiseClientOptions = { baseUrl: "", source: "cli", telemetry: false }
 
-export const start = (given: PromiseClientOptions): Running => {
+export const startRuntime = (given: PromiseClientOptions): PromiseRuntime => {
   const options = isGiven(given) ? given : nothingGiven
   const { clock, fetch, random } = options
-  const surrounded = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+  const provideOptions = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
     effect.pipe(
       isGiven(fetch) ? Effect.provideService(FetchHttpClient.Fetch, fetch) : identity,
       isGiven(random) ? Effect.provideService(Jitter, Effect.sync(random)) : identity,
       isGiven(clock) ? Effect.withClock(clockOf(clock)) : identity
     )
-  const service = Effect.runSync(surrounded(makeCore(options).pipe(Effect.provide(FetchHttpClient.layer))))
+  const service = Effect.runSync(
+    provideOptions(makeMusicClient(options).pipe(Effect.provide(FetchHttpClient.layer)))
+  )
   return {
     service,
-    immediately: (effect) => resultOf(Effect.runSyncExit(surrounded(effect))),
-    eventually: (effect, call) =>
+    runNow: (effect) => resultOf(Effect.runSyncExit(provideOptions(effect))),
+    runAsync: (effect, call) =>
       Effect.runPromiseExit(
-        surrounded(effect),
+        provideOptions(effect),
         call?.signal === undefined ? {} : { signal: call.signal }
       ).then(resultOf)
   }
@@ -94,9 +96,9 @@ interface Page {
   readonly removeEventListener?: (type: string, listener: () => void) => void
 }
 
-/** Calls back when the page is put away, in a browser; the result takes the listener off again. */
+/** Calls `run` when the browser hides the page; returns the function that removes the listener. */
 export const onPageHide = (run: () => void): (() => void) => {
-  // What a page offers is not known to the type checker here: the same source runs in Node.
+  // The same source compiles without DOM types.
   const page = globalThis as unknown as Page
   if (page.document === undefined) return () => undefined
   page.addEventListener?.("pagehide", run)

@@ -1,6 +1,6 @@
 /**
- * Keeps a session usable: renewed early, once for all callers, under the lock, with a key that a crash cannot lose.
- * The old pair stays stored until the new one is; an outage is never taken for the end of a session.
+ * Keeps a session usable: one refresh for all callers, early, under the lock, with a key derived from the token.
+ * The old pair stays stored until the new one is saved. An outage never ends a session.
  */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -9,40 +9,40 @@ import * as FiberId from "effect/FiberId"
 import * as Option from "effect/Option"
 import { IdempotencyResponseExpired, RateLimited, Unauthenticated } from "../src/schema/Failure.ts"
 import type { Session } from "../src/schema/Session.ts"
-import type { AnyCallFailure, Calls, Derived, FailureOf } from "./Calls.ts"
+import type { AnyCallFailure, Calls, DerivedClient, FailureOf } from "./Calls.ts"
 import { exchangeOf, LoggedOut, type SessionFailure, UnexpectedAnswer, withExchange } from "./Failures.ts"
-import { derivedKey } from "./IdempotencyKeys.ts"
-import { type Deadline, deadlineIn, mayPass, monotonic, within } from "./Retry.ts"
-import type { Slot } from "./SessionSlot.ts"
+import { deriveKey } from "./IdempotencyKeys.ts"
+import { type Deadline, deadlineIn, monotonicMillis, within } from "./Deadline.ts"
+import { isRetryable } from "./Retry.ts"
+import type { SessionSlot } from "./SessionSlot.ts"
 import type { StoredSession } from "./SessionStore.ts"
 
-/** How long a call waits for an early renewal while its token still lives, milliseconds. */
+/** Milliseconds that a call waits for an early refresh while its access token is still valid. */
 const earlyWait = 5_000
-/** Between early renewals that failed, milliseconds. */
+/** Milliseconds between failed early refreshes. */
 const earlyPause = 5_000
-/** So much more time than a failed flight had makes another one worth it, milliseconds. */
+/** Milliseconds: a caller starts another refresh when its deadline is later by this much than that of a failed one. */
 const worthwhile = 1_000
 
-export type RefreshFailure = FailureOf<Derived["auth"]["refresh"]> | AnyCallFailure | SessionFailure
+export type RefreshFailure = FailureOf<DerivedClient["auth"]["refresh"]> | AnyCallFailure | SessionFailure
 
-/** One refresh and everybody who waits for it. */
-interface Flight {
+/** A refresh that runs, shared by all callers that wait for it. */
+interface RunningRefresh {
   readonly landed: Deferred.Deferred<StoredSession, RefreshFailure>
-  /** It goes on until then. */
   readonly deadline: Deadline
 }
 
-/** A pair that was received and could not be saved. */
-interface Unsaved {
-  /** The refresh token that it was given for. */
+/** A token pair that was received and is not saved yet. */
+interface UnsavedPair {
+  /** The refresh token that was spent for it. */
   readonly from: string
   readonly session: Session
   readonly sentAt: number
 }
 
 /**
- * The service's "not before", for one refresh token. Only rate limits are remembered: they count each request, while an
- * outage may end sooner than its `Retry-After`, and whoever calls again wants to see.
+ * A rate limit with its `Retry-After`, for one refresh token. Other failures are not remembered: an outage may end sooner
+ * than its `Retry-After`, while each request beyond a rate limit counts against it.
  */
 interface Refusal {
   readonly token: string
@@ -50,16 +50,16 @@ interface Refusal {
   readonly failure: RateLimited
 }
 
-export interface Refreshing {
-  /** The stored session, renewed first when its access token is near its end. */
-  readonly usable: (deadline: Deadline) => Effect.Effect<StoredSession, RefreshFailure>
-  /** A session with another access token than the one that was refused. */
-  readonly renewed: (refused: string, deadline: Deadline) => Effect.Effect<StoredSession, RefreshFailure>
+export interface SessionRefresh {
+  /** The stored session, refreshed first when its access token is about to expire. */
+  readonly getUsableSession: (deadline: Deadline) => Effect.Effect<StoredSession, RefreshFailure>
+  /** A session with another access token than the refused one. */
+  readonly renewSession: (refused: string, deadline: Deadline) => Effect.Effect<StoredSession, RefreshFailure>
 }
 
-/** An answer of another plane is nobody's session: production and testing never stand in for each other. */
-export const ownPlane =
-  (slot: Slot) =>
+/** Refuses a session of another plane than the client's. */
+export const requireOwnPlane =
+  (slot: SessionSlot) =>
   <A extends Session>(session: A): Effect.Effect<A, UnexpectedAnswer> =>
     slot.isOwn(session)
       ? Effect.succeed(session)
@@ -73,19 +73,24 @@ export const ownPlane =
 const lostHint =
   "The answer to the last refresh was lost more than 10 minutes ago, and so was the session: log in with a new short-lived token."
 
-export const makeRefreshing = (calls: Calls, slot: Slot, deadlineMilliseconds: number): Refreshing => {
-  let flight: Flight | undefined
+export const makeSessionRefresh = (
+  calls: Calls,
+  slot: SessionSlot,
+  deadlineMilliseconds: number
+): SessionRefresh => {
+  let flight: RunningRefresh | undefined
   let pausedUntil = 0
-  let unsaved: Unsaved | undefined
+  let unsaved: UnsavedPair | undefined
   let refusal: Refusal | undefined
 
-  const refusalOf = (stored: StoredSession) => (refusal?.token === stored.refresh_token ? refusal : undefined)
+  const getRefusal = (stored: StoredSession) =>
+    refusal?.token === stored.refresh_token ? refusal : undefined
 
-  /** Waits as long as the service asked for, or says it again when the deadline leaves no room for that. */
-  const awaited = (stored: StoredSession, deadline: Deadline) =>
+  /** Waits for the end of a remembered rate limit, or fails with it when the deadline comes first. */
+  const waitOutRefusal = (stored: StoredSession, deadline: Deadline) =>
     Effect.gen(function* () {
-      const running = refusalOf(stored)
-      const now = yield* monotonic
+      const running = getRefusal(stored)
+      const now = yield* monotonicMillis
       if (running === undefined || running.until <= now) return
       const { failure, until } = running
       if (until < deadline) return yield* Effect.sleep(until - now)
@@ -93,8 +98,8 @@ export const makeRefreshing = (calls: Calls, slot: Slot, deadlineMilliseconds: n
       return yield* Effect.fail(withExchange(failure, { ...exchangeOf(failure), retryAfterSeconds }))
     })
 
-  const remembered = (stored: StoredSession) => (failure: RefreshFailure) =>
-    Effect.map(monotonic, (now) => {
+  const rememberRefusal = (stored: StoredSession) => (failure: RefreshFailure) =>
+    Effect.map(monotonicMillis, (now) => {
       const { retryAfterSeconds } = exchangeOf(failure)
       refusal =
         failure instanceof RateLimited && retryAfterSeconds !== undefined
@@ -102,37 +107,40 @@ export const makeRefreshing = (calls: Calls, slot: Slot, deadlineMilliseconds: n
           : undefined
     })
 
-  const exchanged = (stored: StoredSession, deadline: Deadline) =>
+  const requestRefresh = (stored: StoredSession, deadline: Deadline) =>
     Effect.gen(function* () {
-      const key = yield* derivedKey("refresh", stored.refresh_token)
-      let sentAt = yield* monotonic
+      const key = yield* deriveKey("refresh", stored.refresh_token)
+      let sentAt = yield* monotonicMillis
       const session = yield* calls.run({ deadline, uncertain: true }, (client) =>
         Effect.gen(function* () {
-          sentAt = yield* monotonic
+          sentAt = yield* monotonicMillis
           return yield* client.auth.refresh({
             headers: { "idempotency-key": key },
             payload: { refresh_token: stored.refresh_token }
           })
         })
       )
-      return { from: stored.refresh_token, session: yield* ownPlane(slot)(session), sentAt }
+      return { from: stored.refresh_token, session: yield* requireOwnPlane(slot)(session), sentAt }
     })
 
-  /** Nothing is rotated onto a store that cannot be written. */
-  const asked = (stored: StoredSession, deadline: Deadline): Effect.Effect<Unsaved, RefreshFailure> =>
-    awaited(stored, deadline).pipe(
+  /** Probes the store first: no token is rotated for a store that cannot be written. */
+  const requestNewPair = (
+    stored: StoredSession,
+    deadline: Deadline
+  ): Effect.Effect<UnsavedPair, RefreshFailure> =>
+    waitOutRefusal(stored, deadline).pipe(
       Effect.zipRight(slot.probe(stored)),
-      Effect.zipRight(Effect.tapError(exchanged(stored, deadline), remembered(stored)))
+      Effect.zipRight(Effect.tapError(requestRefresh(stored, deadline), rememberRefusal(stored)))
     )
 
-  /** What the store says after an answer: whoever changed it in between knows better. */
-  const changedSince = (stored: StoredSession) =>
+  /** The stored session if another program changed it meanwhile; its session is newer. */
+  const loadIfChanged = (stored: StoredSession) =>
     slot.load.pipe(
       Effect.map((now) => (now.refresh_token === stored.refresh_token ? undefined : now)),
       Effect.catchTag("NotLoggedIn", () => Effect.fail(new LoggedOut({ reason: "replaced" })))
     )
 
-  const ended = (failure: Unauthenticated | IdempotencyResponseExpired) =>
+  const endSession = (failure: Unauthenticated | IdempotencyResponseExpired) =>
     Effect.zipRight(
       slot.clear,
       Effect.fail(
@@ -145,16 +153,18 @@ export const makeRefreshing = (calls: Calls, slot: Slot, deadlineMilliseconds: n
       )
     )
 
-  const rotated = (refused: string, deadline: Deadline): Effect.Effect<StoredSession, RefreshFailure> =>
+  const rotate = (refused: string, deadline: Deadline): Effect.Effect<StoredSession, RefreshFailure> =>
     Effect.gen(function* () {
       const stored = yield* slot.load
-      // Another program was first.
+      // Another program refreshed first.
       if (stored.access_token !== refused && !(yield* slot.isDue(stored))) return stored
       const kept = unsaved?.from === stored.refresh_token ? unsaved : undefined
-      const answer = yield* Effect.either(kept === undefined ? asked(stored, deadline) : Effect.succeed(kept))
-      // Until it is stored a new pair is held here: asked for again, it may come no more.
+      const answer = yield* Effect.either(
+        kept === undefined ? requestNewPair(stored, deadline) : Effect.succeed(kept)
+      )
+      // A new pair is held in memory until it is saved: the service replays it for 10 minutes only.
       unsaved = Option.getOrUndefined(Either.getRight(answer))
-      const changed = yield* changedSince(stored)
+      const changed = yield* loadIfChanged(stored)
       if (changed !== undefined) {
         unsaved = undefined
         return changed
@@ -163,26 +173,26 @@ export const makeRefreshing = (calls: Calls, slot: Slot, deadlineMilliseconds: n
         const { sentAt, session } = answer.right
         const saved = yield* slot.save(session, { login_key: stored.login_key, ting: stored.ting }, sentAt)
         unsaved = undefined
-        // It may have grown old meanwhile.
-        return kept !== undefined && (yield* slot.isDue(saved)) ? yield* rotated(refused, deadline) : saved
+        // The pair may have expired before it could be saved.
+        return kept !== undefined && (yield* slot.isDue(saved)) ? yield* rotate(refused, deadline) : saved
       }
       const failure = answer.left
       return failure instanceof Unauthenticated || failure instanceof IdempotencyResponseExpired
-        ? yield* ended(failure)
+        ? yield* endSession(failure)
         : yield* Effect.fail(failure)
     })
 
-  /** One for all callers, and for no caller's sake stopped: a pair that nobody waits for is saved all the same. */
-  const shared = (refused: string, wanted: Deadline) =>
+  /** Starts a refresh, or joins the running one. It runs in the background: a caller that leaves does not interrupt it, and its pair is saved. */
+  const startOrJoin = (refused: string, wanted: Deadline) =>
     Effect.flatMap(
       deadlineIn(deadlineMilliseconds),
-      (usual): Effect.Effect<{ readonly own: boolean; readonly flight: Flight }> => {
+      (usual): Effect.Effect<{ readonly own: boolean; readonly flight: RunningRefresh }> => {
         if (flight !== undefined) return Effect.succeed({ own: false, flight })
         const deadline = Math.max(usual, wanted)
-        const started: Flight = { landed: Deferred.unsafeMake(FiberId.none), deadline }
+        const started: RunningRefresh = { landed: Deferred.unsafeMake(FiberId.none), deadline }
         flight = started
         return slot
-          .exclusively(deadline)(rotated(refused, deadline))
+          .withLock(deadline)(rotate(refused, deadline))
           .pipe(
             Effect.onExit((exit) =>
               Effect.suspend(() => {
@@ -198,44 +208,45 @@ export const makeRefreshing = (calls: Calls, slot: Slot, deadlineMilliseconds: n
     )
 
   /**
-   * Another caller's flight ended for lack of its own time, and this caller has more. Whatever else it ended in is the
-   * answer to all: each asking anew for itself would be a storm.
+   * Whether a caller with a later deadline starts a refresh of its own after a shared one failed. Every other failure is
+   * the result of all callers, so that one failed refresh does not cause one request for each of them.
    */
-  const isWorthAnother = (failure: RefreshFailure, { deadline }: Flight, wanted: Deadline) =>
-    mayPass(failure, true) &&
+  const isWorthAnother = (failure: RefreshFailure, { deadline }: RunningRefresh, wanted: Deadline) =>
+    isRetryable(failure, true) &&
     exchangeOf(failure).retryAfterSeconds === undefined &&
     wanted - deadline >= worthwhile
 
-  const joined = (refused: string, deadline: Deadline): Effect.Effect<StoredSession, RefreshFailure> =>
-    Effect.flatMap(shared(refused, deadline), ({ flight: current, own }) =>
+  const awaitRefresh = (refused: string, deadline: Deadline): Effect.Effect<StoredSession, RefreshFailure> =>
+    Effect.flatMap(startOrJoin(refused, deadline), ({ flight: current, own }) =>
       own
         ? Deferred.await(current.landed)
         : Deferred.await(current.landed).pipe(
             Effect.catchIf(
               (failure) => isWorthAnother(failure, current, deadline),
-              () => joined(refused, deadline)
+              () => awaitRefresh(refused, deadline)
             ),
-            // It was begun for an older token.
+            // The shared refresh was started for an older token.
             Effect.flatMap((session) =>
-              session.access_token === refused ? joined(refused, deadline) : Effect.succeed(session)
+              session.access_token === refused ? awaitRefresh(refused, deadline) : Effect.succeed(session)
             )
           )
     )
 
-  const renewed: Refreshing["renewed"] = (refused, deadline) => within(deadline)(joined(refused, deadline))
+  const renewSession: SessionRefresh["renewSession"] = (refused, deadline) =>
+    within(deadline)(awaitRefresh(refused, deadline))
 
-  const usable: Refreshing["usable"] = (deadline) =>
+  const getUsableSession: SessionRefresh["getUsableSession"] = (deadline) =>
     Effect.gen(function* () {
       const stored = yield* slot.load
       if (!(yield* slot.isDue(stored))) return stored
-      if ((yield* slot.lifeOf(stored)) <= 0) return yield* renewed(stored.access_token, deadline)
-      const now = yield* monotonic
-      if (now < Math.max(pausedUntil, refusalOf(stored)?.until ?? 0)) return stored
-      return yield* renewed(stored.access_token, Math.min(deadline, now + earlyWait)).pipe(
+      if ((yield* slot.millisLeft(stored)) <= 0) return yield* renewSession(stored.access_token, deadline)
+      const now = yield* monotonicMillis
+      if (now < Math.max(pausedUntil, getRefusal(stored)?.until ?? 0)) return stored
+      return yield* renewSession(stored.access_token, Math.min(deadline, now + earlyWait)).pipe(
         Effect.catchAll((failure) => {
           if (failure._tag === "LoggedOut" || failure._tag === "NotLoggedIn") return Effect.fail(failure)
-          // The token still lives: what could not be renewed yet is no reason to fail.
-          return Effect.map(monotonic, (then) => {
+          // The access token is still valid: the failed early refresh is no failure of the call.
+          return Effect.map(monotonicMillis, (then) => {
             pausedUntil = then + earlyPause
             return stored
           })
@@ -243,5 +254,5 @@ export const makeRefreshing = (calls: Calls, slot: Slot, deadlineMilliseconds: n
       )
     })
 
-  return { usable, renewed }
+  return { getUsableSession, renewSession }
 }

@@ -1,34 +1,37 @@
-/** Repeats what can succeed inside a deadline. Every call of this API may be repeated: it reads, or it has a key. */
-import * as Clock from "effect/Clock"
+/** Retries inside a deadline. Every call of this API may be repeated: it is a read, or it has an idempotency key. */
 import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
 import { failureTable, isFailure } from "../src/schema/Failure.ts"
-import { exchangeOf, type MusicFailure, TimedOut, withExchange } from "./Failures.ts"
+import { type Deadline, monotonicMillis } from "./Deadline.ts"
+import { exchangeOf, type MusicFailure, TimedOut } from "./Failures.ts"
 
-const firstPause = 250
-const longestPause = 5_000
-/** Shorter than this, an attempt is not worth its connection, milliseconds. */
+/** Exponential backoff: the pauses double. Milliseconds. */
+export interface Backoff {
+  readonly first: number
+  readonly longest: number
+}
+
+const callBackoff: Backoff = { first: 250, longest: 5_000 }
+
+/** Milliseconds: a shorter attempt is not worth its connection. */
 const shortestAttempt = 10
 
-/** Milliseconds of a clock that only goes forward: a wrong or corrected wall clock moves no deadline. */
-export const monotonic: Effect.Effect<number> = Effect.map(
-  Clock.currentTimeNanos,
-  (nanos) => Number(nanos / 1_000n) / 1_000
-)
+/** The pause after `count` earlier ones, never shorter than the `Retry-After` of the failure. Milliseconds. */
+export const pauseAfter = (backoff: Backoff, count: number, failure: MusicFailure, jitter = 1): number =>
+  Math.max(
+    Math.min(backoff.first * 2 ** count, backoff.longest) * jitter,
+    (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000
+  )
 
-/** A moment of the monotonic clock, milliseconds. */
-export type Deadline = number
-
-export const deadlineIn = (milliseconds: number): Effect.Effect<Deadline> =>
-  Effect.map(monotonic, (now) => now + milliseconds)
-
-/** 200 that is no answer, 408, 429 and 5xx: somebody in between is in trouble. A redirect or a 404 stays what it is. */
-const passes = (status: number): boolean =>
+/** A 200 that is no answer, 408, 429 and 5xx come from an intermediary in trouble; a redirect or a 404 stays what it is. */
+const isTransientStatus = (status: number): boolean =>
   status >= 500 || status === 408 || status === 429 || (status >= 200 && status < 300)
 
-/** Whether the same request can end otherwise. `uncertain` calls also repeat what the service could not say itself. */
-export const mayPass = (failure: MusicFailure, uncertain: boolean): boolean => {
+/** Whether the same request can succeed later. `uncertain` calls also repeat an `internal` failure of the service. */
+export const isRetryable = (failure: MusicFailure, uncertain: boolean): boolean => {
   if (isFailure(failure))
     return failureTable[failure.code].retryable || (uncertain && failure.code === "internal")
   switch (failure._tag) {
@@ -36,29 +39,37 @@ export const mayPass = (failure: MusicFailure, uncertain: boolean): boolean => {
     case "TimedOut":
       return true
     case "UnexpectedAnswer":
-      return passes(failure.status)
+      return isTransientStatus(failure.status)
     default:
       return false
   }
 }
 
-/** From 0 up to 1: where in its span a pause lies, so that clients which failed together do not return together. */
+/** From 0 up to 1: spreads the pauses, so that clients which failed together do not return together. */
 export class Jitter extends Context.Reference<Jitter>()("music/client/Jitter", {
   defaultValue: (): Effect.Effect<number> => Random.next
 }) {}
 
-/** Doubling from 250 ms to 5 s, each between half and whole of it; never sooner than `Retry-After` says. */
-const pauseAfter = (failure: MusicFailure, count: number): Effect.Effect<number> =>
-  Effect.map(Effect.flatten(Jitter), (random) => {
-    const whole = Math.min(firstPause * 2 ** count, longestPause)
-    return Math.max(whole * (0.5 + random / 2), (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000)
-  })
+/** Each pause lies between half and whole of the backoff's. Ends when the deadline leaves no room for pause and attempt. */
+const pausesUntil = (deadline: Deadline): Schedule.Schedule<Duration.Duration, MusicFailure> =>
+  Schedule.forever.pipe(
+    Schedule.intersect(Schedule.identity<MusicFailure>()),
+    Schedule.addDelayEffect(([count, failure]) =>
+      Effect.map(Effect.flatten(Jitter), (random) =>
+        Duration.millis(pauseAfter(callBackoff, count, failure, 0.5 + random / 2))
+      )
+    ),
+    Schedule.delays,
+    Schedule.checkEffect((_, pause) =>
+      Effect.map(monotonicMillis, (now) => Duration.toMillis(pause) + shortestAttempt < deadline - now)
+    )
+  )
 
 /**
- * Runs `attempt` until it succeeds, cannot succeed, or the deadline leaves no room for the next pause. `attempt` is
- * given the milliseconds that it may take.
+ * Runs `attempt` until it succeeds, cannot succeed, or the deadline leaves no room for the next pause; then the last
+ * failure is the result. `attempt` is given its time limit in milliseconds.
  */
-export const retried = <A, E extends MusicFailure>(
+export const retryUntil = <A, E extends MusicFailure>(
   options: {
     readonly deadline: Deadline
     readonly attemptMilliseconds: number
@@ -66,36 +77,15 @@ export const retried = <A, E extends MusicFailure>(
     readonly once?: boolean
   },
   attempt: (milliseconds: number) => Effect.Effect<A, E>
-): Effect.Effect<A, E | TimedOut> => {
-  const from = (count: number): Effect.Effect<A, E | TimedOut> =>
-    Effect.gen(function* () {
-      const left = options.deadline - (yield* monotonic)
-      if (left < shortestAttempt) return yield* new TimedOut({})
-      return yield* Effect.catchAll(
-        attempt(Math.min(left, options.attemptMilliseconds)),
-        (failure: E): Effect.Effect<A, E | TimedOut> =>
-          Effect.gen(function* () {
-            if (options.once === true || !mayPass(failure, options.uncertain === true))
-              return yield* Effect.fail(failure)
-            const pause = yield* pauseAfter(failure, count)
-            const room = options.deadline - (yield* monotonic)
-            // The last word of the service says more than a timeout of our own.
-            if (pause + shortestAttempt >= room) return yield* Effect.fail(failure)
-            yield* Effect.sleep(pause)
-            return yield* from(count + 1)
-          })
-      )
+): Effect.Effect<A, E | TimedOut> =>
+  Effect.flatMap(monotonicMillis, (now): Effect.Effect<A, E | TimedOut> => {
+    const left = options.deadline - now
+    return left < shortestAttempt
+      ? Effect.fail(new TimedOut({}))
+      : attempt(Math.min(left, options.attemptMilliseconds))
+  }).pipe(
+    Effect.retry({
+      while: (failure) => options.once !== true && isRetryable(failure, options.uncertain === true),
+      schedule: pausesUntil(options.deadline)
     })
-  return from(0)
-}
-
-/** Fails with `TimedOut` once the deadline has passed. */
-export const within =
-  (deadline: Deadline, hint?: string) =>
-  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | TimedOut, R> =>
-    Effect.flatMap(monotonic, (now) =>
-      Effect.timeoutFail(effect, {
-        duration: Math.max(0, deadline - now),
-        onTimeout: () => withExchange(new TimedOut(hint === undefined ? {} : { hint }), { requestId: null })
-      })
-    )
+  )

@@ -1,4 +1,4 @@
-/** The session of one server and plane: read, judged and written, by one at a time. */
+/** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
@@ -7,11 +7,11 @@ import { type Session, TingOutcome } from "../src/schema/Session.ts"
 import { NotLoggedIn, StoreFailed, type TimedOut, type Unsupported } from "./Failures.ts"
 import { sha256 } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
-import { type OptionsProblem, problemOf } from "./OptionsCheck.ts"
-import { type Deadline, monotonic, within } from "./Retry.ts"
+import { type OptionsProblem, findOptionsProblem } from "./OptionsCheck.ts"
+import { type Deadline, monotonicMillis, within } from "./Deadline.ts"
 import { memorySessionStore, processLock, type StoredSession } from "./SessionStore.ts"
 
-/** An access token is renewed so long before its end, milliseconds; short-lived ones in the last tenth of their life. */
+/** Milliseconds: an access token is refreshed this long before its end; a short-lived one in the last tenth of its life. */
 const longestMargin = 60_000
 
 const Stored = Schema.Struct({
@@ -36,11 +36,11 @@ const isTesting = (options: MusicClientOptions): boolean => typeof options.testi
 const addressOf = (baseUrl: string): string => new URL(baseUrl).href.replace(/\/+$/, "")
 
 /**
- * File-name-safe; holds a digest of the testing secret, never the secret. Options with a problem name no slot, so a
- * mistaken testing key can neither read nor clear the session of production.
+ * The name of the slot: file-name-safe, with a digest of the testing secret. Options with a problem have no slot, so a
+ * wrong testing key can neither read nor clear the session of production.
  */
 const nameOf = (options: MusicClientOptions): Effect.Effect<string, Unsupported | OptionsProblem> => {
-  const problem = problemOf(options)
+  const problem = findOptionsProblem(options)
   if (problem !== undefined) return Effect.fail(problem)
   const text = `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
   return Effect.map(
@@ -51,38 +51,38 @@ const nameOf = (options: MusicClientOptions): Effect.Effect<string, Unsupported 
 
 const storeFailed = (cause: unknown) => new StoreFailed({ cause })
 
-/** What stands between a client and its slot. */
+/** Failures of loading and saving. */
 export type SlotFailure = StoreFailed | Unsupported | OptionsProblem
 
-export interface Slot {
-  /** What is stored now, whoever stored it. */
+export interface SessionSlot {
+  /** The stored session; another program may have stored it. */
   readonly load: Effect.Effect<StoredSession, NotLoggedIn | SlotFailure>
-  /** Writes a session of the service down; `sentAt` is when its request left, on the monotonic clock. */
+  /** Saves a session; `sentAt` is the monotonic time of its request, milliseconds. */
   readonly save: (
     session: Session,
     kept: Pick<StoredSession, "login_key" | "ting">,
     sentAt: number
   ) => Effect.Effect<StoredSession, SlotFailure>
-  /** Fails when the session that is stored now could not be replaced; changes nothing. */
+  /** Fails when the stored session could not be replaced now; changes nothing. */
   readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
   readonly clear: Effect.Effect<void, SlotFailure>
-  /** Milliseconds of life that the access token has left. */
-  readonly lifeOf: (session: StoredSession) => Effect.Effect<number>
+  /** Milliseconds until the access token expires. */
+  readonly millisLeft: (session: StoredSession) => Effect.Effect<number>
   readonly isDue: (session: StoredSession) => Effect.Effect<boolean>
-  /** Runs while nobody else who shares the store does. The wait ends with the deadline, or when it is interrupted. */
-  readonly exclusively: (
+  /** Runs under the lock of the store. The wait for the lock ends with the deadline, or when it is interrupted. */
+  readonly withLock: (
     deadline: Deadline
   ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | SlotFailure | TimedOut>
-  /** Whether an answer is of the plane that this client was made for. */
+  /** Whether a session belongs to the plane of this client. */
   readonly isOwn: (session: Session) => boolean
 }
 
-export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
+export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<SessionSlot> =>
   Effect.gen(function* () {
     const store = options.sessionStore ?? memorySessionStore()
     const lock = options.lock ?? store.lock ?? processLock()
     const name = yield* Effect.cached(nameOf(options))
-    // When the token in hand was asked for, as long as this program runs: no wall clock can falsify that.
+    // Monotonic time of the request for the current token: independent of the wall clock, while this program runs.
     let receipt: { readonly token: string; readonly at: number } | undefined
 
     const isOwn = (session: { readonly testing_environment_id: string | null }) =>
@@ -91,7 +91,7 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
     const asked = <A>(run: (slot: string) => Promise<A>) =>
       Effect.flatMap(name, (slot) => Effect.tryPromise({ try: () => run(slot), catch: storeFailed }))
 
-    const load: Slot["load"] = Effect.gen(function* () {
+    const load: SessionSlot["load"] = Effect.gen(function* () {
       const found = yield* asked((slot) => store.load(slot))
       if (found === undefined || found === null) return yield* new NotLoggedIn({})
       const session = yield* Effect.mapError(decodeStored(found), storeFailed)
@@ -102,7 +102,7 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
           })
     })
 
-    const save: Slot["save"] = (session, kept, sentAt) =>
+    const save: SessionSlot["save"] = (session, kept, sentAt) =>
       Effect.gen(function* () {
         const now = yield* Clock.currentTimeMillis
         const stored: StoredSession = {
@@ -111,7 +111,7 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
           access_token: session.access_token,
           refresh_token: session.refresh_token,
           expires_in: session.expires_in,
-          obtained_at: Math.round(now - ((yield* monotonic) - sentAt)),
+          obtained_at: Math.round(now - ((yield* monotonicMillis) - sentAt)),
           scope: session.scope,
           actor: session.actor,
           org_id: session.org_id,
@@ -124,11 +124,12 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
         return stored
       })
 
-    const lifeOf: Slot["lifeOf"] = (session) =>
+    const millisLeft: SessionSlot["millisLeft"] = (session) =>
       Effect.gen(function* () {
         const byWall = (yield* Clock.currentTimeMillis) - session.obtained_at
-        const known = receipt?.token === session.access_token ? (yield* monotonic) - receipt.at : Number.NaN
-        // A wall clock that stands before the receipt tells nothing; without a receipt of our own, renew.
+        const known =
+          receipt?.token === session.access_token ? (yield* monotonicMillis) - receipt.at : Number.NaN
+        // A wall clock before `obtained_at` is wrong: only the monotonic age counts then, and without one the token is due.
         const age = byWall < 0 ? known : Math.max(byWall, Number.isNaN(known) ? 0 : known)
         return Number.isNaN(age) ? 0 : session.expires_in * 1_000 - age
       })
@@ -149,14 +150,14 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
           Effect.onError(() =>
             Effect.sync(() => {
               controller.abort()
-              // It may have been granted in this very moment.
+              // The lock may be granted at the moment of the abort.
               pending.then((release) => release()).catch(() => undefined)
             })
           )
         )
       })
 
-    const exclusively: Slot["exclusively"] = (deadline) => (use) =>
+    const withLock: SessionSlot["withLock"] = (deadline) => (use) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.flatMap(acquire(deadline, restore), (release) =>
           Effect.ensuring(restore(use), Effect.ignore(Effect.tryPromise(() => release())))
@@ -169,10 +170,10 @@ export const makeSlot = (options: MusicClientOptions): Effect.Effect<Slot> =>
       probe: (stored) =>
         asked((slot) => (store.probe === undefined ? store.save(slot, stored) : store.probe(slot, stored))),
       clear: asked((slot) => store.clear(slot)),
-      lifeOf,
+      millisLeft,
       isDue: (session) =>
-        Effect.map(lifeOf(session), (left) => left <= Math.min(longestMargin, session.expires_in * 100)),
-      exclusively,
+        Effect.map(millisLeft(session), (left) => left <= Math.min(longestMargin, session.expires_in * 100)),
+      withLock,
       isOwn
     }
   })

@@ -1,14 +1,14 @@
-/** Where a session is kept between calls and processes, and who may change it now. */
+/** Stores and locks of sessions. */
 import type { TingOutcome } from "./Types.ts"
 
-/** What is written down: plain JSON. It holds credentials, so whoever keeps it keeps it private. */
+/** A session as plain JSON. It holds credentials; a store must keep it private. */
 export interface StoredSession {
   readonly version: 1
-  /** The slot it belongs to; a session found in another one is refused. */
+  /** The slot of the session; a session in another slot is refused. */
   readonly slot: string
   readonly access_token: string
   readonly refresh_token: string
-  /** Seconds of life that the access token had at `obtained_at`. */
+  /** Lifetime of the access token at `obtained_at`, seconds. */
   readonly expires_in: number
   /** Milliseconds since the epoch. */
   readonly obtained_at: number
@@ -17,42 +17,42 @@ export interface StoredSession {
   readonly org_id: string
   readonly org_ids: ReadonlyArray<string>
   readonly testing_environment_id: string | null
-  /** Idempotency key of the login that began it, so that the same login is not done twice. */
+  /** Idempotency key of its login: a repeated login with this key returns this session. */
   readonly login_key: string
   readonly ting: TingOutcome
 }
 
-/** One writer at a time among everybody who shares a store. */
+/** Mutual exclusion of the writers of a store. */
 export interface SessionLock {
   /**
-   * Waits until the slot is free and resolves to its release. When `signal` aborts, the wait ends: the promise rejects,
-   * and nothing stays locked. Releasing twice does nothing.
+   * Waits until the slot is free; resolves to the function that releases it. When `signal` aborts, the promise rejects
+   * and nothing stays locked. A second release does nothing.
    */
   readonly acquire: (slot: string, signal: AbortSignal) => Promise<() => Promise<void>>
 }
 
 /**
- * Keeps one session a slot. A slot is a file-name-safe text, one for each server and plane, so a testing session is
- * never found by a production client, nor the other way round.
+ * Keeps one session for each slot. A slot is a file-name-safe text, one for each server and plane, so production and
+ * testing clients never find each other's sessions.
  */
 export interface SessionStore {
-  /** What `save` was given last, or undefined. Rejects when that cannot be told; never undefined for "unreadable". */
+  /** The last saved value, or undefined. Rejects when it cannot be read; "unreadable" is never undefined. */
   readonly load: (slot: string) => Promise<unknown>
-  /** Resolves when a crash can no longer undo it. All or nothing. */
+  /** Atomic; resolves when the session is durable. */
   readonly save: (slot: string, session: StoredSession) => Promise<void>
   readonly clear: (slot: string) => Promise<void>
   /**
-   * Rejects when `session` could not be saved now; leaves what is stored alone. Asked before each refresh, so that no
-   * pair is fetched that cannot be kept. Default: the stored session is saved once more.
+   * Rejects when `session` could not be saved now; does not change the stored one. Called before each refresh, so that no
+   * pair is requested that cannot be saved. Default: the stored session is saved again.
    */
   readonly probe?: (slot: string, session: StoredSession) => Promise<void>
-  /** Used unless the client is given another one; without any, the client only excludes itself. */
+  /** Default lock of the client. Without one, only the callers within one client exclude each other. */
   readonly lock?: SessionLock
 }
 
 const nothing = () => undefined
 
-/** Excludes the callers within one program: enough for a store that nobody else can see. */
+/** A lock within one program, for a store that no other program uses. */
 export const processLock = (): SessionLock => {
   const tails = new Map<string, Promise<void>>()
   return {
@@ -84,7 +84,7 @@ export const processLock = (): SessionLock => {
   }
 }
 
-/** Forgets with the program. */
+/** Keeps sessions in memory. */
 export const memorySessionStore = (): SessionStore => {
   const sessions = new Map<string, StoredSession>()
   return {

@@ -1,52 +1,52 @@
-/** Logging in and out, and calls in somebody's name. */
+/** Login, logout, and signed calls. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { Failure } from "../src/schema/Failure.ts"
 import type { LoginSession } from "../src/schema/Session.ts"
-import type { Raw } from "./Attempt.ts"
-import type { AnyCallFailure, Calls, Derived, FailureOf } from "./Calls.ts"
+import type { DerivedClientError } from "./Attempt.ts"
+import type { AnyCallFailure, Calls, DerivedClient, FailureOf } from "./Calls.ts"
 import { LoggedOut, type NotLoggedIn, type SessionFailure, StoreFailed } from "./Failures.ts"
-import { derivedKey, loginKey, namesItsLogin } from "./IdempotencyKeys.ts"
+import { deriveKey, loginKey, isSingleUse } from "./IdempotencyKeys.ts"
 import type { CallOptions, MusicClientOptions } from "./Options.ts"
 import type { OptionsProblem } from "./OptionsCheck.ts"
-import { ownPlane, type RefreshFailure, type Refreshing } from "./Refresh.ts"
-import { type Deadline, deadlineIn, monotonic } from "./Retry.ts"
-import type { Slot } from "./SessionSlot.ts"
+import { requireOwnPlane, type RefreshFailure, type SessionRefresh } from "./Refresh.ts"
+import { type Deadline, deadlineIn, monotonicMillis } from "./Deadline.ts"
+import type { SessionSlot } from "./SessionSlot.ts"
 import type { StoredSession } from "./SessionStore.ts"
 import type { LoginInfo, SessionInfo } from "./Types.ts"
 
-/** How long a report waits for a fresh token: milliseconds, and a part of the time that it has. */
+/** How long a report waits for a refresh: milliseconds, and a part of the time until its deadline. */
 const renewal = { most: 5_000, part: 1 / 3 } as const
-/** A refused access token is renewed so often for one call: the first may be another program's token that is dead too. */
+/** Refreshes for one call with a refused access token: the first may return another program's token that is dead too. */
 const renewals = 2
 
 export interface LoginOptions extends CallOptions {
-  /** Continues a login that was begun with this key; by default a short-lived token names its own. */
+  /** Continues a login that began with this key; default: a key derived from the short-lived token. */
   readonly idempotencyKey?: string
 }
 
 export interface LogoutOptions extends CallOptions {
-  /** Forget the session here even when the service cannot be told. It then lives on until it expires. */
+  /** Clear the stored session even when the service cannot be reached. The session then lives until it expires. */
   readonly forget?: boolean
 }
 
-export type LoginFailure = FailureOf<Derived["auth"]["login"]> | AnyCallFailure | SessionFailure
-export type LogoutFailure = FailureOf<Derived["auth"]["logout"]> | AnyCallFailure | SessionFailure
+export type LoginFailure = FailureOf<DerivedClient["auth"]["login"]> | AnyCallFailure | SessionFailure
+export type LogoutFailure = FailureOf<DerivedClient["auth"]["logout"]> | AnyCallFailure | SessionFailure
 
 export interface Sessions {
   readonly login: (slt: string, options?: LoginOptions) => Effect.Effect<LoginInfo, LoginFailure>
   readonly logout: (options?: LogoutOptions) => Effect.Effect<void, LogoutFailure>
-  /** The stored session; asks nobody. */
+  /** The stored session; makes no call. */
   readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure | OptionsProblem>
-  /** A call with a bearer: renewed early, and once more when the service refuses it. */
-  readonly signed: <A, E extends Failure | Raw>(
+  /** A call with a bearer. The session is refreshed early, and again when the service refuses the bearer. */
+  readonly callSigned: <A, E extends Failure | DerivedClientError>(
     options: CallOptions | undefined,
-    use: (client: Derived, organisation: string) => Effect.Effect<A, E>
+    use: (client: DerivedClient, organisation: string) => Effect.Effect<A, E>
   ) => Effect.Effect<A, Extract<E, Failure> | AnyCallFailure | RefreshFailure>
-  /** A call that goes with a bearer when there is a session, however old, and without one when there is none. */
-  readonly signedIfPossible: <A, E extends Failure | Raw>(
+  /** A call with a bearer when a session is stored, else without one. */
+  readonly callSignedIfPossible: <A, E extends Failure | DerivedClientError>(
     options: CallOptions | undefined,
-    use: (client: Derived, organisation: string | undefined) => Effect.Effect<A, E>
+    use: (client: DerivedClient, organisation: string | undefined) => Effect.Effect<A, E>
   ) => Effect.Effect<A, Extract<E, Failure> | AnyCallFailure | RefreshFailure>
 }
 
@@ -70,20 +70,20 @@ export const makeSessions = (
   options: MusicClientOptions,
   parts: {
     readonly calls: Calls
-    readonly slot: Slot
-    readonly refreshing: Refreshing
+    readonly slot: SessionSlot
+    readonly refresh: SessionRefresh
     readonly deadlineMilliseconds: number
   }
 ): Sessions => {
-  const { calls, refreshing, slot } = parts
+  const { calls, refresh, slot } = parts
   const deadlineOf = (call: CallOptions | undefined) =>
     deadlineIn(call?.deadlineMilliseconds ?? parts.deadlineMilliseconds)
 
-  // The lock comes first: a wait for it that ends in vain has spent no token, and what was received is saved at once.
+  // The lock comes first: a wait that ends without it has spent no token, and a received session is saved at once.
   const login: Sessions["login"] = (slt, call) =>
     Effect.gen(function* () {
       const key = call?.idempotencyKey ?? (yield* loginKey(slt))
-      // A replay would bring back the pair that this session has long renewed.
+      // The session of this login is stored already: a replay would return a pair that was rotated since.
       const known = Effect.map(
         Effect.option(slot.load),
         Option.filter((stored) => stored.login_key === key)
@@ -91,17 +91,17 @@ export const makeSessions = (
       const before = yield* known
       if (Option.isSome(before)) return loginInfoOf(before.value)
       const deadline = yield* deadlineOf(call)
-      let sentAt = yield* monotonic
+      let sentAt = yield* monotonicMillis
       const asked = calls.run({ deadline, uncertain: true }, (client) =>
         Effect.gen(function* () {
-          sentAt = yield* monotonic
+          sentAt = yield* monotonicMillis
           return yield* client.auth.login({ headers: { "idempotency-key": key }, payload: { slt } })
         })
       )
       const saved = (session: LoginSession) =>
         slot.save(session, { login_key: key, ting: session.ting }, sentAt).pipe(
           Effect.catchTag("StoreFailed", ({ cause }) => {
-            const again = call?.idempotencyKey !== undefined || namesItsLogin(slt)
+            const again = call?.idempotencyKey !== undefined || isSingleUse(slt)
             const hint = unsavedHint(again ? "" : ` and the idempotencyKey ${key}`)
             return Effect.fail(new StoreFailed({ cause, hint }))
           })
@@ -110,13 +110,13 @@ export const makeSessions = (
         Effect.gen(function* () {
           const during = yield* known
           if (Option.isSome(during)) return during.value
-          const session = yield* Effect.flatMap(restore(asked), ownPlane(slot))
-          // A holder of the lock that overslept may find the store changed.
+          const session = yield* Effect.flatMap(restore(asked), requireOwnPlane(slot))
+          // The lock may have been broken during the call: the store may hold a newer session.
           const after = yield* known
           return Option.isSome(after) ? after.value : yield* saved(session)
         })
       )
-      return loginInfoOf(yield* slot.exclusively(deadline)(begun))
+      return loginInfoOf(yield* slot.withLock(deadline)(begun))
     })
 
   const logout: Sessions["logout"] = (call) =>
@@ -125,7 +125,7 @@ export const makeSessions = (
       const forget = call?.forget === true
       const revoked = Effect.gen(function* () {
         const stored = yield* slot.load
-        const key = yield* derivedKey("logout", stored.refresh_token)
+        const key = yield* deriveKey("logout", stored.refresh_token)
         yield* calls.run({ deadline, uncertain: true }, (client) =>
           client.auth.logout({
             headers: { "idempotency-key": key },
@@ -137,7 +137,7 @@ export const makeSessions = (
           forget || failure._tag === "NotLoggedIn" ? Effect.void : Effect.fail(failure)
         )
       )
-      yield* slot.exclusively(deadline)(Effect.zipRight(revoked, slot.clear))
+      yield* slot.withLock(deadline)(Effect.zipRight(revoked, slot.clear))
     })
 
   const session: Sessions["session"] = slot.load.pipe(
@@ -146,10 +146,10 @@ export const makeSessions = (
   )
 
   const signedWith =
-    <A, E extends Failure | Raw>(
+    <A, E extends Failure | DerivedClientError>(
       call: CallOptions | undefined,
       deadline: Deadline,
-      use: (client: Derived, organisation: string) => Effect.Effect<A, E>
+      use: (client: DerivedClient, organisation: string) => Effect.Effect<A, E>
     ) =>
     (first: StoredSession): Effect.Effect<A, Extract<E, Failure> | AnyCallFailure | RefreshFailure> => {
       const from = (
@@ -166,7 +166,7 @@ export const makeSessions = (
               (): Effect.Effect<A, Extract<E, Failure> | AnyCallFailure | RefreshFailure> =>
                 left === 0
                   ? Effect.fail(new LoggedOut({ reason: "refused" }))
-                  : Effect.flatMap(refreshing.renewed(stored.access_token, deadline), (next) =>
+                  : Effect.flatMap(refresh.renewSession(stored.access_token, deadline), (next) =>
                       from(next, left - 1)
                     )
             )
@@ -174,22 +174,22 @@ export const makeSessions = (
       return from(first, renewals)
     }
 
-  const signed: Sessions["signed"] = (call, use) =>
+  const callSigned: Sessions["callSigned"] = (call, use) =>
     Effect.flatMap(deadlineOf(call), (deadline) =>
-      Effect.flatMap(refreshing.usable(deadline), signedWith(call, deadline, use))
+      Effect.flatMap(refresh.getUsableSession(deadline), signedWith(call, deadline, use))
     )
 
-  const signedIfPossible: Sessions["signedIfPossible"] = (call, use) =>
+  const callSignedIfPossible: Sessions["callSignedIfPossible"] = (call, use) =>
     Effect.gen(function* () {
       const deadline = yield* deadlineOf(call)
       const stored = yield* Effect.asSome(slot.load).pipe(
         Effect.catchTag("NotLoggedIn", () => Effect.succeed(Option.none()))
       )
       if (Option.isNone(stored)) return yield* calls.run({ deadline }, (client) => use(client, undefined))
-      const now = yield* monotonic
+      const now = yield* monotonicMillis
       const patience = Math.min(renewal.most, (deadline - now) * renewal.part)
-      // An outage that lets no token be renewed must not stop what was written because of it.
-      const best = yield* refreshing.usable(now + patience).pipe(
+      // During an outage a report is sent with the old token rather than not at all.
+      const best = yield* refresh.getUsableSession(now + patience).pipe(
         Effect.catchIf(
           (failure) => !isOver(failure),
           () => Effect.succeed(stored.value)
@@ -198,5 +198,5 @@ export const makeSessions = (
       return yield* signedWith(call, deadline, use)(best)
     })
 
-  return { login, logout, session, signed, signedIfPossible }
+  return { login, logout, session, callSigned, callSignedIfPossible }
 }

@@ -1,34 +1,34 @@
 /**
- * Client events on their way: queued, sent in batches, kept while the service is away, never a burden to the program.
- * Every event has an id, so a batch that may have arrived is sent again and stored once.
+ * Client events: queued, sent in batches, kept while the service is away. Every event has an id, so a batch that may have
+ * arrived is sent again and stored once.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Runtime from "effect/Runtime"
 import { failureTable, type InvalidInput, isFailure, type PayloadTooLarge } from "../src/schema/Failure.ts"
-import type { AnyCallFailure, Calls, Derived, FailureOf } from "./Calls.ts"
-import { exchangeOf, QueueFull } from "./Failures.ts"
+import type { AnyCallFailure, Calls, DerivedClient, FailureOf } from "./Calls.ts"
+import { QueueFull } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
-import { deadlineIn, monotonic, within } from "./Retry.ts"
-import { batchLimits, nextBatch, payloadOf, type QueuedEvent, queued } from "./TelemetryBatch.ts"
+import { deadlineIn, monotonicMillis, within } from "./Deadline.ts"
+import { type Backoff, pauseAfter } from "./Retry.ts"
+import { batchLimits, nextBatch, toPayload, type QueuedEvent, prepareEvent } from "./TelemetryBatch.ts"
 import type { ClientTable, TelemetryStats } from "./Types.ts"
 
-/** Most bytes in the queue, whatever their number. */
+/** Most bytes in the queue. */
 const queueBytes = 4 * 1024 * 1024
-/** What a page may still have under way when it goes: browsers allow 64 KiB, headers included by some. */
+/** Bytes of the requests that outlive a page: browsers allow 64 KiB, some of them with headers. */
 const farewellBytes = 60_000
-/** The last flush of a closing program, milliseconds. */
+/** Deadline of the last flush, milliseconds. */
 const closeMilliseconds = 5_000
-const firstPause = 1_000
-const longestPause = 60_000
+const flushBackoff: Backoff = { first: 1_000, longest: 60_000 }
 
-export type TelemetryFailure = FailureOf<Derived["telemetry"]["accept"]> | AnyCallFailure
+export type TelemetryFailure = FailureOf<DerivedClient["telemetry"]["accept"]> | AnyCallFailure
 
 export interface Recorded {
   readonly id: string
-  /** False: telemetry is off or the client is closed, and the event is gone. */
+  /** False: telemetry is off or the client is closed, and the event is dropped. */
   readonly queued: boolean
 }
 
@@ -37,23 +37,23 @@ export interface Telemetry {
     table: ClientTable,
     event: unknown
   ) => Effect.Effect<Recorded, InvalidInput | PayloadTooLarge | QueueFull>
-  /** Sends what is queued; fails with what stopped it, and keeps what can still be delivered. */
+  /** Sends the queue. On a failure, events that can still be delivered stay in the queue. */
   readonly flush: (options?: {
     readonly deadlineMilliseconds?: number
   }) => Effect.Effect<TelemetryStats, TelemetryFailure>
-  /** Hands what fits to the browser, which sends it even though the page goes. */
+  /** Sends the events that fit as requests that outlive the page. */
   readonly farewell: Effect.Effect<void>
   readonly stats: Effect.Effect<TelemetryStats>
-  /** Flushes for at most 5 s; what is left is dropped, and nothing is queued any more. */
+  /** Flushes for at most 5 s; drops the rest; later events are not queued. */
   readonly close: Effect.Effect<TelemetryStats>
 }
 
-/** The service has judged the events themselves: the same again would end the same. */
-const isVerdict = (failure: TelemetryFailure): boolean =>
+/** The service refused the events themselves: a repetition has the same result. */
+const isPermanentRefusal = (failure: TelemetryFailure): boolean =>
   isFailure(failure) && !failureTable[failure.code].retryable && failureTable[failure.code].status < 500
 
-/** Positions that the service names as wrong, as `events.<position>…`. */
-const positionsIn = (failure: TelemetryFailure): ReadonlySet<number> =>
+/** Positions that the service refused, from `events.<position>…` in the fields of the failure. */
+const readPositions = (failure: TelemetryFailure): ReadonlySet<number> =>
   new Set(
     (isFailure(failure) ? (failure.details?.fields ?? []) : []).flatMap(({ path }) => {
       const position = /^events\.(\d+)(?:\.|$)/.exec(path)?.[1]
@@ -61,18 +61,18 @@ const positionsIn = (failure: TelemetryFailure): ReadonlySet<number> =>
     })
   )
 
-const refusedIn = (
+const selectRefused = (
   batch: ReadonlyArray<QueuedEvent>,
   failure: TelemetryFailure
 ): ReadonlyArray<QueuedEvent> => {
-  const positions = positionsIn(failure)
+  const positions = readPositions(failure)
   return positions.size === 0 ? batch : batch.filter((_, index) => positions.has(index))
 }
 
-/** Waits without keeping the program alive. */
-const later = (milliseconds: number, run: () => void): (() => void) => {
+/** Runs later, without keeping the process alive. */
+const runLater = (milliseconds: number, run: () => void): (() => void) => {
   const timer: unknown = setTimeout(run, milliseconds)
-  // Node's timers hold the process; a page's are numbers.
+  // Node's timers keep the process alive; a browser's are numbers.
   if (typeof timer === "object" && timer !== null && "unref" in timer && typeof timer.unref === "function")
     timer.unref()
   return () => clearTimeout(timer as ReturnType<typeof setTimeout>)
@@ -92,7 +92,7 @@ export const makeTelemetry = (
     let delivered = 0
     let dropped = 0
     let failures = 0
-    /** Background sends nothing before this moment of the monotonic clock. */
+    /** No background flush before this monotonic time. */
     let pausedUntil = 0
     let inFlight = false
     let closed = false
@@ -110,13 +110,7 @@ export const makeTelemetry = (
 
     const sent = (batch: ReadonlyArray<QueuedEvent>, deadline: number, keepalive: boolean) =>
       calls.run({ deadline, once: true, keepalive }, (client) =>
-        client.telemetry.accept({ headers: {}, payload: payloadOf(batch) })
-      )
-
-    const pauseAfter = (failure: TelemetryFailure) =>
-      Math.max(
-        Math.min(firstPause * 2 ** failures, longestPause),
-        (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000
+        client.telemetry.accept({ headers: {}, payload: toPayload(batch) })
       )
 
     const drained = (deadline: number): Effect.Effect<TelemetryStats, TelemetryFailure> =>
@@ -127,11 +121,11 @@ export const makeTelemetry = (
             delivered += without(batch)
             failures = 0
             pausedUntil = 0
-          } else if (isVerdict(answer.left)) {
-            dropped += without(refusedIn(batch, answer.left))
+          } else if (isPermanentRefusal(answer.left)) {
+            dropped += without(selectRefused(batch, answer.left))
           } else {
             failures += 1
-            pausedUntil = (yield* monotonic) + pauseAfter(answer.left)
+            pausedUntil = (yield* monotonicMillis) + pauseAfter(flushBackoff, failures, answer.left)
             return yield* Effect.fail(answer.left)
           }
         }
@@ -140,22 +134,22 @@ export const makeTelemetry = (
 
     const flush: Telemetry["flush"] = (given) =>
       Effect.flatMap(deadlineIn(given?.deadlineMilliseconds ?? deadlineMilliseconds), (deadline) =>
-        // Bounded as a whole: another flush may be waiting for an answer of its own.
+        // The deadline includes the wait for another flush.
         within(deadline)(alone.withPermits(1)(drained(deadline)))
       )
 
     const schedule = (milliseconds: number) => {
       cancel?.()
-      cancel = later(milliseconds, () => {
+      cancel = runLater(milliseconds, () => {
         cancel = undefined
         inBackground(background)
       })
     }
 
-    // One at a time: those that wait for each other would send one after the other, whatever the first was told.
+    // One at a time: flushes that wait for each other would ignore the pause that the first one causes.
     const background: Effect.Effect<void> = Effect.gen(function* () {
       if (inFlight || closed) return
-      const rest = pausedUntil - (yield* monotonic)
+      const rest = pausedUntil - (yield* monotonicMillis)
       if (rest > 0) return schedule(rest)
       inFlight = true
       yield* Effect.ignore(flush()).pipe(
@@ -171,7 +165,7 @@ export const makeTelemetry = (
     const isFull = (event: QueuedEvent) =>
       queue.length >= queueLimit || bytesOf(queue) + event.bytes > queueBytes
 
-    // After a failure the pause decides, not the next event; during a flush, its end does.
+    // After a failure the pause decides when to send; during a flush, its end does.
     const wake = () => {
       if (inFlight || closed) return
       const plenty = queue.length >= batchLimits.events || bytesOf(queue) >= batchLimits.bytes / 2
@@ -182,7 +176,7 @@ export const makeTelemetry = (
     const record: Telemetry["record"] = (table, event) =>
       Effect.gen(function* () {
         const occurredAt = new Date(yield* Clock.currentTimeMillis).toISOString()
-        const ready = queued(table, event, { id: yield* randomUuid, occurredAt })
+        const ready = prepareEvent(table, event, { id: yield* randomUuid, occurredAt })
         if ("_tag" in ready) return yield* ready
         if (!options.telemetry || closed) return { id: ready.id, queued: false }
         if (isFull(ready)) return yield* new QueueFull({})
@@ -192,7 +186,7 @@ export const makeTelemetry = (
       })
 
     const farewell = Effect.gen(function* () {
-      const deadline = yield* Effect.map(monotonic, (now) => now + closeMilliseconds)
+      const deadline = yield* Effect.map(monotonicMillis, (now) => now + closeMilliseconds)
       let room = farewellBytes
       let rest = queue
       const batches: Array<ReadonlyArray<QueuedEvent>> = []

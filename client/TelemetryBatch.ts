@@ -1,12 +1,12 @@
-/** Which events fit the service's bounds, and which of them travel together: no effects, no clock. */
+/** Checks events against the service's limits and composes batches. Plain functions without a clock. */
 import { InvalidInput, PayloadTooLarge } from "../src/schema/Failure.ts"
 import { uuidPattern } from "../src/schema/Telemetry.ts"
 import type { ClientTable, JsonObject } from "./Types.ts"
 
-/** Bounds of one request (specification, section 8). */
+/** Limits of one request (specification, section 8). */
 export const batchLimits = { events: 40, bytes: 65_536 } as const
 
-/** The service takes 64 levels in all; the batch around an event is three of them. */
+/** The service accepts 64 levels; the batch around an event takes three of them. */
 const depthLimit = 60
 
 const utf8 = new TextEncoder()
@@ -14,7 +14,7 @@ const utf8 = new TextEncoder()
 export interface QueuedEvent {
   readonly table: ClientTable
   readonly id: string
-  /** As it was when it was recorded: later changes to the caller's object are not seen. */
+  /** JSON of the event at the time of `record`; later changes to the caller's object have no effect. */
   readonly text: string
   /** Of the text in UTF-8. */
   readonly bytes: number
@@ -26,16 +26,16 @@ const frameBytes = (table: string): number => utf8.encode(JSON.stringify({ table
 const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-// Half of a surrogate pair is no UTF-8, and the service refuses the whole body for it.
+// A lone surrogate is no UTF-8: the service refuses the whole body.
 const isWhole = (text: string): boolean => !/\p{Surrogate}/u.test(text)
 
-const problemIn = (value: unknown, depth: number): string | undefined => {
+const findProblem = (value: unknown, depth: number): string | undefined => {
   if (typeof value === "string") return isWhole(value) ? undefined : "must be valid Unicode"
   if (typeof value !== "object" || value === null) return undefined
   if (depth >= depthLimit) return `must not nest deeper than ${depthLimit} levels`
   for (const [name, member] of Object.entries(value)) {
     if (name === "__proto__" || !isWhole(name)) return "has a field whose name is not allowed"
-    const problem = problemIn(member, depth + 1)
+    const problem = findProblem(member, depth + 1)
     if (problem !== undefined) return problem
   }
   return undefined
@@ -47,14 +47,14 @@ const refusal = (problem: string) =>
     details: { fields: [{ path: "event", problem }] }
   })
 
-const completed = (event: JsonObject, id: string, occurredAt: string): JsonObject => {
+const complete = (event: JsonObject, id: string, occurredAt: string): JsonObject => {
   const { metadata } = event
   if (metadata !== undefined && !isObject(metadata)) return { ...event, id }
   return { ...event, id, metadata: { occurred_at: occurredAt, ...metadata } }
 }
 
 const textOf = (event: JsonObject): string | undefined => {
-  // A cycle, a BigInt or a `toJSON` of the caller's own can fail with anything.
+  // A cycle, a BigInt or a `toJSON` of the caller can throw.
   try {
     return JSON.stringify(event)
   } catch {
@@ -62,8 +62,8 @@ const textOf = (event: JsonObject): string | undefined => {
   }
 }
 
-/** Makes an event ready to queue; what the service would refuse is refused here, alone and at once. */
-export const queued = (
+/** Prepares an event for the queue. An event that the service would refuse fails here, alone and at once. */
+export const prepareEvent = (
   table: ClientTable,
   event: unknown,
   own: { readonly id: string; readonly occurredAt: string }
@@ -71,9 +71,9 @@ export const queued = (
   if (!isObject(event)) return refusal("must be an object")
   const { id = own.id } = event
   if (typeof id !== "string" || !uuidPattern.test(id)) return refusal("id must be a UUID")
-  const text = textOf(completed(event, id, own.occurredAt))
+  const text = textOf(complete(event, id, own.occurredAt))
   if (text === undefined) return refusal("must be JSON")
-  const problem = problemIn(JSON.parse(text), 0)
+  const problem = findProblem(JSON.parse(text), 0)
   if (problem !== undefined) return refusal(problem)
   const bytes = utf8.encode(text).length
   return bytes + frameBytes(table) > batchLimits.bytes
@@ -81,7 +81,7 @@ export const queued = (
     : { table, id, text, bytes }
 }
 
-/** The longest run of events, oldest first and all of the first one's table, that fits one request. */
+/** The oldest events of the first event's table that fit one request. */
 export const nextBatch = (
   queue: ReadonlyArray<QueuedEvent>,
   bytesLimit: number = batchLimits.bytes
@@ -101,7 +101,7 @@ export const nextBatch = (
 }
 
 /** The request of a batch. */
-export const payloadOf = (batch: ReadonlyArray<QueuedEvent>) => ({
+export const toPayload = (batch: ReadonlyArray<QueuedEvent>) => ({
   table: batch[0]?.table ?? "",
   events: batch.map(({ text }): JsonObject => JSON.parse(text))
 })

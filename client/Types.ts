@@ -1,5 +1,5 @@
 /**
- * The values that a program sees, as plain types: no library stands behind them, so the promise client's declarations
+ * The values that a program sees, as plain types without a library, so the promise client's declarations
  * need nothing installed. A test holds them equal to the service's schemas.
  */
 import type { FailureCode, failureTable } from "../src/schema/FailureTable.ts"
@@ -16,7 +16,7 @@ export interface Actor {
   readonly public_id: string
 }
 
-/** A session as programs may know it: everything but its tokens. */
+/** A session without its tokens. */
 export interface SessionInfo {
   readonly actor: Actor
   readonly org_id: string
@@ -27,7 +27,7 @@ export interface SessionInfo {
   readonly testing_environment_id: string | null
 }
 
-/** How registering the actor as a notification recipient went; it never fails the login. */
+/** Result of registering the actor as a recipient; it never fails the login. */
 export interface TingOutcome {
   readonly subscribed: boolean
   readonly subscription_id?: string
@@ -131,7 +131,7 @@ export interface Readiness {
   readonly checks: { readonly [name: string]: CheckState }
 }
 
-/** What a failure tells beyond its code. */
+/** Details of a failure. */
 export interface ErrorDetails {
   readonly fields?: ReadonlyArray<{ readonly path: string; readonly problem: string }>
   readonly reason?: string
@@ -169,16 +169,16 @@ type ClientErrors = {
   }
 }
 
-/** Every error there is, told apart by `code`. */
+/** All errors, discriminated by `code`. */
 export type MusicError = ServiceErrors[FailureCode] | ClientErrors[ClientErrorCode]
 export type MusicErrorCode = MusicError["code"]
 
-/** What every call resolves to; no call rejects. */
+/** The result of every call; no call rejects. */
 export type Result<A> =
   | { readonly ok: true; readonly value: A }
   | { readonly ok: false; readonly error: MusicError }
 
-/** Whether somebody is signed in. `unknown` is an outage: the session is kept and nothing may be concluded. */
+/** Whether a session is live. `unknown` is an outage: the session is kept. */
 export type Status<Failure = MusicError> =
   | { readonly state: "authenticated"; readonly me: Me }
   | { readonly state: "logged_out"; readonly reason: "not_logged_in" | "logged_out" }

@@ -1,6 +1,6 @@
 /**
- * A session store for browsers: IndexedDB, and Web Locks so that two tabs never refresh at once. `localStorage` would not
- * do: a tab may read what another one has long overwritten, and what is written may be lost for seconds.
+ * A session store for browsers: IndexedDB, with Web Locks so that two tabs never refresh at once. `localStorage` is not
+ * coherent between tabs, and a write may be lost for seconds.
  */
 import { type IDBPDatabase, openDB } from "idb"
 import { processLock, type SessionLock, type SessionStore } from "./SessionStore.ts"
@@ -19,7 +19,7 @@ interface Page {
   readonly navigator?: { readonly locks?: WebLocks }
 }
 
-// What a page offers is not known to the type checker here: the same source runs in Node.
+// The same source compiles without DOM types.
 const page = () => globalThis as unknown as Page
 
 const webLock = (locks: WebLocks): SessionLock => ({
@@ -61,7 +61,7 @@ export const webSessionStore = (
   } = {}
 ): SessionStore => {
   const locks = options.locks ?? page().navigator?.locks
-  // Opened for each use: a connection that is kept may be closed by the browser, and keeps others from clearing the site.
+  // Opened for each use: a browser may close an idle connection, and an open one blocks clearing the site data.
   const use = async <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> => {
     if (page().indexedDB === undefined) return Promise.reject(new Error("there is no IndexedDB"))
     const database = await openDB(options.database ?? "music-session", 1, {
@@ -81,7 +81,7 @@ export const webSessionStore = (
   return {
     load: (slot) => use((database) => database.get(sessions, slot)),
     save: (slot, session) => write((store) => store.put(session, slot)),
-    // In one transaction, so whatever is stored stays, even if another tab has just replaced it.
+    // One transaction: the stored session stays, also when another tab has just replaced it.
     probe: (slot) => write(async (store) => store.put(await store.get(slot), slot)),
     clear: (slot) => write((store) => store.delete(slot)),
     lock: locks === undefined ? processLock() : webLock(locks)

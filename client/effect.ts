@@ -1,21 +1,21 @@
-/** `music-backend/client/effect`: the client as a service. It shares the program's own `effect` and HTTP client. */
+/** `music-backend/client/effect`: the client as an Effect service, with the program's own `effect` and HTTP client. */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { type MusicClientService, makeCore } from "./MusicClient.ts"
+import { type MusicClientService, makeMusicClient } from "./MusicClient.ts"
 import type { MusicClientOptions } from "./Options.ts"
 
 /** The service of a music backend: sessions, tings, reports and telemetry, with retries and typed failures. */
 export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, MusicClientService>() {
   /**
-   * A client for as long as the scope lives; then the last telemetry is sent, for at most 5 s. Bring any `HttpClient`,
-   * such as `FetchHttpClient.layer`, but one that follows no redirects: a session must not travel elsewhere.
+   * A client until the scope closes; then the last telemetry is sent, for at most 5 s. Needs an `HttpClient` that does not
+   * follow redirects, such as `FetchHttpClient.layer`: a session must not be sent to another address.
    */
   static layer(options: MusicClientOptions): Layer.Layer<MusicClient, never, HttpClient.HttpClient> {
     return Layer.scoped(
       MusicClient,
-      Effect.acquireRelease(makeCore(options), ({ telemetry }) => telemetry.close)
+      Effect.acquireRelease(makeMusicClient(options), ({ telemetry }) => telemetry.close)
     )
   }
 }

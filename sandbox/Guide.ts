@@ -1,9 +1,9 @@
 import type { Sandbox } from "./Run.ts"
-import { mintSlt, views } from "./World.ts"
+import { mintSlt, viewUrls } from "./SimulatedUpstreams.ts"
 
-/** What a newcomer reads: what runs where, and lines to paste, in the order of the story. */
+/** The text that the sandbox prints: addresses, and curl lines to paste in the order of the scenario. */
 export const guide = ({ world, base, databasePath }: Sandbox): string => {
-  const look = views(world)
+  const urls = viewUrls(world)
   const { environment } = world.seeded
   return `
 music-backend sandbox: everything on loopback, nothing leaves this machine. Ctrl-C ends it and removes its data.
@@ -23,7 +23,7 @@ Paste these, top to bottom:
 
   BASE=${base}; IAM=${world.iam.url}
 
-  # what is this?
+  # describe the service
   curl -sw '\\n' $BASE/api/v1/iam
 
   # mint a token, log in, keep the session
@@ -35,30 +35,30 @@ Paste these, top to bottom:
   # who am I?
   curl -sw '\\n' $BASE/api/v1/auth/me -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme'
 
-  # notify myself; the second time it is replayed
+  # notify myself; a repetition is replayed
   curl -sw '\\n' $BASE/api/v1/tings -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme' -H 'Content-Type: application/json' -d '{"type":"music.trigger.fired","key":"si:deejay/first","data":{"hello":"world"}}'
-  curl -sw '\\n' '${look.inbox}'
+  curl -sw '\\n' '${urls.inbox}'
 
   # report a bug, and see it as an issue
   curl -sw '\\n' $BASE/api/v1/reports -H 'Content-Type: application/json' -H 'Idempotency-Key: report-0000000001' -d '{"message":"Playback stops after a seek near the end of a track."}'
-  curl -sw '\\n' '${look.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
+  curl -sw '\\n' '${urls.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
 
   # send telemetry, and see the row (it is shipped within a second or two)
   curl -siw '\\n' $BASE/api/v1/telemetry -H 'Content-Type: application/json' -d '{"table":"musicclidaemon","events":[{"type":"playback.track.started","data":{}}]}'; sleep 2
-  curl -sw '\\n' '${look.rows("musicclidaemon")}'
+  curl -sw '\\n' '${urls.rows("musicclidaemon")}'
 
-  # have IAM deliver a signed webhook
+  # let IAM send a signed webhook
   curl -sw '\\n' -X POST $IAM/_sandbox/events -d '{"actor":"si:lyra","org":"acme","event_type":"organization.silicon.updated.v1"}'
 
-  # a testing plane: the same calls with its secret; there a public id is token enough
+  # a testing plane: the same calls with its secret; a public id replaces the token
   curl -sw '\\n' $BASE/api/v1/auth/login -H 'X-Testing-Environment-Key: ${environment.musicSecret}' -H 'Content-Type: application/json' -H 'Idempotency-Key: testing-00000000001' -d '{"slt":"si:deejay"}'
 
-  # break something: the next login at IAM answers 503
+  # inject failures: the next three calls of the login route at IAM answer 503
   curl -sw '\\n' -X POST $IAM/_sandbox/faults -d '{"path":"/api/v1/app-auth/tokens","times":3,"fault":"serviceUnavailable"}'
 
   # log out
   curl -siw '\\n' $BASE/api/v1/auth/logout -H 'Content-Type: application/json' -H 'Idempotency-Key: logout-0000000001' -d "{\\"token\\":\\"$REFRESH\\"}"
 
-The whole story by itself: npm run sandbox -- --walk
+The whole scenario: npm run sandbox -- --walk
 `
 }

@@ -1,4 +1,4 @@
-/** One HTTP call of the walk, kept whole so that a failed step can show what was asked and answered. */
+/** One HTTP call of the scenario. A failed step shows the whole request and response. */
 import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
@@ -15,7 +15,7 @@ export interface Exchange {
   readonly took: number
 }
 
-/** A step of the walk did not go as the story says. */
+/** A step of the scenario had another result than expected. */
 export class StepFailed extends Data.TaggedError("StepFailed")<{
   readonly problem: string
   readonly exchange?: Exchange
@@ -24,11 +24,11 @@ export class StepFailed extends Data.TaggedError("StepFailed")<{
 export interface Call {
   readonly method?: string
   readonly headers?: Readonly<Record<string, string>>
-  /** An object is sent as JSON; text goes out as it is. */
+  /** An object is sent as JSON, text unchanged. */
   readonly body?: unknown
 }
 
-/** Sends one request; a lost connection is a failed step. */
+/** Sends one request. A lost connection fails the step. */
 export const call = (
   url: string,
   { method = "GET", headers = {}, body }: Call = {}
@@ -56,7 +56,7 @@ export const call = (
     return { method, url, requestHeaders, requestBody, ...answer, took }
   })
 
-/** Fails the step with the exchange to show unless the condition holds. */
+/** Fails the step, with the exchange to show, unless the condition holds. */
 export const demand = (
   condition: boolean,
   problem: string,
@@ -66,7 +66,7 @@ export const demand = (
     ? Effect.void
     : Effect.fail(new StepFailed(exchange === undefined ? { problem } : { problem, exchange }))
 
-/** The answer's status and JSON body, which must be an object. */
+/** Checks the status and returns the JSON body, which must be an object. */
 export const expectJson = (
   exchange: Exchange,
   status: number
@@ -75,14 +75,14 @@ export const expectJson = (
     yield* demand(exchange.status === status, `expected status ${status}, got ${exchange.status}`, exchange)
     const json = yield* Effect.try({
       try: (): unknown => JSON.parse(exchange.text),
-      catch: () => new StepFailed({ problem: "the answer is not JSON", exchange })
+      catch: () => new StepFailed({ problem: "the response is not JSON", exchange })
     })
     return typeof json === "object" && json !== null && !Array.isArray(json)
       ? { ...json }
-      : yield* new StepFailed({ problem: "the answer is not a JSON object", exchange })
+      : yield* new StepFailed({ problem: "the response is not a JSON object", exchange })
   })
 
-/** A text field of an answer. */
+/** A text field of a JSON body. */
 export const textOf = (
   body: Readonly<Record<string, unknown>>,
   name: string
@@ -90,10 +90,10 @@ export const textOf = (
   const value = body[name]
   return typeof value === "string"
     ? Effect.succeed(value)
-    : Effect.fail(new StepFailed({ problem: `the answer has no text ${name}` }))
+    : Effect.fail(new StepFailed({ problem: `the response has no text ${name}` }))
 }
 
-/** The answer's error code. */
+/** Checks the status and the error code. */
 export const expectCode = (
   exchange: Exchange,
   status: number,
@@ -107,7 +107,7 @@ export const expectCode = (
     )
   )
 
-/** Request and response as a person reads them. */
+/** Request and response as text for a person. */
 export const render = (exchange: Exchange): string =>
   [
     `> ${exchange.method} ${exchange.url}`,

@@ -3,12 +3,12 @@ import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
-/** A clock that can be moved forward: waits take their real time, but what is read is ahead by the offset. */
+/** A clock that can be moved forward. Reads are ahead by the offset; sleeps take their real time. */
 export interface OffsetClock {
   /** Milliseconds since the epoch, as the server and the simulators see it. */
   readonly now: () => number
   readonly advance: (milliseconds: number) => void
-  /** Makes every effect below read this clock. */
+  /** Provides this clock to every effect below. */
   readonly layer: Layer.Layer<never>
 }
 

@@ -1,4 +1,4 @@
-/** The sandbox: the simulated upstreams and the real server, on loopback, moving in time together. */
+/** The sandbox: the simulated upstreams and the real server on loopback, under one clock. */
 import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -6,28 +6,28 @@ import type * as LogLevel from "effect/LogLevel"
 import { Backend, Listening } from "../src/Backend.ts"
 import { Settings, type SettingsValues } from "../src/services/Settings.ts"
 import { makeOffsetClock, type OffsetClock } from "./OffsetClock.ts"
-import { makeWorld, settingsFor, type World } from "./World.ts"
+import { startUpstreams, settingsFor, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 
 export interface Sandbox {
-  readonly world: World
+  readonly world: SimulatedUpstreams
   /** Base address of the server, without a trailing slash. */
   readonly base: string
   readonly clock: OffsetClock
   readonly databasePath: string
 }
 
-/** Starts everything on a scratch database; all of it is gone with the scope. */
+/** Starts everything on a temporary database. All of it ends with the scope. */
 export const startSandbox = (options: {
-  /** 0: any free port. */
+  /** 0 selects any free port. */
   readonly port: number
   readonly logLevel: LogLevel.LogLevel
-  /** Instead of the default, for programs that play minutes in a moment. */
+  /** Replaces the default, for tests that advance the clock by minutes at once. */
   readonly iamCallsPerMinute?: number
 }) =>
   Effect.gen(function* () {
     const files = yield* FileSystem.FileSystem
     const clock = makeOffsetClock()
-    const world = yield* makeWorld(clock.now)
+    const world = yield* startUpstreams(clock.now)
     const folder = yield* files.makeTempDirectoryScoped({ prefix: "music-sandbox-" })
     const databasePath = `${folder}/music.sqlite`
     const defaults = settingsFor(world, {
@@ -44,8 +44,8 @@ export const startSandbox = (options: {
       Backend.pipe(Layer.provide(Layer.succeed(Settings, settings)), Layer.provide(clock.layer))
     )
     const { url } = yield* Effect.provide(Listening, context)
-    // IAM delivers its webhooks to where the server really listens.
-    world.iam.world.setWebhook("production", "music", { url: `${url}/webhook/` })
+    // The port is known only now.
+    world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })
     const sandbox: Sandbox = { world, base: url, clock, databasePath }
     return sandbox
   })

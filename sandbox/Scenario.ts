@@ -1,4 +1,4 @@
-/** The whole story of a user, step by step, played against the real server over real HTTP. */
+/** The scenario: one user's calls, step by step, against the real server over HTTP. */
 import { randomUUID } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
@@ -13,12 +13,12 @@ import {
   textOf
 } from "./HttpExchange.ts"
 import { production } from "./upstreams/Iam.ts"
-import { mintSlt, views, type World } from "./World.ts"
+import { mintSlt, viewUrls, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 
 export interface Step {
   readonly name: string
-  /** The exchange that proves the step; its status is what the walk prints. */
-  readonly play: Effect.Effect<Exchange, StepFailed>
+  /** Runs the step. The runner prints the status of the returned exchange. */
+  readonly run: Effect.Effect<Exchange, StepFailed>
 }
 
 interface Session {
@@ -28,9 +28,9 @@ interface Session {
 
 const key = (name: string): string => `${name}-${randomUUID()}`
 
-/** Looks again until it is there: deliveries run in the background, within a second or two. */
-const eventually = <A>(look: Effect.Effect<A, StepFailed>): Effect.Effect<A, StepFailed> =>
-  Effect.retry(look, Schedule.spaced(100).pipe(Schedule.intersect(Schedule.recurs(100))))
+/** Repeats a check for 10 s: deliveries run in the background within a second or two. */
+const eventually = <A>(check: Effect.Effect<A, StepFailed>): Effect.Effect<A, StepFailed> =>
+  Effect.retry(check, Schedule.spaced(100).pipe(Schedule.intersect(Schedule.recurs(100))))
 
 const sessionOf = (exchange: Exchange): Effect.Effect<Session, StepFailed> =>
   Effect.gen(function* () {
@@ -43,12 +43,15 @@ const sessionOf = (exchange: Exchange): Effect.Effect<Session, StepFailed> =>
     return { access: yield* textOf(body, "access_token"), refresh: yield* textOf(body, "refresh_token") }
   })
 
-/** Plays the story of `docs/api.md` in the order in which a newcomer meets it. `base` is the server's address. */
-export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArray<Step>> =>
+/** The steps, in the order of `docs/api.md`. `base` is the server's address. */
+export const makeScenario = (
+  upstreams: SimulatedUpstreams,
+  base: string
+): Effect.Effect<ReadonlyArray<Step>> =>
   Effect.gen(function* () {
     const current = yield* Ref.make<Session>({ access: "", refresh: "" })
     const consumed = yield* Ref.make("")
-    const tingKey = `si:deejay/walk/${randomUUID()}`
+    const tingKey = `si:deejay/scenario/${randomUUID()}`
     const refreshKey = key("refresh")
 
     const post = (path: string, body: unknown, headers: Readonly<Record<string, string>> = {}) =>
@@ -60,7 +63,7 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
     const signedIn = Effect.map(Ref.get(current), bearer)
     const me = Effect.flatMap(signedIn, (headers) => call(`${base}/api/v1/auth/me`, { headers }))
 
-    const login = (headers: Readonly<Record<string, string>> = {}, slt = mintSlt(world)) =>
+    const login = (headers: Readonly<Record<string, string>> = {}, slt = mintSlt(upstreams)) =>
       Effect.gen(function* () {
         const exchange = yield* post(
           "/api/v1/auth/login",
@@ -83,15 +86,15 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
     }
     const reportKey = key("report")
     const eventId = randomUUID()
-    const look = views(world)
+    const urls = viewUrls(upstreams)
     const trackerHeaders = {
-      authorization: `Bearer ${world.trackerToken}`,
+      authorization: `Bearer ${upstreams.trackerToken}`,
       accept: "application/vnd.github+json",
       "user-agent": "music-sandbox"
     }
-    const signed = world.iam.world.buildWebhook(
+    const signed = upstreams.iam.controls.buildWebhook(
       production,
-      world.iam.world.events.membershipUpdated(production, "si:lyra", "acme")
+      upstreams.iam.controls.events.membershipUpdated(production, "si:lyra", "acme")
     )
     const webhook = { headers: signed.headers, body: signed.body.toString("utf8") }
 
@@ -100,12 +103,12 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
     return [
       {
         name: "discover the service",
-        play: Effect.tap(call(`${base}/api/v1/iam`), (seen) => expectJson(seen, 200))
+        run: Effect.tap(call(`${base}/api/v1/iam`), (seen) => expectJson(seen, 200))
       },
-      { name: "log in with a single-use token", play: login() },
+      { name: "log in with a single-use token", run: login() },
       {
         name: "ask who I am",
-        play: Effect.tap(me, (seen) =>
+        run: Effect.tap(me, (seen) =>
           Effect.flatMap(expectJson(seen, 200), (body) =>
             demand(body.ting_ready === true, "expected to be registered as a recipient", seen)
           )
@@ -113,7 +116,7 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "send a ting",
-        play: Effect.tap(sendTing, (seen) =>
+        run: Effect.tap(sendTing, (seen) =>
           Effect.flatMap(expectJson(seen, 200), (body) =>
             demand(body.replayed === false, "expected a first ting", seen)
           )
@@ -121,24 +124,24 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "see it in the recipient's inbox",
-        play: Effect.tap(call(look.inbox), (seen) =>
+        run: Effect.tap(call(urls.inbox), (seen) =>
           demand(seen.text.split(tingKey).length === 2, "expected the ting exactly once", seen)
         )
       },
       {
         name: "send the same ting again: replayed",
-        play: Effect.gen(function* () {
+        run: Effect.gen(function* () {
           const seen = yield* sendTing
           const body = yield* expectJson(seen, 200)
           yield* demand(body.replayed === true, "expected a replay", seen)
-          const inbox = yield* call(look.inbox)
+          const inbox = yield* call(urls.inbox)
           yield* demand(inbox.text.split(tingKey).length === 2, "expected the ting exactly once", inbox)
           return seen
         })
       },
       {
         name: "refresh the session",
-        play: Effect.gen(function* () {
+        run: Effect.gen(function* () {
           const before = yield* Ref.get(current)
           const seen = yield* refresh(before.refresh, refreshKey)
           const session = yield* sessionOf(seen)
@@ -150,7 +153,7 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "refresh again under the same key: the same session",
-        play: Effect.gen(function* () {
+        run: Effect.gen(function* () {
           const seen = yield* refresh(yield* Ref.get(consumed), refreshKey)
           const session = yield* sessionOf(seen)
           yield* demand(session.refresh === (yield* Ref.get(current)).refresh, "expected the same pair", seen)
@@ -159,23 +162,23 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "reuse the consumed token under a new key: refused",
-        play: Effect.tap(
+        run: Effect.tap(
           Effect.flatMap(Ref.get(consumed), (token) => refresh(token, key("refresh"))),
           (seen) => expectCode(seen, 401, "unauthenticated")
         )
       },
       {
         name: "the whole family is dead",
-        play: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
+        run: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
       },
       {
         name: "log in to a testing plane with a public id",
-        play: Effect.tap(
-          login({ "x-testing-environment-key": world.seeded.environment.musicSecret }, "si:deejay"),
+        run: Effect.tap(
+          login({ "x-testing-environment-key": upstreams.seeded.environment.musicSecret }, "si:deejay"),
           (seen) =>
             Effect.flatMap(expectJson(seen, 200), (body) =>
               demand(
-                body.testing_environment_id === world.seeded.environment.environmentId,
+                body.testing_environment_id === upstreams.seeded.environment.environmentId,
                 "expected the testing plane",
                 seen
               )
@@ -184,12 +187,12 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "its session means nothing in production",
-        play: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
+        run: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
       },
-      { name: "log in to production again", play: login() },
+      { name: "log in to production again", run: login() },
       {
         name: "report a bug",
-        play: Effect.gen(function* () {
+        run: Effect.gen(function* () {
           const headers = yield* signedIn
           const seen = yield* post("/api/v1/reports", report, { ...headers, "idempotency-key": reportKey })
           const body = yield* expectJson(seen, 200)
@@ -199,13 +202,13 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "see it filed as an issue, once",
-        play: eventually(
+        run: eventually(
           Effect.gen(function* () {
             const headers = yield* signedIn
             const seen = yield* post("/api/v1/reports", report, { ...headers, "idempotency-key": reportKey })
             const body = yield* expectJson(seen, 200)
             yield* demand(body.status === "filed" && body.replayed === true, "expected a filed report", seen)
-            const issues = yield* call(look.issues, { headers: trackerHeaders })
+            const issues = yield* call(urls.issues, { headers: trackerHeaders })
             yield* demand(
               issues.text.split("report-ref: ").length === 2,
               "expected exactly one issue",
@@ -217,7 +220,7 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "send telemetry",
-        play: Effect.tap(
+        run: Effect.tap(
           post("/api/v1/telemetry", {
             table: "musicclidaemon",
             events: [{ id: eventId, type: "playback.track.started", data: { track: 1 }, metadata: {} }]
@@ -227,15 +230,15 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "see it in the table",
-        play: eventually(
-          Effect.tap(call(look.rows("musicclidaemon")), (seen) =>
+        run: eventually(
+          Effect.tap(call(urls.rows("musicclidaemon")), (seen) =>
             demand(seen.text.includes(eventId), "expected the event's row", seen)
           )
         )
       },
       {
         name: "deliver a signed webhook",
-        play: Effect.tap(deliver, (seen) =>
+        run: Effect.tap(deliver, (seen) =>
           Effect.flatMap(expectJson(seen, 200), (body) =>
             demand(body.received === true, "expected a receipt", seen)
           )
@@ -243,18 +246,18 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "deliver it again: acknowledged as before",
-        play: Effect.tap(deliver, (seen) => expectJson(seen, 200))
+        run: Effect.tap(deliver, (seen) => expectJson(seen, 200))
       },
       {
         name: "deliver it with one byte changed: refused",
-        play: Effect.tap(
+        run: Effect.tap(
           call(`${base}/webhook/`, { method: "POST", headers: webhook.headers, body: `${webhook.body} ` }),
           (seen) => expectCode(seen, 401, "webhook_signature_invalid")
         )
       },
       {
         name: "log out",
-        play: Effect.gen(function* () {
+        run: Effect.gen(function* () {
           const { refresh: token } = yield* Ref.get(current)
           const seen = yield* post("/api/v1/auth/logout", { token }, { "idempotency-key": key("logout") })
           yield* demand(seen.status === 204 && seen.text === "", "expected 204 without a body", seen)
@@ -263,7 +266,7 @@ export const makeStory = (world: World, base: string): Effect.Effect<ReadonlyArr
       },
       {
         name: "the session is over",
-        play: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
+        run: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
       }
     ]
   })

@@ -2,15 +2,15 @@ import * as Clock from "effect/Clock"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import { render, type StepFailed } from "./HttpExchange.ts"
-import { makeStory, type Step } from "./Scenario.ts"
-import type { World } from "./World.ts"
+import { makeScenario, type Step } from "./Scenario.ts"
+import type { SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 
-const playStep = (step: Step, index: number, width: number): Effect.Effect<void, StepFailed> =>
+const runStep = (step: Step, index: number, width: number): Effect.Effect<void, StepFailed> =>
   Effect.gen(function* () {
     const startedAt = yield* Clock.currentTimeMillis
     const line = (mark: string, status: string, took: number) =>
       `${mark} ${String(index + 1).padStart(2)}  ${step.name.padEnd(width)}  ${status.padStart(6)}  ${String(took).padStart(5)} ms`
-    const exchange = yield* step.play.pipe(
+    const exchange = yield* step.run.pipe(
       Effect.tapError((failure) =>
         Effect.gen(function* () {
           const took = (yield* Clock.currentTimeMillis) - startedAt
@@ -27,17 +27,17 @@ const playStep = (step: Step, index: number, width: number): Effect.Effect<void,
     yield* Console.log(line("✓", String(exchange.status), took))
   })
 
-/** Plays every step in order, a line each; stops at the first that fails and shows its request and response. */
-export const walk = (world: World, base: string): Effect.Effect<boolean> =>
+/** Runs the steps in order and prints one line each. Stops at the first failure and prints its request and response. */
+export const runScenario = (upstreams: SimulatedUpstreams, base: string): Effect.Effect<boolean> =>
   Effect.gen(function* () {
-    const steps = yield* makeStory(world, base)
+    const steps = yield* makeScenario(upstreams, base)
     const width = Math.max(...steps.map(({ name }) => name.length))
-    const passed = yield* Effect.forEach(steps, (step, index) => playStep(step, index, width), {
+    const passed = yield* Effect.forEach(steps, (step, index) => runStep(step, index, width), {
       discard: true
     }).pipe(
       Effect.as(true),
       Effect.catchAll(() => Effect.succeed(false))
     )
-    yield* Console.log(passed ? `\nAll ${steps.length} steps passed.` : "\nThe walk failed.")
+    yield* Console.log(passed ? `\nAll ${steps.length} steps passed.` : "\nThe scenario failed.")
     return passed
   })

@@ -1,6 +1,6 @@
 /**
- * `npm run sandbox`: the whole service on one machine, nothing to configure. `--walk` plays the story and exits 0 or 1.
- * A program of its own: the server's entry point knows nothing of it, and no setting leads here.
+ * `npm run sandbox`: the whole service on one machine, without configuration. `--walk` runs the scenario and exits 0 or 1.
+ * A program of its own: the server's entry point does not import it and no setting starts it.
  */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
@@ -10,13 +10,13 @@ import { reportStartupError } from "../src/layers/process/StartupErrors.ts"
 import { sandbox } from "./Program.ts"
 
 const usage = `Usage: npm run sandbox -- [--walk] [--debug]
-  --walk   play the whole story against the server, print a line a step, exit 0 or 1
+  --walk   run the whole scenario against the server, print one line per step, exit 0 or 1
   --debug  show the server's log at debug level`
 
-const known = ["--walk", "--debug"]
+const knownFlags = ["--walk", "--debug"]
 const flags = process.argv.slice(2)
 
-const walking = flags.includes("--walk")
+const walk = flags.includes("--walk")
 const interruption = hearInterruption()
 
 const exit = (code: number, text = "") =>
@@ -25,21 +25,21 @@ const exit = (code: number, text = "") =>
     process.exitCode = code
   })
 
-const program = flags.every((flag) => known.includes(flag))
-  ? Effect.flatMap(sandbox({ walk: walking, debug: flags.includes("--debug") }), (passed) =>
+const program = flags.every((flag) => knownFlags.includes(flag))
+  ? Effect.flatMap(sandbox({ walk, debug: flags.includes("--debug") }), (passed) =>
       passed ? Effect.void : exit(1)
     )
   : exit(64, `${usage}\n`)
 
-/** A walk that was cut short has not passed. */
-const sayInterrupted = Effect.map(
+/** An interrupted scenario has not passed. */
+const reportInterruption = Effect.map(
   interruption.by,
-  Option.map((signal) => process.stderr.write(`The walk was interrupted by ${signal} before its end\n`))
+  Option.map((signal) => process.stderr.write(`The scenario was interrupted by ${signal} before its end\n`))
 )
 
-Effect.when(interruption.expected, () => !walking).pipe(
+Effect.when(interruption.expected, () => !walk).pipe(
   Effect.zipRight(program),
   reportStartupError,
-  Effect.onInterrupt(() => sayInterrupted),
+  Effect.onInterrupt(() => reportInterruption),
   NodeRuntime.runMain({ disablePrettyLogger: true, teardown: interruption.teardown })
 )

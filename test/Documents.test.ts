@@ -1,4 +1,4 @@
-/** What is there to be pasted keeps the promise that it explains: a repeated command repeats its key. */
+/** Commands of the documents repeat their idempotency key when they are pasted again, and links of the pages resolve. */
 import { execFileSync } from "node:child_process"
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { describe, expect, it } from "vitest"
@@ -27,18 +27,18 @@ const texts: ReadonlyArray<readonly [string, string]> = [
 ]
 
 describe("Commands to paste", () => {
-  it("never make a key where they send it: repeated after a lost answer, they would send another one", () => {
+  it("never generate a key in the command that sends it: a repetition after a lost answer would send another key", () => {
     const inline = /Idempotency-Key: ?[^"'\n]*(?:\$\(|\$\{?(?:RANDOM|SECONDS)|`[a-z])|"key": ?"[^"\n]*\$\(/i
     expect(texts.filter(([, text]) => inline.test(text)).map(([name]) => name)).toEqual([])
   })
 
-  it("of /docs log in with the key of the first try, however often they are pasted", () => {
+  it("of /docs log in with the same key however often they are pasted", () => {
     const [start = ""] = /<section id="start"[\s\S]*?<\/section>/.exec(documentation) ?? []
     const blocks = [...start.matchAll(/<pre[^>]*><code>([\s\S]*?)<\/code><\/pre>/g)].map(([, code = ""]) =>
       decoded(code)
     )
     const at = blocks.findIndex((block) => block.includes("/auth/login"))
-    // The key has a block of its own: whoever copies the command again does not copy it along.
+    // The key has its own block, so that copying the command again does not copy the key.
     const [key = "", login = ""] = [blocks[at - 1], blocks[at]]
     const sent = execFileSync(
       "sh",
@@ -61,7 +61,7 @@ describe("Commands to paste", () => {
   })
 })
 
-/** As GitHub names the headings of a page. */
+/** The anchors that GitHub derives from the headings of a page. */
 const anchorsOf = (text: string): ReadonlyArray<string> =>
   [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = ""]) =>
     title
@@ -74,7 +74,7 @@ const anchorsOf = (text: string): ReadonlyArray<string> =>
 const packed: { readonly files: ReadonlyArray<string> } = JSON.parse(file("package.json"))
 
 describe("The pages", () => {
-  // The contracts are their owners' own pages.
+  // Other teams own the pages of docs/contracts.
   const pages = texts.filter(([name]) => /^(?:README|docs\/(?!contracts)[^/]+)\.md$/.test(name))
   const links = pages.flatMap(([name, text]) =>
     [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)].map(([, path = "", anchor]) => ({
@@ -84,7 +84,7 @@ describe("The pages", () => {
     }))
   )
 
-  it("link to what there is, headings included", () => {
+  it("link to existing files and headings", () => {
     expect(links.length).toBeGreaterThan(20)
     const broken = links.filter(({ anchor, to }) => {
       const target = new URL(`../${to}`, import.meta.url)
@@ -94,7 +94,7 @@ describe("The pages", () => {
     expect(broken).toEqual([])
   })
 
-  it("link to what the package holds, and it holds all that it names", () => {
+  it("link only to files of the package, and the package's list names only existing files", () => {
     expect(
       packed.files.filter((name) => name !== "dist" && !existsSync(new URL(`../${name}`, import.meta.url)))
     ).toEqual([])

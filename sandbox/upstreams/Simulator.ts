@@ -1,11 +1,11 @@
 /**
- * What the four simulated upstreams have in common: a real HTTP server on loopback, a journal of what was asked,
- * and a list of faults to play. Nothing here knows the backend; each simulator implements its contract from its own side.
+ * The base of the four simulated upstreams: an HTTP server on loopback, a journal of requests and injected faults.
+ * It does not import the backend; each simulator implements its contract from its own side.
  */
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 
-/** What a simulator saw of one request, in the order of arrival. Headers as they came, names in lower case. */
+/** One received request. Header names are in lower case, values as they arrived. */
 export interface Seen {
   readonly at: number
   readonly method: string
@@ -13,20 +13,20 @@ export interface Seen {
   readonly query: URLSearchParams
   readonly headers: ReadonlyMap<string, ReadonlyArray<string>>
   readonly body: Buffer
-  /** Set once answered; stays `undefined` when the connection was dropped. */
+  /** The status of the response; `undefined` before it and when the connection was dropped. */
   status: number | undefined
 }
 
 export interface Reply {
   readonly status: number
   readonly headers?: Readonly<Record<string, string>>
-  /** An object is sent as JSON; text and bytes go out as they are. */
+  /** An object is sent as JSON, text and bytes unchanged. */
   readonly body?: unknown
 }
 
 /**
- * A fault for matching requests. `before` kinds never reach the simulator's own logic; `after` kinds let it commit
- * and then spoil the answer, which is what an uncertain outcome looks like from outside.
+ * A fault for matching requests. The `-after` kinds let the simulator commit and then replace or lose the response,
+ * which makes the outcome uncertain for the caller. The others, except `delay`, never reach the simulator's logic.
  */
 export type Fault =
   | { readonly kind: "reply"; readonly reply: Reply }
@@ -38,16 +38,16 @@ export type Fault =
   | { readonly kind: "delay"; readonly milliseconds: number }
 
 export interface FaultRule {
-  /** Without: every method. */
+  /** Default: every method. */
   readonly method?: string
-  /** Exact path, or a pattern; without: every path. */
+  /** Exact path or a pattern; default: every path. */
   readonly path?: string | RegExp
-  /** How many requests it hits; default 1, `Infinity` for all until cleared. */
+  /** Number of requests; default 1, `Infinity` for all until cleared. */
   readonly times?: number
   readonly fault: Fault
 }
 
-/** Ready-made faults that every upstream can show. */
+/** Ready-made faults for any upstream. */
 export const faults = {
   html: (status = 403): Fault => ({
     kind: "reply",
@@ -82,22 +82,22 @@ export interface Simulator {
   /** `http://127.0.0.1:<port>`, no trailing slash. */
   readonly url: string
   readonly port: number
-  /** Everything that arrived, oldest first; control routes (`/_sandbox/…`) are left out. */
+  /** All received requests, oldest first, without control routes (`/_sandbox/…`). */
   readonly seen: Array<Seen>
   readonly fail: (rule: FaultRule) => void
   readonly clearFaults: () => void
   readonly close: () => Promise<void>
 }
 
-/** Milliseconds since the epoch. Given from outside, so that the simulators and the server move in time together. */
+/** Milliseconds since the epoch. Injected, so that the simulators and the server share one clock. */
 export type Now = () => number
 
-/** Response headers for one request, for what an upstream puts on every answer (request ids, versions). */
+/** The headers that an upstream puts on every response, such as request ids and versions. */
 export type Decorate = (request: Seen) => Readonly<Record<string, string>>
 
 const controlPrefix = "/_sandbox/"
 
-/** Largest request body that is read, bytes; far above every contract's bound, so that each simulator answers its own 413. */
+/** Largest request body, bytes; above every contract's limit, so that each simulator answers its own 413. */
 const readLimit = 16 * 1024 * 1024
 
 const readBody = (request: IncomingMessage): Promise<Buffer> =>
@@ -147,13 +147,11 @@ const send = (response: ServerResponse, reply: Reply, extra: Readonly<Record<str
   response.end(raw)
 }
 
-/** Starts a simulator on loopback. `handle` answers the contract's routes and, below `/_sandbox/`, its own switches. */
+/** Starts a simulator on loopback. `handle` answers the contract's routes and the control routes below `/_sandbox/`. */
 export const startSimulator = async (options: {
   readonly now: Now
   readonly handle: Handle
   readonly decorate?: Decorate
-  /** `0` or absent: any free port. */
-  readonly port?: number
 }): Promise<Simulator> => {
   const seen: Array<Seen> = []
   let rules: Array<{ rule: FaultRule; left: number }> = []
@@ -241,7 +239,7 @@ export const startSimulator = async (options: {
   })
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject)
-    server.listen(options.port ?? 0, "127.0.0.1", resolve)
+    server.listen(0, "127.0.0.1", resolve)
   })
   const { port } = server.address() as AddressInfo
   return {
@@ -263,7 +261,7 @@ export const startSimulator = async (options: {
   }
 }
 
-/** The one value of a header, or `undefined` when it is absent or repeated. */
+/** The value of a header; `undefined` when it is absent or repeated. */
 export const headerOf = (request: Seen, name: string): string | undefined => {
   const values = request.headers.get(name)
   return values?.length === 1 ? values[0] : undefined

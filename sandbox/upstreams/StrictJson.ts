@@ -1,7 +1,7 @@
 /**
- * JSON as the services' own parser reads it: strict UTF-8, no duplicate keys (or the last one wins, where a contract
- * is silent), no trailing data, bounded nesting, no number beyond a double, no lone surrogate. Numbers keep their
- * spelling, because `1` and `1.0` are different content to a digest of canonical JSON (notification-service.md 7).
+ * A strict JSON parser: strict UTF-8, no duplicate keys (or the last one wins, where a contract does not say), no
+ * trailing data, limited nesting, no number beyond a double, no lone surrogate. Numbers keep their spelling, because
+ * `1` and `1.0` have different digests of canonical JSON (notification-service.md 7).
  */
 
 export type Json =
@@ -10,12 +10,12 @@ export type Json =
   | { readonly kind: "array"; readonly items: ReadonlyArray<Json> }
   | { readonly kind: "object"; readonly fields: ReadonlyMap<string, Json> }
 
-/** Why bytes are not acceptable JSON. Its message names the place, never the content. */
+/** The reason why bytes are not acceptable JSON. The message names the position, never the content. */
 export class JsonProblem extends Error {
   override readonly name = "JsonProblem"
 }
 
-/** Levels of arrays and objects that are read; one more is refused. */
+/** Maximum nesting of arrays and objects. */
 export const maxDepth = 128
 
 const escapes: Readonly<Record<string, string>> = {
@@ -197,7 +197,7 @@ const canonicalNumber = (text: string): string => {
   return `${Object.is(value, -0) ? "-0" : value}.0`
 }
 
-/** Compact text with sorted keys. Two documents have the same one exactly when they hold the same content. */
+/** Compact text with sorted keys. Equal content has equal text, and only equal content. */
 export const canonical = (json: Json): string => {
   switch (json.kind) {
     case "literal":

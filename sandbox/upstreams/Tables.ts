@@ -1,15 +1,15 @@
 /** The simulated table service: HTTP ingest with per-record keys, rejections and a 300 s dedupe window (table-service.md). */
-import { controlRefusal, faultControls } from "./Controls.ts"
+import { controlRefusal, faultControls } from "./ControlRoutes.ts"
 import { headerOf, type Now, type Reply, type Seen, type Simulator, startSimulator } from "./Simulator.ts"
 import { plain } from "./StrictJson.ts"
 import {
   type Batch,
   bytesOf,
   type Entry,
-  type Facts,
+  type RecordHeader,
   nilUuid,
   readBatch,
-  readFacts,
+  readRecordHeader,
   recordLimit,
   refusal
 } from "./tables/Batch.ts"
@@ -19,10 +19,10 @@ export type { Row } from "./tables/Registry.ts"
 
 export type RejectionCode = "unauthorized" | "duplicate" | "size_exceeded" | "invalid"
 
-/** What became of the records that arrived in batches that were read. */
+/** Counts of records in readable batches. */
 export interface Received {
   readonly batches: number
-  /** All of them: stored, duplicate and otherwise rejected. */
+  /** Stored, duplicate and otherwise rejected ones. */
   readonly records: number
   readonly stored: number
   readonly duplicates: number
@@ -30,34 +30,23 @@ export interface Received {
 }
 
 export interface TablesSimulator extends Simulator {
-  /** Every table key made or given, so that a test can look for it where it must not be. */
+  /** Every table key ever made, so that a test can search logs and databases for leaks. */
   readonly minted: Array<string>
-  /** Makes a table and returns its key; `key` fixes it beforehand. */
+  /** Makes a table and returns its key. */
   readonly createTable: (name: string, key?: string) => string
-  /** Makes a new key and returns it; the old one is refused at once. */
+  /** Makes a new key and returns it. The old one is refused at once. */
   readonly rotateKey: (name: string) => string
-  /** Stops writes and keeps data. */
+  /** Stops writes and keeps the data. */
   readonly retire: (name: string) => void
   readonly restore: (name: string) => void
-  readonly deleteTable: (name: string) => void
-  /** Stored rows by cursor, those that the flusher has made queryable. */
+  /** Stored rows by cursor. */
   readonly rows: (name: string) => ReadonlyArray<Row>
   readonly received: () => Received
-  /** How many times a record id arrived with a readable entry, duplicates included. */
-  readonly timesReceived: (recordId: string) => number
-  /** Remember key look-ups, hits and misses, for 60 s. Off by default. */
-  readonly cacheKeys: (on: boolean) => void
-  /** Reject every record with this code; `undefined` ends it. */
-  readonly rejectAll: (code: RejectionCode | undefined) => void
-  /** How long a staged record takes to become queryable, milliseconds; 0 by default. */
-  readonly setFlushDelay: (milliseconds: number) => void
-  /** What `GET /api/health` says. */
-  readonly setReady: (ready: boolean) => void
   /** The next batches answer 500 `ingest_unavailable`, before staging or after it. */
   readonly failIngest: (when: "before" | "after", times?: number) => void
 }
 
-/** How long a record id stays known, milliseconds from its first sight. */
+/** How long a record id is known after its first arrival, milliseconds. */
 const dedupeMilliseconds = 300_000
 
 interface Rejection {
@@ -84,9 +73,6 @@ const unavailable = refusal(500, "ingest_unavailable", "the batch could not be s
 
 class Ingest {
   readonly counts = { batches: 0, records: 0, stored: 0, duplicates: 0, rejected: 0 }
-  readonly sightings = new Map<string, number>()
-  rejecting: RejectionCode | undefined
-  flushDelay = 0
   private readonly firstSeen = new Map<string, number>()
   private readonly registry: Registry
   private readonly now: Now
@@ -122,28 +108,26 @@ class Ingest {
 
   /** The order of table-service.md 3: metadata, key, size, object, stage. */
   private take(entry: Entry): Rejection | undefined {
-    const facts = readFacts(entry.metadata)
-    if (facts === undefined) return rejection(nilUuid, "invalid")
-    this.sightings.set(facts.recordId, (this.sightings.get(facts.recordId) ?? 0) + 1)
-    if (this.rejecting !== undefined) return rejection(facts.recordId, this.rejecting)
+    const header = readRecordHeader(entry.metadata)
+    if (header === undefined) return rejection(nilUuid, "invalid")
     const table = this.registry.resolve(entry.key)
-    if (table === undefined) return rejection(facts.recordId, "unauthorized")
-    if (bytesOf(entry.record) > recordLimit) return rejection(facts.recordId, "size_exceeded")
-    if (entry.record.kind !== "object") return rejection(facts.recordId, "invalid")
-    return this.stage(table, facts, entry)
+    if (table === undefined) return rejection(header.recordId, "unauthorized")
+    if (bytesOf(entry.record) > recordLimit) return rejection(header.recordId, "size_exceeded")
+    if (entry.record.kind !== "object") return rejection(header.recordId, "invalid")
+    return this.stage(table, header, entry)
   }
 
-  private stage(table: Table, facts: Facts, entry: Entry): Rejection | undefined {
-    const first = this.firstSeen.get(facts.recordId)
+  private stage(table: Table, header: RecordHeader, entry: Entry): Rejection | undefined {
+    const first = this.firstSeen.get(header.recordId)
     if (first !== undefined && this.now() - first < dedupeMilliseconds)
-      return rejection(facts.recordId, "duplicate")
-    this.firstSeen.set(facts.recordId, this.now())
+      return rejection(header.recordId, "duplicate")
+    this.firstSeen.set(header.recordId, this.now())
     this.counts.stored += 1
     table.rows.push({
       cursor: table.rows.length + 1,
-      record_id: facts.recordId,
-      event_ts_ms: facts.eventMilliseconds,
-      registered_ts_ms: this.now() + this.flushDelay,
+      record_id: header.recordId,
+      event_ts_ms: header.eventMilliseconds,
+      registered_ts_ms: this.now(),
       metadata: plain(entry.metadata),
       record: plain(entry.record)
     })
@@ -152,36 +136,26 @@ class Ingest {
 }
 
 /** Starts a table service with no tables. */
-export const startTables = async (options: {
-  readonly now: Now
-  readonly port?: number
-  /** Refuse callers without `User-Agent` with the edge's HTML 403, as the family's edge does (assumed here). Default true. */
-  readonly requireUserAgent?: boolean
-}): Promise<TablesSimulator> => {
+export const startTables = async (options: { readonly now: Now }): Promise<TablesSimulator> => {
   const minted: Array<string> = []
-  const registry = new Registry(options.now, minted)
+  const registry = new Registry(minted)
   const ingest = new Ingest(registry, options.now)
-  let ready = true
-
-  const queryable = (table: Table): ReadonlyArray<Row> =>
-    table.rows.filter((row) => row.registered_ts_ms <= options.now())
 
   const control = (request: Seen): Reply => {
-    const faults = faultControls(request, simulator.fail, simulator.clearFaults)
+    const faults = faultControls(request, simulator)
     if (faults !== undefined) return faults
-    if (request.method === "GET" && request.path === "/_sandbox/tables")
-      return { status: 200, body: { tables: registry.names() } }
     const name = /^\/_sandbox\/tables\/([a-z0-9]+)\/rows$/.exec(request.path)?.[1]
     if (request.method !== "GET" || name === undefined) return controlRefusal("no such control")
     const table = registry.find(name)
     return table === undefined
       ? refusal(404, "not_found", "no such table")
-      : { status: 200, body: { items: queryable(table) } }
+      : { status: 200, body: { items: table.rows } }
   }
 
   const handle = (request: Seen): Reply => {
     if (request.path.startsWith("/_sandbox/")) return control(request)
-    if (options.requireUserAgent !== false && (headerOf(request, "user-agent") ?? "").trim() === "")
+    // The edge refuses callers without User-Agent (assumed).
+    if ((headerOf(request, "user-agent") ?? "").trim() === "")
       return {
         status: 403,
         headers: { "content-type": "text/html" },
@@ -191,9 +165,7 @@ export const startTables = async (options: {
       case "/api/health":
         if (request.method !== "GET" && request.method !== "HEAD")
           return { status: 405, headers: { allow: "GET,HEAD" } }
-        return ready
-          ? { status: 200, body: { status: "ok" } }
-          : refusal(503, "not_ready", "the service is not ready")
+        return { status: 200, body: { status: "ok" } }
       case ingestPath: {
         if (request.method !== "POST") return { status: 405, headers: { allow: "POST" } }
         const batch = readBatch(request)
@@ -206,8 +178,7 @@ export const startTables = async (options: {
 
   const simulator = await startSimulator({
     now: options.now,
-    handle,
-    ...(options.port === undefined ? {} : { port: options.port })
+    handle
   })
   return {
     ...simulator,
@@ -216,20 +187,8 @@ export const startTables = async (options: {
     rotateKey: (name) => registry.rotate(name),
     retire: (name) => registry.retire(name),
     restore: (name) => registry.restore(name),
-    deleteTable: (name) => registry.remove(name),
-    rows: (name) => queryable(registry.get(name)),
+    rows: (name) => registry.get(name).rows,
     received: () => ({ ...ingest.counts }),
-    timesReceived: (recordId) => ingest.sightings.get(recordId.toLowerCase()) ?? 0,
-    cacheKeys: (on) => registry.cacheLookUps(on),
-    rejectAll: (code) => {
-      ingest.rejecting = code
-    },
-    setFlushDelay: (milliseconds) => {
-      ingest.flushDelay = milliseconds
-    },
-    setReady: (value) => {
-      ready = value
-    },
     failIngest: (when, times = 1) =>
       simulator.fail({
         method: "POST",

@@ -1,98 +1,97 @@
-/** The simulated notification service (notification-service.md): proofs checked through IAM, everything kept per plane. */
-import { faultControls } from "./Controls.ts"
+/** The simulated notification service (notification-service.md): it verifies proofs through IAM and keeps its state per plane. */
+import { controlRefusal, faultControls } from "./ControlRoutes.ts"
 import { type Now, type Reply, type Seen, type Simulator, startSimulator } from "./Simulator.ts"
-import { makeAuthority } from "./ting/Authority.ts"
-import { answerControl } from "./ting/Controls.ts"
-import { readRequest } from "./ting/Gate.ts"
-import { newId } from "./ting/Grammar.ts"
-import { makeState } from "./ting/Model.ts"
-import { answerProved, provedRoute } from "./ting/Proved.ts"
-import { answerSession } from "./ting/Recipient.ts"
-import { Refusal, refusalReply } from "./ting/Refusal.ts"
-import { type FailNext, makeWorld, type World } from "./ting/World.ts"
+import { makeControls, type TingControls } from "./ting/Controls.ts"
+import { answerEndpoint, endpointOf } from "./ting/Endpoints.ts"
+import { errorReply, type TingCode, TingError } from "./ting/Errors.ts"
+import { newId } from "./ting/Fields.ts"
+import { makeIamVerification } from "./ting/IamVerification.ts"
+import { production } from "./ting/Model.ts"
+import { readBearer, readRequest } from "./ting/RequestChecks.ts"
 
+export type { GrantView, RecipientOf, TingView } from "./ting/Controls.ts"
+export type { TingCode } from "./ting/Errors.ts"
 export { type PlaneId, production } from "./ting/Model.ts"
-export type { TingCode } from "./ting/Refusal.ts"
-export type { FailNext, GrantView, MuteScope, RecipientOf, SessionOptions, TingView } from "./ting/World.ts"
 
-export interface TingSimulator extends Simulator, World {
-  /** Refuses the next registrations and sends with a code, before the proof is looked at. */
-  readonly failNext: FailNext
+export interface TingSimulator extends Simulator, TingControls {
+  /** Answers the next registrations and sends with an error code, before the proof is verified. */
+  readonly failNext: (
+    code: TingCode,
+    options?: {
+      /** Instead of the code's own status. */
+      readonly status?: number
+      /** Seconds. */
+      readonly retryAfter?: number
+      /** Number of calls; default 1. */
+      readonly times?: number
+      /** Lets the call take effect and replaces only the answer. */
+      readonly committed?: boolean
+    }
+  ) => void
 }
 
-const browserOrigins = ["https://ting.teamofsilicons.com"]
+const appId = "ting"
 
-const publicRoutes: ReadonlyMap<string, (appId: string) => unknown> = new Map<
-  string,
-  (appId: string) => unknown
->([
-  ["/healthz", () => ({ status: "ok", service: "ting", version: "0.1.9" })],
-  [
-    "/v1/iam",
-    (appId: string) => ({
-      app_id: appId,
-      api_version: "v1",
-      repository_url: "https://ting.example/repository",
-      docs_url: "https://ting.example/docs",
-      rust_package: "silicon-ting-client"
-    })
-  ]
-])
-
-/** Starts a Ting without types, grants or tings. `appSecret` is the one that IAM knows in production. */
+/** Starts a Ting without types, grants or tings. `appSecret` is Ting's secret in IAM's production plane. */
 export const startTing = async (options: {
   readonly now: Now
   readonly iamUrl: string
   readonly appSecret: string
-  /** Default `ting`. */
-  readonly appId?: string
-  readonly port?: number
-  /** Browser origins that are let through. */
-  readonly origins?: ReadonlyArray<string>
 }): Promise<TingSimulator> => {
-  const { appId = "ting", origins = browserOrigins } = options
-  const state = makeState(options.now)
-  const world = makeWorld(state)
-  const authority = makeAuthority({ ...options, appId })
+  const state = new Map()
+  const controls = makeControls(state)
+  const iam = makeIamVerification({ ...options, appId })
 
   const answer = async (request: Seen): Promise<Reply> => {
-    const fields = readRequest(request, origins)
-    const open = request.method === "GET" ? publicRoutes.get(request.path) : undefined
-    if (open !== undefined) return { status: 200, body: open(appId) }
-    const route = provedRoute(request)
-    return route === undefined
-      ? answerSession(state, authority, options.now, request, fields)
-      : answerProved(state, authority, options.now, route, request, fields)
+    const fields = readRequest(request)
+    if (request.method === "GET" && request.path === "/healthz")
+      return { status: 200, body: { status: "ok", service: "ting", version: "0.1.9" } }
+    const endpoint = endpointOf(request)
+    if (endpoint !== undefined) return answerEndpoint(state, iam, options.now, endpoint, request, fields)
+    // Everything else needs a recipient's session, which is not simulated (notification-service.md 2).
+    readBearer(request)
+    throw new TingError("authentication_required")
   }
 
+  const inbox = ({ query }: Seen): Reply => {
+    const org = query.get("org")
+    const actor = query.get("for")
+    return org === null || actor === null
+      ? controlRefusal("org and for are required")
+      : { status: 200, body: { items: controls.inbox(query.get("plane") ?? production, org, actor) } }
+  }
+
+  const control = (request: Seen): Reply =>
+    faultControls(request, simulator) ??
+    (request.method === "GET" && request.path === "/_sandbox/inbox"
+      ? inbox(request)
+      : controlRefusal("no such control"))
+
   const handle = async (request: Seen): Promise<Reply> => {
-    if (request.path.startsWith("/_sandbox/"))
-      return (
-        faultControls(request, simulator.fail, simulator.clearFaults) ??
-        answerControl(world, failNext, request)
-      )
+    if (request.path.startsWith("/_sandbox/")) return control(request)
     try {
       return await answer(request)
-    } catch (problem) {
-      if (problem instanceof Refusal) return refusalReply(problem.code, { message: problem.message })
-      throw problem
+    } catch (error) {
+      if (error instanceof TingError) return errorReply(error.code, { message: error.message })
+      throw error
     }
   }
 
   const simulator = await startSimulator({
     now: options.now,
     handle,
-    decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" }),
-    ...(options.port === undefined ? {} : { port: options.port })
+    decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" })
   })
 
-  const failNext: FailNext = (code, { times = 1, committed = false, ...rest } = {}) =>
-    simulator.fail({
-      method: "POST",
-      path: /^\/v1\/(?:tings|subscriptions)$/,
-      times,
-      fault: { kind: committed ? "reply-after" : "reply", reply: refusalReply(code, rest) }
-    })
-
-  return { ...simulator, ...world, failNext }
+  return {
+    ...simulator,
+    ...controls,
+    failNext: (code, { times = 1, committed = false, ...rest } = {}) =>
+      simulator.fail({
+        method: "POST",
+        path: /^\/v1\/(?:tings|subscriptions)$/,
+        times,
+        fault: { kind: committed ? "reply-after" : "reply", reply: errorReply(code, rest) }
+      })
+  }
 }

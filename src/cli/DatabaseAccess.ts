@@ -1,7 +1,7 @@
 /** The database of the settings, for commands that query and repair. It is neither created nor migrated. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { readSettingsInPart } from "../layers/settings/SettingsInPart.ts"
+import { readSettings } from "../layers/settings/Settings.ts"
 import type { CursorInvalid } from "../services/OperatorQueries.ts"
 import { OperatorQueries } from "../services/OperatorQueries.ts"
 import type { SettingsValues } from "../services/Settings.ts"
@@ -15,17 +15,15 @@ const databaseSettings = ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"]
 export const databasePlace: Effect.Effect<SettingsValues, CommandFailed, CliEnvironment> = Effect.gen(
   function* () {
     const environment = yield* CliEnvironment
-    const bad = (problems: ReadonlyArray<{ readonly name: string; readonly text: string }>) =>
-      new CommandFailed({
-        exit: exits.settings,
-        lines: problems.map(({ name, text }) => `${name}: ${text}`),
-        fix: "see music-backend config"
-      })
-    const { problems, settings } = yield* Effect.mapError(readSettingsInPart(environment), (error) =>
-      bad(error.problems)
-    )
+    const { problems, settings } = readSettings(environment)
     const own = problems.filter(({ name }) => databaseSettings.includes(name))
-    return own.length === 0 ? settings : yield* bad(own)
+    return own.length === 0
+      ? settings
+      : yield* new CommandFailed({
+          exit: exits.settings,
+          lines: own.map(({ name, problem }) => `${name}: ${problem}`),
+          fix: "see music-backend config"
+        })
   }
 )
 

@@ -1,13 +1,13 @@
-/** Everything an operator can set, decoded. Read in `layers/Settings.ts`; names and defaults stand in docs/api.md. */
+/** Decoded settings. `layers/settings` reads them from the environment; docs/api.md lists their names and defaults. */
 import * as Context from "effect/Context"
 import type * as LogLevel from "effect/LogLevel"
 import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { TableName } from "../schema/Telemetry.ts"
 
-/** Where one kind of signal goes over OTLP. */
+/** The OTLP endpoint of one signal. */
 export interface OtlpTarget {
-  /** The whole address, its path included. */
+  /** With its path. */
   readonly url: string
   readonly protocol: "http/protobuf" | "http/json"
   readonly headers: ReadonlyMap<string, Redacted.Redacted>
@@ -15,27 +15,27 @@ export interface OtlpTarget {
   readonly compression: "gzip" | "none"
 }
 
-/** Which traces are kept; `parentBased` asks the caller's own decision first. */
+/** Sampling of traces. `parentBased` follows the caller's decision where the request carries one. */
 export interface TraceSampler {
   readonly parentBased: boolean
-  /** 0 none to 1 all. */
+  /** From 0 (none) to 1 (all). */
   readonly ratio: number
 }
 
 export interface SettingsValues {
   readonly bind: { readonly host: string; readonly port: number }
   readonly databasePath: string
-  /** Present: Postgres instead of the file. */
+  /** When present, Postgres is used instead of the file. */
   readonly databaseUrl: Option.Option<Redacted.Redacted>
   readonly iam: {
     readonly url: string
     readonly applicationId: string
     readonly applicationSecret: Redacted.Redacted
     readonly timeoutSeconds: number
-    /** Signing secrets by key version; the current one and, while rotating, the previous one. */
+    /** Signing secrets by key version: the current one and, while rotating, the previous one. */
     readonly webhookSecrets: ReadonlyMap<number, Redacted.Redacted>
     readonly introspectionCacheSeconds: number
-    /** What this process spends at most, for each plane and path. */
+    /** Budget of this process for each plane and path of IAM. */
     readonly callsPerMinute: number
   }
   /** The organisation that owns the application. */
@@ -54,39 +54,39 @@ export interface SettingsValues {
     readonly spoolBytes: number
     readonly spoolHours: number
   }
-  /** Where pull requests that a report names belong; also without a token. */
+  /** The repository that a report's pull request must belong to. Present also without a token. */
   readonly repository: Option.Option<{ readonly owner: string; readonly name: string; readonly url: string }>
   readonly tracker: Option.Option<{
     readonly token: Redacted.Redacted
     readonly owner: string
     readonly repository: string
     readonly url: string
-    /** Seconds after the send at which an unknown outcome is looked into. */
+    /** Seconds after a send with unknown outcome at which the tracker is searched for the issue. */
     readonly reconcileSeconds: ReadonlyArray<number>
   }>
-  /** Bound of all stored reports, in bytes. */
+  /** Bound of all stored reports. */
   readonly reportsBytes: number
   readonly webOrigins: ReadonlyArray<string>
   readonly minCli: string
   readonly rateLimit: boolean
-  /** Addresses or CIDRs whose `X-Forwarded-For` is believed. */
+  /** Addresses or CIDRs whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: ReadonlyArray<string>
   readonly requestDeadlineSeconds: number
   readonly shutdownGraceSeconds: number
   readonly adminBind: Option.Option<{ readonly host: string; readonly port: number }>
-  /** From OpenTelemetry's own variables; both none without an endpoint. */
+  /** From OpenTelemetry's own variables. Without an endpoint there are neither traces nor metrics. */
   readonly openTelemetry: {
     readonly serviceName: string
     readonly resource: ReadonlyMap<string, string>
     readonly traces: Option.Option<OtlpTarget & { readonly sampler: TraceSampler }>
     readonly metrics: Option.Option<OtlpTarget & { readonly intervalMillis: number }>
   }
-  /** Days; 0 keeps for ever. */
+  /** In days; 0 keeps for ever. */
   readonly retention: {
     readonly reportsDays: number
     readonly webhooksDays: number
     readonly deliveriesDays: number
-    /** Registrations that are inactive. */
+    /** Of inactive registrations. */
     readonly recipientsDays: number
   }
   readonly logLevel: LogLevel.LogLevel

@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import type { Finding } from "../../src/layers/diagnostics/Finding.ts"
 import { checkProxy } from "../../src/layers/diagnostics/ProxyCheck.ts"
 import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { makeWorld, type World } from "../../sandbox/World.ts"
+import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { rawClient } from "../layers/store/Stores.ts"
 import { freePort } from "../support/Process.ts"
 import { testSettings } from "../support/Settings.ts"
@@ -20,12 +20,12 @@ const repository = "harbor/music"
 const reply = (status: number, body: unknown, headers: Readonly<Record<string, string>> = {}) =>
   ({ kind: "reply", reply: { status, body, headers } }) as const
 
-type Seed = (world: World, environment: Record<string, string>) => Effect.Effect<void> | void
+type Seed = (world: SimulatedUpstreams, environment: Record<string, string>) => Effect.Effect<void> | void
 
 /** Checks an installation that was whole before `seed` spoiled it. */
 const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
-    const world = yield* makeWorld(clock)
+    const world = yield* startUpstreams(clock)
     const port = yield* Effect.promise(freePort)
     const environment: Record<string, string> = {
       ...wholeEnvironment(world, {
@@ -396,7 +396,7 @@ describe("music-backend check", () => {
 
   it.scopedLive("prints a line a finding with its fix below, and counts them", () =>
     Effect.gen(function* () {
-      const world = yield* makeWorld(Date.now)
+      const world = yield* startUpstreams(Date.now)
       const environment = wholeEnvironment(world, {
         port: 1,
         databasePath: join(scratch, "none", "music.sqlite")
@@ -404,7 +404,7 @@ describe("music-backend check", () => {
       world.tables.rotateKey("musicbackend")
       const { exit, out, progress } = yield* run(["check"], environment)
       const [first = ""] = out.split("\n")
-      expect(first).toMatch(/^PASS {2}settings {22}15 set, \d+ at their default or off$/)
+      expect(first).toMatch(/^PASS {2}settings {22}16 set, \d+ at their default or off$/)
       expect(out).toMatch(
         /\nFAIL {2}table musicbackend {12}the service does not know the key: .*\n {36}-> set MUSIC_BACKEND_TABLE_KEY to /
       )

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
-import { settingsCatalogue } from "../../src/layers/settings/SettingsCatalogue.ts"
+import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { openStore, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
@@ -483,7 +483,7 @@ describe("music-backend config and openapi", () => {
         MUSIC_ORG_ID: "acme"
       }
       const { err, exit, out } = yield* run(["config"], environment)
-      expect(out.split("\n")).toHaveLength(settingsCatalogue.filter(({ rare }) => rare !== true).length + 1)
+      expect(out.split("\n")).toHaveLength(settingEntries.filter(({ rare }) => !rare).length + 1)
       expect(out).toMatch(/^MUSIC_IAM_APP_SECRET +set +environment +this application's secret at IAM$/m)
       expect(out).toMatch(/^MUSIC_IAM_URL +bad: must be an https URL/m)
       expect(out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)

@@ -4,7 +4,7 @@ import { runCommand } from "../../src/cli/Program.ts"
 import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
 import { CliEnvironment } from "../../src/cli/Environment.ts"
 import type { Environment } from "../../src/layers/settings/Settings.ts"
-import type { World } from "../../sandbox/World.ts"
+import { type SimulatedUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
 
 export interface Run {
   readonly exit: number
@@ -61,22 +61,11 @@ export const run = (
 
 /** A whole environment for a world: everything is configured. */
 export const wholeEnvironment = (
-  world: World,
+  world: SimulatedUpstreams,
   place: { readonly databasePath: string; readonly port: number }
 ): Readonly<Record<string, string>> => ({
   MUSIC_BIND: `127.0.0.1:${place.port}`,
   MUSIC_TRUSTED_PROXIES: "127.0.0.1",
   MUSIC_DATABASE_PATH: place.databasePath,
-  MUSIC_IAM_URL: world.iam.url,
-  MUSIC_TING_URL: world.ting.url,
-  MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
-  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret,
-  MUSIC_TABLES_URL: world.tables.url,
-  MUSIC_BACKEND_TABLE_KEY: world.tableKeys.get("musicbackend") ?? "",
-  MUSIC_CLIDAEMON_TABLE_KEY: world.tableKeys.get("musicclidaemon") ?? "",
-  MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: world.tableKeys.get("musicfrontendanalytics") ?? "",
-  MUSIC_FRONTEND_EVENTS_TABLE_KEY: world.tableKeys.get("musicfrontendevents") ?? "",
-  MUSIC_GITHUB_TOKEN: world.trackerToken,
-  MUSIC_GITHUB_REPOSITORY: "harbor/music",
-  MUSIC_GITHUB_URL: world.tracker.url
+  ...upstreamEnvironment(world)
 })

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { makeWorld } from "../../sandbox/World.ts"
+import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { rawQuery, withStore } from "../layers/store/Stores.ts"
 import { environmentFor, type Running, root, start } from "../support/Process.ts"
 
@@ -125,7 +125,7 @@ describe("A command that a signal cuts short", () => {
 
   it.scopedLive("is no server either: that ends with 0 and quietly", () =>
     Effect.gen(function* () {
-      const world = yield* makeWorld(Date.now)
+      const world = yield* startUpstreams(Date.now)
       const environment = environmentFor(world, {
         port: 0,
         databasePath: join(scratch, "served", "music.sqlite")

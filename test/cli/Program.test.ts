@@ -111,7 +111,7 @@ describe("music-backend", () => {
   it("sandbox shows its guide, and ends with its signal", async () => {
     const { child, ended, says } = start(process.execPath, [program, "sandbox"], {})
     try {
-      await says(/The whole story by itself/)
+      await says(/The whole scenario/)
       child.kill("SIGTERM")
       expect(await ended).toEqual({ code: 0, signal: null })
     } finally {

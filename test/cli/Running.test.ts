@@ -5,7 +5,7 @@ import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { Backend, Listening } from "../../src/Backend.ts"
-import { makeWorld, settingsFor } from "../../sandbox/World.ts"
+import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
@@ -18,7 +18,7 @@ describe("music-backend beside a running server", () => {
       yield* postgres.withStore(place, ({ reports }) =>
         reports.admit(sampleReport({ id: "rep_1", createdAt: Date.now() }), false)
       )
-      const world = yield* makeWorld(Date.now)
+      const world = yield* startUpstreams(Date.now)
       const settings = {
         ...settingsFor(world, {
           bind: { host: "127.0.0.1", port: 0 },

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { derivedKey, loginKey, randomUuid } from "../../client/IdempotencyKeys.ts"
+import { deriveKey, loginKey, randomUuid } from "../../client/IdempotencyKeys.ts"
 import { idempotencyKeyPattern } from "../../src/schema/Identity.ts"
 import { uuidPattern } from "../../src/schema/Telemetry.ts"
 
@@ -11,9 +11,9 @@ describe("Idempotency keys", () => {
   it.effect("of a credential are frozen digests, one for each operation", () =>
     Effect.gen(function* () {
       const keys = yield* Effect.all([
-        derivedKey("login", token),
-        derivedKey("refresh", token),
-        derivedKey("logout", token)
+        deriveKey("login", token),
+        deriveKey("refresh", token),
+        deriveKey("logout", token)
       ])
       // Written down, not computed: another value would break every replay across an upgrade.
       expect(keys[1]).toBe("4731d4082fc84199cf912f07e1a543795e773f06c4aee23cf0ee11680417eb17")
@@ -27,7 +27,7 @@ describe("Idempotency keys", () => {
 
   it.effect("of a short-lived token are derived, of a test public id random", () =>
     Effect.gen(function* () {
-      expect(yield* loginKey("oac_1")).toBe(yield* derivedKey("login", "oac_1"))
+      expect(yield* loginKey("oac_1")).toBe(yield* deriveKey("login", "oac_1"))
       expect(yield* loginKey("si:deejay")).not.toBe(yield* loginKey("si:deejay"))
       expect(yield* randomUuid).toMatch(uuidPattern)
       expect((yield* randomUuid)[14]).toBe("4")

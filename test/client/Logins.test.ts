@@ -7,7 +7,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as TestClock from "effect/TestClock"
-import { makeCore } from "../../client/MusicClient.ts"
+import { makeMusicClient } from "../../client/MusicClient.ts"
 import { createMusicClient, memorySessionStore, type SessionLock } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
 import { scratch } from "./support/Built.ts"
@@ -60,7 +60,7 @@ describe("A login that waits for a dead holder's lock", () => {
         }
       }
       const { fetch } = stubService()
-      const client = yield* makeCore({ ...options, lock })
+      const client = yield* makeMusicClient({ ...options, lock })
       const login = yield* Effect.fork(
         client.login("oac_1").pipe(Effect.provideService(FetchHttpClient.Fetch, fetch))
       )

@@ -10,7 +10,8 @@ import {
   UnexpectedAnswer,
   withExchange
 } from "../../client/Failures.ts"
-import { deadlineIn, Jitter, mayPass, monotonic, retried } from "../../client/Retry.ts"
+import { deadlineIn, monotonicMillis } from "../../client/Deadline.ts"
+import { isRetryable, Jitter, retryUntil } from "../../client/Retry.ts"
 import {
   DependencyUnavailable,
   type FailureCode,
@@ -26,7 +27,7 @@ const failing = (...failures: ReadonlyArray<MusicFailure>) => {
   const left = [...failures]
   const attempt = () =>
     Effect.gen(function* () {
-      times.push(yield* monotonic)
+      times.push(yield* monotonicMillis)
       const failure = left.shift()
       return failure === undefined ? "done" : yield* Effect.fail(failure)
     })
@@ -37,7 +38,7 @@ const run = (seconds: number, attempt: (milliseconds: number) => Effect.Effect<s
   Effect.gen(function* () {
     const deadline = yield* deadlineIn(seconds * 1_000)
     const fiber = yield* Effect.fork(
-      Effect.either(retried({ deadline, attemptMilliseconds: 10_000 }, attempt))
+      Effect.either(retryUntil({ deadline, attemptMilliseconds: 10_000 }, attempt))
     )
     yield* TestClock.adjust(`${seconds} seconds`)
     return yield* Fiber.join(fiber)
@@ -95,9 +96,9 @@ describe("Retries", () => {
   it("follow the table of the service, and repeat what it could not say only under a key", () => {
     // Iterating over our own constant: its keys are the codes.
     for (const code of Object.keys(failureTable) as ReadonlyArray<FailureCode>)
-      expect(mayPass(new failureClasses[code]({}), false)).toBe(failureTable[code].retryable)
-    expect(mayPass(new Internal({}), true)).toBe(true)
-    expect(mayPass(new TransportFailed({}), false)).toBe(true)
+      expect(isRetryable(new failureClasses[code]({}), false)).toBe(failureTable[code].retryable)
+    expect(isRetryable(new Internal({}), true)).toBe(true)
+    expect(isRetryable(new TransportFailed({}), false)).toBe(true)
     for (const [status, passes] of [
       [200, true],
       [502, true],
@@ -107,6 +108,6 @@ describe("Retries", () => {
       [404, false],
       [401, false]
     ] as const)
-      expect(mayPass(new UnexpectedAnswer({ status }), false)).toBe(passes)
+      expect(isRetryable(new UnexpectedAnswer({ status }), false)).toBe(passes)
   })
 })

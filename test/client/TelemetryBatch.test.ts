@@ -1,6 +1,12 @@
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
-import { batchLimits, nextBatch, payloadOf, type QueuedEvent, queued } from "../../client/TelemetryBatch.ts"
+import {
+  batchLimits,
+  nextBatch,
+  toPayload,
+  type QueuedEvent,
+  prepareEvent
+} from "../../client/TelemetryBatch.ts"
 import type { ClientTable } from "../../client/Types.ts"
 import { InvalidInput, PayloadTooLarge } from "../../src/schema/Failure.ts"
 
@@ -8,7 +14,7 @@ const own = { id: "01990c6e-5f0a-4c1e-8d3b-2a4f6b8c0d1e", occurredAt: "2026-11-2
 const bytes = (value: unknown) => new TextEncoder().encode(JSON.stringify(value)).length
 
 const ready = (table: ClientTable, event: unknown): QueuedEvent => {
-  const made = queued(table, event, own)
+  const made = prepareEvent(table, event, own)
   if ("_tag" in made) throw made
   return made
 }
@@ -32,7 +38,7 @@ describe("Batches of telemetry", () => {
           expect(batch.length).toBeGreaterThan(0)
           expect(batch.length).toBeLessThanOrEqual(batchLimits.events)
           expect(new Set(batch.map((one) => one.table)).size).toBe(1)
-          expect(bytes(payloadOf(batch))).toBeLessThanOrEqual(batchLimits.bytes)
+          expect(bytes(toPayload(batch))).toBeLessThanOrEqual(batchLimits.bytes)
           sent.push(...batch)
           rest = rest.filter((one) => !batch.includes(one))
         }
@@ -47,11 +53,11 @@ describe("Batches of telemetry", () => {
 
   it("fill up to the last byte, and an event that is one byte too large is refused at once", () => {
     const room = (length: number) => ready("musicclidaemon", { data: "x".repeat(length) })
-    const least = bytes(payloadOf([room(0)]))
+    const least = bytes(toPayload([room(0)]))
     const fits = room(batchLimits.bytes - least)
-    expect(bytes(payloadOf([fits]))).toBe(batchLimits.bytes)
+    expect(bytes(toPayload([fits]))).toBe(batchLimits.bytes)
     expect(nextBatch([fits, room(0)])).toEqual([fits])
-    const over = queued("musicclidaemon", { data: "x".repeat(batchLimits.bytes - least + 1) }, own)
+    const over = prepareEvent("musicclidaemon", { data: "x".repeat(batchLimits.bytes - least + 1) }, own)
     expect(over).toBeInstanceOf(PayloadTooLarge)
   })
 })
@@ -92,6 +98,6 @@ describe("An event", () => {
     ["too deep a nest", { data: deep(70) }],
     ["an id that is no UUID", { id: "7" }]
   ])("that is %s is refused at once", (_, value) => {
-    expect(queued("musicclidaemon", value, own)).toBeInstanceOf(InvalidInput)
+    expect(prepareEvent("musicclidaemon", value, own)).toBeInstanceOf(InvalidInput)
   })
 })

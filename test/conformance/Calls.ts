@@ -3,13 +3,13 @@ import { randomUUID } from "node:crypto"
 import { connect } from "node:net"
 import * as Effect from "effect/Effect"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
-import { mintSlt, type World } from "../../sandbox/World.ts"
+import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 
 type Headers = Readonly<Record<string, string>>
 
 export const keyed = (): Headers => ({ "idempotency-key": randomUUID() })
 
-export const calls = ({ base, world }: { readonly base: string; readonly world: World }) => {
+export const calls = ({ base, world }: { readonly base: string; readonly world: SimulatedUpstreams }) => {
   const post = (path: string, body: unknown, headers: Headers = {}) =>
     call(`${base}${path}`, { method: "POST", body, headers })
   const get = (path: string, headers: Headers = {}) => call(`${base}${path}`, { headers })

@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { faults } from "../../sandbox/upstreams/Simulator.ts"
-import { mintSlt } from "../../sandbox/World.ts"
+import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
 

@@ -13,7 +13,7 @@ import { codeOf, keyed } from "./Calls.ts"
 describe("The pull request of a report", () => {
   it.scopedLive("belongs to the configured repository, also while no token files reports there", () =>
     Effect.gen(function* () {
-      const settings = yield* readSettings({
+      const { settings } = readSettings({
         MUSIC_BIND: "127.0.0.1:0",
         MUSIC_DATABASE_PATH: yield* freshPath,
         MUSIC_IAM_URL: "http://127.0.0.1:1",

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import { expectJson } from "../../sandbox/HttpExchange.ts"
 import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
 import { type Fault, faults } from "../../sandbox/upstreams/Simulator.ts"
-import { mintSlt } from "../../sandbox/World.ts"
+import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
 

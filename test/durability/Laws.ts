@@ -162,7 +162,7 @@ export const judge = async (parts: {
       403
     )
     demand(me.status === 200, `the session of ${session.actor} is lost: ${me.status} ${me.body}`)
-    const families = [...world.iam.world.plane(production).families.values()].filter(
+    const families = [...world.iam.controls.plane(production).families.values()].filter(
       ({ actor }) => actor === session.actor
     )
     const logins = ledger.sessions.filter(({ actor }) => actor === session.actor)

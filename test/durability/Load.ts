@@ -57,15 +57,15 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
   const newActor = (): string => {
     actors += 1
     const actor = `si:listener${actors}`
-    world.iam.world.addActor(production, actor)
-    world.iam.world.addMembership(production, actor, "acme")
+    world.iam.controls.addActor(production, actor)
+    world.iam.controls.addMembership(production, actor, "acme")
     return actor
   }
 
   const bearer = ({ token }: Session) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
 
   const login = async (actor = newActor()): Promise<Session> => {
-    const slt = world.iam.world.mintSlt(production, { appId: "music", actor })
+    const slt = world.iam.controls.mintSlt(production, { appId: "music", actor })
     const { body } = await insist(
       {
         path: "/api/v1/auth/login",
@@ -120,10 +120,10 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
   }
 
   /** As IAM does: the same event until it is acknowledged, signed anew each time. */
-  const webhook = async (event: ReturnType<Simulators["iam"]["world"]["events"]["membershipUpdated"]>) => {
+  const webhook = async (event: ReturnType<Simulators["iam"]["controls"]["events"]["membershipUpdated"]>) => {
     const eventId = randomUUID()
     const request = (): Request => {
-      const { body, headers } = world.iam.world.buildWebhook(production, { ...event, eventId })
+      const { body, headers } = world.iam.controls.buildWebhook(production, { ...event, eventId })
       return { path: "/webhook/", headers, body: body.toString("utf8") }
     }
     await insist(request, 200)
@@ -132,14 +132,14 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
   }
 
   const update = async (): Promise<void> => {
-    const again = await webhook(world.iam.world.events.membershipUpdated(production, "si:lyra", "acme"))
+    const again = await webhook(world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme"))
     // A redelivery after an acknowledgement that IAM did not hear.
     await insist(again, 200)
   }
 
   /** Says that the person was removed; the session goes on, so that it can be asked for in the end. */
   const remove = async ({ actor }: Session): Promise<void> => {
-    const event = world.iam.world.events.membershipRemoved(production, actor, "acme", { named: true })
+    const event = world.iam.controls.events.membershipRemoved(production, actor, "acme", { named: true })
     const data = JSON.parse(JSON.stringify(event.data).replaceAll('"status":"active"', '"status":"removed"'))
     await webhook({ ...event, data })
     ledger.removed.add(actor)
@@ -147,8 +147,8 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
 
   /** A request of a testing plane that the server has not seen yet. */
   const newPlane = async (): Promise<void> => {
-    const { environmentId } = world.iam.world.addEnvironment({ orgId: "acme", name: "crash" })
-    const { secret } = world.iam.world.importApp(environmentId, "music")
+    const { environmentId } = world.iam.controls.addEnvironment({ orgId: "acme", name: "crash" })
+    const { secret } = world.iam.controls.importApp(environmentId, "music")
     await insist(
       { method: "GET", path: "/api/v1/iam", headers: { "x-testing-environment-key": secret } },
       200

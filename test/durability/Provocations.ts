@@ -157,7 +157,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
   "executed at IAM": {
     story: "login",
     before: ({ world }) => world.iam.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "hang-after" } }),
-    beside: (scene) => killWhen(scene, () => scene.world.iam.world.plane(production).families.size)
+    beside: (scene) => killWhen(scene, () => scene.world.iam.controls.plane(production).families.size)
   },
   "executed at Ting": {
     story: "login",

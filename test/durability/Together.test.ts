@@ -50,16 +50,16 @@ describe("Two instances on one database", () => {
   it("take one login for two: one session, one registration, the same answer", async () => {
     for (let round = 1; round <= rounds; round += 1) {
       const actor = `si:twin${round}`
-      world.iam.world.addActor(production, actor)
-      world.iam.world.addMembership(production, actor, "acme")
-      const slt = world.iam.world.mintSlt(production, { appId: "music", actor })
+      world.iam.controls.addActor(production, actor)
+      world.iam.controls.addMembership(production, actor, "acme")
+      const slt = world.iam.controls.mintSlt(production, { appId: "music", actor })
       const headers = { "idempotency-key": `login-${randomUUID()}` }
       const [one, other] = bodies(await toBoth({ path: "/api/v1/auth/login", headers, body: { slt } }, 200))
       expect(other?.access_token).toBe(one?.access_token)
       expect(other?.refresh_token).toBe(one?.refresh_token)
       expect(other?.ting).toEqual(one?.ting)
       expect(one?.ting).toMatchObject({ subscribed: true })
-      const families = [...world.iam.world.plane(production).families.values()]
+      const families = [...world.iam.controls.plane(production).families.values()]
       expect(families.filter((family) => family.actor === actor)).toHaveLength(1)
       expect(world.ting.grants(production).filter((grant) => grant.for === actor)).toHaveLength(1)
       expect(await counted("SELECT COUNT(*) AS count FROM login_outcomes")).toBe(round)
@@ -87,10 +87,10 @@ describe("Two instances on one database", () => {
   })
 
   it("keep one webhook", async () => {
-    const event = world.iam.world.events.membershipUpdated(production, "si:lyra", "acme")
+    const event = world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme")
     for (let round = 0; round < rounds; round += 1) {
       const eventId = randomUUID()
-      const { body, headers } = world.iam.world.buildWebhook(production, { ...event, eventId })
+      const { body, headers } = world.iam.controls.buildWebhook(production, { ...event, eventId })
       await toBoth({ path: "/webhook/", headers, body: body.toString("utf8") }, 200)
       expect(await counted(`SELECT COUNT(*) AS count FROM webhook_inbox WHERE event_id = '${eventId}'`)).toBe(
         1

@@ -5,7 +5,7 @@ import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { makeWorld, mintSlt } from "../../sandbox/World.ts"
+import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { environmentFor, freePort, type Running, root, start } from "../support/Process.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))
@@ -22,7 +22,7 @@ const running = (
   command: readonly [string, ...ReadonlyArray<string>] = [process.execPath, ...server]
 ) =>
   Effect.gen(function* () {
-    const world = yield* makeWorld(() => Date.now())
+    const world = yield* startUpstreams(() => Date.now())
     const port = yield* Effect.promise(freePort)
     const environment = environmentFor(world, { port, databasePath: join(folder, databaseName) })
     const [program, ...parameters] = command
@@ -133,7 +133,7 @@ describe("The process", () => {
     Effect.gen(function* () {
       const path = join(folder, "corrupt.sqlite")
       writeFileSync(path, "this is no database ".repeat(500))
-      const world = yield* makeWorld(() => Date.now())
+      const world = yield* startUpstreams(() => Date.now())
       const { ended, output } = start(
         process.execPath,
         server,

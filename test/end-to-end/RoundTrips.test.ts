@@ -2,15 +2,15 @@ import { randomUUID } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { call, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
-import type { World } from "../../sandbox/World.ts"
-import { mintSlt } from "../../sandbox/World.ts"
+import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 
 /** What Ting itself asks IAM is Ting's own round trip, not ours. */
 const tingsOwn = ["/api/v1/obo-access/verify"]
 
 /** Our calls to IAM and Ting since the last look, in the order of their arrival. */
-const journal = ({ iam, ting }: World) => {
+const journal = ({ iam, ting }: SimulatedUpstreams) => {
   let seenAtIam = 0
   let seenAtTing = 0
   return () => {

@@ -5,7 +5,11 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { build } from "esbuild"
-import { makeWorld, type World } from "../../sandbox/World.ts"
+import {
+  startUpstreams,
+  type SimulatedUpstreams,
+  upstreamEnvironment
+} from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, type Running, root, start } from "../support/Process.ts"
 
 export interface Bundle {
@@ -35,19 +39,11 @@ export const bundleServer = async (): Promise<Bundle> => {
 }
 
 /** Every part of the server at work: tracker, tables, own telemetry. Seconds are short, so that nothing waits for long. */
-export const environmentOf = (world: World, port: number): Readonly<Record<string, string>> => ({
+export const environmentOf = (world: SimulatedUpstreams, port: number): Readonly<Record<string, string>> => ({
   MUSIC_BIND: `127.0.0.1:${port}`,
-  MUSIC_IAM_URL: world.iam.url,
-  MUSIC_TING_URL: world.ting.url,
-  MUSIC_IAM_APP_SECRET: world.seeded.production.musicSecret,
-  MUSIC_IAM_WEBHOOK_SECRET: world.seeded.production.webhookSecret,
-  MUSIC_IAM_WEBHOOK_KEY_VERSION: String(world.seeded.production.webhookKeyVersion),
-  MUSIC_TABLES_URL: world.tables.url,
-  MUSIC_BACKEND_TABLE_KEY: world.tableKeys.get("musicbackend") ?? "",
-  MUSIC_CLIDAEMON_TABLE_KEY: world.tableKeys.get("musicclidaemon") ?? "",
-  MUSIC_GITHUB_TOKEN: world.trackerToken,
-  MUSIC_GITHUB_REPOSITORY: "harbor/music",
-  MUSIC_GITHUB_URL: world.tracker.url,
+  ...upstreamEnvironment(world),
+  MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
+  MUSIC_FRONTEND_EVENTS_TABLE_KEY: "",
   MUSIC_TRACKER_RECONCILE_SECONDS: "1",
   MUSIC_REQUEST_DEADLINE_SECONDS: "1",
   MUSIC_SHUTDOWN_GRACE_SECONDS: "3",
@@ -66,7 +62,7 @@ export const startProcess = (file: string, environment: Readonly<Record<string, 
   )
 
 export interface Served {
-  readonly world: World
+  readonly world: SimulatedUpstreams
   readonly base: string
   readonly port: number
   readonly server: Running
@@ -76,10 +72,10 @@ export interface Served {
 export const serve = (
   file: string,
   environment: Readonly<Record<string, string>>,
-  options: { readonly world?: World; readonly shell?: string } = {}
+  options: { readonly world?: SimulatedUpstreams; readonly shell?: string } = {}
 ) =>
   Effect.gen(function* () {
-    const world = options.world ?? (yield* makeWorld(() => Date.now()))
+    const world = options.world ?? (yield* startUpstreams(() => Date.now()))
     const port = yield* Effect.promise(freePort)
     const server = yield* startProcess(file, { ...environmentOf(world, port), ...environment }, options.shell)
     yield* Effect.promise(() => server.says(/"Listening"/))
@@ -90,7 +86,7 @@ export const serve = (
 /** A server that must not start. */
 export const refuse = (file: string, environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.gen(function* () {
-    const world = yield* makeWorld(() => Date.now())
+    const world = yield* startUpstreams(() => Date.now())
     const port = yield* Effect.promise(freePort)
     const { ended, output } = yield* startProcess(
       file,

@@ -11,7 +11,7 @@ import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { makeWorld, settingsFor } from "../../sandbox/World.ts"
+import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { freshFolder, query, withStore } from "./Files.ts"
 import { eventually, issues, startServer } from "./Server.ts"
@@ -29,7 +29,7 @@ const waiting = Effect.gen(function* () {
   const copy = `${path}.backup`
   yield* backup(place, copy)
 
-  const world = yield* makeWorld(() => Date.now())
+  const world = yield* startUpstreams(() => Date.now())
   const { tracker } = settingsFor(world, {
     bind: { host: "127.0.0.1", port: 0 },
     databasePath: "unused",

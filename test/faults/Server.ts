@@ -8,14 +8,19 @@ import * as LogLevel from "effect/LogLevel"
 import { backendOf, Listening, parts } from "../../src/Backend.ts"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
-import { makeWorld, mintSlt, settingsFor, type World } from "../../sandbox/World.ts"
+import {
+  startUpstreams,
+  mintSlt,
+  settingsFor,
+  type SimulatedUpstreams
+} from "../../sandbox/SimulatedUpstreams.ts"
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import type { Store, StoreUnavailable } from "../../src/services/Store.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 import { brokenSums } from "./Files.ts"
 
 export interface Server {
-  readonly world: World
+  readonly world: SimulatedUpstreams
   readonly base: string
   /** One JSON text a line. */
   readonly log: ReadonlyArray<string>
@@ -27,7 +32,7 @@ export const startServer = (
   change: Partial<SettingsValues> = {}
 ) =>
   Effect.gen(function* () {
-    const world = yield* makeWorld(() => Date.now())
+    const world = yield* startUpstreams(() => Date.now())
     const { console, lines } = keptConsole()
     const settings = {
       ...settingsFor(world, {
@@ -80,8 +85,11 @@ export const telemetry = (server: Pick<Server, "base">) =>
   })
 
 export const webhook = (server: Pick<Server, "base" | "world">) => {
-  const { world } = server.world.iam
-  const signed = world.buildWebhook(production, world.events.membershipUpdated(production, "si:lyra", "acme"))
+  const { controls } = server.world.iam
+  const signed = controls.buildWebhook(
+    production,
+    controls.events.membershipUpdated(production, "si:lyra", "acme")
+  )
   return call(`${server.base}/webhook/`, {
     method: "POST",
     headers: signed.headers,

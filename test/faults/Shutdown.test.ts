@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { makeWorld, mintSlt } from "../../sandbox/World.ts"
+import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { freshPostgres, wayTo } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar, spoolLawHolds, withStore } from "./Files.ts"
 import {
@@ -280,7 +280,7 @@ describe.concurrent("A server that is told to stop", () => {
       const other = yield* otherProgram(path)
       yield* other.unsafe("BEGIN EXCLUSIVE")
       const server = yield* startProcess(bundle.file, {
-        ...environmentOf(yield* makeWorld(() => Date.now()), 0),
+        ...environmentOf(yield* startUpstreams(() => Date.now()), 0),
         MUSIC_DATABASE_PATH: path
       })
       // By then it waits for the lock, or is not that far: the rule is the same.

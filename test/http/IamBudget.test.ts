@@ -395,7 +395,7 @@ describe("The budget", () => {
       const { environment, from, limitedByIam, world } = yield* prepared({ iam: { callsPerMinute: 10 } })
       const actors = ["si:deejay", "si:lyra", "c:ana"]
       const second = world.addEnvironment({ orgId: "acme", name: "second" }).environmentId
-      world.addOrganization(second, "acme", { name: "Acme" })
+      world.addOrganization(second, "acme")
       for (const actor of actors) {
         world.addActor(second, actor)
         world.addMembership(second, actor, "acme")

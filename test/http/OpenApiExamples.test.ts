@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { examples, placeholders } from "../../src/http/openapi/Examples.ts"
 import { signWebhook } from "../../sandbox/upstreams/Iam.ts"
-import { mintSlt } from "../../sandbox/World.ts"
+import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { type Call, callsOf, freshDocument, misfits, type Parameter, type RealAnswer } from "./Documented.ts"
 

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Fault } from "../../sandbox/upstreams/Simulator.ts"
 import type { TingCode } from "../../sandbox/upstreams/Ting.ts"
-import type { World } from "../../sandbox/World.ts"
+import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { callsOf, freshDocument, misfits, type RealAnswer } from "./Documented.ts"
 import {
@@ -190,7 +190,7 @@ const refusal = (status: number, code: string): Fault => ({
 })
 
 /** IAM itself, asked as this service asks it. */
-const askIam = (world: World, path: string, form: Readonly<Record<string, string>>) =>
+const askIam = (world: SimulatedUpstreams, path: string, form: Readonly<Record<string, string>>) =>
   Effect.promise(async () => {
     const { musicSecret } = world.seeded.production
     const response = await fetch(`${world.iam.url}/api/v1${path}`, {
@@ -207,8 +207,8 @@ const askIam = (world: World, path: string, form: Readonly<Record<string, string
   })
 
 /** A token with other scopes than this service's login asks for. */
-const tokenWith = (world: World, scopes: ReadonlyArray<string>) => {
-  const slt = world.iam.world.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
+const tokenWith = (world: SimulatedUpstreams, scopes: ReadonlyArray<string>) => {
+  const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
   return Effect.map(
     askIam(world, "/app-auth/tokens", { app_id: "music", slt }),
     ({ access_token = "" }) => access_token
@@ -280,7 +280,7 @@ describe("What a call answers, against simulators of the services behind it", ()
       yield* asks(signed, "forbidden", (sent) => elsewhere(asCaller(sent)))
 
       const scopes = ["self.profile.read"]
-      const slt = world.iam.world.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
+      const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
       yield* asks(["login"], "reconsent_required", json({ slt }))
       const nameless = yield* tokenWith(world, scopes)
       yield* asks(["subscribe", "send"], "reconsent_required", signedBy(nameless))
@@ -365,8 +365,8 @@ describe("What a call answers, against simulators of the services behind it", ()
       yield* asks(["accept"], "origin_not_allowed", withHeaders({ origin: "https://elsewhere.example" }))
       yield* asks(["receive"], "webhook_signature_invalid")
       const { environmentId } = world.seeded.environment
-      const { events } = world.iam.world
-      const { headers, body } = world.iam.world.buildWebhook(
+      const { events } = world.iam.controls
+      const { headers, body } = world.iam.controls.buildWebhook(
         environmentId,
         events.membershipUpdated(environmentId, "si:lyra", "acme")
       )

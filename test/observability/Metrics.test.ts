@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { priorities } from "../../src/layers/iam/budget/CallWindows.ts"
 import { expectJson, textOf } from "../../sandbox/HttpExchange.ts"
-import { mintSlt, type World } from "../../sandbox/World.ts"
+import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
 import { version } from "../../src/schema/Release.ts"
 import { metrics } from "../../src/services/Metrics.ts"
@@ -12,7 +12,7 @@ import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 
 /** How often each call arrived, as the other systems themselves saw it. */
-const arrived = ({ iam, tables, ting, tracker }: World) => {
+const arrived = ({ iam, tables, ting, tracker }: SimulatedUpstreams) => {
   const seen = (
     { seen }: { readonly seen: ReadonlyArray<{ readonly method: string; readonly path: string }> },
     pattern: RegExp

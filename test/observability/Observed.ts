@@ -7,7 +7,7 @@ import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import { Admin, backendOf, Listening, parts } from "../../src/Backend.ts"
-import { makeWorld, settingsFor } from "../../sandbox/World.ts"
+import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 
@@ -39,7 +39,7 @@ export const startObserved = (
 ) =>
   Effect.gen(function* () {
     const { console, lines } = keptConsole()
-    const world = yield* makeWorld(() => Date.now())
+    const world = yield* startUpstreams(() => Date.now())
     const settings = settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },
       databasePath: join(yield* scratch, "music.sqlite"),
@@ -60,6 +60,6 @@ export const startObserved = (
     ).pipe(Effect.withConsole(console))
     const { url } = yield* Effect.provide(Listening, context)
     const admin = Option.getOrElse(yield* Effect.provide(Admin, context), () => "")
-    world.iam.world.setWebhook("production", "music", { url: `${url}/webhook/` })
+    world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })
     return { world, base: url, admin, log: lines }
   })

@@ -3,12 +3,12 @@ import { request } from "node:http"
 import {
   type IamSimulator,
   type SeededPlane,
-  type SeededWorld,
-  seedWorld,
+  type SeededIam,
+  seedIam,
   signExchange,
   startIam
 } from "../../sandbox/upstreams/Iam.ts"
-import { sha256 } from "../../sandbox/upstreams/iam/Grammar.ts"
+import { sha256 } from "../../sandbox/upstreams/iam/Identifiers.ts"
 
 export interface Answer {
   readonly status: number
@@ -81,7 +81,7 @@ export const start = 1_790_331_330_000
 
 export interface Bench {
   readonly iam: IamSimulator
-  readonly seeded: SeededWorld
+  readonly seeded: SeededIam
   /** The clock of the simulator, milliseconds. */
   readonly clock: { time: number }
   readonly production: Client
@@ -199,7 +199,7 @@ export type Client = ReturnType<typeof makeClient>
 export const startBench = async (options: { readonly rateLimit?: number } = {}): Promise<Bench> => {
   const clock = { time: start }
   const iam = await startIam({ now: () => clock.time, ...options })
-  const seeded = seedWorld(iam.world)
+  const seeded = seedIam(iam.controls)
   return {
     iam,
     seeded,
@@ -219,7 +219,7 @@ export const loggedIn = async (
     readonly session?: string
   } = {}
 ): Promise<{ readonly access: string; readonly refresh: string; readonly answer: Answer }> => {
-  const slt = bench.iam.world.mintSlt("production", { appId: "music", actor, ...options })
+  const slt = bench.iam.controls.mintSlt("production", { appId: "music", actor, ...options })
   const answer = await bench.production.login(slt)
   return {
     access: textAt(answer.json, "access_token"),

@@ -13,7 +13,7 @@ const prove = async (access?: string) => {
 }
 
 describe("verification of a proof", () => {
-  it("consumes it and tells issuer, actor, authorization and endpoint", async () => {
+  it("consumes it and returns issuer, actor, authorization and endpoint", async () => {
     const proof = await prove()
     bench.clock.time += 1000
     const answer = await bench.production.verify(proof)
@@ -84,12 +84,6 @@ describe("verification of a proof", () => {
     expect((await bench.production.verify(proof)).status).toBe(200)
   })
 
-  it("answers expired when it was revoked", async () => {
-    const proof = await prove()
-    bench.iam.world.revokeProof("production", proof)
-    expect(outcome(await bench.production.verify(proof))).toBe("410 obo_proof_expired")
-  })
-
   it("lives until its expiry", async () => {
     const { access } = await loggedIn(bench)
     const exchange = (name: string) => bench.production.exchange({ subject: access, key: key(name) })
@@ -103,36 +97,27 @@ describe("verification of a proof", () => {
 
   it("is bound to method, path and exact bytes, and a mismatch does not consume it", async () => {
     const proof = await prove()
-    bench.iam.world.setActorStatus("production", "si:deejay", "inactive")
     for (const change of [{ method: "PUT" }, { path: "/v1/subscriptions" }, { bytes: "{} " }])
       expect(outcome(await bench.production.verify(proof, change))).toBe("403 obo_request_binding_mismatch")
-    bench.iam.world.setActorStatus("production", "si:deejay", "active")
     expect((await bench.production.verify(proof)).status).toBe(200)
   })
 
-  it("is revoked when membership, session, parent token or issuer changed", async () => {
-    const { world } = bench.iam
+  it("is revoked when the membership or the session changed", async () => {
+    const { controls } = bench.iam
     const changes = [
-      () => world.updateMembership("production", "si:deejay", "acme", { role: "admin" }),
-      () => world.removeMembership("production", "si:deejay", "acme"),
-      () => world.revokeSession("production", "si:deejay"),
-      () => world.setActorStatus("production", "si:deejay", "inactive"),
-      () => world.setOrganizationStatus("production", "acme", "suspended"),
-      () => world.disableApp("production", "music")
+      () => controls.removeMembership("production", "si:deejay", "acme"),
+      () => controls.revokeSession("production", "si:deejay")
     ]
     for (const [index, change] of changes.entries()) {
-      world.enableApp("production", "music")
-      world.setOrganizationStatus("production", "acme", "active")
-      world.setActorStatus("production", "si:deejay", "active")
-      world.addMembership("production", "si:deejay", "acme")
+      controls.addMembership("production", "si:deejay", "acme")
       const { access } = await loggedIn(bench)
       const answer = await bench.production.exchange({ subject: access, key: key(`change${index}`) })
-      world.withdrawEndpoint("production", "ting", "tings.send")
+      controls.withdrawEndpoint("production", "ting", "tings.send")
       change()
       expect(outcome(await bench.production.verify(textAt(answer.json, "access_proof")))).toBe(
         "410 obo_proof_revoked"
       )
-      world.restoreEndpoint("production", "ting", "tings.send")
+      controls.restoreEndpoint("production", "ting", "tings.send")
     }
   })
 
@@ -144,20 +129,20 @@ describe("verification of a proof", () => {
   })
 
   it("loses its authority when the endpoint is withdrawn, moved, or no longer approved or consented", async () => {
-    const { world } = bench.iam
+    const { controls } = bench.iam
     const { access } = await loggedIn(bench)
     const proof = await prove(access)
     const attempt = async () => outcome(await bench.production.verify(proof))
-    world.withdrawEndpoint("production", "ting", "tings.send")
+    controls.withdrawEndpoint("production", "ting", "tings.send")
     expect(await attempt()).toBe("403 obo_authority_revoked")
-    world.restoreEndpoint("production", "ting", "tings.send")
-    world.changeEndpointPath("production", "ting", "tings.send", "/v2/tings")
+    controls.restoreEndpoint("production", "ting", "tings.send")
+    controls.changeEndpointPath("production", "ting", "tings.send", "/v2/tings")
     expect(await attempt()).toBe("403 obo_authority_revoked")
-    world.changeEndpointPath("production", "ting", "tings.send", "/v1/tings")
-    world.setApprovedScopes("production", "music", ["self.identity.read"])
+    controls.changeEndpointPath("production", "ting", "tings.send", "/v1/tings")
+    controls.setApprovedScopes("production", "music", ["self.identity.read"])
     expect(await attempt()).toBe("403 obo_authority_revoked")
-    world.setApprovedScopes("production", "music", ["self.identity.read", "obo:ting:tings.send"])
-    world.withdrawConsent("production", "si:deejay", "music")
+    controls.setApprovedScopes("production", "music", ["self.identity.read", "obo:ting:tings.send"])
+    controls.withdrawConsent("production", "si:deejay", "music", ["obo:ting:tings.send"])
     expect(await attempt()).toBe("403 obo_authority_revoked")
   })
 })

@@ -82,17 +82,17 @@ describe("strict JSON", () => {
     expect(() => parse('{"secret":1,"secret":2}')).toThrow(/^duplicate key at offset \d+$/)
   })
 
-  it("lets the last duplicate win where it is told to", () => {
+  it("keeps the last duplicate when configured so", () => {
     expect(plain(parseJson(Buffer.from('{"a":1,"a":2}'), { duplicateKeys: "last" }))).toEqual({ a: 2 })
   })
 
-  it("has one canonical text for one content, whatever the key order and white space", () => {
+  it("has one canonical text for one content, for any key order and white space", () => {
     const text = canonical(parse('{"b":[1, {"z":"\\u0041","y":null}], "a":true}'))
     expect(text).toBe('{"a":true,"b":[1,{"y":null,"z":"A"}]}')
     expect(canonical(parse('{ "a" : true, "b" : [ 1,{"y":null,"z":"A"} ] }'))).toBe(text)
   })
 
-  it("tells integers from floats in canonical text", () => {
+  it("distinguishes integers from floats in canonical text", () => {
     const numbers = "[1,1.0,1e0,1.50,-0,0.1,1e15,1e16,1e300,18446744073709551615,18446744073709551616]"
     expect(canonical(parse(numbers))).toBe(
       "[1,1.0,1.0,1.5,-0.0,0.1,1000000000000000.0,1e16,1e300,18446744073709551615,1.8446744073709552e19]"

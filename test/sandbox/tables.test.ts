@@ -56,7 +56,7 @@ describe("names and keys", () => {
     expect(tables.minted).toEqual([key])
   })
 
-  it("takes a key that was fixed beforehand, for that name only", async () => {
+  it("accepts a given key for that name only", async () => {
     const fixed = `table-other-${"a".repeat(32)}`
     expect(tables.createTable("other", fixed)).toBe(fixed)
     expect(tables.minted).toContain(fixed)
@@ -112,7 +112,6 @@ describe("acknowledgement", () => {
     const spellings = [id.toUpperCase(), id.replaceAll("-", ""), `urn:uuid:${id}`, `{${id}}`]
     const reply = await ingest(withId(id), ...spellings.map(withId))
     expect(reply).toEqual(codes("duplicate", "duplicate", "duplicate", "duplicate"))
-    expect(tables.timesReceived(id)).toBe(5)
   })
 })
 
@@ -270,14 +269,14 @@ describe("refusals of a whole batch", () => {
 })
 
 describe("keys over time", () => {
-  it("refuses a rotated key at once and takes the new one", async () => {
+  it("refuses a rotated key at once and accepts the new one", async () => {
     const next = tables.rotateKey("musicbackend")
     expect(tables.minted).toEqual([key, next])
     expect(await ingest(entry())).toEqual(codes("unauthorized"))
     expect(await ingest(entry({ key: next }))).toEqual(accepted)
   })
 
-  it("stops writes to a retired table, keeps its rows, and takes the same key once restored", async () => {
+  it("stops writes to a retired table, keeps its rows, and accepts the same key once restored", async () => {
     await ingest(entry())
     tables.retire("musicbackend")
     expect(await ingest(entry())).toEqual(codes("unauthorized"))
@@ -285,41 +284,11 @@ describe("keys over time", () => {
     tables.restore("musicbackend")
     expect(await ingest(entry())).toEqual(accepted)
   })
-
-  it("refuses the key of a deleted table", async () => {
-    tables.deleteTable("musicbackend")
-    expect(await ingest(entry())).toEqual(codes("unauthorized"))
-  })
-
-  it("remembers a missing key for 60 s when look-ups are cached", async () => {
-    tables.cacheKeys(true)
-    const early = `table-late-${"b".repeat(32)}`
-    expect(await ingest(entry({ key: early }))).toEqual(codes("unauthorized"))
-    tables.createTable("late", early)
-    clock += 59_999
-    expect(await ingest(entry({ key: early }))).toEqual(codes("unauthorized"))
-    clock += 1
-    expect(await ingest(entry({ key: early }))).toEqual(accepted)
-  })
-
-  it("drops a rotated or retired key from the cache at once", async () => {
-    tables.cacheKeys(true)
-    expect(await ingest(entry())).toEqual(accepted)
-    tables.retire("musicbackend")
-    expect(await ingest(entry())).toEqual(codes("unauthorized"))
-  })
 })
 
-describe("routes and switches", () => {
+describe("routes and controls", () => {
   const get = (path: string, init: RequestInit = {}) =>
     fetch(`${tables.url}${path}`, { ...init, headers: { "user-agent": "music-backend/0.1.0" } })
-
-  it("tells its health", async () => {
-    expect(await (await get("/api/health")).json()).toEqual({ status: "ok" })
-    tables.setReady(false)
-    const reply = await get("/api/health")
-    expect([reply.status, await reply.json()]).toEqual([503, refused(503, "not_ready").body])
-  })
 
   it("answers 404 to an unknown path and an empty 405 to a wrong method", async () => {
     const unknown = await get("/api/other")
@@ -333,40 +302,24 @@ describe("routes and switches", () => {
     expect(reply).toEqual({ status: 403, body: expect.stringContaining("<html>") })
   })
 
-  it("rejects every record while told to", async () => {
-    tables.rejectAll("unauthorized")
-    expect(await ingest(entry(), entry())).toEqual(codes("unauthorized", "unauthorized"))
-    tables.rejectAll(undefined)
-    expect(await ingest(entry())).toEqual(accepted)
-  })
-
-  it("shows a staged record once the flusher has run", async () => {
-    tables.setFlushDelay(1_000)
-    await ingest(entry())
-    expect(tables.rows("musicbackend")).toEqual([])
-    clock += 1_000
-    expect(tables.rows("musicbackend")).toEqual([expect.objectContaining({ registered_ts_ms: clock })])
-  })
-
-  it("lists rows over HTTP, and never a key", async () => {
+  it("lists rows over HTTP without any key", async () => {
     await ingest(entry())
     const text = await (await get("/_sandbox/tables/musicbackend/rows")).text()
     expect(JSON.parse(text)).toEqual({ items: tables.rows("musicbackend") })
     expect(text).not.toContain(key)
     expect((await get("/_sandbox/tables/none/rows")).status).toBe(404)
-    expect(await (await get("/_sandbox/tables")).json()).toEqual({ tables: ["musicbackend"] })
     expect(tables.seen.length).toBe(1)
   })
 })
 
-describe("fault switches over HTTP", () => {
+describe("fault controls over HTTP", () => {
   const control = (method: string, body?: unknown) =>
     fetch(`${tables.url}/_sandbox/faults`, {
       method,
       ...(body === undefined ? {} : { body: JSON.stringify(body) })
     })
 
-  it("plays a fault for the named route as often as told", async () => {
+  it("injects a fault into the named route the given number of times", async () => {
     const reply = { status: 503, headers: { "Retry-After": "7" }, body: { error: { code: "edge" } } }
     const rule = { method: "POST", path: "/api/ingest", times: 2, fault: { kind: "reply", reply } }
     expect((await control("POST", rule)).status).toBe(204)
@@ -375,7 +328,7 @@ describe("fault switches over HTTP", () => {
     expect(await ingest(entry())).toEqual(accepted)
   })
 
-  it("plays a fault always, until it is cleared", async () => {
+  it("injects a fault until it is cleared", async () => {
     await control("POST", { times: "always", fault: { kind: "drop" } })
     await expect(ingest(entry())).rejects.toThrow()
     await expect(ingest(entry())).rejects.toThrow()

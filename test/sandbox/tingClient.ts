@@ -1,6 +1,6 @@
 /** Ting beside a stand-in of IAM's two routes, whose answers a test can bend, and a caller that can be careless. */
 import { createHash, randomUUID } from "node:crypto"
-import { isRecord } from "../../sandbox/upstreams/Controls.ts"
+import { isRecord } from "../../sandbox/upstreams/ControlRoutes.ts"
 import {
   headerOf,
   type Reply,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
 import { outcome } from "./iamClient.ts"
-import { type Bench, dock, harbor, proved, register, sample, sendTing, startBench } from "./tingClient.ts"
+import { type Bench, dock, harbor, register, sample, sendTing, startBench } from "./tingClient.ts"
 
 let bench: Bench
 const lyra = { plane: "production", org: "harbor", app_id: "music", for: "si:lyra" }
@@ -58,11 +58,8 @@ describe("a ting", () => {
     [{ data: null }, invalid],
     [{ metadata: null }, invalid],
     [{ metadata: "x" }, invalid],
-    [{ delivery: "optional" }, invalid],
-    [{ delivery: null }, invalid],
     [{ type: "music.other.type" }, "404 not_found"],
-    [{ for: "si:deejay" }, "403 recipient_not_registered"],
-    [{ delivery: "required" }, "403 required_delivery_not_enabled"]
+    [{ for: "si:deejay" }, "403 recipient_not_registered"]
   ])("is refused with %j", async (change, expected) => {
     expect(outcome(await sendTing(bench, sample(change)))).toBe(expected)
     expect(accepted()).toEqual([])
@@ -75,19 +72,16 @@ describe("a ting", () => {
     }
   )
 
-  it("is looked up in this order: key, type, grant, opt-in", async () => {
+  it("checks in this order: key, type, grant", async () => {
     await sendTing(bench)
-    const other = { type: "music.unknown.type", for: "si:deejay", delivery: "required" }
+    const other = { type: "music.unknown.type", for: "si:deejay" }
     expect(outcome(await sendTing(bench, sample(other)))).toBe("409 idempotency_conflict")
     expect(outcome(await sendTing(bench, sample({ ...other, key: "k" })))).toBe("404 not_found")
     const known = { ...other, key: "k", type: "music.track.ready" }
     expect(outcome(await sendTing(bench, sample(known)))).toBe("403 recipient_not_registered")
-    expect(outcome(await sendTing(bench, sample({ ...known, for: "si:lyra" })))).toBe(
-      "403 required_delivery_not_enabled"
-    )
   })
 
-  it("goes to whom the grant names, not to whom the proof names", async () => {
+  it("goes to the recipient of the grant, not to the actor of the proof", async () => {
     await register(bench, { org_id: "harbor", app_id: "music" }, { proof: { actor: "c:ana" } })
     expect((await sendTing(bench, sample({ for: "c:ana" }))).status).toBe(202)
     expect(bench.ting.inbox("production", "harbor", "c:ana").length).toBe(1)
@@ -107,15 +101,14 @@ describe("a key", () => {
     { data: { track_id: "0198c2" } },
     { metadata: { a: 1 } },
     { for: "si:deejay" },
-    { type: "music.other.type" },
-    { delivery: "required" }
+    { type: "music.other.type" }
   ])("conflicts with other content: %j", async (change) => {
     await sendTing(bench)
     expect(outcome(await sendTing(bench, sample(change)))).toBe(conflict)
     expect(accepted().length).toBe(1)
   })
 
-  it("tells 1 from 1.0, and does not mind key order, white space or the spelling of the organisation", async () => {
+  it("distinguishes 1 from 1.0 and ignores key order, white space and the spelling of the organisation", async () => {
     const text = (data: string, org = "harbor", more = "") =>
       `{"data":${data},"key":"k",${more}"for":"si:lyra","type":"music.track.ready", "org_id":"${org}"}`
     expect((await sendTing(bench, text('{"a":1,"b":2}'))).status).toBe(202)
@@ -180,57 +173,7 @@ describe("a key", () => {
   })
 })
 
-describe("muting", () => {
-  const silence = async (key: string) => (await sendTing(bench, sample({ key }))).json.silent
-
-  it("makes a ting silent and keeps it listed, while the grant stays", async () => {
-    bench.ting.mute(lyra)
-    expect(await silence("1")).toBe(true)
-    bench.ting.unmute(lyra)
-    expect(await silence("2")).toBe(false)
-    expect(bench.ting.inbox("production", "harbor", "si:lyra").map((ting) => ting.silent)).toEqual([
-      false,
-      true
-    ])
-    expect(bench.ting.grants("production")[0]?.active).toBe(true)
-  })
-
-  it("follows the most specific override", async () => {
-    bench.ting.mute(lyra)
-    bench.ting.unmute(lyra, { service: "track" })
-    expect(await silence("1")).toBe(false)
-    bench.ting.mute(lyra, { type: "music.track.ready" })
-    expect(await silence("2")).toBe(true)
-    bench.ting.mute(lyra, { service: "track" })
-    bench.ting.unmute(lyra, { type: "music.track.ready" })
-    expect(await silence("3")).toBe(false)
-  })
-
-  it("is one recipient's, in one organisation, for one application", async () => {
-    bench.ting.mute({ ...lyra, for: "si:deejay" })
-    bench.ting.mute({ ...lyra, org: "dock" })
-    bench.ting.mute({ ...lyra, app_id: "other" })
-    expect(await silence("1")).toBe(false)
-  })
-
-  it("is bypassed by required delivery after an opt-in, which a revocation clears", async () => {
-    bench.ting.mute(lyra)
-    bench.ting.requireDeliveryOptIn(lyra)
-    const answer = await sendTing(bench, sample({ delivery: "required" }))
-    expect([answer.status, answer.json]).toEqual([
-      202,
-      expect.objectContaining({ silent: false, delivery: "required" })
-    ])
-    bench.ting.revokeGrant(lyra)
-    await register(bench)
-    expect(outcome(await sendTing(bench, sample({ delivery: "required", key: "k" })))).toBe(
-      "403 required_delivery_not_enabled"
-    )
-    expect((await sendTing(bench, sample({ key: "k" }))).json).toMatchObject({ silent: true })
-  })
-})
-
-describe("failures by switch", () => {
+describe("injected failures", () => {
   it.each([
     ["invalid_input", 400],
     ["test_context_required", 400],
@@ -258,7 +201,7 @@ describe("failures by switch", () => {
     expect((await sendTing(bench)).status).toBe(202)
   })
 
-  it("limits with Retry-After, as often as told, on both calls", async () => {
+  it("limits with Retry-After, the given number of times, on both calls", async () => {
     bench.ting.failNext("temporarily_rate_limited", { retryAfter: 7, times: 2 })
     const first = await sendTing(bench)
     expect([first.status, first.headers["retry-after"]]).toEqual([429, "7"])
@@ -274,38 +217,5 @@ describe("failures by switch", () => {
     await expect(sendTing(bench, sample({ key: "k" }))).rejects.toThrow()
     expect((await sendTing(bench, sample({ key: "k" }))).status).toBe(200)
     expect(accepted().length).toBe(2)
-  })
-})
-
-describe("what the application sees of its tings", () => {
-  it("lists full records with filters, and marks them read", async () => {
-    const ids: Array<unknown> = []
-    for (const key of ["1", "2", "3"]) ids.push((await sendTing(bench, sample({ key }))).json.id)
-    const query = (change: object = {}) =>
-      proved(bench, "/v1/sent/query", { org_id: "harbor", app_id: "music", ...change })
-    expect((await query({ limit: 1 })).json).toEqual({
-      items: [
-        {
-          id: ids[2],
-          created_at: expect.any(String),
-          type: "music.track.ready",
-          data: { track_id: "0198c1", title: "Low Tide" },
-          metadata: {},
-          for: "si:lyra",
-          key: "3",
-          silent: false,
-          read: false
-        }
-      ],
-      next_cursor: expect.stringMatching(/^cur_[0-9a-f]{32}$/)
-    })
-    const read = await proved(bench, "/v1/sent/read", {
-      org_id: "harbor",
-      app_id: "music",
-      message_ids: [ids[0]]
-    })
-    expect(read.json).toEqual({ message_ids: [ids[0]], read: true })
-    expect((await query({ read: true })).json).toMatchObject({ items: [{ key: "1" }] })
-    expect(outcome(await query({ limit: 101 }))).toBe(invalid)
   })
 })

@@ -53,7 +53,7 @@ const post = (path: string, bytes: string, bearer: string, headers: Record<strin
   )
 
 describe("Ting beside the simulated IAM", () => {
-  it("takes real proofs once each, for the bytes that they were made for", async () => {
+  it("accepts each real proof once, for its own bytes", async () => {
     const { access } = await loggedIn(bench)
     const first = await proofFor(access, "/v1/subscriptions", registration, "a")
     expect((await post("/v1/subscriptions", registration, first)).status).toBe(201)

@@ -14,7 +14,6 @@ beforeEach(async () => {
     tokens: [
       { token: bot, login: "harbor-bot", rights: "write" },
       { token: "github_pat_reader", login: "reader", rights: "read" },
-      { token: "github_pat_puller", login: "puller", rights: "pull" },
       { token: "github_pat_stranger", login: "stranger", rights: "none" }
     ]
   })
@@ -113,10 +112,7 @@ describe("what is refused before any route", () => {
 
 describe("creating an issue", () => {
   it("answers 201 with the issue and its location", async () => {
-    const answer = await create("[report] Playback stops", {
-      body: "text",
-      labels: ["report", { name: "bug" }]
-    })
+    const answer = await create("[report] Playback stops", { body: "text" })
     expect(answer.status).toBe(201)
     expect(answer.headers.get("location")).toBe(`${tracker.url}${issues}/1`)
     expect(answer.json).toMatchObject({
@@ -126,7 +122,7 @@ describe("creating an issue", () => {
       html_url: "https://github.com/harbor/music/issues/1",
       url: `${tracker.url}${issues}/1`,
       user: { login: "harbor-bot" },
-      labels: [{ name: "report" }, { name: "bug" }],
+      labels: [],
       body: "text",
       created_at: "2026-09-24T08:15:31Z",
       updated_at: "2026-09-24T08:15:31Z",
@@ -147,7 +143,7 @@ describe("creating an issue", () => {
     expect((await create("three")).json).toMatchObject({ number: 3 })
   })
 
-  it("takes owner and repository without case, a number as a title, and unknown fields", async () => {
+  it("accepts owner and repository in any case, a number as a title, and unknown fields", async () => {
     expect((await call("POST", "/repos/Harbor/MUSIC/issues", { body: { title: 7, status: 5 } })).status).toBe(
       201
     )
@@ -160,8 +156,7 @@ describe("creating an issue", () => {
     ["a title that is an object", { title: {} }, "title", "invalid"],
     ["a title of 257 code points", { title: "😀".repeat(257) }, "title", "custom"],
     ["a body that is no string", { title: "x", body: 1 }, "body", "invalid"],
-    ["a body of 65,537 characters", { title: "x", body: "x".repeat(65_537) }, "body", "custom"],
-    ["labels that are no list", { title: "x", labels: "a" }, "labels", "invalid"]
+    ["a body of 65,537 characters", { title: "x", body: "x".repeat(65_537) }, "body", "custom"]
   ])("answers 422 to %s", async (_, body, field, code) => {
     const answer = await call("POST", issues, { body })
     expect([answer.status, answer.json]).toEqual([
@@ -174,7 +169,7 @@ describe("creating an issue", () => {
     expect(titles()).toEqual([])
   })
 
-  it("takes 256 code points of title and 65,536 characters of body", async () => {
+  it("accepts 256 code points of title and 65,536 characters of body", async () => {
     const body = "é".repeat(65_536)
     expect((await create("😀".repeat(256), { body })).status).toBe(201)
   })
@@ -192,36 +187,18 @@ describe("creating an issue", () => {
     expect(answer.headers.get("x-ratelimit-remaining")).not.toBe("0")
   })
 
-  it("drops labels without push access, and by switch", async () => {
-    expect((await create("a", { labels: ["report"] }, "github_pat_puller")).json).toMatchObject({
-      labels: []
-    })
-    tracker.dropLabels()
-    expect((await create("b", { labels: ["report"] })).json).toMatchObject({ labels: [] })
-    tracker.dropLabels(false)
-    expect((await create("c", { labels: ["report"] })).json).toMatchObject({ labels: [{ name: "report" }] })
-  })
-
-  it("can answer 403 to a label that does not exist yet", async () => {
-    await create("first", { labels: ["known"] })
-    tracker.forbidUnknownLabels()
-    expect((await create("second", { labels: ["new"] })).status).toBe(403)
-    expect((await create("third", { labels: ["KNOWN"] })).status).toBe(201)
-  })
-
   it("answers 410 where issues are disabled, and 403 in an archived repository that still can be read", async () => {
-    tracker.disableIssues("harbor/music")
-    expect((await create("x")).status).toBe(410)
-    expect((await list()).json).toEqual(refusal("disabled"))
-    tracker.disableIssues("harbor/music", false)
     tracker.archive("harbor/music")
     expect((await create("x")).json).toEqual(refusal("archived"))
     expect((await list()).status).toBe(200)
+    tracker.disableIssues("harbor/music")
+    expect((await create("x")).status).toBe(410)
+    expect((await list()).json).toEqual(refusal("disabled"))
   })
 })
 
 describe("reading and changing one issue", () => {
-  it("shows it, closes it, and comments on it", async () => {
+  it("closes it and comments on it", async () => {
     await create("x", { body: "first" })
     clock += 10_000
     const closed = await call("PATCH", `${issues}/1`, {
@@ -238,13 +215,7 @@ describe("reading and changing one issue", () => {
       201,
       expect.objectContaining({ body: "Duplicate of #2" })
     ])
-    expect((await call("GET", `${issues}/1`)).json).toMatchObject({ comments: 1, state: "closed" })
-    expect((await call("GET", `${issues}/1/comments`)).json).toEqual([
-      expect.objectContaining({
-        body: "Duplicate of #2",
-        user: expect.objectContaining({ login: "harbor-bot" })
-      })
-    ])
+    expect((await list("?state=all")).json).toMatchObject([{ comments: 1, state: "closed" }])
     expect((await call("PATCH", `${issues}/1`, { body: { state: "open" } })).json).toMatchObject({
       closed_at: null
     })
@@ -259,32 +230,20 @@ describe("reading and changing one issue", () => {
     ])
   })
 
-  it("refuses a state that is none, an empty comment, an unknown number, and a stranger's hand", async () => {
-    await create("x")
-    expect((await call("PATCH", `${issues}/1`, { body: { state: "gone" } })).status).toBe(422)
-    expect((await call("POST", `${issues}/1/comments`, { body: {} })).status).toBe(422)
-    expect((await call("GET", `${issues}/2`)).status).toBe(404)
-    const other = await call("PATCH", `${issues}/1`, {
-      body: { state: "closed" },
-      token: "github_pat_puller"
-    })
-    expect(other.status).toBe(403)
-  })
-
-  it("tells who the token is", async () => {
+  it("returns the account of the token", async () => {
     expect((await call("GET", "/user")).json).toMatchObject({ login: "harbor-bot", type: "User" })
   })
 })
 
 describe("listing issues", () => {
   const fill = async () => {
-    await create("first", { labels: ["report", "Bug"] })
+    await create("first")
     clock += 1000
     tracker.addPullRequest("harbor/music", { login: "dev", title: "change" })
     clock += 1000
     tracker.addIssue("harbor/music", { login: "Dev", title: "theirs", body: "hello @harbor-bot" })
     clock += 1000
-    await create("fourth", { labels: ["report"] })
+    await create("fourth")
     await call("PATCH", `${issues}/1`, { body: { state: "closed" } })
   }
 
@@ -299,14 +258,6 @@ describe("listing issues", () => {
   it.each([
     ["state=all", [4, 3, 2, 1]],
     ["state=closed", [1]],
-    ["state=all&labels=report", [4, 1]],
-    ["state=all&labels=report,bug", [1]],
-    ["creator=dev", [3, 2]],
-    ["state=all&creator=HARBOR-BOT", [4, 1]],
-    ["creator=nobody", []],
-    ["mentioned=harbor-bot", [3]],
-    ["assignee=none&milestone=none", [4, 3, 2]],
-    ["assignee=harbor-bot", []],
     ["state=all&direction=asc", [1, 2, 3, 4]],
     ["state=all&sort=updated", [4, 1, 3, 2]],
     ["state=all&sort=created&direction=desc&per_page=2", [4, 3]],
@@ -331,7 +282,7 @@ describe("listing issues", () => {
     }
   )
 
-  it("pages by links that keep the query, 30 a page unless told and 100 at most", async () => {
+  it("pages by links that keep the query, 30 a page by default and 100 at most", async () => {
     for (let index = 0; index < 105; index += 1)
       tracker.addIssue("harbor/music", { login: "dev", title: `issue ${index}` })
     expect(numbers(await list()).length).toBe(30)
@@ -353,54 +304,13 @@ describe("listing issues", () => {
     expect((await list("?per_page=100&state=closed")).headers.get("link")).toBeNull()
   })
 
-  it("misses a new issue for the lag, while the issue itself can be read", async () => {
+  it("misses a new issue for the lag", async () => {
     tracker.setListLag(20)
     await create("late")
     clock += 19_999
     expect(numbers(await list("?state=all"))).toEqual([])
-    expect((await call("GET", `${issues}/1`)).status).toBe(200)
     clock += 1
     expect(numbers(await list("?state=all"))).toEqual([1])
-  })
-})
-
-describe("search", () => {
-  const search = (q: string, token = bot) =>
-    call("GET", `/search/issues?q=${encodeURIComponent(q)}`, { token })
-
-  it("finds by words, phrases and qualifiers, behind its own lag", async () => {
-    tracker.setSearchLag(60)
-    await create("first", { body: "report-ref: rep_1-aa" })
-    tracker.addPullRequest("harbor/music", { title: "report-ref: rep_1-aa" })
-    const q = 'repo:harbor/music is:issue author:harbor-bot "report-ref: rep_1-aa"'
-    expect((await search(q)).json).toMatchObject({ total_count: 0, incomplete_results: false, items: [] })
-    clock += 60_000
-    tracker.setSearchIncomplete(true)
-    expect((await search(q)).json).toMatchObject({
-      total_count: 1,
-      incomplete_results: true,
-      items: [{ number: 1 }]
-    })
-    expect((await search("report-ref: is:pr")).json).toMatchObject({ total_count: 1, items: [{ number: 2 }] })
-    expect((await search("is:closed repo:harbor/music")).json).toMatchObject({ total_count: 0 })
-  })
-
-  it("answers 422 to a long query, to none, and to a repository that cannot be seen", async () => {
-    expect((await search("x".repeat(257))).status).toBe(422)
-    expect((await search(" ")).status).toBe(422)
-    expect((await search("repo:harbor/none x")).status).toBe(422)
-    expect((await search("repo:harbor/music x", "github_pat_stranger")).status).toBe(422)
-  })
-
-  it("has a limit of 30 a minute of its own", async () => {
-    for (let index = 0; index < 30; index += 1) await search("x")
-    const answer = await search("x")
-    expect([answer.status, answer.json]).toEqual([403, refusal("rate limit exceeded")])
-    expect(answer.headers.get("x-ratelimit-remaining")).toBe("0")
-    expect(answer.headers.get("x-ratelimit-resource")).toBe("search")
-    expect((await list()).status).toBe(200)
-    clock += 60_000
-    expect((await search("x")).status).toBe(200)
   })
 })
 
@@ -455,12 +365,6 @@ describe("moved repositories", () => {
     const followed = await call("POST", write.headers.get("location") ?? "", { body: { title: "after" } })
     expect([followed.status, followed.json]).toEqual([201, expect.objectContaining({ number: 2 })])
     expect(tracker.issues("harbor/player").map((issue) => issue.title)).toEqual(["before", "after"])
-  })
-
-  it("answers a write with another status when told", async () => {
-    tracker.move("harbor/music", "harbor/player", { writeStatus: 301 })
-    expect((await create("x")).status).toBe(301)
-    expect(tracker.issues("harbor/player")).toEqual([])
   })
 })
 
@@ -523,7 +427,7 @@ describe("uncertain outcomes and other failures", () => {
     expect((await create("x")).status).toBe(201)
   })
 
-  it("can fail reads as well, so that a look has no answer", async () => {
+  it("can fail reads as well", async () => {
     tracker.failNext("503", { method: "GET" })
     expect((await list()).status).toBe(503)
     expect((await list()).status).toBe(200)
@@ -547,26 +451,8 @@ describe("tokens", () => {
   })
 })
 
-describe("switches over HTTP", () => {
-  const control = (path: string, body: unknown) =>
-    fetch(`${tracker.url}/_sandbox/${path}`, { method: "POST", body: JSON.stringify(body) })
-
-  it("set failures, lags and faults", async () => {
-    expect((await control("fail", { failure: "502-after" })).status).toBe(204)
-    expect((await create("x")).status).toBe(502)
-    expect((await control("lag", { list: 30 })).status).toBe(204)
-    expect(numbers(await list())).toEqual([])
-    clock += 30_000
-    expect(numbers(await list())).toEqual([1])
-    expect((await control("faults", { method: "GET", fault: { kind: "drop" } })).status).toBe(204)
-    await expect(list()).rejects.toThrow()
-    expect((await control("fail", { failure: "unknown" })).status).toBe(400)
-    expect((await control("unknown", {})).status).toBe(400)
-  })
-})
-
 describe("the repository itself", () => {
-  it("says whether it takes issues, and what the owner of the token may do", async () => {
+  it("shows whether issues are enabled and the rights of the token's owner", async () => {
     const found = await call("GET", "/repos/harbor/music")
     expect(found.status).toBe(200)
     expect(found.json).toMatchObject({
@@ -577,11 +463,11 @@ describe("the repository itself", () => {
     })
     tracker.disableIssues("harbor/music")
     tracker.archive("harbor/music")
-    const closed = await call("GET", "/repos/harbor/music", { token: "github_pat_puller" })
+    const closed = await call("GET", "/repos/harbor/music", { token: "github_pat_reader" })
     expect(closed.json).toMatchObject({ archived: true, has_issues: false, permissions: { push: false } })
   })
 
-  it("is not there for a stranger, and redirects when it was moved", async () => {
+  it("answers 404 without rights, and redirects after a move", async () => {
     expect((await call("GET", "/repos/harbor/music", { token: "github_pat_stranger" })).status).toBe(404)
     tracker.move("harbor/music", "harbor/tunes")
     const moved = await call("GET", "/repos/harbor/music")

@@ -51,9 +51,9 @@ interface IssuedProof {
 
 export interface Login {
   readonly actor: string
-  /** All organisations of the actor unless told. */
+  /** Default: all organisations of the actor. */
   readonly organisations?: ReadonlyArray<string>
-  /** All approved scopes unless told. */
+  /** Default: all approved scopes. */
   readonly scopes?: ReadonlyArray<string>
 }
 
@@ -287,7 +287,7 @@ export class IamPlane {
     return Either.right({ bearer, path })
   }
 
-  /** What an audience asks; consumes the proof. None when this plane never issued it; a code when it is no good. */
+  /** Verifies and consumes a proof for an audience. None for a proof of another plane, a code for an invalid one. */
   consumeProof(
     bearer: string,
     call: { readonly endpoint: TingEndpoint; readonly body: Uint8Array },

@@ -19,10 +19,10 @@ export interface Keyed<A> {
   readonly key: UpstreamKey
   /** Canonical form of all content. */
   readonly payload: string
-  /** What the record of a refusal is kept for: only a refresh's reuse is (identity-service.md 4). */
+  /** True for a stored refusal: only the reuse of a refresh token is (identity-service.md 4). */
   readonly keeps: (refusal: Refused) => boolean
   readonly execute: (now: number) => Either.Either<A, Refused>
-  /** Runs once the record stands and before anything happens. */
+  /** Runs after the record is made and before the operation. */
   readonly meanwhile: Effect.Effect<void, UpstreamFailure>
 }
 

@@ -1,4 +1,4 @@
-/** A deejay who is logged in, for the tests of what a session can do. */
+/** A logged-in deejay, for the tests of sessions. */
 import * as Effect from "effect/Effect"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"

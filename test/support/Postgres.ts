@@ -1,4 +1,4 @@
-/** A real PostgreSQL for tests: one server a test run, one database of its own for whoever asks. */
+/** A real PostgreSQL for tests: one server per test run, one database per caller. */
 import { randomUUID } from "node:crypto"
 import { once } from "node:events"
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
@@ -25,8 +25,8 @@ const freePort = async (): Promise<number> => {
 const isListener = (given: unknown): given is () => void => typeof given === "function"
 
 /**
- * The package ends a process that is about to end by itself, and with its own exit code: a failed test run would pass, or a good one
- * fail. What it does for a signal stays.
+ * The package's exit hooks replace the exit code of a process: a failed test run would pass, or a good one fail. They are
+ * removed; its signal handlers stay.
  */
 export const embeddedPostgres = async () => {
   const ending: NodeJS.EventEmitter = process
@@ -40,8 +40,8 @@ export const embeddedPostgres = async () => {
 }
 
 /**
- * Starts an empty server on loopback; root may call it, for the server then runs as an account of its own. Tests stop processes, not
- * machines: nothing is gained by waiting for the disk, unless the waiting is what is looked at.
+ * Starts an empty server on loopback. Under root, the server runs as another account. Tests stop processes, not machines,
+ * so fsync is off unless a test measures it.
  */
 export const startPostgres = async ({ fsync = false } = {}): Promise<PostgresServer> => {
   const EmbeddedPostgres = await embeddedPostgres()
@@ -49,15 +49,15 @@ export const startPostgres = async ({ fsync = false } = {}): Promise<PostgresSer
   const folder = mkdtempSync(join(tmpdir(), "music-postgres-"))
   const data = join(folder, "data")
   const remove = () => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 20 })
-  /** When this process ends before its time, nothing that has to be waited for is done any more. */
+  /** On an early exit of this process, only synchronous cleanup is possible. */
   const abandon = () => {
     const running = join(data, "postmaster.pid")
     if (existsSync(running)) process.kill(Number.parseInt(readFileSync(running, "utf8"), 10), "SIGQUIT")
     remove()
   }
-  // Before those of the test runner, one of which ends the process there and then.
+  // Runs before the handlers of the test runner, one of which ends the process at once.
   process.prependOnceListener("exit", abandon)
-  // The server's own account must reach its data inside.
+  // The server's account needs access to the data inside.
   chmodSync(folder, 0o755)
   const server = new EmbeddedPostgres({
     databaseDir: data,
@@ -94,7 +94,7 @@ const administer = async (url: string, statement: string): Promise<void> => {
   }
 }
 
-/** A database on a server that runs: empty, or a copy of the one named. */
+/** A database on a running server: empty, or a copy of the named one. */
 export const freshDatabase = async (
   serverUrl: string,
   template?: string

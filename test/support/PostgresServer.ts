@@ -1,4 +1,4 @@
-/** One PostgreSQL for a whole run, with a database of today's schema to copy: a test has one of its own in a few milliseconds. */
+/** One PostgreSQL for a whole test run, with a migrated template database that each test copies in a few milliseconds. */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import type { TestProject } from "vitest/node"

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createServer } from "node:net"
 import { fileURLToPath } from "node:url"
-import type { World } from "../../sandbox/World.ts"
+import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 
 export const root = fileURLToPath(new URL("../../", import.meta.url))
 
@@ -30,7 +30,7 @@ export const start = (
   const waiting = new Set<() => void>()
   const keep = (chunk: Buffer) => {
     text += chunk.toString("utf8")
-    for (const look of waiting) look()
+    for (const check of waiting) check()
   }
   child.stdout.on("data", keep)
   child.stderr.on("data", keep)
@@ -38,14 +38,14 @@ export const start = (
   const ended = once(child, "close").then(([code, signal]) => ({ code, signal }))
   const says = (pattern: RegExp) =>
     new Promise<RegExpExecArray>((resolve, reject) => {
-      const look = () => {
+      const check = () => {
         const found = pattern.exec(text)
         if (found === null) return
-        waiting.delete(look)
+        waiting.delete(check)
         resolve(found)
       }
-      waiting.add(look)
-      look()
+      waiting.add(check)
+      check()
       void ended.then(() => reject(new Error(`ended before it said ${pattern}:\n${text}`)))
     })
   return { child, output: () => text, says, ended }
@@ -63,7 +63,7 @@ export const freePort = async (): Promise<number> => {
 
 /** The environment of a server against a world. */
 export const environmentFor = (
-  world: World,
+  world: SimulatedUpstreams,
   options: { readonly port: number; readonly databasePath: string }
 ): Readonly<Record<string, string>> => ({
   MUSIC_BIND: `127.0.0.1:${options.port}`,

@@ -1,4 +1,4 @@
-/** What a person or a program can get out of published text, written without the code under test. */
+/** Decodes published text as a person or a program reads it. Independent of the code under test. */
 
 const unseen = /[\p{Default_Ignorable_Code_Point}\p{Cf}]|(?![\t\n])\p{Cc}/gu
 const strip = (text: string): string => text.replace(unseen, "")
@@ -31,7 +31,7 @@ export const readingsOf = (text: string): ReadonlyArray<string> => {
   return [shown, decoded, strip(decodeLinks(decoded))]
 }
 
-/** Whether any reading names the actor; a longer handle is somebody else. */
+/** True when any reading names the actor. A longer handle is another actor. */
 export const names = (text: string, publicId: string): boolean =>
   readingsOf(text).some((reading) => new RegExp(`${publicId}(?![a-z0-9])`, "i").test(reading))
 

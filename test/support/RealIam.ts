@@ -1,4 +1,4 @@
-/** The real server and use cases over the real IAM client, against the simulated IAM, all on the clock of the test. */
+/** The real server, use cases and IAM client against the simulated IAM, under the test clock. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"

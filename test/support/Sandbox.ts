@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import { startSandbox } from "../../sandbox/Run.ts"
 
-/** A console that keeps what is printed. */
+/** A console that records its output. */
 export const keptConsole = () => {
   const lines: Array<string> = []
   const keep = (...parts: ReadonlyArray<unknown>) => {

@@ -13,7 +13,7 @@ export const fired: TingRequest = {
   data: { trigger: 7 }
 }
 
-/** A signed-in caller; registered as a recipient unless told. */
+/** A signed-in caller; registered as a recipient by default. */
 export const prepared = (options: Parameters<typeof signedIn>[0] & { readonly registered?: boolean } = {}) =>
   Effect.gen(function* () {
     const { registered = true, ...who } = options

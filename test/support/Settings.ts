@@ -1,7 +1,7 @@
-/** Settings for tests: every default of docs/api.md, and addresses that refuse connections until a test names its own. */
+/** Settings for tests: the defaults, with addresses that refuse connections until a test names its own. */
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
+import { readSettings } from "../../src/layers/settings/Settings.ts"
 import type { SettingsValues } from "../../src/services/Settings.ts"
 
 /** The secret of identity-service.md 10.2, vector O1. */
@@ -19,59 +19,33 @@ export interface SettingsOverrides
   readonly retention?: Partial<SettingsValues["retention"]>
 }
 
-/** `testSettings({ iam: { url: iam.url }, ting: { url: ting.url } })` */
-export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues => ({
+/** Port 1 refuses connections: a test that did not start a simulator sees "not executed" at once. */
+export const testEnvironment = {
+  MUSIC_IAM_URL: "http://127.0.0.1:1",
+  MUSIC_TING_URL: "http://127.0.0.1:1",
+  MUSIC_IAM_APP_SECRET: testApplicationSecret,
+  MUSIC_IAM_WEBHOOK_SECRET: testWebhookSecret
+}
+
+const defaults: SettingsValues = {
+  ...readSettings(testEnvironment).settings,
   bind: { host: "127.0.0.1", port: 0 },
   databasePath: ":memory:",
-  databaseUrl: Option.none(),
-  organisation: "music",
-  tables: Option.none(),
+  rateLimit: false,
+  logLevel: LogLevel.None
+}
+
+/** `testSettings({ iam: { url: iam.url }, ting: { url: ting.url } })` */
+export const testSettings = (overrides: SettingsOverrides = {}): SettingsValues => ({
+  ...defaults,
   repository: Option.map(overrides.tracker ?? Option.none(), ({ owner, repository, url }) => ({
     owner,
     name: repository,
     url
   })),
-  tracker: Option.none(),
-  reportsBytes: 1_000_000_000,
-  webOrigins: [],
-  minCli: "0.1.0",
-  rateLimit: false,
-  trustedProxies: [],
-  requestDeadlineSeconds: 25,
-  shutdownGraceSeconds: 30,
-  adminBind: Option.none(),
-  openTelemetry: {
-    serviceName: "music-backend",
-    resource: new Map(),
-    traces: Option.none(),
-    metrics: Option.none()
-  },
-  logLevel: LogLevel.None,
-  logFormat: "json",
   ...overrides,
-  iam: {
-    // Port 1 refuses: a test that forgot to start a simulator sees "not executed" at once.
-    url: "http://127.0.0.1:1",
-    applicationId: "music",
-    applicationSecret: Redacted.make(testApplicationSecret),
-    timeoutSeconds: 8,
-    webhookSecrets: new Map([[1, Redacted.make(testWebhookSecret)]]),
-    introspectionCacheSeconds: 0,
-    callsPerMinute: 110,
-    ...overrides.iam
-  },
-  ting: {
-    url: "http://127.0.0.1:1",
-    timeoutSeconds: 15,
-    types: ["music.trigger.fired", "music.trigger.expired"],
-    ...overrides.ting
-  },
-  telemetry: { enabled: true, spoolBytes: 500 * 1024 * 1024, spoolHours: 24, ...overrides.telemetry },
-  retention: {
-    reportsDays: 0,
-    webhooksDays: 46,
-    deliveriesDays: 30,
-    recipientsDays: 90,
-    ...overrides.retention
-  }
+  iam: { ...defaults.iam, ...overrides.iam },
+  ting: { ...defaults.ting, ...overrides.ting },
+  telemetry: { ...defaults.telemetry, ...overrides.telemetry },
+  retention: { ...defaults.retention, ...overrides.retention }
 })

@@ -1,6 +1,6 @@
 /**
- * The identity service as a layer: planes, tokens, replay and proofs in memory, driven by Effect's Clock. `Iam` is the
- * port under test's feet; `SimulatedIam` is what a test holds: people, environments, short-lived tokens and switches.
+ * The identity service as a layer: planes, tokens, replay and proofs in memory, driven by Effect's Clock. It provides the
+ * port `Iam`, and `SimulatedIam` for the test's control: people, environments, short-lived tokens and faults.
  */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
@@ -56,11 +56,11 @@ export interface SimulatedIamService extends Switches<IamMethod> {
   readonly environment: (name: string) => Effect.Effect<Environment>
   /** Kills the environment's secret. */
   readonly deleteEnvironment: (environment: Environment) => Effect.Effect<void>
-  /** Mints a short-lived token, in production unless told. */
+  /** Mints a short-lived token; in production by default. */
   readonly slt: (login: Login, state?: IamPlane) => Effect.Effect<Redacted.Redacted>
-  /** What the next introspections answer is changed so. */
+  /** Changes every later introspection. */
   readonly alter: (change: (introspection: Introspection) => Introspection) => Effect.Effect<void>
-  /** What the next grants say is changed so. */
+  /** Changes every later grant. */
   readonly alterGrant: (change: (grant: TokenGrant) => TokenGrant) => Effect.Effect<void>
   readonly proofRequests: Effect.Effect<ReadonlyArray<SeenProofRequest>>
   /** Upstream keys in the order of the calls. */

@@ -28,7 +28,7 @@ export const keyLifetime = 1_209_600
 export interface SeenCall {
   readonly method: TingMethod
   readonly body: Uint8Array
-  /** Digest of the bearer, so that two proofs can be told apart. */
+  /** Digest of the bearer, to distinguish proofs. */
   readonly proof: string
 }
 
@@ -44,7 +44,7 @@ interface TingPlane {
 }
 
 export interface Recipient {
-  /** `production` unless told. */
+  /** Default `production`. */
   readonly plane?: string
   readonly organisation: string
   readonly publicId: string

@@ -1,10 +1,10 @@
-/** A wall clock that a test steps, as an operator or a time service does. Monotonic time and waits stay those of the clock below it. */
+/** A wall clock that a test steps, as an operator or NTP does. Monotonic time and sleeps stay those of the clock below. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 
 export interface SteppedClock {
   readonly clock: Clock.Clock
-  /** Moves what the wall clock shows by so many milliseconds, from now on. */
+  /** Moves the wall clock by some milliseconds. */
   readonly step: (milliseconds: number) => void
 }
 

@@ -1,34 +1,34 @@
-/** Switches of a simulated port: fail calls before or after they took effect, hold one up, count them. */
+/** Fault injection for a simulated port: fail calls before or after their effect, pause one, count them. */
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type { UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 
-/** `before`: nothing happened yet. `after`: it happened, only the answer is missing. */
+/** `before`: the call has had no effect yet. `after`: it took effect and only the answer is missing. */
 export type Moment = "before" | "after"
 
 export interface Held {
-  /** Completes once the call has come in and stands still. */
+  /** Completes when the call has arrived and is paused. */
   readonly arrived: Effect.Effect<void>
   readonly release: Effect.Effect<void>
 }
 
 export interface Switches<Method extends string> {
-  /** The next `times` calls (1 unless told) fail so. */
+  /** Fails the next `times` calls; default 1. */
   readonly failNext: (
     method: Method,
     failure: UpstreamFailure,
     options?: { readonly times?: number; readonly when?: Moment }
   ) => Effect.Effect<void>
-  /** The next call stands still until it is released; `after` holds up an answer that is already made. */
+  /** Pauses the next call until it is released; `after` pauses it once it has taken effect. */
   readonly hold: (method: Method, when?: Moment) => Effect.Effect<Held>
   readonly calls: (method: Method) => Effect.Effect<number>
 }
 
 export interface Gate<Method extends string> {
   readonly count: (method: Method) => Effect.Effect<void>
-  /** Where a call passes the switches of one moment. */
+  /** Applies the pauses and faults of one moment to a call. */
   readonly pass: (method: Method, when: Moment) => Effect.Effect<void, UpstreamFailure>
-  /** A whole call: counted, and switched at both moments. */
+  /** Counts a call and applies the pauses and faults of both moments. */
   readonly through: (
     method: Method
   ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>

@@ -1,4 +1,4 @@
-/** The store of a test: SQLite on a file that goes away; every call is noted, and named methods can be made to fail. */
+/** The store of a test: SQLite on a temporary file. It records every call and can fail named methods. */
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -17,12 +17,12 @@ export type StoreMethod =
   | "check"
 
 export interface StoreSwitchesService {
-  /** The method fails from now on. */
+  /** Fails every later call of the method. */
   readonly breakDown: (method: StoreMethod) => Effect.Effect<void>
   readonly repair: (method: StoreMethod) => Effect.Effect<void>
-  /** The next call of the method stands still until it is released. */
+  /** Pauses the next call of the method until it is released. */
   readonly hold: (method: StoreMethod) => Effect.Effect<Held>
-  /** The check does not answer from now on. */
+  /** Makes every later check hang. */
   readonly hang: Effect.Effect<void>
   /** Arguments of every call of a method, oldest first. */
   readonly seen: (method: StoreMethod) => Effect.Effect<ReadonlyArray<ReadonlyArray<unknown>>>

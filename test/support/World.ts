@@ -1,4 +1,4 @@
-/** The use cases over simulated ports and a real store: one fresh world a test, with a clock that the test moves. */
+/** The use cases over simulated ports and a real store, fresh for each test, under the test clock. */
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -29,12 +29,12 @@ import * as SimulatedTables from "./SimulatedTables.ts"
 import * as SimulatedTing from "./SimulatedTing.ts"
 import * as TestStore from "./TestStore.ts"
 
-/** Where every world's clock starts; not on a full second, so that rounding shows. */
+/** The initial time of the clock. Not a full second, so that rounding errors show. */
 export const start = Date.parse("2026-11-21T10:00:00.400Z")
 
 export interface WorldOptions {
   readonly settings?: SettingsOverrides
-  /** Tables that have a key; those of the clients unless told. */
+  /** Tables that have a key; default: those of the clients. */
   readonly tables?: ReadonlyArray<TableName>
 }
 
@@ -69,7 +69,7 @@ export const world = (options: WorldOptions = {}) => Layer.provideMerge(useCases
 
 export type World = Layer.Layer.Success<ReturnType<typeof world>>
 
-/** Runs in a request that may be recorded and has 25 s. */
+/** Runs an effect in a request that may be recorded and has a deadline of 25 s. */
 export const inRequest =
   (info: Partial<RequestInfo> = {}) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -84,12 +84,12 @@ export const inRequest =
       })
     )
 
-/** A test in a fresh world. */
+/** Runs a test over fresh use cases and ports. */
 export const scenario = <A, E, R>(effect: Effect.Effect<A, E, R>, options: WorldOptions = {}) =>
-  // The clock first: behind a built world, its workers would live through every second since 1970.
+  // The clock is set first: set later, the background workers would run through every second since 1970.
   Effect.zipRight(TestClock.setTime(start), Effect.provide(effect, world(options)))
 
-/** Runs the effect while the clock moves, so that its pauses pass. */
+/** Runs the effect while the clock advances, so that its sleeps end. */
 export const patiently = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   duration: Duration.DurationInput = "30 seconds"

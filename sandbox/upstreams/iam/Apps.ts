@@ -1,16 +1,7 @@
-/** Control of applications: secrets, approved scopes, endpoints and webhooks. */
+/** Controls of applications: secrets, approved scopes, endpoints and webhooks. */
 import { planeOf } from "./Environments.ts"
-import { randomToken, randomWebhookSecret, shapes } from "./Grammar.ts"
-import {
-  type App,
-  type Endpoint,
-  mint,
-  type PlaneId,
-  production,
-  type State,
-  type Webhook,
-  type WebhookCategory
-} from "./Model.ts"
+import { randomToken, randomWebhookSecret, shapes } from "./Identifiers.ts"
+import { type App, type Endpoint, mint, type PlaneId, production, type State, type Webhook } from "./Model.ts"
 
 export const appOf = (state: State, plane: PlaneId, appId: string): App => {
   const app = planeOf(state, plane).apps.get(appId)
@@ -18,7 +9,7 @@ export const appOf = (state: State, plane: PlaneId, appId: string): App => {
   return app
 }
 
-/** An imported app inherits production's webhook until its own is set (identity-service.md 11.4). */
+/** An imported app uses production's webhook until it has its own (identity-service.md 11.4). */
 export const webhookOf = (state: State, app: App): Webhook | undefined =>
   app.webhook ?? (app.imported ? state.planes.get(production)?.apps.get(app.appId)?.webhook : undefined)
 
@@ -31,10 +22,7 @@ const endpointOf = (state: State, plane: PlaneId, appId: string, endpointId: str
 export interface EndpointInput {
   readonly endpointId: string
   readonly path: string
-  /** Seconds; default 300, the service's own. */
-  readonly ttlSeconds?: number
-  readonly critical?: boolean
-  readonly metadata?: Readonly<Record<string, unknown>>
+  readonly ttlSeconds: number
 }
 
 export interface WebhookInput {
@@ -56,21 +44,6 @@ const makeSecret = (state: State, given: string | undefined): string => {
   return mint(state, secret)
 }
 
-const makeEndpoints = (inputs: ReadonlyArray<EndpointInput>): Map<string, Endpoint> =>
-  new Map(
-    inputs.map((input) => [
-      input.endpointId,
-      {
-        endpointId: input.endpointId,
-        path: input.path,
-        ttlSeconds: input.ttlSeconds ?? 300,
-        critical: input.critical ?? true,
-        metadata: input.metadata ?? {},
-        active: true
-      }
-    ])
-  )
-
 export const apps = (state: State) => ({
   addApp: (
     plane: PlaneId,
@@ -78,41 +51,35 @@ export const apps = (state: State) => ({
       readonly appId: string
       readonly orgId: string
       readonly name?: string
-      readonly baseUrl?: string
-      readonly visibility?: App["visibility"]
       readonly secret?: string
       readonly scopes: ReadonlyArray<string>
       readonly endpoints?: ReadonlyArray<EndpointInput>
       readonly webhook?: WebhookInput
-      readonly webhookScope?: ReadonlyArray<WebhookCategory>
     }
   ) => {
-    if (!shapes.appId.test(options.appId)) throw new Error(`${options.appId} is no app id`)
+    const { appId, orgId, scopes, endpoints = [] } = options
+    if (!shapes.appId.test(appId)) throw new Error(`${appId} is not an app id`)
     const app: App = {
-      appId: options.appId,
-      orgId: options.orgId,
-      name: options.name ?? options.appId,
-      baseUrl: options.baseUrl ?? `https://${options.appId}.example`,
-      visibility: options.visibility ?? "public",
+      appId,
+      orgId,
+      name: options.name ?? appId,
       imported: false,
       secret: makeSecret(state, options.secret),
-      status: "active",
-      approvedScopes: new Set(options.scopes),
-      endpoints: makeEndpoints(options.endpoints ?? []),
-      webhook: options.webhook === undefined ? undefined : makeWebhook(state, options.webhook),
-      webhookScope: options.webhookScope ?? ["full"]
+      approvedScopes: new Set(scopes),
+      endpoints: new Map(endpoints.map((endpoint) => [endpoint.endpointId, { ...endpoint, active: true }])),
+      webhook: options.webhook === undefined ? undefined : makeWebhook(state, options.webhook)
     }
-    planeOf(state, plane).apps.set(app.appId, app)
+    planeOf(state, plane).apps.set(appId, app)
     return { secret: app.secret, webhook: app.webhook }
   },
 
   /** Copies a production application into an environment, with a secret of its own. */
-  importApp: (plane: PlaneId, appId: string, options: { readonly secret?: string } = {}) => {
+  importApp: (plane: PlaneId, appId: string) => {
     const source = appOf(state, production, appId)
     const app: App = {
       ...source,
       imported: true,
-      secret: makeSecret(state, options.secret),
+      secret: makeSecret(state, undefined),
       endpoints: new Map([...source.endpoints].map(([id, endpoint]) => [id, { ...endpoint }])),
       webhook: undefined
     }
@@ -124,14 +91,6 @@ export const apps = (state: State) => ({
     const app = appOf(state, plane, appId)
     app.secret = makeSecret(state, undefined)
     return app.secret
-  },
-
-  disableApp: (plane: PlaneId, appId: string): void => {
-    appOf(state, plane, appId).status = "disabled"
-  },
-
-  enableApp: (plane: PlaneId, appId: string): void => {
-    appOf(state, plane, appId).status = "active"
   },
 
   setApprovedScopes: (plane: PlaneId, appId: string, scopes: ReadonlyArray<string>): void => {
@@ -150,51 +109,17 @@ export const apps = (state: State) => ({
     endpointOf(state, plane, appId, endpointId).path = path
   },
 
-  /** Seconds. */
-  setTtl: (plane: PlaneId, appId: string, endpointId: string, ttlSeconds: number): void => {
-    endpointOf(state, plane, appId, endpointId).ttlSeconds = ttlSeconds
-  },
-
-  setEndpointMetadata: (
-    plane: PlaneId,
-    appId: string,
-    endpointId: string,
-    metadata: Readonly<Record<string, unknown>>
-  ): void => {
-    endpointOf(state, plane, appId, endpointId).metadata = metadata
-  },
-
   /**
-   * Points a webhook elsewhere. Without a secret the current one and its version stay; an application of a testing
-   * plane that inherited production's gets a secret of its own. A new secret has the next version unless one is given.
+   * Moves a webhook to another URL. Without a secret, the current one and its version stay. An application of a testing
+   * plane that used production's webhook gets its own secret. A new secret has the next version.
    */
   setWebhook: (plane: PlaneId, appId: string, input: WebhookInput): Webhook => {
     const app = appOf(state, plane, appId)
     const before = webhookOf(state, app)
     app.webhook =
       app.webhook !== undefined && input.secret === undefined
-        ? {
-            ...app.webhook,
-            url: new URL(input.url).href,
-            keyVersion: input.keyVersion ?? app.webhook.keyVersion
-          }
+        ? { ...app.webhook, url: new URL(input.url).href }
         : makeWebhook(state, { keyVersion: (before?.keyVersion ?? 0) + 1, ...input })
     return app.webhook
-  },
-
-  rotateWebhookSecret: (plane: PlaneId, appId: string, secret?: string): Webhook => {
-    const app = appOf(state, plane, appId)
-    const before = webhookOf(state, app)
-    if (before === undefined) throw new Error(`${appId} has no webhook in ${plane}`)
-    app.webhook = makeWebhook(state, {
-      url: before.url,
-      keyVersion: before.keyVersion + 1,
-      ...(secret === undefined ? {} : { secret })
-    })
-    return app.webhook
-  },
-
-  setWebhookScope: (plane: PlaneId, appId: string, scope: ReadonlyArray<WebhookCategory>): void => {
-    appOf(state, plane, appId).webhookScope = scope
   }
 })

@@ -1,4 +1,4 @@
-/** IAM's own ways of failing, beside the kit's general ones; give them to `fail` (identity-service.md 3). */
+/** IAM's own error responses as faults, for `fail` (identity-service.md 3). */
 import type { Fault } from "../Simulator.ts"
 
 const envelope = (
@@ -39,6 +39,6 @@ export const iamFaults = {
   providerUnavailable: (): Fault => envelope(503, "provider_unavailable", { "retry-after": "5" }),
   serverOverloaded: (): Fault => envelope(503, "server_overloaded", { "retry-after": "5" }),
   requestTimeout: (): Fault => envelope(504, "request_timeout"),
-  /** Commits, then the answer is lost: what an idempotent replay is for. */
+  /** Commits, then loses the answer. */
   commitThenDrop: (): Fault => ({ kind: "drop-after" })
 } as const

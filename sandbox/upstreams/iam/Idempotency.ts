@@ -1,17 +1,18 @@
 /** Idempotency keys: one record per (plane, application, route, key) (identity-service.md 4). */
 import type { Reply, Seen } from "../Simulator.ts"
-import { canonicalJson, lifetimes, sha256, shapes } from "./Grammar.ts"
-import { type Call, headerValues, preconditionRequired, Refusal, validationFailed } from "./Wire.ts"
+import { ErrorResponse, preconditionRequired, validationFailed } from "./Errors.ts"
+import { canonicalJson, lifetimes, sha256, shapes } from "./Identifiers.ts"
+import { type Call, headerValues } from "./Requests.ts"
 
 export interface Outcome {
   readonly reply: Reply
   /** How long the reply is replayed, milliseconds from the record's creation. */
   readonly window: number
-  /** Default: as long as the window lasts. */
+  /** Default: always, within the window. */
   readonly live?: () => boolean
 }
 
-/** Missing is 428; malformed or repeated is 422. */
+/** A missing key is a 428, a malformed or repeated one a 422. */
 export const requireIdempotencyKey = (request: Seen): string => {
   const [key, ...others] = headerValues(request, "idempotency-key")
   if (key === undefined) throw preconditionRequired("Idempotency-Key")
@@ -23,11 +24,11 @@ export const requireIdempotencyKey = (request: Seen): string => {
   return key
 }
 
-const conflict = (code: string, message: string) => new Refusal(409, `idempotency_${code}`, message)
+const conflict = (code: string, message: string) => new ErrorResponse(409, `idempotency_${code}`, message)
 
 /**
- * Runs an operation once per key. A `Refusal` thrown by `run` leaves the key free; an outcome it returns, also a
- * negative one, is stored and replayed.
+ * Runs an operation once per key. An `ErrorResponse` thrown by `run` leaves the key free. An outcome that it returns,
+ * also a negative one, is stored and replayed.
  */
 export const once = (
   call: Call,

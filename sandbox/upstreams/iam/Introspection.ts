@@ -1,5 +1,6 @@
 /** `POST /api/v1/oauth/introspect` and `POST /api/v1/oauth/revoke` (identity-service.md 6 and 7). */
 import type { Reply, Seen } from "../Simulator.ts"
+import { invalidRequest } from "./Errors.ts"
 import {
   accessAlive,
   effectiveScopes,
@@ -7,20 +8,13 @@ import {
   grantsOf,
   membershipId,
   refreshAlive
-} from "./Authority.ts"
-import { kindOf, lifetimes, shapes, unixSeconds } from "./Grammar.ts"
+} from "./Authorization.ts"
+import { kindOf, lifetimes, shapes, unixSeconds } from "./Identifiers.ts"
 import { once, requireIdempotencyKey } from "./Idempotency.ts"
-import type { AccessToken, Membership, Plane, RefreshToken } from "./Model.ts"
-import { type Call, headerValues, invalidRequest, readForm } from "./Wire.ts"
+import type { AccessToken, Plane, RefreshToken } from "./Model.ts"
+import { type Call, headerValues, readForm } from "./Requests.ts"
 
-/** Callers of client 1.x get UUIDs for membership ids (identity-service.md 1.1). */
-export const legacyMemberships = (request: Seen): boolean =>
-  headerValues(request, "user-agent")[0]?.startsWith("silicon-iam-client/1.") === true
-
-const membershipIdFor = (request: Seen, membership: Membership): string =>
-  legacyMemberships(request) ? membership.id : membershipId(membership.actor, membership.org)
-
-/** The authorization snapshot of one organisation, recomputed at every look (identity-service.md 6.3). */
+/** The authorization snapshot of one organisation, computed at every call (identity-service.md 6.3). */
 export const snapshot = (
   call: Call,
   grant: Grant,
@@ -34,14 +28,14 @@ export const snapshot = (
       : { id: membership.actor }),
     organization_id: organization.id,
     org_id: organization.handle,
-    membership_id: membershipIdFor(call.request, membership),
+    membership_id: membershipId(membership.actor, membership.org),
     membership_version: membership.version,
     authorization_epoch: membership.epoch,
     audience: view.audience,
     testing_environment_id: call.plane.environment?.id ?? null,
     scopes,
-    org_role: scopes.includes("self.membership.read") ? membership.role : null,
-    tags: scopes.includes("self.tags.read") ? membership.tags : null
+    org_role: null,
+    tags: null
   }
 }
 
@@ -49,10 +43,10 @@ const activeToken = (call: Call, value: string): AccessToken | RefreshToken | un
   const { app, plane, state } = call
   if (value.startsWith("ort_")) {
     const token = plane.refreshTokens.get(value)
-    return token?.family.appId === app.appId && refreshAlive(state, plane, token) ? token : undefined
+    return token?.family.appId === app.appId && refreshAlive(state, token) ? token : undefined
   }
   const token = plane.accessTokens.get(value)
-  return token?.family.appId === app.appId && accessAlive(state, plane, token) ? token : undefined
+  return token?.family.appId === app.appId && accessAlive(state, token) ? token : undefined
 }
 
 const orgHeader = (request: Seen): string | undefined => {
@@ -72,7 +66,7 @@ const readToken = (call: Call): string => {
 
 const inactive: Reply = { status: 200, body: { active: false } }
 
-/** Live at every call; whatever is wrong with a token is exactly `{"active":false}` (identity-service.md 6). */
+/** Computed from the current state at every call. Any unusable token answers exactly `{"active":false}` (identity-service.md 6). */
 export const introspect = (call: Call): Reply => {
   const value = readToken(call)
   const org = orgHeader(call.request)
@@ -103,9 +97,9 @@ export const introspect = (call: Call): Reply => {
         ? {}
         : {
             org_id: selected.organization.handle,
-            membership_id: membershipIdFor(call.request, selected.membership)
+            membership_id: membershipId(family.actor, selected.organization.handle)
           }),
-      session_id: family.sessionId,
+      session_id: family.session.id,
       scope: token.scopes.join(" "),
       audience: app.appId,
       issued_at: unixSeconds(token.issuedAt),
@@ -120,11 +114,11 @@ const revokeToken = (plane: Plane, appId: string, value: string): void => {
   const access = plane.accessTokens.get(value)
   if (access?.family.appId === appId) access.revoked = true
   const refresh = plane.refreshTokens.get(value)
-  // Any token of the family will do, also a consumed one (identity-service.md 7).
+  // Any refresh token of the family ends it, also a consumed one (identity-service.md 7).
   if (refresh?.family.appId === appId && refresh.family.status === "active") refresh.family.status = "revoked"
 }
 
-/** 200 with an empty body, also for a token that is not there (identity-service.md 7). */
+/** Answers 200 with an empty body, also for an unknown token (identity-service.md 7). */
 export const revoke = (call: Call): Reply => {
   const value = readToken(call)
   if (value.length < 32 || value.length > 4096)

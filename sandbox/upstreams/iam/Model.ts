@@ -1,6 +1,6 @@
-/** What the simulated IAM remembers (identity-service.md 14). Every plane has all of it for itself. Times in milliseconds. */
+/** The state of the simulated IAM (identity-service.md 14). Each plane has its own copy of everything. Times are milliseconds. */
 import type { Now, Reply } from "../Simulator.ts"
-import type { ActorKind } from "./Grammar.ts"
+import type { ActorKind } from "./Identifiers.ts"
 
 /** `"production"`, or the UUID of a testing environment. */
 export type PlaneId = string
@@ -11,15 +11,9 @@ export interface Environment {
   readonly id: string
   readonly orgId: string
   readonly name: string
-  readonly description: string | null
   readonly createdAt: number
   readonly creator: string
-  rootKey: string
-  /** Rises with every cleaning; goes out in testing webhooks. */
-  generation: number
-  keyGeneration: number
-  version: number
-  cleanedAt: number | null
+  readonly rootKey: string
   deleted: boolean
 }
 
@@ -27,32 +21,18 @@ export interface Organization {
   readonly id: string
   readonly handle: string
   readonly name: string
-  status: "active" | "suspended"
-  version: number
 }
 
 export interface Actor {
   readonly publicId: string
   readonly kind: ActorKind
-  displayName: string
-  status: "active" | "inactive"
-  epoch: number
-  version: number
-}
-
-export type OrgRole = "owner" | "admin" | "member"
-
-export interface Tag {
-  readonly id: string
-  readonly name: string
+  readonly epoch: number
 }
 
 export interface Membership {
   readonly id: string
   readonly actor: string
   readonly org: string
-  role: OrgRole
-  tags: ReadonlyArray<Tag>
   status: "active" | "removed"
   version: number
   epoch: number
@@ -61,10 +41,7 @@ export interface Membership {
 export interface Endpoint {
   readonly endpointId: string
   path: string
-  ttlSeconds: number
-  critical: boolean
-  /** A schema: each key is required at exchange, with an optional `{ "type": … }`. */
-  metadata: Readonly<Record<string, unknown>>
+  readonly ttlSeconds: number
   active: boolean
 }
 
@@ -74,43 +51,32 @@ export interface Webhook {
   readonly keyVersion: number
 }
 
-export type WebhookCategory = "full" | "membership" | "updates" | "trust"
-
 export interface App {
   readonly appId: string
   readonly orgId: string
   readonly name: string
-  readonly baseUrl: string
-  readonly visibility: "public" | "private"
-  /** Brought into a testing plane from production, rather than created inside it. */
+  /** Copied into a testing plane from production, rather than created inside it. */
   readonly imported: boolean
   secret: string
-  status: "active" | "disabled"
   approvedScopes: ReadonlySet<string>
   readonly endpoints: Map<string, Endpoint>
-  /** Its own; an imported app without one uses production's. */
+  /** Its own webhook. An imported app without one uses production's. */
   webhook: Webhook | undefined
-  webhookScope: ReadonlyArray<WebhookCategory>
 }
 
-/** A parent IAM session: what the user has with IAM itself. It outlives every application login made from it. */
+/** A parent IAM session. One login of one application is made from it. */
 export interface Session {
   readonly id: string
   readonly actor: string
-  /** The session's own IAM credential, never valid on the routes of an application. */
-  readonly bearer: string
-  readonly createdAt: number
+  /** The organisations that the user selected for the application. */
+  readonly organizations: ReadonlySet<string>
   status: "active" | "revoked"
-  version: number
-  /** Selected organisations by application; public applications add to it, private ones replace it. */
-  readonly selected: Map<string, ReadonlySet<string>>
 }
 
 export interface Slt {
   readonly token: string
   readonly appId: string
-  readonly actor: string
-  readonly sessionId: string
+  readonly session: Session
   readonly scopes: ReadonlyArray<string>
   readonly expiresAt: number
   spent: boolean
@@ -120,16 +86,14 @@ export interface Family {
   readonly id: string
   readonly appId: string
   readonly actor: string
-  readonly sessionId: string
-  /** The scopes of the login; a refresh never goes beyond them. */
+  readonly session: Session
+  /** The scopes of the login. A refresh never exceeds them. */
   readonly scopes: ReadonlyArray<string>
-  readonly createdAt: number
   readonly expiresAt: number
   status: "active" | "revoked" | "compromised"
 }
 
 interface Token {
-  readonly token: string
   readonly family: Family
   readonly scopes: ReadonlyArray<string>
   readonly issuedAt: number
@@ -145,22 +109,19 @@ export interface RefreshToken extends Token {
 }
 
 export interface Proof {
-  readonly proof: string
   readonly id: string
   readonly issuer: string
   readonly audience: string
   readonly subject: AccessToken
-  /** The handle. */
+  /** The organisation's handle. */
   readonly org: string
   readonly membershipEpoch: number
   readonly endpointId: string
   readonly path: string
-  readonly metadata: Readonly<Record<string, unknown>>
   readonly method: string
   readonly bodySha256: string
   readonly expiresAt: number
   consumedAt: number | null
-  revoked: boolean
 }
 
 export interface IdempotencyRecord {
@@ -168,7 +129,7 @@ export interface IdempotencyRecord {
   readonly createdAt: number
   readonly replayUntil: number
   readonly reply: Reply
-  /** Whether the stored result is still good; a consumed proof is not replayed. */
+  /** False when the stored result may no longer be replayed, such as a consumed proof. */
   readonly live: () => boolean
 }
 
@@ -203,12 +164,10 @@ export interface State {
   /** Requests per 60 s for one (claimed app id, path) of a plane. */
   readonly rateLimit: number
   readonly planes: Map<PlaneId, Plane>
-  /** Every credential ever made, so that a test can look for it where it must not be. */
+  /** Every credential ever made, so that a test can search logs and databases for leaks. */
   readonly minted: Array<string>
-  /** Idempotency keys whose first request is made to look unfinished, with the end of the lease. */
+  /** End of the simulated lease by idempotency key; until then the key answers `idempotency_in_progress`. */
   readonly held: Map<string, number>
-  readonly sunset: Set<string>
-  testingAvailable: boolean
 }
 
 export const makePlane = (id: PlaneId, environment: Environment | undefined): Plane => ({
@@ -229,22 +188,15 @@ export const makePlane = (id: PlaneId, environment: Environment | undefined): Pl
   rates: new Map()
 })
 
-/** Forgets everything of a plane, its secrets and identities first of all. */
-export const emptyPlane = (plane: Plane): void => {
-  for (const value of Object.values(plane)) if (value instanceof Map) value.clear()
-}
-
 export const makeState = (now: Now, rateLimit: number): State => ({
   now,
   rateLimit,
   planes: new Map([[production, makePlane(production, undefined)]]),
   minted: [],
-  held: new Map(),
-  sunset: new Set(),
-  testingAvailable: true
+  held: new Map()
 })
 
-/** Notes a credential in `minted` and hands it back. */
+/** Records a credential in `minted` and returns it. */
 export const mint = (state: State, credential: string): string => {
   state.minted.push(credential)
   return credential

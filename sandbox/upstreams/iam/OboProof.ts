@@ -1,7 +1,15 @@
 /** `POST /api/v1/obo-access/exchanges`: a signed request becomes a single-use proof (identity-service.md 10.2, 10.3). */
 import { createHmac } from "node:crypto"
 import type { Reply } from "../Simulator.ts"
-import { accessAlive, activeApp, consentOf, type Grant, grantsOf } from "./Authority.ts"
+import { accessAlive, consentOf, type Grant, grantsOf } from "./Authorization.ts"
+import {
+  ErrorResponse,
+  type FieldProblem,
+  invalidClient,
+  notFound,
+  preconditionRequired,
+  validationFailed
+} from "./Errors.ts"
 import {
   canonicalJson,
   lifetimes,
@@ -12,24 +20,10 @@ import {
   timestampTolerance,
   unixSeconds,
   uuidAt
-} from "./Grammar.ts"
+} from "./Identifiers.ts"
 import { type Outcome, once, requireIdempotencyKey } from "./Idempotency.ts"
-import { metadataFits, metadataProblem } from "./Metadata.ts"
 import { type AccessToken, type Endpoint, mint, type Plane, type Proof } from "./Model.ts"
-import {
-  type Call,
-  type FieldProblem,
-  headerValues,
-  invalidClient,
-  notFound,
-  preconditionRequired,
-  Refusal,
-  readFields,
-  readJson,
-  refuseOrgHeader,
-  secretHeaders,
-  validationFailed
-} from "./Wire.ts"
+import { type Call, headerValues, readFields, readJson, refuseOrgHeader, secretHeaders } from "./Requests.ts"
 
 /** `hex(HMAC_SHA256(secret, T.M.P.H.K))` (identity-service.md 10.2). */
 export const signExchange = (
@@ -88,11 +82,9 @@ const checkGrammar = (body: ExchangeBody): void => {
     ["request.method", shapes.method.test(body.request.method), "must be an uppercase method"],
     ["request.body_sha256", shapes.sha256.test(body.request.body_sha256), "must be 64 lowercase hex digits"]
   ]
-  const problems: Array<FieldProblem> = checks
+  const problems: ReadonlyArray<FieldProblem> = checks
     .filter(([, valid]) => !valid)
     .map(([field, , message]) => ({ field, message }))
-  const metadata = metadataProblem(body.metadata)
-  if (metadata !== undefined) problems.push({ field: "metadata", message: metadata })
   if (problems.length > 0) throw validationFailed(...problems)
 }
 
@@ -110,13 +102,15 @@ const checkFresh = (call: Call, timestamp: string): void => {
 
 const findSubject = (call: Call, value: string): AccessToken => {
   const { app, plane, state } = call
-  const forbiddenSubject = () =>
-    new Refusal(403, "obo_subject_token_forbidden", "the subject token is not one of this application")
-  if ([...plane.sessions.values()].some((session) => session.bearer === value)) throw forbiddenSubject()
   const token = plane.accessTokens.get(value)
-  if (token === undefined || !accessAlive(state, plane, token))
-    throw new Refusal(400, "invalid_subject_token", "the subject token is not active")
-  if (token.family.appId !== app.appId) throw forbiddenSubject()
+  if (token === undefined || !accessAlive(state, token))
+    throw new ErrorResponse(400, "invalid_subject_token", "the subject token is not active")
+  if (token.family.appId !== app.appId)
+    throw new ErrorResponse(
+      403,
+      "obo_subject_token_forbidden",
+      "the subject token is not one of this application"
+    )
   return token
 }
 
@@ -129,7 +123,7 @@ const findGrant = (plane: Plane, subject: AccessToken, org: string | null): Gran
     })
   const grant = org === null ? grants[0] : grants.find(({ organization }) => organization.handle === org)
   if (grant === undefined)
-    throw new Refusal(
+    throw new ErrorResponse(
       403,
       "obo_organization_not_authorized",
       "the token grants no active membership of the organisation"
@@ -146,7 +140,7 @@ export const endpointAuthority = (
 ): Endpoint | undefined => {
   const { actor, appId } = subject.family
   const scope = `obo:${audience}:${endpointId}`
-  const endpoint = activeApp(plane, audience)?.endpoints.get(endpointId)
+  const endpoint = plane.apps.get(audience)?.endpoints.get(endpointId)
   return endpoint?.active === true &&
     plane.apps.get(appId)?.approvedScopes.has(scope) === true &&
     consentOf(plane, actor, appId).has(scope) &&
@@ -178,8 +172,8 @@ const issue = (
   const { endpoint, grant, subject } = found
   const now = state.now()
   const ttl = endpoint.ttlSeconds * 1000
+  const value = mint(state, randomToken("obo"))
   const proof: Proof = {
-    proof: mint(state, randomToken("obo")),
     id: uuidAt(now),
     issuer: call.app.appId,
     audience: body.audience,
@@ -188,22 +182,20 @@ const issue = (
     membershipEpoch: grant.membership.epoch,
     endpointId: endpoint.endpointId,
     path: endpoint.path,
-    metadata: body.metadata,
     method: body.request.method,
     bodySha256: body.request.body_sha256,
     expiresAt: now + ttl,
-    consumedAt: null,
-    revoked: false
+    consumedAt: null
   }
-  plane.proofs.set(proof.proof, proof)
+  plane.proofs.set(value, proof)
   return {
     window: Math.min(lifetimes.secretReplay, ttl),
-    live: () => proof.consumedAt === null && !proof.revoked,
+    live: () => proof.consumedAt === null,
     reply: {
       status: 201,
       headers: secretHeaders,
       body: {
-        access_proof: proof.proof,
+        access_proof: value,
         proof_id: proof.id,
         expires_in: endpoint.ttlSeconds,
         expires_at: rfc3339(proof.expiresAt),
@@ -236,7 +228,8 @@ export const exchange = (call: Call): Reply => {
     idempotencyKey
   })
   if (!sameSecret(expected, signature)) throw invalidClient("X-OBO-Signature does not match")
-  if (!metadataFits(endpoint.metadata, body.metadata))
+  // No seeded endpoint registers a metadata schema, so every key is unknown.
+  if (Object.keys(body.metadata).length > 0)
     throw validationFailed({ field: "metadata", message: "does not fit the endpoint's schema" })
   return once(call, { route: "exchanges", key: idempotencyKey, payload: canonicalJson(body) }, () =>
     issue(call, body, { subject, grant, endpoint })

@@ -1,58 +1,45 @@
-/** From a request to its route and back: public routes, versions, planes, the table of routes, the common headers. */
+/** The route table, version negotiation and the headers of every answer. */
 import type { Reply, Seen } from "../Simulator.ts"
-import { catalogue, directoryEntry, testingContext } from "./Directory.ts"
-import { exchange } from "./OboProof.ts"
-import { authenticateApp, checkVersion, resolvePlane, supportedVersions } from "./Gate.ts"
-import { shapes, uuidAt } from "./Grammar.ts"
-import { introspect, legacyMemberships, revoke } from "./Introspection.ts"
+import { catalogue, testingContext } from "./ApplicationInfo.ts"
+import { authenticateApp, resolvePlane } from "./Authentication.ts"
+import { ErrorResponse, errorReply, notFound, validationFailed } from "./Errors.ts"
+import { shapes, uuidAt } from "./Identifiers.ts"
+import { introspect, revoke } from "./Introspection.ts"
 import type { State } from "./Model.ts"
+import { exchange } from "./OboProof.ts"
+import { type Call, headerValues } from "./Requests.ts"
 import { tokens } from "./Tokens.ts"
 import { verify } from "./Verify.ts"
-import { type Call, headerValues, notFound, Refusal, refusalReply, validationFailed } from "./Wire.ts"
-
-const build = { build: "4.0.0", commit: "abc123" } as const
 
 interface Route {
   readonly method: "GET" | "POST"
-  /** Below `/api/v1`; `*` is one variable segment. */
-  readonly path: string
+  /** Below `/api/v1`. A group is the variable segment. */
+  readonly path: RegExp
   readonly handle: (call: Call) => Reply
 }
 
-/** All of these are within reach of the application selector (identity-service.md 9). */
 const routes: ReadonlyArray<Route> = [
-  { method: "POST", path: "/app-auth/tokens", handle: tokens },
-  { method: "POST", path: "/oauth/introspect", handle: introspect },
-  { method: "POST", path: "/oauth/revoke", handle: revoke },
-  { method: "POST", path: "/obo-access/exchanges", handle: exchange },
-  { method: "POST", path: "/obo-access/verify", handle: verify },
-  { method: "GET", path: "/obo-access/applications/*/endpoints", handle: catalogue },
-  { method: "GET", path: "/application-directory/*", handle: directoryEntry },
-  { method: "GET", path: "/application/testing-context", handle: testingContext }
+  { method: "POST", path: /^\/app-auth\/tokens$/, handle: tokens },
+  { method: "POST", path: /^\/oauth\/introspect$/, handle: introspect },
+  { method: "POST", path: /^\/oauth\/revoke$/, handle: revoke },
+  { method: "POST", path: /^\/obo-access\/exchanges$/, handle: exchange },
+  { method: "POST", path: /^\/obo-access\/verify$/, handle: verify },
+  { method: "GET", path: /^\/obo-access\/applications\/([^/]+)\/endpoints$/, handle: catalogue },
+  { method: "GET", path: /^\/application\/testing-context$/, handle: testingContext }
 ]
 
-const decode = (segment: string): string => {
-  try {
-    return decodeURIComponent(segment)
-  } catch {
-    return segment
-  }
-}
-
-/** The variable segments of a path that fits the pattern, or `undefined`. */
-const matchPath = (pattern: string, path: string): ReadonlyArray<string> | undefined => {
-  const wanted = pattern.split("/")
-  const given = path.split("/")
-  if (wanted.length !== given.length) return undefined
-  if (!wanted.every((segment, index) => segment === "*" || segment === given[index])) return undefined
-  return given.filter((_, index) => wanted[index] === "*").map(decode)
-}
-
-const methodNotAllowed = (allow: string) =>
-  new Refusal(405, "method_not_allowed", "the method is not allowed here", { headers: { allow } })
-
-const requireGet = (method: string): void => {
-  if (method !== "GET") throw methodNotAllowed("GET")
+/** The versions that the client supports: `undefined` when absent, `null` when malformed (identity-service.md 1.3). */
+const supportedVersions = (request: Seen): ReadonlyArray<string> | null | undefined => {
+  const [value, ...others] = headerValues(request, "silicon-iam-supported-api-versions")
+  if (value === undefined) return undefined
+  const versions = value.split(",").map((version) => version.trim())
+  const wellFormed =
+    others.length === 0 &&
+    value.length <= 255 &&
+    versions.length <= 16 &&
+    new Set(versions).size === versions.length &&
+    versions.every((version) => /^v[1-9][0-9]*$/.test(version))
+  return wellFormed ? versions : null
 }
 
 const negotiate = (request: Seen): Reply => {
@@ -64,7 +51,7 @@ const negotiate = (request: Seen): Reply => {
       message: "must list 1 to 16 distinct versions"
     })
   if (!supported.includes("v1"))
-    throw new Refusal(406, "api_version_not_acceptable", "no supported API version is acceptable", {
+    throw new ErrorResponse(406, "api_version_not_acceptable", "no supported API version is acceptable", {
       headers,
       details: { supported_versions: ["v1"] }
     })
@@ -75,52 +62,43 @@ const negotiate = (request: Seen): Reply => {
       service: "silicon-iam",
       selected_api_version: "v1",
       supported_api_versions: ["v1"],
-      ...build
+      build: "4.0.0",
+      commit: "abc123"
     }
   }
 }
 
-const versioned = (state: State, request: Seen, requestId: string, path: string): Reply => {
-  const method = request.method === "HEAD" ? "GET" : request.method
-  const fitting = routes.flatMap((route) => {
-    const params = matchPath(route.path, path)
-    return params === undefined ? [] : [{ route, params }]
-  })
-  const found = fitting.find(({ route }) => route.method === method)
-  const plane = resolvePlane(state, request, found !== undefined)
-  if (path === "/version") {
-    requireGet(method)
-    return { status: 200, body: { service: "silicon-iam", api_version: "v1", ...build } }
-  }
-  if (found === undefined) {
-    if (fitting.length === 0) throw notFound()
-    throw methodNotAllowed(fitting.map(({ route }) => route.method).join(", "))
-  }
-  const app = authenticateApp(state, plane, request)
-  return found.route.handle({ state, request, requestId, plane, app, params: found.params })
-}
-
 const dispatch = (state: State, request: Seen, requestId: string): Reply => {
-  const method = request.method === "HEAD" ? "GET" : request.method
-  if (request.path === "/healthz" || request.path === "/readyz") {
-    requireGet(method)
-    return { status: 200, body: { ok: true } }
-  }
-  if (request.path === "/api/version") {
-    requireGet(method)
-    return negotiate(request)
-  }
-  const parts = /^\/api\/(v[0-9]+)(\/.*)$/.exec(request.path)
-  if (parts === null) throw notFound()
-  checkVersion(state, request, parts[1] ?? "")
-  return versioned(state, request, requestId, parts[2] ?? "")
+  if (request.path === "/api/version" && request.method === "GET") return negotiate(request)
+  const path = /^\/api\/v1(\/.*)$/.exec(request.path)?.[1]
+  if (path === undefined) throw notFound()
+  const supported = supportedVersions(request)
+  if (supported !== undefined && supported?.includes("v1") !== true)
+    throw new ErrorResponse(
+      406,
+      "api_version_not_supported",
+      "the client does not support this API version",
+      {
+        bare: true
+      }
+    )
+  const plane = resolvePlane(state, request)
+  const fitting = routes.filter((route) => route.path.test(path))
+  const found = fitting.find((route) => route.method === request.method)
+  if (found === undefined && fitting.length === 0) throw notFound()
+  if (found === undefined)
+    throw new ErrorResponse(405, "method_not_allowed", "the method is not allowed here", {
+      headers: { allow: fitting.map(({ method }) => method).join(", ") }
+    })
+  const app = authenticateApp(state, plane, request)
+  return found.handle({ state, request, requestId, plane, app, param: found.path.exec(path)?.[1] ?? "" })
 }
 
-/** Answers every route but the control ones; a refusal becomes the envelope, a defect `internal_error`. */
+/** Answers every route except the controls. A thrown `ErrorResponse` becomes the envelope, a defect `internal_error`. */
 export const makeRouter = (state: State) => {
   const ids = new WeakMap<Seen, string>()
 
-  /** The caller's id when it is one UUID, else a new one; the same for every look at one request. */
+  /** The caller's id if it is one UUID, otherwise a new one; constant for one request. */
   const requestIdOf = (request: Seen): string => {
     const known = ids.get(request)
     if (known !== undefined) return known
@@ -136,9 +114,12 @@ export const makeRouter = (state: State) => {
     try {
       return dispatch(state, request, requestId)
     } catch (error) {
-      const refusal =
-        error instanceof Refusal ? error : new Refusal(500, "internal_error", "an internal error occurred")
-      return refusalReply(refusal, requestId)
+      return errorReply(
+        error instanceof ErrorResponse
+          ? error
+          : new ErrorResponse(500, "internal_error", "an internal error occurred"),
+        requestId
+      )
     }
   }
 
@@ -152,8 +133,7 @@ export const makeRouter = (state: State) => {
           "cache-control": "no-store",
           "x-content-type-options": "nosniff",
           "referrer-policy": "no-referrer",
-          ...(/^\/api\/v1\//.test(request.path) ? { "silicon-iam-api-version": "v1" } : {}),
-          ...(legacyMemberships(request) ? { "silicon-iam-membership-format": "uuid-legacy" } : {}),
+          ...(request.path.startsWith("/api/v1/") ? { "silicon-iam-api-version": "v1" } : {}),
           ...reply.headers
         }
       }

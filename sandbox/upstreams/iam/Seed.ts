@@ -1,7 +1,7 @@
-/** The world that the sandbox and most tests begin with. */
-import type { Plane, PlaneId } from "./Model.ts"
+/** The people and applications that the sandbox and most tests start with. */
+import type { IamControls } from "./Controls.ts"
+import type { PlaneId } from "./Model.ts"
 import { production } from "./Model.ts"
-import type { World } from "./World.ts"
 
 export const musicScopes = [
   "self.identity.read",
@@ -12,7 +12,6 @@ export const musicScopes = [
 
 const tingEndpoints = [
   { endpointId: "subscriptions.register", path: "/v1/subscriptions", ttlSeconds: 60 },
-  { endpointId: "subscriptions.revoke", path: "/v1/subscriptions/revoke", ttlSeconds: 60 },
   { endpointId: "tings.send", path: "/v1/tings", ttlSeconds: 60 }
 ]
 
@@ -25,12 +24,12 @@ export interface SeededPlane {
   readonly organizations: { readonly acme: string; readonly zenith: string }
 }
 
-export interface SeededWorld {
+export interface SeededIam {
   readonly production: SeededPlane & {
     readonly webhookSecret: string
     readonly webhookKeyVersion: number
   }
-  /** The environment `music e2e`; its applications are imported, so its webhooks use production's URL and secret. */
+  /** The environment `music e2e`. Its applications are imported, so its webhooks use production's URL and secret. */
   readonly environment: SeededPlane & {
     readonly environmentId: string
     readonly rootKey: string
@@ -38,16 +37,16 @@ export interface SeededWorld {
   }
 }
 
-const seedPeople = (world: World, plane: Plane): SeededPlane["organizations"] => {
+const seedPeople = (controls: IamControls, plane: PlaneId): SeededPlane["organizations"] => {
   const organizations = {
-    acme: world.addOrganization(plane.id, "acme", { name: "Acme" }),
-    zenith: world.addOrganization(plane.id, "zenith", { name: "Zenith" })
+    acme: controls.addOrganization(plane, "acme", "Acme"),
+    zenith: controls.addOrganization(plane, "zenith", "Zenith")
   }
   for (const actor of ["si:deejay", "si:lyra", "c:ana"]) {
-    world.addActor(plane.id, actor)
-    world.addMembership(plane.id, actor, "acme")
+    controls.addActor(plane, actor)
+    controls.addMembership(plane, actor, "acme")
   }
-  world.addMembership(plane.id, "c:ana", "zenith")
+  controls.addMembership(plane, "c:ana", "zenith")
   return organizations
 }
 
@@ -55,43 +54,32 @@ const seedPeople = (world: World, plane: Plane): SeededPlane["organizations"] =>
  * Production and one environment with the organisations `acme` and `zenith`, the silicons `si:deejay` and `si:lyra` in
  * acme, the carbon `c:ana` in both, and the applications `music` and `ting`. Secrets are random unless given.
  */
-export const seedWorld = (
-  world: World,
-  options: {
-    /** Default `http://127.0.0.1:8787/webhook/`; `setWebhook` moves it later and keeps the secret. */
-    readonly webhookUrl?: string
-    readonly webhookSecret?: string
-    readonly webhookKeyVersion?: number
-    readonly musicSecret?: string
-    readonly tingSecret?: string
-    readonly tingUrl?: string
-  } = {}
-): SeededWorld => {
-  const organizations = seedPeople(world, world.plane(production))
-  for (const org of ["music", "tos"]) world.addOrganization(production, org)
-  const music = world.addApp(production, {
+export const seedIam = (
+  controls: IamControls,
+  options: { readonly webhookSecret?: string; readonly musicSecret?: string } = {}
+): SeededIam => {
+  const { musicSecret, webhookSecret } = options
+  const organizations = seedPeople(controls, production)
+  const music = controls.addApp(production, {
     appId: "music",
     orgId: "music",
     name: "Music",
     scopes: musicScopes,
     webhook: {
-      url: options.webhookUrl ?? "http://127.0.0.1:8787/webhook/",
-      ...(options.webhookSecret === undefined ? {} : { secret: options.webhookSecret }),
-      ...(options.webhookKeyVersion === undefined ? {} : { keyVersion: options.webhookKeyVersion })
+      // `setWebhook` moves it to the server's address later and keeps the secret.
+      url: "http://127.0.0.1:8787/webhook/",
+      ...(webhookSecret === undefined ? {} : { secret: webhookSecret })
     },
-    ...(options.musicSecret === undefined ? {} : { secret: options.musicSecret })
+    ...(musicSecret === undefined ? {} : { secret: musicSecret })
   })
-  const ting = world.addApp(production, {
+  const ting = controls.addApp(production, {
     appId: "ting",
     orgId: "tos",
     name: "Ting",
     scopes: ["self.identity.read"],
-    endpoints: tingEndpoints,
-    ...(options.tingUrl === undefined ? {} : { baseUrl: options.tingUrl }),
-    ...(options.tingSecret === undefined ? {} : { secret: options.tingSecret })
+    endpoints: tingEndpoints
   })
-
-  const environment = world.addEnvironment({ orgId: "acme", name: "music e2e" })
+  const environment = controls.addEnvironment({ orgId: "acme", name: "music e2e" })
   const plane = environment.environmentId
   return {
     production: {
@@ -105,9 +93,9 @@ export const seedWorld = (
     environment: {
       plane,
       ...environment,
-      organizations: seedPeople(world, world.plane(plane)),
-      musicSecret: world.importApp(plane, "music").secret,
-      tingSecret: world.importApp(plane, "ting").secret
+      organizations: seedPeople(controls, plane),
+      musicSecret: controls.importApp(plane, "music").secret,
+      tingSecret: controls.importApp(plane, "ting").secret
     }
   }
 }

@@ -1,19 +1,11 @@
 /** `POST /api/v1/app-auth/tokens`: login by SLT, and refresh with rotation (identity-service.md 5). */
 import type { Reply } from "../Simulator.ts"
-import { activeOrganizations, actorActive, addConsent, consentOf, loginAlive } from "./Authority.ts"
-import { kindOf, lifetimes, randomToken, shapes, uuidAt } from "./Grammar.ts"
+import { activeOrganizations, addConsent, consentOf, loginAlive, startSession } from "./Authorization.ts"
+import { errorReply, invalidClient, invalidGrant, invalidRequest } from "./Errors.ts"
+import { kindOf, lifetimes, randomToken, shapes, uuidAt } from "./Identifiers.ts"
 import { type Outcome, once, requireIdempotencyKey } from "./Idempotency.ts"
-import { type Family, mint } from "./Model.ts"
-import { startSession } from "./Sessions.ts"
-import {
-  type Call,
-  invalidClient,
-  invalidGrant,
-  invalidRequest,
-  readForm,
-  refusalReply,
-  secretHeaders
-} from "./Wire.ts"
+import { type Family, mint, type Session } from "./Model.ts"
+import { type Call, readForm, secretHeaders } from "./Requests.ts"
 
 const issuePair = (call: Call, family: Family, scopes: ReadonlyArray<string>): Outcome => {
   const { plane, state } = call
@@ -22,7 +14,6 @@ const issuePair = (call: Call, family: Family, scopes: ReadonlyArray<string>): O
   const refresh = mint(state, randomToken("ort"))
   const granted = [...scopes].sort()
   plane.accessTokens.set(access, {
-    token: access,
     family,
     scopes: granted,
     issuedAt: now,
@@ -30,7 +21,6 @@ const issuePair = (call: Call, family: Family, scopes: ReadonlyArray<string>): O
     revoked: false
   })
   plane.refreshTokens.set(refresh, {
-    token: refresh,
     family,
     scopes: granted,
     issuedAt: now,
@@ -56,34 +46,30 @@ const issuePair = (call: Call, family: Family, scopes: ReadonlyArray<string>): O
   }
 }
 
-const startFamily = (
-  call: Call,
-  login: { readonly actor: string; readonly sessionId: string; readonly scopes: ReadonlyArray<string> }
-): Outcome => {
+const startFamily = (call: Call, session: Session, scopes: ReadonlyArray<string>): Outcome => {
   const now = call.state.now()
   const family: Family = {
     id: uuidAt(now),
     appId: call.app.appId,
-    ...login,
-    createdAt: now,
+    actor: session.actor,
+    session,
+    scopes,
     expiresAt: now + lifetimes.family,
     status: "active"
   }
   call.plane.families.set(family.id, family)
-  return issuePair(call, family, login.scopes)
+  return issuePair(call, family, scopes)
 }
 
-/** A testing plane takes the public id of one of its actors for an SLT (identity-service.md 5). */
+/** A testing plane accepts the public id of one of its actors as an SLT (identity-service.md 5). */
 const loginByPublicId = (call: Call, publicId: string): Outcome => {
   const { app, plane, state } = call
-  if (!actorActive(plane, publicId)) throw invalidGrant()
+  if (!plane.actors.has(publicId)) throw invalidGrant()
   const orgs = activeOrganizations(plane, publicId)
   if (kindOf(publicId) === "silicon" && orgs.length === 0) throw invalidGrant()
   const scopes = [...app.approvedScopes]
   addConsent(plane, publicId, app.appId, scopes)
-  const session = startSession(state, plane, publicId)
-  session.selected.set(app.appId, new Set(orgs))
-  return startFamily(call, { actor: publicId, sessionId: session.id, scopes })
+  return startFamily(call, startSession(state, plane, publicId, orgs), scopes)
 }
 
 const login = (call: Call, credential: string): Outcome => {
@@ -95,23 +81,22 @@ const login = (call: Call, credential: string): Outcome => {
   const slt = plane.slts.get(credential)
   if (slt === undefined || slt.appId !== app.appId || slt.spent || state.now() >= slt.expiresAt)
     throw invalidGrant()
-  if (!actorActive(plane, slt.actor) || plane.sessions.get(slt.sessionId)?.status !== "active")
+  if (slt.session.status !== "active" || !slt.scopes.every((scope) => app.approvedScopes.has(scope)))
     throw invalidGrant()
-  if (!slt.scopes.every((scope) => app.approvedScopes.has(scope))) throw invalidGrant()
   slt.spent = true
-  return startFamily(call, { actor: slt.actor, sessionId: slt.sessionId, scopes: slt.scopes })
+  return startFamily(call, slt.session, slt.scopes)
 }
 
 const refresh = (call: Call, credential: string): Outcome => {
   const { app, plane, state } = call
   const token = plane.refreshTokens.get(credential)
   if (token === undefined || token.family.appId !== app.appId) throw invalidGrant()
-  if (state.now() >= token.expiresAt || !loginAlive(plane, token.family)) throw invalidGrant()
+  if (state.now() >= token.expiresAt || !loginAlive(token.family)) throw invalidGrant()
   if (token.consumed) {
     token.family.status = "compromised"
-    // Unlike every other failure this one is stored: the compromise itself was committed (identity-service.md 4).
-    const refusal = invalidGrant("the refresh token was already used; its family is revoked")
-    return { window: lifetimes.secretReplay, reply: refusalReply(refusal, call.requestId) }
+    // The only stored failure, because the compromise itself was committed (identity-service.md 4).
+    const error = invalidGrant("the refresh token was already used; its family is revoked")
+    return { window: lifetimes.secretReplay, reply: errorReply(error, call.requestId) }
   }
   const consented = consentOf(plane, token.family.actor, app.appId)
   const scopes = token.family.scopes.filter((scope) => consented.has(scope) && app.approvedScopes.has(scope))

@@ -1,19 +1,12 @@
 /** `POST /api/v1/obo-access/verify`: an audience consumes a proof (identity-service.md 10.5). */
 import type { Reply } from "../Simulator.ts"
-import { accessAlive, activeApp, effectiveScopes, type Grant, grantsOf } from "./Authority.ts"
-import { endpointAuthority } from "./OboProof.ts"
-import { kindOf, rfc3339, shapes } from "./Grammar.ts"
+import { accessAlive, effectiveScopes, type Grant, grantsOf } from "./Authorization.ts"
+import { ErrorResponse, validationFailed } from "./Errors.ts"
+import { kindOf, rfc3339, shapes } from "./Identifiers.ts"
 import { snapshot } from "./Introspection.ts"
 import type { Plane, Proof, State } from "./Model.ts"
-import {
-  type Call,
-  Refusal,
-  readFields,
-  readJson,
-  refuseOrgHeader,
-  secretHeaders,
-  validationFailed
-} from "./Wire.ts"
+import { endpointAuthority } from "./OboProof.ts"
+import { type Call, readFields, readJson, refuseOrgHeader, secretHeaders } from "./Requests.ts"
 
 interface Binding {
   readonly method: string
@@ -38,16 +31,15 @@ const checkBinding = (binding: Binding): void => {
     throw validationFailed(...problems.map(([field]) => ({ field, message: "is malformed" })))
 }
 
-/** The authority behind the proof, when subject, membership, application and parent token are what they were. */
+/** The grant behind the proof, if the subject token and the membership are unchanged. */
 const unchangedGrant = (state: State, plane: Plane, proof: Proof): Grant | undefined => {
-  if (!accessAlive(state, plane, proof.subject) || activeApp(plane, proof.issuer) === undefined)
-    return undefined
+  if (!accessAlive(state, proof.subject)) return undefined
   return grantsOf(plane, proof.subject.family).find(
     ({ membership }) => membership.org === proof.org && membership.epoch === proof.membershipEpoch
   )
 }
 
-/** The order of these checks is the contract's; only success consumes the proof (identity-service.md 10.5). */
+/** The order of the checks is the contract's. Only success consumes the proof (identity-service.md 10.5). */
 export const verify = (call: Call): Reply => {
   const { app, plane, request, state } = call
   const body = readFields(readJson(request), "", ["access_proof", "request"])
@@ -56,28 +48,28 @@ export const verify = (call: Call): Reply => {
     readFields(body.object("request"), "request.", ["method", "path", "body_sha256"])
   )
   refuseOrgHeader(request)
-  if (!shapes.proof.test(value)) throw new Refusal(400, "invalid_proof", "the proof is malformed")
+  if (!shapes.proof.test(value)) throw new ErrorResponse(400, "invalid_proof", "the proof is malformed")
   checkBinding(binding)
 
   const proof = plane.proofs.get(value)
   if (proof?.audience !== app.appId)
-    throw new Refusal(410, "obo_proof_invalid", "the proof is not valid here")
+    throw new ErrorResponse(410, "obo_proof_invalid", "the proof is not valid here")
   if (proof.consumedAt !== null)
-    throw new Refusal(409, "obo_proof_consumed", "the proof was already consumed")
-  if (proof.revoked || state.now() >= proof.expiresAt)
-    throw new Refusal(410, "obo_proof_expired", "the proof has expired")
+    throw new ErrorResponse(409, "obo_proof_consumed", "the proof was already consumed")
+  if (state.now() >= proof.expiresAt)
+    throw new ErrorResponse(410, "obo_proof_expired", "the proof has expired")
   if (
     proof.method !== binding.method ||
     proof.path !== binding.path ||
     proof.bodySha256 !== binding.bodySha256
   )
-    throw new Refusal(403, "obo_request_binding_mismatch", "the request is not the proved one")
+    throw new ErrorResponse(403, "obo_request_binding_mismatch", "the request is not the proved one")
   const grant = unchangedGrant(state, plane, proof)
   if (grant === undefined)
-    throw new Refusal(410, "obo_proof_revoked", "the authority behind the proof has changed")
+    throw new ErrorResponse(410, "obo_proof_revoked", "the authority behind the proof has changed")
   const endpoint = endpointAuthority(plane, proof.subject, proof.audience, proof.endpointId)
   if (endpoint?.path !== proof.path)
-    throw new Refusal(403, "obo_authority_revoked", "the endpoint is no longer authorised")
+    throw new ErrorResponse(403, "obo_authority_revoked", "the endpoint is no longer authorised")
 
   const now = state.now()
   proof.consumedAt = now
@@ -97,7 +89,7 @@ export const verify = (call: Call): Reply => {
       }),
       org_id: organization.handle,
       endpoint: { endpoint_id: proof.endpointId, path: proof.path },
-      metadata: proof.metadata,
+      metadata: {},
       expires_at: rfc3339(proof.expiresAt),
       consumed_at: rfc3339(now)
     }

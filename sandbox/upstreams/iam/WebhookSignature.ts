@@ -1,9 +1,10 @@
-/** Signed webhook requests, for production and testing planes (identity-service.md 11.1, 11.3, 11.4). */
+/** Signed webhook requests for production and testing planes (identity-service.md 11.1, 11.3, 11.4). */
 import { createHmac } from "node:crypto"
-import { webhookOf } from "./Apps.ts"
-import type { Envelope } from "./Events.ts"
-import { unixSeconds } from "./Grammar.ts"
-import type { App, Environment, Plane, State } from "./Model.ts"
+import { appOf, webhookOf } from "./Apps.ts"
+import { planeOf } from "./Environments.ts"
+import { type Envelope, envelopeOf, type IamEvent } from "./Events.ts"
+import { unixSeconds } from "./Identifiers.ts"
+import type { Environment, PlaneId, State } from "./Model.ts"
 
 export interface SignedWebhook {
   readonly url: string
@@ -12,10 +13,6 @@ export interface SignedWebhook {
 }
 
 export interface SigningOptions {
-  /** Unix seconds of the attempt; default now. */
-  readonly timestamp?: number
-  readonly secret?: string
-  readonly keyVersion?: number
   /** `true`: the testing envelope of older senders, without `environment_id` and `generation`. */
   readonly withoutEnvironment?: boolean
 }
@@ -30,7 +27,7 @@ const testingEnvelope = (environment: Environment, envelope: Envelope, withoutEn
     test: {
       testing_key: environment.rootKey,
       metadata: {
-        ...(withoutEnvironment ? {} : { environment_id: environment.id, generation: environment.generation }),
+        ...(withoutEnvironment ? {} : { environment_id: environment.id, generation: 1 }),
         ...metadata
       },
       data
@@ -38,35 +35,36 @@ const testingEnvelope = (environment: Environment, envelope: Envelope, withoutEn
   }
 }
 
-/** One attempt's request, or `undefined` when the application has no webhook. */
-export const signedRequest = (
-  state: State,
-  plane: Plane,
-  app: App,
-  envelope: Envelope,
-  options: SigningOptions = {}
-): SignedWebhook | undefined => {
-  const webhook = webhookOf(state, app)
-  if (webhook === undefined) return undefined
-  const { environment } = plane
-  const body = Buffer.from(
-    JSON.stringify(
-      environment === undefined
-        ? envelope
-        : testingEnvelope(environment, envelope, options.withoutEnvironment === true)
+export const webhooks = (state: State) => ({
+  /** One signed request. Throws when the plane has no application with a webhook. */
+  buildWebhook: (planeId: PlaneId, event: IamEvent, options: SigningOptions = {}): SignedWebhook => {
+    const { apps, environment } = planeOf(state, planeId)
+    const app =
+      event.appId === undefined
+        ? [...apps.values()].find((candidate) => webhookOf(state, candidate) !== undefined)
+        : appOf(state, planeId, event.appId)
+    const webhook = app === undefined ? undefined : webhookOf(state, app)
+    if (webhook === undefined) throw new Error(`no webhook is registered in ${planeId}`)
+    const envelope = envelopeOf(state, event)
+    const body = Buffer.from(
+      JSON.stringify(
+        environment === undefined
+          ? envelope
+          : testingEnvelope(environment, envelope, options.withoutEnvironment === true)
+      )
     )
-  )
-  const timestamp = String(options.timestamp ?? unixSeconds(state.now()))
-  return {
-    url: webhook.url,
-    body,
-    headers: {
-      "Content-Type": "application/json",
-      "User-Agent": "silicon-iam/4.0.0",
-      "X-Silicon-IAM-Event-ID": envelope.event_id,
-      "X-Silicon-IAM-Timestamp": timestamp,
-      "X-Silicon-IAM-Key-Version": String(options.keyVersion ?? webhook.keyVersion),
-      "X-Silicon-IAM-Signature": signWebhook(options.secret ?? webhook.secret, timestamp, body)
+    const timestamp = String(unixSeconds(state.now()))
+    return {
+      url: webhook.url,
+      body,
+      headers: {
+        "Content-Type": "application/json",
+        "User-Agent": "silicon-iam/4.0.0",
+        "X-Silicon-IAM-Event-ID": envelope.event_id,
+        "X-Silicon-IAM-Timestamp": timestamp,
+        "X-Silicon-IAM-Key-Version": String(webhook.keyVersion),
+        "X-Silicon-IAM-Signature": signWebhook(webhook.secret, timestamp, body)
+      }
     }
   }
-}
+})

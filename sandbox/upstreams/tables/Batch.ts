@@ -6,7 +6,7 @@ import { canonical, isInteger64, type Json, JsonProblem, parseJson, textOf } fro
 const batchLimit = 8_388_608
 /** Largest `record`, bytes of compact JSON. */
 export const recordLimit = 270_336
-/** What a rejection names when the record's own id could not be read. */
+/** The id of a rejection when the record's own id is unreadable. */
 export const nilUuid = "00000000-0000-0000-0000-000000000000"
 
 export interface Entry {
@@ -20,7 +20,7 @@ export interface Batch {
   readonly entries: ReadonlyArray<Entry>
 }
 
-/** The whole-batch refusal; only these two fields (table-service.md 3). */
+/** Refuses the whole batch; only these two fields (table-service.md 3). */
 export const refusal = (status: number, code: string, message: string): Reply => ({
   status,
   body: { error: { code, message } }
@@ -81,13 +81,13 @@ export const readBatch = (request: Seen): Batch | Reply => {
   return { batchId, entries }
 }
 
-export interface Facts {
+export interface RecordHeader {
   readonly recordId: string
   readonly eventMilliseconds: number
 }
 
-/** What the server needs of an entry's metadata; `undefined` when it is unusable. */
-export const readFacts = (metadata: Json): Facts | undefined => {
+/** The required fields of an entry's metadata; `undefined` when they are unusable. */
+export const readRecordHeader = (metadata: Json): RecordHeader | undefined => {
   if (metadata.kind !== "object") return undefined
   const recordId = uuidOf(metadata.fields.get("record_id"))
   const event = metadata.fields.get("event_ts_ms")

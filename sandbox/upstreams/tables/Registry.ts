@@ -1,6 +1,5 @@
-/** Tables and their keys (table-service.md 1 and 5): look-ups by the key's digest, retiring, rotation, a cache of look-ups. */
+/** Tables and their keys (table-service.md 1 and 5): lookup by the key's digest, retiring and rotation. */
 import { createHash, randomBytes } from "node:crypto"
-import type { Now } from "../Simulator.ts"
 
 /** One stored record. `cursor` rises per table; times in milliseconds. */
 export interface Row {
@@ -19,38 +18,31 @@ export interface Table {
   readonly rows: Array<Row>
 }
 
-const nameGrammar = /^[a-z0-9]{1,50}$/
-const keyGrammar = /^table-([a-z0-9]{1,50})-([0-9a-f]{32})$/
-
-/** How long a look-up, hit or miss, is remembered when the cache is on. */
-const cacheMilliseconds = 60_000
+const nameFormat = /^[a-z0-9]{1,50}$/
+const keyFormat = /^table-([a-z0-9]{1,50})-([0-9a-f]{32})$/
 
 const digest = (key: string): string => createHash("sha256").update(key).digest("hex")
 
 export class Registry {
   private readonly tables = new Map<string, Table>()
   private readonly minted: Array<string>
-  private readonly now: Now
-  private readonly cache = new Map<string, { readonly table: Table | undefined; readonly until: number }>()
-  private caching = false
 
-  constructor(now: Now, minted: Array<string>) {
-    this.now = now
+  constructor(minted: Array<string>) {
     this.minted = minted
   }
 
-  /** Makes a table and its key. A given key must be one for that name; without, a random one is made. */
+  /** Makes a table. Without a given key, a random one is made; a given key must carry the table's name. */
   create(name: string, given?: string): string {
-    if (!nameGrammar.test(name)) throw new Error("a table name is 1 to 50 of [a-z0-9]")
+    if (!nameFormat.test(name)) throw new Error("a table name is 1 to 50 of [a-z0-9]")
     if (this.tables.has(name)) throw new Error(`table ${name} exists`)
     const key = given ?? this.newKey(name)
-    if (keyGrammar.exec(key)?.[1] !== name) throw new Error(`the key is not one for table ${name}`)
+    if (keyFormat.exec(key)?.[1] !== name) throw new Error(`the key is not one for table ${name}`)
     if (given !== undefined) this.minted.push(given)
     this.tables.set(name, { name, keyDigest: digest(key), retired: false, rows: [] })
     return key
   }
 
-  /** The table of a name. Throws when there is none. */
+  /** A table by name. Throws when it does not exist. */
   get(name: string): Table {
     const table = this.tables.get(name)
     if (table === undefined) throw new Error(`no table ${name}`)
@@ -61,23 +53,16 @@ export class Registry {
     return this.tables.get(name)
   }
 
-  names(): ReadonlyArray<string> {
-    return [...this.tables.keys()]
-  }
-
   /** Replaces the key; the old one is refused at once (table-service.md 5). */
   rotate(name: string): string {
     const table = this.get(name)
     const key = this.newKey(name)
-    this.cache.delete(table.keyDigest)
     table.keyDigest = digest(key)
     return key
   }
 
   retire(name: string): void {
-    const table = this.get(name)
-    this.cache.delete(table.keyDigest)
-    table.retired = true
+    this.get(name).retired = true
   }
 
   /** The same key works again. */
@@ -85,26 +70,12 @@ export class Registry {
     this.get(name).retired = false
   }
 
-  remove(name: string): void {
-    this.cache.delete(this.get(name).keyDigest)
-    this.tables.delete(name)
-  }
-
-  cacheLookUps(on: boolean): void {
-    this.caching = on
-    this.cache.clear()
-  }
-
-  /** The table that a key writes to; `undefined` for a wrong, rotated, retired or deleted one. */
+  /** The table that a key writes to; `undefined` for a wrong, rotated or retired one. */
   resolve(key: string): Table | undefined {
     const wanted = digest(key)
-    const cached = this.cache.get(wanted)
-    if (cached !== undefined && this.now() < cached.until) return cached.table
-    const table = keyGrammar.test(key)
+    return keyFormat.test(key)
       ? [...this.tables.values()].find((candidate) => candidate.keyDigest === wanted && !candidate.retired)
       : undefined
-    if (this.caching) this.cache.set(wanted, { table, until: this.now() + cacheMilliseconds })
-    return table
   }
 
   private newKey(name: string): string {

@@ -1,20 +1,17 @@
-/** One send, in one step: nothing here waits, so two sends with one key cannot both be accepted (notification-service.md 3.2 and 7). */
+/** Accepts one ting, without waiting, so that two sends under one key cannot both be accepted (notification-service.md 3.2 and 7). */
 import { createHash } from "node:crypto"
 import type { Reply } from "../Simulator.ts"
 import { canonical, type Json, plain } from "../StrictJson.ts"
-import { exactly, type Fields, isActor, isKey, isType, newId, objectField, text } from "./Grammar.ts"
-import { findGrant } from "./Grants.ts"
-import { nextSequence, type Org, type Plane } from "./Model.ts"
-import { isMuted } from "./Preferences.ts"
-import { invalidInput, Refusal } from "./Refusal.ts"
-import { findType } from "./Types.ts"
+import { TingError } from "./Errors.ts"
+import { exactly, type Fields, isActor, isKey, isType, newId, objectField, text } from "./Fields.ts"
+import { findGrant, type Org, type Plane } from "./Model.ts"
 
-/** How long a key is kept from its first acceptance, milliseconds. */
+/** How long a key is kept after its first acceptance, milliseconds. */
 const keyLife = 1_209_600_000
 
 const emptyObject: Json = { kind: "object", fields: new Map() }
 
-/** The whole body as canonical JSON, with the organisation's UUID and explicit metadata. */
+/** Digest of the whole body as canonical JSON, with the organisation's UUID and explicit metadata. */
 const contentDigest = (fields: Fields, org: Org): string => {
   const content = new Map(fields)
   content.set("org_id", { kind: "literal", value: org.id ?? org.handle })
@@ -24,25 +21,17 @@ const contentDigest = (fields: Fields, org: Org): string => {
     .digest("hex")
 }
 
-/** RFC 3339 UTC with six fraction digits; the last three keep tings of one millisecond apart. */
+/** RFC 3339 UTC with six fraction digits; the last three distinguish tings of one millisecond. */
 const timestamp = (at: number, sequence: number): string =>
   new Date(at).toISOString().replace("Z", `${String(sequence % 1000).padStart(3, "0")}Z`)
 
-const requiredDelivery = (fields: Fields): boolean => {
-  const delivery = fields.get("delivery")
-  if (delivery === undefined) return false
-  if (delivery.kind === "literal" && delivery.value === "required") return true
-  throw invalidInput('delivery may only be "required"')
-}
-
 /** Accepts a ting of the verified application, replays an earlier acceptance, or refuses. */
 export const send = (plane: Plane, org: Org, issuer: string, fields: Fields, now: number): Reply => {
-  exactly(fields, ["org_id", "type", "for", "key", "data"], ["metadata", "delivery"])
+  exactly(fields, ["org_id", "type", "for", "key", "data"], ["metadata"])
   const type = text(fields, "type", isType)
-  if (!type.startsWith(`${issuer}.`)) throw new Refusal("permission_denied")
+  if (!type.startsWith(`${issuer}.`)) throw new TingError("permission_denied")
   const actor = text(fields, "for", isActor)
   const key = text(fields, "key", isKey)
-  const required = requiredDelivery(fields)
   const data = objectField(fields, "data")
   const metadata = fields.has("metadata") ? objectField(fields, "metadata") : emptyObject
 
@@ -50,32 +39,26 @@ export const send = (plane: Plane, org: Org, issuer: string, fields: Fields, now
   const digest = contentDigest(fields, org)
   const known = plane.keys.get(slot)
   if (known !== undefined && now < known.acceptedAt + keyLife) {
-    if (known.digest !== digest) throw new Refusal("idempotency_conflict")
+    if (known.digest !== digest) throw new TingError("idempotency_conflict")
     return { ...known.reply, status: 200 }
   }
 
-  if (findType(plane, issuer, type) === undefined)
-    throw new Refusal("not_found", "the type is not registered for this application")
+  if (!plane.types.has(type))
+    throw new TingError("not_found", "the type is not registered for this application")
   const grant = findGrant(plane, org, issuer, actor)
-  if (grant?.active !== true) throw new Refusal("recipient_not_registered")
-  if (required && !grant.requiredDelivery) throw new Refusal("required_delivery_not_enabled")
+  if (grant?.active !== true) throw new TingError("recipient_not_registered")
 
-  const silent = !required && isMuted(plane, org, actor, type)
-  const sequence = nextSequence(plane)
   const ting = {
-    sequence,
     id: newId("msg"),
     org,
     appId: issuer,
-    createdAt: now,
-    created_at: timestamp(now, sequence),
+    created_at: timestamp(now, plane.tings.length + 1),
     type,
     data: plain(data),
     metadata: plain(metadata),
     for: actor,
     key,
-    silent,
-    read: false
+    silent: grant.muted
   }
   plane.tings.push(ting)
   const reply: Reply = {
@@ -85,8 +68,7 @@ export const send = (plane: Plane, org: Org, issuer: string, fields: Fields, now
       created_at: ting.created_at,
       status: "accepted",
       key,
-      silent,
-      ...(required ? { delivery: "required" } : {})
+      silent: ting.silent
     }
   }
   plane.keys.set(slot, { digest, acceptedAt: now, reply })

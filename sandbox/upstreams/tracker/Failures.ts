@@ -39,9 +39,7 @@ export const failures = {
 
 export type TrackerFailure = keyof typeof failures
 
-export const isTrackerFailure = (name: string): name is TrackerFailure => Object.hasOwn(failures, name)
-
-/** A secondary limit, with or without a wait in seconds; the request is not executed. */
+/** A secondary limit, with or without `Retry-After` in seconds. The request is not executed. */
 export const secondaryLimit = (options: {
   readonly status: 403 | 429
   readonly retryAfter: number | undefined

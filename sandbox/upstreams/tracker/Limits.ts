@@ -1,14 +1,10 @@
-/** Request limits (issue-tracker.md 3): counted per account and resource, shown on every answer, and switched on by hand. */
+/** Rate limits (issue-tracker.md 3): counted per account, shown on every response, and exhausted by control. */
 import type { Now, Reply } from "../Simulator.ts"
 import { message } from "./Replies.ts"
 
-export type Resource = "core" | "search"
-
-/** Requests, and the window in milliseconds. */
-const windows: Readonly<Record<Resource, { readonly limit: number; readonly length: number }>> = {
-  core: { limit: 5000, length: 3_600_000 },
-  search: { limit: 30, length: 60_000 }
-}
+/** Requests per window, and the window in milliseconds. */
+const limit = 5000
+const windowLength = 3_600_000
 
 interface Bucket {
   readonly resetAt: number
@@ -21,16 +17,13 @@ const primaryMessage = "API rate limit exceeded for this user."
 export const secondaryMessage =
   "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
 
-const headersOf = (resource: Resource, used: number, resetAt: number): Headers => {
-  const { limit } = windows[resource]
-  return {
-    "x-ratelimit-limit": String(limit),
-    "x-ratelimit-remaining": String(Math.max(0, limit - used)),
-    "x-ratelimit-used": String(used),
-    "x-ratelimit-reset": String(Math.ceil(resetAt / 1000)),
-    "x-ratelimit-resource": resource
-  }
-}
+const headersOf = (used: number, resetAt: number): Headers => ({
+  "x-ratelimit-limit": String(limit),
+  "x-ratelimit-remaining": String(Math.max(0, limit - used)),
+  "x-ratelimit-used": String(used),
+  "x-ratelimit-reset": String(Math.ceil(resetAt / 1000)),
+  "x-ratelimit-resource": "core"
+})
 
 export class Limits {
   private readonly now: Now
@@ -41,7 +34,7 @@ export class Limits {
     this.now = now
   }
 
-  /** Exhausts the primary limit of everybody until some seconds from now. */
+  /** Exhausts the primary limit of every account for some seconds. */
   exhaust(seconds: number, status: 403 | 429): void {
     this.exhausted = { until: this.now() + seconds * 1000, status }
   }
@@ -51,30 +44,28 @@ export class Limits {
     this.buckets.clear()
   }
 
-  private bucket(login: string, resource: Resource): Bucket {
-    const name = `${resource} ${login}`
-    const known = this.buckets.get(name)
+  private bucket(login: string): Bucket {
+    const known = this.buckets.get(login)
     if (known !== undefined && this.now() < known.resetAt) return known
-    const fresh = { resetAt: this.now() + windows[resource].length, used: 0 }
-    this.buckets.set(name, fresh)
+    const fresh = { resetAt: this.now() + windowLength, used: 0 }
+    this.buckets.set(login, fresh)
     return fresh
   }
 
-  /** The headers as they stand, without counting a request. */
-  headers(login: string, resource: Resource): Headers {
+  /** The current headers. Counts no request. */
+  headers(login: string): Headers {
     if (this.exhausted !== undefined && this.now() < this.exhausted.until)
-      return headersOf(resource, windows[resource].limit, this.exhausted.until)
-    const { used, resetAt } = this.bucket(login, resource)
-    return headersOf(resource, used, resetAt)
+      return headersOf(limit, this.exhausted.until)
+    const { used, resetAt } = this.bucket(login)
+    return headersOf(used, resetAt)
   }
 
-  /** Counts a request; the refusal when it is over the limit, and then it was not executed. */
-  charge(login: string, resource: Resource): Reply | undefined {
+  /** Counts a request. Over the limit, returns the error response; the request is not executed. */
+  charge(login: string): Reply | undefined {
     if (this.exhausted !== undefined && this.now() < this.exhausted.until)
-      return message(this.exhausted.status, primaryMessage, this.headers(login, resource))
-    const bucket = this.bucket(login, resource)
-    if (bucket.used >= windows[resource].limit)
-      return message(403, primaryMessage, this.headers(login, resource))
+      return message(this.exhausted.status, primaryMessage, this.headers(login))
+    const bucket = this.bucket(login)
+    if (bucket.used >= limit) return message(403, primaryMessage, this.headers(login))
     bucket.used += 1
     return undefined
   }

@@ -1,4 +1,4 @@
-/** Lists of issues: filters, order, pages and their `Link` header (issue-tracker.md 4). */
+/** The list of issues: filters, order, pages and their `Link` header (issue-tracker.md 4). */
 import type { Reply, Seen } from "../Simulator.ts"
 import type { Issue, Repository, State } from "./Model.ts"
 import { issueView, validationFailed } from "./Replies.ts"
@@ -12,17 +12,11 @@ const order = {
 type Sort = keyof typeof order
 const isSort = (text: string): text is Sort => Object.hasOwn(order, text)
 
-const same = (left: string, right: string) => left.toLowerCase() === right.toLowerCase()
-
 /** To the second, as the API shows times. */
 const seconds = (at: number): number => Math.floor(at / 1000)
 
-/** Sorted newest or largest first, or the other way round; equal ones by number. */
-export const sorted = (
-  issues: ReadonlyArray<Issue>,
-  sort: string,
-  direction: string
-): ReadonlyArray<Issue> => {
+/** Sorts by a key, then by number. */
+const sorted = (issues: ReadonlyArray<Issue>, sort: string, direction: string): ReadonlyArray<Issue> => {
   const key = order[isSort(sort) ? sort : "created"]
   const sign = direction === "asc" ? 1 : -1
   return [...issues].sort((a, b) => sign * (key(a) - key(b) || a.number - b.number))
@@ -31,8 +25,8 @@ export const sorted = (
 const positive = (text: string | null, absent: number): number =>
   text !== null && /^[1-9][0-9]{0,8}$/.test(text) ? Number(text) : absent
 
-/** One page of the items, with links to the others when there are any. */
-export const paged = <A>(
+/** One page of the items, with links to the neighbouring pages. */
+const paged = <A>(
   request: Seen,
   base: string,
   items: ReadonlyArray<A>
@@ -59,24 +53,7 @@ const oneOf = (query: URLSearchParams, name: string, allowed: ReadonlyArray<stri
   return allowed.includes(value) ? value : undefined
 }
 
-/** No issue here has an assignee, a milestone or a type: `none` matches all of them and a value matches nothing. */
-const matchesAbsent = (wanted: string | null): boolean => wanted === null || wanted === "none"
-
-const matches = (issue: Issue, query: URLSearchParams, state: string, since: number): boolean => {
-  const labels = (query.get("labels") ?? "").split(",").filter((label) => label.trim() !== "")
-  const creator = query.get("creator")
-  const mentioned = query.get("mentioned")
-  return (
-    (state === "all" || issue.state === state) &&
-    labels.every((wanted) => issue.labels.some((label) => same(label, wanted.trim()))) &&
-    (creator === null || same(issue.user.login, creator)) &&
-    (mentioned === null || (issue.body ?? "").toLowerCase().includes(`@${mentioned.toLowerCase()}`)) &&
-    ["assignee", "milestone", "type"].every((name) => matchesAbsent(query.get(name))) &&
-    seconds(issue.updatedAt) >= since
-  )
-}
-
-/** `GET /repos/{owner}/{repo}/issues`: pull requests are mixed in, fresh issues may be missing for the lag. */
+/** `GET /repos/{owner}/{repo}/issues`: includes pull requests; new issues are missing for the lag. */
 export const listIssues = (state: State, repository: Repository, request: Seen, base: string): Reply => {
   const { query } = request
   const wanted = oneOf(query, "state", ["open", "closed", "all"])
@@ -94,7 +71,10 @@ export const listIssues = (state: State, repository: Repository, request: Seen, 
   if (wrong !== undefined || wanted === undefined || sort === undefined || direction === undefined)
     return validationFailed({ resource: "Issue", field: wrong?.[0] ?? "state", code: "invalid" })
   const visible = repository.issues.filter(
-    (issue) => state.now() >= issue.createdAt + state.listLag && matches(issue, query, wanted, since)
+    (issue) =>
+      state.now() >= issue.createdAt + state.listLag &&
+      (wanted === "all" || issue.state === wanted) &&
+      seconds(issue.updatedAt) >= since
   )
   const { page, headers } = paged(request, base, sorted(visible, sort, direction))
   return { status: 200, headers, body: page.map((issue) => issueView(base, repository, issue)) }

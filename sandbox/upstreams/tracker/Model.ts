@@ -1,11 +1,8 @@
-/** What the simulated tracker remembers: repositories, their issues and pull requests, and tokens. Times in milliseconds. */
+/** The state of the simulated tracker: repositories, their issues and pull requests, and tokens. Times are milliseconds. */
 import type { Now } from "../Simulator.ts"
 
-/**
- * What a token may do in every repository: `none` sees nothing (404), `read` lacks the permission to write issues (403),
- * `pull` may file and comment but its labels are dropped, `write` may do all of it.
- */
-export type Rights = "none" | "read" | "pull" | "write"
+/** A token's rights in every repository: `none` sees nothing (404), `read` may not write issues (403). */
+export type Rights = "none" | "read" | "write"
 
 export interface Token {
   readonly token: string
@@ -33,7 +30,6 @@ export interface Issue {
   readonly isPullRequest: boolean
   title: string
   body: string | null
-  labels: ReadonlyArray<string>
   state: "open" | "closed"
   stateReason: string | null
   updatedAt: number
@@ -44,18 +40,10 @@ export interface Issue {
 export interface Repository {
   owner: string
   name: string
-  readonly labels: Set<string>
   /** Numbers rise per repository and are shared with pull requests. */
   readonly issues: Array<Issue>
   issuesEnabled: boolean
   archived: boolean
-}
-
-/** Where a repository went, and with which statuses its old name answers. */
-export interface Move {
-  readonly to: string
-  readonly readStatus: number
-  readonly writeStatus: number
 }
 
 export interface State {
@@ -65,13 +53,11 @@ export interface State {
   readonly accounts: Map<string, Account>
   /** By `owner/name` in lower case: names are compared without case. */
   readonly repositories: Map<string, Repository>
-  readonly moves: Map<string, Move>
+  /** The new name by the old one in lower case. */
+  readonly moves: Map<string, string>
   lastId: number
-  /** Milliseconds for which a new issue is missing from lists, and from search. */
+  /** Milliseconds for which a new issue is missing from lists. */
   listLag: number
-  searchLag: number
-  searchIncomplete: boolean
-  labels: "keep" | "drop" | "forbid-unknown"
 }
 
 export const makeState = (now: Now): State => ({
@@ -82,10 +68,7 @@ export const makeState = (now: Now): State => ({
   repositories: new Map(),
   moves: new Map(),
   lastId: 2_900_000_000,
-  listLag: 0,
-  searchLag: 0,
-  searchIncomplete: false,
-  labels: "keep"
+  listLag: 0
 })
 
 export const nextId = (state: State): number => {
@@ -116,7 +99,6 @@ export const addRepository = (state: State, fullName: string): Repository => {
   const repository: Repository = {
     owner,
     name,
-    labels: new Set(),
     issues: [],
     issuesEnabled: true,
     archived: false
@@ -125,7 +107,7 @@ export const addRepository = (state: State, fullName: string): Repository => {
   return repository
 }
 
-/** For controls. Throws when there is no such repository. */
+/** A repository by name. Throws when it does not exist. */
 export const repositoryOf = (state: State, fullName: string): Repository => {
   const repository = state.repositories.get(fullName.toLowerCase())
   if (repository === undefined) throw new Error(`no repository ${fullName}`)
@@ -139,7 +121,6 @@ export const addIssue = (
     readonly login: string
     readonly title: string
     readonly body: string | null
-    readonly labels: ReadonlyArray<string>
     readonly isPullRequest: boolean
   }
 ): Issue => {

@@ -1,4 +1,4 @@
-/** Answers in the tracker's own words (issue-tracker.md 2 and 3). */
+/** Response bodies of the tracker (issue-tracker.md 2 and 3). */
 import type { Reply } from "../Simulator.ts"
 import type { Account, Comment, Issue, Repository, Token } from "./Model.ts"
 
@@ -12,7 +12,7 @@ export interface FieldError {
   readonly value?: unknown
 }
 
-/** A refusal by message alone. */
+/** An error with only a message. */
 export const message = (
   status: number,
   text: string,
@@ -22,7 +22,7 @@ export const message = (
 export const notFound = message(404, "Not Found")
 export const badCredentials = message(401, "Bad credentials")
 
-/** Names the missing permission in the header that tells it from a limit. */
+/** The header names the missing permission, which distinguishes this 403 from a rate limit. */
 export const noPermission = message(403, "Resource not accessible by personal access token", {
   "x-accepted-github-permissions": "issues=write"
 })
@@ -32,7 +32,7 @@ export const validationFailed = (...errors: ReadonlyArray<FieldError>): Reply =>
   body: { message: "Validation Failed", errors, documentation_url, status: "422" }
 })
 
-/** The edge's answer, which says nothing about what happened behind it. */
+/** The edge's HTML page; it does not say whether the request was executed. */
 export const htmlError = (status: number): Reply => ({
   status,
   headers: { "content-type": "text/html" },
@@ -67,7 +67,7 @@ export const issueView = (base: string, repository: Repository, issue: Issue) =>
     comments_url: `${url}/comments`,
     repository_url: `${base}/repos/${fullName}`,
     user: userView(issue.user),
-    labels: issue.labels.map((name) => ({ name })),
+    labels: [],
     assignee: null,
     assignees: [],
     milestone: null,
@@ -91,7 +91,7 @@ export const commentView = (base: string, repository: Repository, issue: Issue, 
   updated_at: instant(comment.createdAt)
 })
 
-/** `permissions` are those of the token's owner; what the token itself may do shows only when it is tried. */
+/** `permissions` are the owner's. The rights of the token itself show only when a write is tried. */
 export const repositoryView = (base: string, repository: Repository, token: Token) => {
   const fullName = `${repository.owner}/${repository.name}`
   const push = token.rights === "write"

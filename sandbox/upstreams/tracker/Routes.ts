@@ -1,20 +1,14 @@
-/** The routes of issue-tracker.md 7, behind the token. */
+/** The routes of issue-tracker.md 7, after authentication. */
 import type { Reply, Seen } from "../Simulator.ts"
-import type { Resource } from "./Limits.ts"
-import { listIssues, paged } from "./Listing.ts"
+import { listIssues } from "./Listing.ts"
 import { accountOf, type Repository, type State, type Token } from "./Model.ts"
-import { accountView, commentView, issueView, message, notFound, repositoryView } from "./Replies.ts"
-import { searchIssues } from "./Search.ts"
+import { accountView, message, notFound, repositoryView } from "./Replies.ts"
 import { createComment, createIssue, updateIssue } from "./Writing.ts"
 
-const searchPath = "/search/issues"
-
-export const resourceOf = (request: Seen): Resource => (request.path === searchPath ? "search" : "core")
-
-/** The simulator's own address as the caller reached it. */
+/** The simulator's address as the caller reached it. */
 const baseOf = (request: Seen): string => `http://${request.headers.get("host")?.[0] ?? "127.0.0.1"}`
 
-/** Owner, name, and what follows `/issues`; a trailing slash matches nothing. */
+/** Owner, name, and the part after `/issues`. A trailing slash does not match. */
 const issuePath = /^\/repos\/([^/]+)\/([^/]+)\/issues(?:\/([1-9][0-9]*)(\/comments)?)?$/
 
 /** The repository itself. */
@@ -29,10 +23,10 @@ const decoded = (segment: string): string => {
 }
 
 const moved = (state: State, request: Seen, fullName: string, rest: string): Reply | undefined => {
-  const move = state.moves.get(fullName)
-  if (move === undefined) return undefined
-  const location = `${baseOf(request)}/repos/${move.to}${rest}`
-  const status = request.method === "GET" ? move.readStatus : move.writeStatus
+  const to = state.moves.get(fullName)
+  if (to === undefined) return undefined
+  const location = `${baseOf(request)}/repos/${to}${rest}`
+  const status = request.method === "GET" ? 301 : 307
   return {
     ...message(status, "Moved Permanently", { location }),
     body: { message: "Moved Permanently", url: location, documentation_url: "https://docs.github.com/rest" }
@@ -54,36 +48,17 @@ const onIssue = (
   number: number,
   comments: boolean
 ): Reply => {
-  const base = baseOf(request)
   const issue = repository.issues[number - 1]
   if (issue === undefined) return notFound
-  const write = { state, token, repository, base, request }
-  switch (`${request.method}${comments ? " comments" : ""}`) {
-    case "GET":
-      return { status: 200, body: issueView(base, repository, issue) }
-    case "PATCH":
-      return updateIssue(write, issue)
-    case "POST comments":
-      return createComment(write, issue)
-    case "GET comments": {
-      const { page, headers } = paged(request, base, issue.comments)
-      return {
-        status: 200,
-        headers,
-        body: page.map((comment) => commentView(base, repository, issue, comment))
-      }
-    }
-    default:
-      return notFound
-  }
+  const write = { state, token, repository, base: baseOf(request), request }
+  if (comments) return request.method === "POST" ? createComment(write, issue) : notFound
+  return request.method === "PATCH" ? updateIssue(write, issue) : notFound
 }
 
-/** Answers an authenticated request; what does not exist and what the token may not see look the same. */
+/** Answers an authenticated request. A repository that the token may not see answers like one that does not exist. */
 export const answerRoute = (state: State, token: Token, request: Seen): Reply => {
   if (request.method === "GET" && request.path === "/user")
     return { status: 200, body: accountView(accountOf(state, token.login)) }
-  if (request.method === "GET" && request.path === searchPath)
-    return searchIssues(state, token, request, baseOf(request))
   const own = repositoryPath.exec(request.path)
   const [, owner = "", name = "", number, comments] = own ?? issuePath.exec(request.path) ?? []
   const fullName = `${decoded(owner)}/${decoded(name)}`.toLowerCase()

@@ -1,5 +1,5 @@
-/** Creating, changing and commenting (issue-tracker.md 2): field rules, labels, rights. */
-import { isRecord } from "../Controls.ts"
+/** Creating, updating and commenting on issues (issue-tracker.md 2): field rules and rights. */
+import { isRecord } from "../ControlRoutes.ts"
 import type { Reply, Seen } from "../Simulator.ts"
 import { accountOf, addIssue, type Issue, nextId, type Repository, type State, type Token } from "./Model.ts"
 import {
@@ -11,7 +11,7 @@ import {
   validationFailed
 } from "./Replies.ts"
 
-/** The documented bound in characters, and the measured one in bytes: the stricter wins. */
+/** The documented limit in characters and the measured one in bytes; both apply. */
 const titleLimit = 256
 const bodyCharacters = 65_536
 const bodyBytes = 262_144
@@ -62,56 +62,28 @@ const bodyProblem = (body: unknown, resource = "Issue"): FieldError | undefined 
     : undefined
 }
 
-/** Names of labels sent as names or objects; `undefined` when they are anything else. */
-const labelNames = (value: unknown): ReadonlyArray<string> | undefined => {
-  if (value === undefined || value === null) return []
-  if (!Array.isArray(value)) return undefined
-  const names = value.map((label) => (isRecord(label) ? label.name : label))
-  const texts = names.filter((name) => typeof name === "string")
-  return texts.length === names.length ? texts : undefined
-}
-
-/** The labels that stay: new ones are made for those who may push, all are dropped for those who may not. */
-const keptLabels = (
-  { repository, state, token }: Write,
-  names: ReadonlyArray<string>
-): Reply | ReadonlyArray<string> => {
-  const pushes = token.rights === "write"
-  const unknown = names.some((name) => !repository.labels.has(name.toLowerCase()))
-  if (state.labels === "forbid-unknown" && unknown) return noPermission
-  if (!pushes || state.labels === "drop") return []
-  for (const name of names) repository.labels.add(name.toLowerCase())
-  return names
-}
-
-/** Why nothing may be written here; `undefined` when it may. */
-const writeRefusal = ({ repository, token }: Write): Reply | undefined => {
+/** The error when the token or the repository allows no writes. */
+const writeError = ({ repository, token }: Write): Reply | undefined => {
   if (token.rights === "read") return noPermission
   if (repository.archived) return message(403, "Repository was archived so is read-only.")
   return undefined
 }
 
-/** Assignees, milestones and types need push access and are not simulated: sent, they are dropped in silence. */
+/** Labels, assignees, milestones and types are not simulated and are ignored. */
 export const createIssue = (write: Write): Reply => {
-  const refused = writeRefusal(write)
+  const refused = writeError(write)
   if (refused !== undefined) return refused
   const read = readFields(write.request)
   if ("status" in read) return read
   const { fields } = read
-  const names = labelNames(fields.labels)
-  const problems = [
-    titleProblem(fields.title),
-    bodyProblem(fields.body),
-    names === undefined ? problem("labels", "invalid") : undefined
-  ].filter((found) => found !== undefined)
+  const problems = [titleProblem(fields.title), bodyProblem(fields.body)].filter(
+    (found) => found !== undefined
+  )
   if (problems.length > 0) return validationFailed(...problems)
-  const labels = keptLabels(write, names ?? [])
-  if ("status" in labels) return labels
   const issue = addIssue(write.state, write.repository, {
     login: write.token.login,
     title: String(fields.title),
     body: typeof fields.body === "string" ? fields.body : null,
-    labels,
     isPullRequest: false
   })
   const view = issueView(write.base, write.repository, issue)
@@ -121,9 +93,8 @@ export const createIssue = (write: Write): Reply => {
 const isState = (value: unknown): value is Issue["state"] => value === "open" || value === "closed"
 
 export const updateIssue = (write: Write, issue: Issue): Reply => {
-  const refused = writeRefusal(write)
+  const refused = writeError(write)
   if (refused !== undefined) return refused
-  if (write.token.rights !== "write" && issue.user.login !== write.token.login) return noPermission
   const read = readFields(write.request)
   if ("status" in read) return read
   const { fields } = read
@@ -134,7 +105,7 @@ export const updateIssue = (write: Write, issue: Issue): Reply => {
   if (problems.length > 0) return validationFailed(...problems)
   const now = write.state.now()
   if (fields.title !== undefined) issue.title = String(fields.title)
-  // A body that is too long is ignored in silence on an update (issue-tracker.md 2).
+  // An update ignores a body that is too long (issue-tracker.md 2).
   if (typeof fields.body === "string" && !isTooLong(fields.body)) issue.body = fields.body
   if (isState(fields.state) && fields.state !== issue.state) {
     issue.state = fields.state
@@ -147,7 +118,7 @@ export const updateIssue = (write: Write, issue: Issue): Reply => {
 }
 
 export const createComment = (write: Write, issue: Issue): Reply => {
-  const refused = writeRefusal(write)
+  const refused = writeError(write)
   if (refused !== undefined) return refused
   const read = readFields(write.request)
   if ("status" in read) return read

@@ -1,37 +1,34 @@
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
-import { type SettingEntry, settingsCatalogue } from "../../layers/settings/SettingsCatalogue.ts"
-import { readSettingsInPart } from "../../layers/settings/SettingsInPart.ts"
+import { readSettings } from "../../layers/settings/Settings.ts"
+import { type SettingEntry, settingEntries } from "../../layers/settings/SettingsTable.ts"
 import { redact } from "../../services/Redaction.ts"
 import { json } from "../Flags.ts"
 import { type Colour, printJson, printTable, Screen } from "../Screen.ts"
 import { CliEnvironment } from "../Environment.ts"
 
-interface Shown extends SettingEntry {
-  /** Null when it is off, secret or bad: a bad value may be a secret in the wrong place. */
+interface ShownSetting extends SettingEntry {
+  /** Null when it is unset, secret or bad: a bad value may be a secret in the wrong place. */
   readonly value: string | null
   readonly source: "environment" | "default" | "unset"
   readonly problem: string | null
 }
 
-const show = (entry: SettingEntry, given: string, problem: string | undefined): Shown => {
-  const source = given !== "" ? "environment" : entry.fallback === undefined ? "unset" : "default"
-  const plain = given === "" ? (entry.fallback ?? null) : redact(given)
-  return {
-    ...entry,
-    source,
-    value: entry.secret === true || problem !== undefined ? null : plain,
-    problem: problem ?? null
-  }
+const show = (entry: SettingEntry, given: string, problem: string | null): ShownSetting => {
+  const isHidden = entry.secret === true || problem !== null
+  if (given !== "")
+    return { ...entry, source: "environment", value: isHidden ? null : redact(given), problem }
+  const source = entry.default === undefined ? "unset" : "default"
+  return { ...entry, source, value: isHidden ? null : (entry.default ?? null), problem }
 }
 
-const valueText = ({ problem, secret, source, value }: Shown): string => {
+const valueText = ({ problem, secret, source, value }: ShownSetting): string => {
   if (problem !== null) return `bad: ${problem}`
   return secret === true ? (source === "environment" ? "set" : "unset") : (value ?? "")
 }
 
-const colourOf = ({ problem, source }: Shown): Colour | undefined => {
+const colourOf = ({ problem, source }: ShownSetting): Colour | undefined => {
   if (problem !== null) return "red"
   return source === "environment" ? undefined : "dim"
 }
@@ -43,22 +40,24 @@ const changed = Options.boolean("changed").pipe(
 export const config = Command.make("config", { changed, json }, (given) =>
   Effect.gen(function* () {
     const environment = yield* CliEnvironment
-    const { problems } = yield* Effect.merge(readSettingsInPart(environment))
-    const all = settingsCatalogue.map((entry) =>
-      show(entry, environment[entry.name] ?? "", problems.find(({ name }) => name === entry.name)?.text)
+    const { problems } = readSettings(environment)
+    const all = settingEntries.map((entry) =>
+      show(
+        entry,
+        environment[entry.name] ?? "",
+        problems.find(({ name }) => name === entry.name)?.problem ?? null
+      )
     )
     const items = given.changed
       ? all.filter(({ problem, source }) => source === "environment" || problem !== null)
-      : all.filter(
-          ({ problem, rare, source }) => rare !== true || source === "environment" || problem !== null
-        )
+      : all.filter(({ problem, rare, source }) => !rare || source === "environment" || problem !== null)
     if (given.json)
       return yield* printJson({
         items: items.map((item) => ({
           name: item.name,
           value: item.value,
           source: item.source,
-          default: item.fallback ?? null,
+          default: item.default ?? null,
           required: item.required === true,
           secret: item.secret === true,
           problem: item.problem,

@@ -2,8 +2,7 @@
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import type { SettingsValues } from "../../services/Settings.ts"
-import type { Environment } from "../settings/Settings.ts"
-import { readSettingsInPart, type SettingProblem } from "../settings/SettingsInPart.ts"
+import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
 import { UpstreamClient } from "../upstream/Connection.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
 import { type Check, type Finding, inTime, pass, skip } from "./Finding.ts"
@@ -89,9 +88,7 @@ export const runChecks = (
   done: (finished: number, all: number) => Effect.Effect<void> = () => Effect.void
 ): Effect.Effect<ReadonlyArray<Finding>> =>
   Effect.gen(function* () {
-    const read = yield* Effect.either(readSettingsInPart(environment))
-    if (read._tag === "Left") return checkSettings(environment, read.left.problems)
-    const { problems, settings } = read.right
+    const { problems, settings } = readSettings(environment)
     const client = yield* HttpClient.HttpClient
     const checks = checksOf(client, settings, problems)
     let finished = 0

@@ -1,18 +1,17 @@
-/** What the environment says, setting by setting. */
-import type { Environment } from "../settings/Settings.ts"
-import { type SettingEntry, settingsCatalogue } from "../settings/SettingsCatalogue.ts"
-import type { SettingProblem } from "../settings/SettingsInPart.ts"
+/** Checks the settings of the environment: bad values, and names that are no setting. */
+import type { Environment, SettingProblem } from "../settings/Settings.ts"
+import { settingEntries } from "../settings/SettingsTable.ts"
 import { type Finding, fail, pass, warn } from "./Finding.ts"
 
 const fixOf = (name: string): string => {
-  const entry: SettingEntry | undefined = settingsCatalogue.find((one) => one.name === name)
-  const what = entry === undefined ? "" : ` (${entry.meaning})`
-  return entry?.required === true || entry?.fallback === undefined
-    ? `set ${name}${what}; .env.example shows its form`
-    : `set ${name}${what}, or leave it out for its default, ${entry.fallback}`
+  const entry = settingEntries.find((one) => one.name === name)
+  const meaning = entry === undefined ? "" : ` (${entry.meaning})`
+  return entry?.default === undefined
+    ? `set ${name}${meaning}; .env.example shows its form`
+    : `set ${name}${meaning}, or leave it out for its default, ${entry.default}`
 }
 
-/** Steps from one word to the other: letters added, left out or changed. */
+/** Levenshtein distance. */
 const distance = (one: string, other: string): number => {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index)
   for (const [at, letter] of [...one].entries()) {
@@ -31,23 +30,23 @@ const distance = (one: string, other: string): number => {
 }
 
 const nearest = (name: string): string | undefined =>
-  settingsCatalogue
+  settingEntries
     .map((entry) => ({ name: entry.name, steps: distance(name, entry.name) }))
     .filter(({ steps }) => steps <= 4)
     .sort((left, right) => left.steps - right.steps)[0]?.name
 
-/** A setting that nobody reads looks as if it did something. */
-const strangers = (environment: Environment): ReadonlyArray<Finding> =>
+/** Warns of variables that look like settings and have no effect. */
+const unknownSettings = (environment: Environment): ReadonlyArray<Finding> =>
   Object.keys(environment)
     .filter((name) => name.startsWith("MUSIC_") && (environment[name] ?? "") !== "")
-    .filter((name) => !settingsCatalogue.some((entry) => entry.name === name))
+    .filter((name) => !settingEntries.some((entry) => entry.name === name))
     .sort()
     .map((name) => {
-      const meant = nearest(name)
+      const similar = nearest(name)
       return warn(
         "settings",
-        `${name} is no setting${meant === undefined ? "" : `; did you mean ${meant}?`}`,
-        meant === undefined ? "leave it out" : `rename it to ${meant}`
+        `${name} is no setting${similar === undefined ? "" : `; did you mean ${similar}?`}`,
+        similar === undefined ? "leave it out" : `rename it to ${similar}`
       )
     })
 
@@ -55,13 +54,13 @@ export const checkSettings = (
   environment: Environment,
   problems: ReadonlyArray<SettingProblem>
 ): ReadonlyArray<Finding> => {
-  const known = settingsCatalogue.filter(({ name }) => name.startsWith("MUSIC_"))
+  const known = settingEntries.filter(({ name }) => name.startsWith("MUSIC_"))
   const set = known.filter(({ name }) => (environment[name] ?? "") !== "").length
-  const bad = problems.map(({ name, text }) => fail("settings", `${name} ${text}`, fixOf(name)))
+  const bad = problems.map(({ name, problem }) => fail("settings", `${name} ${problem}`, fixOf(name)))
   return [
     ...(bad.length === 0
       ? [pass("settings", `${set} set, ${known.length - set} at their default or off`)]
       : bad),
-    ...strangers(environment)
+    ...unknownSettings(environment)
   ]
 }

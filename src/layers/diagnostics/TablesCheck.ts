@@ -9,6 +9,7 @@ import * as Schema from "effect/Schema"
 import { backendTable, clientTables, type TableName } from "../../schema/Telemetry.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { type TableRecord, Tables } from "../../services/Tables.ts"
+import { tableKeyNames } from "../settings/SettingsTable.ts"
 import { TablesFromSettings } from "../tables/HttpTables.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
@@ -16,12 +17,6 @@ import { type Check, type Finding, fail, pass, patience, skip, told, warn } from
 
 const Health = Schema.Struct({ status: Schema.Literal("ok") })
 
-const variables: Readonly<Record<TableName, string>> = {
-  musicbackend: "MUSIC_BACKEND_TABLE_KEY",
-  musicclidaemon: "MUSIC_CLIDAEMON_TABLE_KEY",
-  musicfrontendanalytics: "MUSIC_FRONTEND_ANALYTICS_TABLE_KEY",
-  musicfrontendevents: "MUSIC_FRONTEND_EVENTS_TABLE_KEY"
-}
 const names: ReadonlyArray<TableName> = [backendTable, ...clientTables]
 
 /** Longer than the service takes (table-service.md 2): it looks at the key first, and then refuses the record for its size. */
@@ -30,7 +25,7 @@ const tooLarge = JSON.stringify({ probe: "x".repeat(270_336) })
 const lineOf = (table: TableName): string => `table ${table}`
 
 const verdict = (table: TableName, code: string | undefined): Finding => {
-  const variable = variables[table]
+  const variable = tableKeyNames[table]
   switch (code) {
     case "size_exceeded":
       return pass(lineOf(table), "the service takes the key")
@@ -64,8 +59,8 @@ export const checkTables = (
     onSome: ({ keys, url }) => {
       const open = names.filter((name) => keys.has(name))
       const unset = names
-        .filter((name) => !keys.has(name) && !broken(variables[name]))
-        .map((name) => skip(lineOf(name), "off: it has no key", `to turn it on, set ${variables[name]}`))
+        .filter((name) => !keys.has(name) && !broken(tableKeyNames[name]))
+        .map((name) => skip(lineOf(name), "off: it has no key", `to turn it on, set ${tableKeyNames[name]}`))
 
       const health = makeUpstream(client, {
         dependency: "tables",

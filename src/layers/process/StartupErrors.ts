@@ -13,7 +13,7 @@ const describe = (error: unknown): string =>
 
 const linesOf = (error: unknown): ReadonlyArray<string> =>
   error instanceof SettingsInvalid
-    ? error.problems.map((problem) => `music-backend: ${problem}`)
+    ? error.problems.map(({ name, problem }) => `music-backend: ${name}: ${problem}`)
     : [`music-backend: ${describe(error)}`]
 
 /** Tells why the server did not start, one line each on standard error and without a stack, and sets the exit code. */

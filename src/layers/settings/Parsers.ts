@@ -1,35 +1,22 @@
-/** How a setting's text is read. What a parser says of a bad one never holds the value itself. */
+/** Parsers of settings. The message for a bad text never contains the text: it may be a secret in the wrong place. */
 import { isIP } from "node:net"
-import * as Config from "effect/Config"
-import * as ConfigError from "effect/ConfigError"
 import * as Either from "effect/Either"
-import * as Option from "effect/Option"
+import * as LogLevel from "effect/LogLevel"
 import * as Redacted from "effect/Redacted"
 import { isLoopback } from "../../services/Loopback.ts"
 
 export type Parse<A> = (raw: string) => Either.Either<A, string>
 
-export const problem = (name: string, text: string) => Either.left(ConfigError.InvalidData([name], text))
-
-export const field = <A>(name: string, parse: Parse<A>): Config.Config<A> =>
-  Config.string(name).pipe(
-    Config.mapOrFail((raw) =>
-      Either.mapLeft(parse(raw), (text): ConfigError.ConfigError => ConfigError.InvalidData([], text))
-    )
+export const matching = (pattern: RegExp, problem: string): Parse<string> =>
+  Either.liftPredicate(
+    (raw) => pattern.test(raw),
+    () => problem
   )
 
-export const fallback = <A>(name: string, parse: Parse<A>, value: A): Config.Config<A> =>
-  Config.withDefault(field(name, parse), value)
-
-export const matching =
-  (pattern: RegExp, text: string): Parse<string> =>
-  (raw) =>
-    pattern.test(raw) ? Either.right(raw) : Either.left(text)
-
 export const secret =
-  (pattern: RegExp, text: string): Parse<Redacted.Redacted> =>
+  (pattern: RegExp, problem: string): Parse<Redacted.Redacted> =>
   (raw) =>
-    Either.map(matching(pattern, text)(raw), Redacted.make)
+    Either.map(matching(pattern, problem)(raw), Redacted.make)
 
 export const whole =
   (low: number, high: number): Parse<number> =>
@@ -38,13 +25,30 @@ export const whole =
       ? Either.right(Number(raw))
       : Either.left(`must be a whole number from ${low} to ${high}`)
 
-export const choice =
-  <const A extends string>(...choices: ReadonlyArray<A>): Parse<A> =>
-  (raw) => {
-    const found = choices.find((candidate) => candidate === raw)
-    return found === undefined ? Either.left(`must be one of ${choices.join(", ")}`) : Either.right(found)
-  }
+/** One of the names of `values`; the result is its value. */
+export const named =
+  <A>(values: Readonly<Record<string, A>>): Parse<A> =>
+  (raw) =>
+    Either.fromNullable(
+      Object.hasOwn(values, raw) ? values[raw] : undefined,
+      () => `must be one of ${Object.keys(values).join(", ")}`
+    )
 
+export const choice = <const A extends string>(...choices: ReadonlyArray<A>): Parse<A> =>
+  named<A>(Object.fromEntries(choices.map((name) => [name, name])))
+
+export const onOff = named({ on: true, off: false })
+
+export const logLevel = named({
+  trace: LogLevel.Trace,
+  debug: LogLevel.Debug,
+  info: LogLevel.Info,
+  warn: LogLevel.Warning,
+  error: LogLevel.Error,
+  none: LogLevel.None
+})
+
+/** Comma-separated. */
 export const list =
   <A>(each: Parse<A>): Parse<ReadonlyArray<A>> =>
   (raw) =>
@@ -56,43 +60,41 @@ export const list =
         .map(each)
     )
 
-const parseUrl = (raw: string): Option.Option<URL> =>
-  URL.canParse(raw) ? Option.some(new URL(raw)) : Option.none()
+/** A URL that `accepts` allows, as written unless `normalize` changes it. */
+const url =
+  (
+    problem: string,
+    accepts: (url: URL, raw: string) => boolean,
+    normalize = (_: URL, raw: string): string => raw
+  ): Parse<string> =>
+  (raw) => {
+    const parsed = URL.canParse(raw) ? new URL(raw) : undefined
+    return parsed !== undefined && accepts(parsed, raw)
+      ? Either.right(normalize(parsed, raw))
+      : Either.left(problem)
+  }
 
-/** Base of another service: a path prefix is kept, a trailing slash is not. */
-export const serviceUrl: Parse<string> = (raw) =>
-  parseUrl(raw).pipe(
-    Option.filter(
-      (url) =>
-        (url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname))) &&
-        url.username === "" &&
-        url.password === "" &&
-        url.search === "" &&
-        url.hash === "" &&
-        !raw.includes("?") &&
-        !raw.includes("#") &&
-        url.port !== "0"
-    ),
-    Option.match({
-      onNone: () =>
-        Either.left("must be an https URL (http on loopback only) without user, query or fragment"),
-      onSome: (url) => Either.right(`${url.origin}${url.pathname.replace(/\/+$/, "")}`)
-    })
-  )
+const isSecure = ({ hostname, protocol }: URL): boolean =>
+  protocol === "https:" || (protocol === "http:" && isLoopback(hostname))
 
-export const webOrigin: Parse<string> = (raw) =>
-  parseUrl(raw).pipe(
-    Option.filter(
-      (url) =>
-        url.origin === raw &&
-        (url.protocol === "https:" || (url.protocol === "http:" && isLoopback(url.hostname)))
-    ),
-    Option.match({
-      onNone: () =>
-        Either.left("must list origins such as https://music.example, without path or trailing slash"),
-      onSome: (url) => Either.right(url.origin)
-    })
-  )
+const hasUser = ({ password, username }: URL): boolean => username !== "" || password !== ""
+
+/** Base URL of another service: it keeps a path prefix and loses a trailing slash. */
+export const serviceUrl = url(
+  "must be an https URL (http on loopback only) without user, query or fragment",
+  (parsed, raw) => isSecure(parsed) && !hasUser(parsed) && !/[?#]/.test(raw) && parsed.port !== "0",
+  ({ origin, pathname }) => `${origin}${pathname.replace(/\/+$/, "")}`
+)
+
+export const webOrigin = url(
+  "must list origins such as https://music.example, without path or trailing slash",
+  (parsed, raw) => parsed.origin === raw && isSecure(parsed)
+)
+
+export const otlpEndpoint = url(
+  "must be an http or https URL without user",
+  (parsed) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed)
+)
 
 export const address: Parse<{ host: string; port: number }> = (raw) => {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)
@@ -121,9 +123,63 @@ export const repository: Parse<{ owner: string; repository: string }> = (raw) =>
     : Either.left("must be owner/repository")
 }
 
-export const rising: Parse<ReadonlyArray<number>> = (raw) =>
-  Either.flatMap(list(whole(1, 86_400))(raw), (seconds) =>
-    seconds.length > 0 && seconds.every((value, index) => index === 0 || value > (seconds[index - 1] ?? 0))
-      ? Either.right(seconds)
-      : Either.left("must list rising seconds, such as 5,15,40")
+export const risingSeconds: Parse<ReadonlyArray<number>> = (raw) =>
+  Either.filterOrLeft(
+    list(whole(1, 86_400))(raw),
+    (seconds) => seconds.length > 0 && seconds.every((value, at) => value > (seconds[at - 1] ?? 0)),
+    () => "must list rising seconds, such as 5,15,40"
+  )
+
+const longestDays = 36_500
+export const retentionDays = whole(0, longestDays)
+
+/** IAM repeats an undelivered event for 45 days (identity-service.md 11.6): an event forgotten sooner would count twice. */
+export const webhookRetentionDays: Parse<number> = (raw) =>
+  Either.mapLeft(
+    Either.filterOrLeft(
+      retentionDays(raw),
+      (days) => days === 0 || days >= 46,
+      () => ""
+    ),
+    () =>
+      `must be 0 (for ever) or a whole number from 46 to ${longestDays}: ` +
+      "IAM may send an event again for 45 days, and one that is forgotten would count twice"
+  )
+
+/** From 0 to 1. */
+export const ratio: Parse<number> = (raw) =>
+  Either.map(matching(/^(?:0?\.\d+|0|1(?:\.0+)?)$/, "must be from 0 to 1")(raw), Number)
+
+/** `name=value,name=value`, values percent-encoded. */
+const pairs =
+  (name: RegExp): Parse<ReadonlyMap<string, string>> =>
+  (raw) =>
+    Either.try({
+      try: () =>
+        raw
+          .split(",")
+          .filter((part) => part.trim() !== "")
+          .map((part): [string, string] => {
+            const at = Math.max(part.indexOf("="), 0)
+            return [part.slice(0, at).trim(), decodeURIComponent(part.slice(at + 1).trim())]
+          }),
+      catch: () => []
+    }).pipe(
+      Either.filterOrLeft(
+        (given) => given.every(([key]) => name.test(key)),
+        () => []
+      ),
+      Either.mapBoth({
+        onLeft: () => "must list name=value, percent-encoded",
+        onRight: (given) => new Map(given)
+      })
+    )
+
+export const resourceAttributes = pairs(/^\S+$/)
+
+export const otlpHeaders: Parse<ReadonlyMap<string, Redacted.Redacted>> = (raw) =>
+  Either.flatMap(pairs(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/)(raw), (given) =>
+    [...given.values()].every((value) => /^[\x20-\x7e]*$/.test(value))
+      ? Either.right(new Map([...given].map(([key, value]) => [key, Redacted.make(value)])))
+      : Either.left("must hold visible ASCII")
   )

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import { iamFaults, production } from "../../../sandbox/upstreams/Iam.ts"
-import { mintSlt } from "../../../sandbox/World.ts"
+import { mintSlt } from "../../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandboxWith } from "../../support/Sandbox.ts"
 import type { Bench, Commands } from "../suite/Bench.ts"
 import { startFaultProxy } from "./FaultProxy.ts"
@@ -24,7 +24,7 @@ export const startTestBench = async (
     Scope.extend(startTestSandboxWith({ iamCallsPerMinute: 10_000 }), scope)
   )
   const proxy = await startFaultProxy(base)
-  const iam = world.iam.world
+  const iam = world.iam.controls
 
   const familyOf = (token: string) => {
     const family = iam.familyOf(token)

@@ -6,7 +6,7 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
 import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
-import { seedWorld, startIam } from "../../../sandbox/upstreams/Iam.ts"
+import { seedIam, startIam } from "../../../sandbox/upstreams/Iam.ts"
 import type { Seen } from "../../../sandbox/upstreams/Simulator.ts"
 import { Iam, type UpstreamKey } from "../../../src/services/Iam.ts"
 import { type Plane, Production, Testing } from "../../../src/services/Plane.ts"
@@ -43,7 +43,7 @@ export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
 export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
   Effect.gen(function* () {
     const simulator = yield* simulated((now) => startIam({ now }))
-    const { environment, production: seeded } = seedWorld(simulator.world, {
+    const { environment, production: seeded } = seedIam(simulator.controls, {
       musicSecret: testApplicationSecret,
       webhookSecret: testWebhookSecret
     })
@@ -57,7 +57,7 @@ export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
       simulator.seen.filter((request) => request.path === `/api/v1${path}`)
     const slt = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
       Redacted.make(
-        simulator.world.mintSlt("production", {
+        simulator.controls.mintSlt("production", {
           appId: "music",
           actor,
           ...(scopes === undefined ? {} : { scopes })
@@ -71,7 +71,7 @@ export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
       Effect.suspend(() => iam.exchange(plane, Redacted.make(actor), key(`login-${simulator.seen.length}`)))
     return {
       simulator,
-      world: simulator.world,
+      world: simulator.controls,
       environment,
       seeded,
       iam,

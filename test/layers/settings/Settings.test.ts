@@ -1,214 +1,239 @@
 import { describe, expect, it } from "@effect/vitest"
-import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { readSettings } from "../../../src/layers/settings/Settings.ts"
+import { type Environment, readSettings } from "../../../src/layers/settings/Settings.ts"
+import type { SettingsValues } from "../../../src/services/Settings.ts"
+import { testEnvironment, testWebhookSecret } from "../../support/Settings.ts"
 
-const secret = `ask_${"s".repeat(43)}`
-const webhookSecret = "w".repeat(32)
-const least = {
-  MUSIC_IAM_URL: "https://iam.example",
-  MUSIC_TING_URL: "https://ting.example",
-  MUSIC_IAM_APP_SECRET: secret,
-  MUSIC_IAM_WEBHOOK_SECRET: webhookSecret
+const problemsOf = (given: Environment) => readSettings({ ...testEnvironment, ...given }).problems
+const badNames = (given: Environment) => problemsOf(given).map(({ name }) => name)
+
+/** Settings of an environment without problems. */
+const read = (given: Environment, terminal = false): SettingsValues => {
+  const { problems, settings } = readSettings({ ...testEnvironment, ...given }, terminal)
+  expect(problems).toEqual([])
+  return settings
 }
 
-const problemsOf = (environment: Record<string, string | undefined>) =>
-  readSettings(environment).pipe(
-    Effect.either,
-    Effect.map(Either.match({ onLeft: ({ problems }) => [...problems].sort(), onRight: () => [] }))
-  )
+const tableKey = (table: string) => `table-${table}-${"b".repeat(32)}`
+const previous = {
+  MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "p".repeat(40),
+  MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "1"
+}
 
 describe("Settings", () => {
-  it.effect("fill in the documented defaults", () =>
-    Effect.gen(function* () {
-      const settings = yield* readSettings(least)
-      expect(settings).toMatchObject({
-        bind: { host: "127.0.0.1", port: 8787 },
-        databasePath: "data/music.sqlite",
-        organisation: "music",
-        iam: { applicationId: "music", timeoutSeconds: 8, introspectionCacheSeconds: 0 },
-        ting: { timeoutSeconds: 15, types: ["music.trigger.fired", "music.trigger.expired"] },
-        telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
-        reportsBytes: 1_000_000_000,
-        webOrigins: [],
-        minCli: "0.1.0",
-        rateLimit: true,
-        trustedProxies: [],
-        requestDeadlineSeconds: 25,
-        shutdownGraceSeconds: 30,
-        retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30 },
-        logFormat: "json"
-      })
-      expect(
-        Option.isNone(settings.tracker) && Option.isNone(settings.tables) && Option.isNone(settings.adminBind)
-      ).toBe(true)
-      expect([...settings.iam.webhookSecrets.keys()]).toEqual([1])
-      expect((yield* readSettings(least, true)).logFormat).toBe("pretty")
+  it("have the documented defaults", () => {
+    const settings = read({})
+    expect(settings).toMatchObject({
+      bind: { host: "127.0.0.1", port: 8787 },
+      databasePath: "data/music.sqlite",
+      organisation: "music",
+      iam: { applicationId: "music", timeoutSeconds: 8, introspectionCacheSeconds: 0, callsPerMinute: 110 },
+      ting: { timeoutSeconds: 15, types: ["music.trigger.fired", "music.trigger.expired"] },
+      telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
+      reportsBytes: 1_000_000_000,
+      webOrigins: [],
+      minCli: "0.1.0",
+      rateLimit: true,
+      trustedProxies: [],
+      requestDeadlineSeconds: 25,
+      shutdownGraceSeconds: 30,
+      retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 },
+      logFormat: "json"
     })
-  )
+    const { adminBind, databaseUrl, repository, tables, tracker } = settings
+    expect([adminBind, databaseUrl, repository, tables, tracker].every(({ _tag }) => _tag === "None")).toBe(
+      true
+    )
+    expect([...settings.iam.webhookSecrets.keys()]).toEqual([1])
+    expect([read({}, true).logFormat, read({ MUSIC_LOG_FORMAT: "json" }, true).logFormat]).toEqual([
+      "pretty",
+      "json"
+    ])
+  })
 
-  it.effect("keep webhooks for ever, or for longer than IAM may send one again", () =>
-    Effect.gen(function* () {
-      for (const days of ["1", "45"]) {
-        const problems = yield* problemsOf({ ...least, MUSIC_RETENTION_WEBHOOKS_DAYS: days })
-        expect(problems).toEqual([
-          "MUSIC_RETENTION_WEBHOOKS_DAYS: must be 0 (for ever) or a whole number from 46 to 36500: " +
-            "IAM may send an event again for 45 days, and one that is forgotten would count twice"
-        ])
-      }
-      for (const days of [0, 46, 400]) {
-        const { retention } = yield* readSettings({ ...least, MUSIC_RETENTION_WEBHOOKS_DAYS: String(days) })
-        expect(retention.webhooksDays).toBe(days)
-      }
+  it("report every bad or missing variable at once, in the order of the table and without a value", () => {
+    const { problems } = readSettings({
+      MUSIC_BIND: "nowhere",
+      MUSIC_IAM_URL: "http://iam.example",
+      MUSIC_TING_URL: "",
+      MUSIC_IAM_APP_SECRET: "ask_short-secret-value",
+      MUSIC_IAM_WEBHOOK_KEY_VERSION: "0",
+      MUSIC_GITHUB_TOKEN: "github_pat_value",
+      MUSIC_CLIDAEMON_TABLE_KEY: tableKey("musicbackend"),
+      MUSIC_BACKEND_TABLE_KEY: tableKey("musicbackend"),
+      MUSIC_LOG_LEVEL: "loud",
+      MUSIC_SHUTDOWN_GRACE_SECONDS: "10",
+      MUSIC_WEB_ORIGINS: "https://a.example,https://b.example/path",
+      MUSIC_DATABASE_URL: "mysql://user:hidden@host/db"
     })
-  )
+    expect(problems.map(({ name }) => name)).toEqual([
+      "MUSIC_IAM_URL",
+      "MUSIC_TING_URL",
+      "MUSIC_IAM_APP_SECRET",
+      "MUSIC_IAM_WEBHOOK_SECRET",
+      "MUSIC_IAM_WEBHOOK_KEY_VERSION",
+      "MUSIC_BIND",
+      "MUSIC_WEB_ORIGINS",
+      "MUSIC_SHUTDOWN_GRACE_SECONDS",
+      "MUSIC_DATABASE_URL",
+      "MUSIC_TABLES_URL",
+      "MUSIC_CLIDAEMON_TABLE_KEY",
+      "MUSIC_GITHUB_REPOSITORY",
+      "MUSIC_LOG_LEVEL"
+    ])
+    expect(JSON.stringify(problems)).not.toMatch(/short-secret|github_pat|hidden|bbbb/)
+  })
 
-  it.effect("list every bad or missing variable at once, without any value", () =>
-    Effect.gen(function* () {
-      const problems = yield* problemsOf({
-        MUSIC_BIND: "nowhere",
-        MUSIC_IAM_URL: "http://iam.example",
-        MUSIC_TING_URL: "",
-        MUSIC_IAM_APP_SECRET: "ask_short-secret-value",
-        MUSIC_IAM_WEBHOOK_KEY_VERSION: "0",
-        MUSIC_GITHUB_TOKEN: "github_pat_value",
-        MUSIC_CLIDAEMON_TABLE_KEY: `table-musicbackend-${"a".repeat(32)}`,
-        MUSIC_BACKEND_TABLE_KEY: `table-musicbackend-${"b".repeat(32)}`,
-        MUSIC_LOG_LEVEL: "loud",
-        MUSIC_SHUTDOWN_GRACE_SECONDS: "10",
-        MUSIC_WEB_ORIGINS: "https://a.example,https://b.example/path",
-        MUSIC_DATABASE_URL: "mysql://user:hidden@host/db"
-      })
-      expect(problems.map((line) => line.split(":")[0])).toEqual([
-        "MUSIC_BIND",
-        "MUSIC_CLIDAEMON_TABLE_KEY",
-        "MUSIC_DATABASE_URL",
-        "MUSIC_GITHUB_REPOSITORY",
-        "MUSIC_IAM_APP_SECRET",
-        "MUSIC_IAM_URL",
-        "MUSIC_IAM_WEBHOOK_KEY_VERSION",
-        "MUSIC_IAM_WEBHOOK_SECRET",
-        "MUSIC_LOG_LEVEL",
-        "MUSIC_SHUTDOWN_GRACE_SECONDS",
-        "MUSIC_TING_URL",
-        "MUSIC_WEB_ORIGINS"
+  it("are read as far as they are right", () => {
+    const { problems, settings } = readSettings({ MUSIC_ORG_ID: "harbor", MUSIC_BIND: "nowhere" })
+    expect(problems).toContainEqual({ name: "MUSIC_IAM_URL", problem: "is required" })
+    expect([settings.organisation, settings.bind.port]).toEqual(["harbor", 8787])
+  })
+
+  it("print no secret", () => {
+    const settings = read({
+      MUSIC_GITHUB_TOKEN: "github_pat_hidden",
+      MUSIC_GITHUB_REPOSITORY: "harbor/music"
+    })
+    const printed = JSON.stringify(settings) + String(settings.iam.applicationSecret)
+    expect(printed).not.toMatch(/hidden|A1b2C3d4|example-webhook-secret/)
+  })
+
+  it("keep webhooks for ever, or for longer than IAM may send one again", () => {
+    const problem =
+      "must be 0 (for ever) or a whole number from 46 to 36500: " +
+      "IAM may send an event again for 45 days, and one that is forgotten would count twice"
+    for (const days of ["1", "45", "36501"])
+      expect(problemsOf({ MUSIC_RETENTION_WEBHOOKS_DAYS: days })).toEqual([
+        { name: "MUSIC_RETENTION_WEBHOOKS_DAYS", problem }
       ])
-      expect(problems.join("\n")).not.toMatch(/short-secret|github_pat|hidden|aaaa|bbbb/)
-    })
-  )
+    for (const days of [0, 46, 400])
+      expect(read({ MUSIC_RETENTION_WEBHOOKS_DAYS: String(days) }).retention.webhooksDays).toBe(days)
+  })
 
-  it.effect("demand a table address for a table key, and nothing for none", () =>
-    Effect.gen(function* () {
-      const key = `table-musicbackend-${"b".repeat(32)}`
-      expect(yield* problemsOf({ ...least, MUSIC_BACKEND_TABLE_KEY: key })).toEqual([
-        "MUSIC_TABLES_URL: is required when a table key is set"
-      ])
-      const settings = yield* readSettings({
-        ...least,
-        MUSIC_BACKEND_TABLE_KEY: key,
-        MUSIC_TABLES_URL: "http://127.0.0.1:9"
-      })
-      const tables = Option.getOrThrow(settings.tables)
-      expect([...tables.keys].map(([table, value]) => [table, Redacted.value(value)])).toEqual([
-        ["musicbackend", key]
-      ])
-    })
-  )
+  it("require the table service for a table key, and no key for the service", () => {
+    const key = tableKey("musicbackend")
+    expect(problemsOf({ MUSIC_BACKEND_TABLE_KEY: key })).toEqual([
+      { name: "MUSIC_TABLES_URL", problem: "is required when a table key is set" }
+    ])
+    const url = { MUSIC_TABLES_URL: "http://127.0.0.1:9" }
+    const { keys } = Option.getOrThrow(read({ ...url, MUSIC_BACKEND_TABLE_KEY: key }).tables)
+    expect([...keys].map(([table, value]) => [table, Redacted.value(value)])).toEqual([["musicbackend", key]])
+    expect(Option.getOrThrow(read(url).tables).keys.size).toBe(0)
+  })
 
-  it.effect("take both webhook secrets while one replaces the other", () =>
-    Effect.gen(function* () {
-      const settings = yield* readSettings({
-        ...least,
-        MUSIC_IAM_WEBHOOK_KEY_VERSION: "2",
-        MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "p".repeat(40),
-        MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "1"
-      })
-      expect(
-        [...settings.iam.webhookSecrets].map(([version, value]) => [version, Redacted.value(value)])
-      ).toEqual([
-        [2, webhookSecret],
-        [1, "p".repeat(40)]
-      ])
-      expect(yield* problemsOf({ ...least, MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "p".repeat(40) })).toHaveLength(
-        1
-      )
-      expect(
-        yield* problemsOf({
-          ...least,
-          MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "p".repeat(40),
-          MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "1"
-        })
-      ).toHaveLength(1)
-    })
-  )
-
-  it.effect("allow plain http on loopback only, and keep a path prefix", () =>
-    Effect.gen(function* () {
-      for (const url of [
-        "http://localhost:1",
-        "http://127.9.9.9:1",
-        "http://[::1]:1",
-        "https://h.example/x"
-      ]) {
-        const settings = yield* readSettings({ ...least, MUSIC_IAM_URL: `${url}/` })
-        expect(settings.iam.url).toBe(url)
+  it("accept two webhook secrets while one replaces the other, each with its key version", () => {
+    const { iam } = read({ MUSIC_IAM_WEBHOOK_KEY_VERSION: "2", ...previous })
+    expect([...iam.webhookSecrets].map(([version, value]) => [version, Redacted.value(value)])).toEqual([
+      [2, testWebhookSecret],
+      [1, previous.MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET]
+    ])
+    expect(problemsOf(previous)).toEqual([
+      {
+        name: "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION",
+        problem: "must differ from MUSIC_IAM_WEBHOOK_KEY_VERSION"
       }
-      for (const url of [
-        "http://iam.example",
-        "https://u:p@h.example",
-        "https://h.example?q=1",
-        "https://h.example#f",
-        "ftp://h",
-        "h",
-        "https://h.example:0"
-      ]) {
-        expect(yield* problemsOf({ ...least, MUSIC_IAM_URL: url }), url).toHaveLength(1)
+    ])
+    expect(problemsOf({ ...previous, MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "" })).toEqual([
+      {
+        name: "MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET",
+        problem: "is required with MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION"
       }
+    ])
+    expect(problemsOf({ ...previous, MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "" })).toEqual([
+      {
+        name: "MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION",
+        problem: "is required with MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET"
+      }
+    ])
+  })
+
+  it("require a repository for a tracker token, and keep the repository without a token", () => {
+    const target = { MUSIC_GITHUB_REPOSITORY: "harbor/music" }
+    expect(Option.getOrThrow(read({ ...target, MUSIC_GITHUB_TOKEN: "t" }).tracker)).toMatchObject({
+      owner: "harbor",
+      repository: "music",
+      url: "https://api.github.com",
+      reconcileSeconds: [5, 15, 40]
     })
+    expect(badNames({ MUSIC_GITHUB_TOKEN: "t" })).toEqual(["MUSIC_GITHUB_REPOSITORY"])
+    const { repository, tracker } = read(target)
+    expect(Option.getOrThrow(repository).name).toBe("music")
+    expect(Option.isNone(tracker)).toBe(true)
+  })
+
+  it("give requests in flight at least 2 seconds more than the deadline", () => {
+    expect(read({ MUSIC_REQUEST_DEADLINE_SECONDS: "60" }).shutdownGraceSeconds).toBe(62)
+    const deadline = { MUSIC_REQUEST_DEADLINE_SECONDS: "60" }
+    expect(badNames({ ...deadline, MUSIC_SHUTDOWN_GRACE_SECONDS: "61" })).toEqual([
+      "MUSIC_SHUTDOWN_GRACE_SECONDS"
+    ])
+    expect(read({ ...deadline, MUSIC_SHUTDOWN_GRACE_SECONDS: "62" }).shutdownGraceSeconds).toBe(62)
+  })
+})
+
+describe("A service's URL", () => {
+  const urlOf = (url: string) => read({ MUSIC_IAM_URL: url }).iam.url
+
+  it.each(["http://localhost:1", "http://127.9.9.9:1", "http://[::1]:1", "https://h.example/x"])(
+    "may be %s, and loses a trailing slash",
+    (url) => {
+      expect(urlOf(`${url}/`)).toBe(url)
+    }
   )
 
-  it.effect("need a tracker repository with a token, and need the grace to outlast the deadline", () =>
-    Effect.gen(function* () {
-      const settings = yield* readSettings({
-        ...least,
-        MUSIC_GITHUB_TOKEN: "t",
-        MUSIC_GITHUB_REPOSITORY: "harbor/music"
-      })
-      expect(Option.getOrThrow(settings.tracker)).toMatchObject({
-        owner: "harbor",
-        repository: "music",
-        url: "https://api.github.com",
-        reconcileSeconds: [5, 15, 40]
-      })
-      expect(
-        yield* problemsOf({ ...least, MUSIC_GITHUB_TOKEN: "t", MUSIC_GITHUB_REPOSITORY: "harbor/.." })
-      ).toHaveLength(1)
-      expect(yield* problemsOf({ ...least, MUSIC_TRACKER_RECONCILE_SECONDS: "5,5" })).toHaveLength(1)
-      expect(
-        (yield* readSettings({ ...least, MUSIC_REQUEST_DEADLINE_SECONDS: "60" })).shutdownGraceSeconds
-      ).toBe(62)
-      expect(
-        yield* problemsOf({
-          ...least,
-          MUSIC_REQUEST_DEADLINE_SECONDS: "60",
-          MUSIC_SHUTDOWN_GRACE_SECONDS: "61"
-        })
-      ).toHaveLength(1)
-    })
-  )
+  it.each([
+    "http://iam.example",
+    "https://u:p@h.example",
+    "https://h.example?q=1",
+    "https://h.example?",
+    "https://h.example#f",
+    "ftp://h",
+    "h",
+    "https://h.example:0"
+  ])("may not be %s", (url) => {
+    expect(badNames({ MUSIC_IAM_URL: url })).toEqual(["MUSIC_IAM_URL"])
+  })
+})
 
-  it.effect("print no secret", () =>
-    Effect.gen(function* () {
-      const settings = yield* readSettings({
-        ...least,
-        MUSIC_GITHUB_TOKEN: "github_pat_hidden",
-        MUSIC_GITHUB_REPOSITORY: "harbor/music"
-      })
-      expect(JSON.stringify(settings) + String(settings.iam.applicationSecret)).not.toMatch(
-        /hidden|sssss|wwwww/
-      )
-    })
-  )
+describe("Bounds", () => {
+  const accepted: ReadonlyArray<readonly [name: string, value: string]> = [
+    ["MUSIC_IAM_TIMEOUT_SECONDS", "120"],
+    ["MUSIC_IAM_CALLS_PER_MINUTE", "10"],
+    ["MUSIC_INTROSPECTION_CACHE_SECONDS", "30"],
+    ["MUSIC_IAM_WEBHOOK_SECRET", "w".repeat(32)],
+    ["MUSIC_IAM_WEBHOOK_SECRET", "w".repeat(512)],
+    ["MUSIC_BIND", "[::1]:65535"],
+    ["MUSIC_TRUSTED_PROXIES", "10.0.0.0/8, fd00::/128"],
+    ["MUSIC_TRACKER_RECONCILE_SECONDS", "1,86400"],
+    ["MUSIC_DATABASE_URL", "postgresql://user:password@host/database"]
+  ]
+  const refused: ReadonlyArray<readonly [name: string, value: string]> = [
+    ["MUSIC_IAM_TIMEOUT_SECONDS", "0"],
+    ["MUSIC_IAM_TIMEOUT_SECONDS", "121"],
+    ["MUSIC_IAM_TIMEOUT_SECONDS", "1.5"],
+    ["MUSIC_IAM_CALLS_PER_MINUTE", "9"],
+    ["MUSIC_INTROSPECTION_CACHE_SECONDS", "31"],
+    ["MUSIC_IAM_WEBHOOK_SECRET", "w".repeat(31)],
+    ["MUSIC_IAM_WEBHOOK_SECRET", "w".repeat(513)],
+    ["MUSIC_BIND", "::1:8787"],
+    ["MUSIC_BIND", "127.0.0.1:65536"],
+    ["MUSIC_TRUSTED_PROXIES", "10.0.0.0/33"],
+    ["MUSIC_TRUSTED_PROXIES", "proxy.example"],
+    ["MUSIC_GITHUB_REPOSITORY", "harbor/.."],
+    ["MUSIC_TRACKER_RECONCILE_SECONDS", "5,5"],
+    ["MUSIC_TRACKER_RECONCILE_SECONDS", "0,5"],
+    ["MUSIC_TRACKER_RECONCILE_SECONDS", ","],
+    ["MUSIC_WEB_ORIGINS", "https://a.example/"],
+    ["MUSIC_RATE_LIMIT", "true"]
+  ]
+
+  it.each(accepted)("%s may be %s", (name, value) => {
+    expect(badNames({ [name]: value })).toEqual([])
+  })
+
+  it.each(refused)("%s may not be %s", (name, value) => {
+    expect(badNames({ [name]: value })).toEqual([name])
+  })
 })

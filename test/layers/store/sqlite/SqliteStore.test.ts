@@ -95,7 +95,10 @@ describe("SqliteStore", () => {
     Effect.gen(function* () {
       const { sql } = yield* storeAndClient(yield* freshPath)
       const pragma = (name: string) =>
-        Effect.map(sql.unsafe<Record<string, unknown>>(`PRAGMA ${name}`), ([row]) => row?.[name])
+        Effect.map(
+          sql.unsafe<Record<string, unknown>>(`PRAGMA ${name}`).withoutTransform,
+          ([row]) => row?.[name]
+        )
       const full = 2
       assert.strictEqual(yield* pragma("journal_mode"), "wal")
       assert.strictEqual(yield* pragma("synchronous"), full)

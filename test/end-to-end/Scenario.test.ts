@@ -3,20 +3,20 @@ import { dirname, join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { StepFailed } from "../../sandbox/HttpExchange.ts"
-import { makeStory } from "../../sandbox/Scenario.ts"
+import { makeScenario } from "../../sandbox/Scenario.ts"
 import { faults } from "../../sandbox/upstreams/Simulator.ts"
-import { walk } from "../../sandbox/ScenarioRunner.ts"
+import { runScenario } from "../../sandbox/ScenarioRunner.ts"
 import { rawQuery } from "../layers/store/Stores.ts"
 import { keptConsole, startTestSandbox } from "../support/Sandbox.ts"
 
-describe("The whole story, against the real server over real HTTP", () => {
+describe("The scenario, against the real server over HTTP", () => {
   it.scopedLive("every step passes, and no credential and no text of a user reaches log or database", () =>
     Effect.gen(function* () {
       const sandbox = yield* startTestSandbox
-      const steps = yield* makeStory(sandbox.world, sandbox.base)
+      const steps = yield* makeScenario(sandbox.world, sandbox.base)
       for (const step of steps) {
         yield* Effect.mapError(
-          step.play,
+          step.run,
           ({ problem }) => new StepFailed({ problem: `${step.name}: ${problem}` })
         )
       }
@@ -52,7 +52,7 @@ describe("The whole story, against the real server over real HTTP", () => {
         fault: faults.status(400, { error: { code: "invalid_grant", message: "refused" } })
       })
       const { console, lines } = keptConsole()
-      expect(yield* Effect.withConsole(walk(world, base), console)).toBe(false)
+      expect(yield* Effect.withConsole(runScenario(world, base), console)).toBe(false)
       const printed = lines.join("\n")
       expect(printed).toContain(`> POST ${base}/api/v1/auth/login`)
       expect(printed).toContain("< 401")

@@ -1,14 +1,15 @@
-/** What an actor, an application and their tokens may do at this moment; nothing here is remembered from an earlier look. */
+/** The current rights of actors, applications and tokens. Nothing is cached; every result follows from the state. */
 import type {
   AccessToken,
-  App,
   Family,
   Membership,
   Organization,
   Plane,
   RefreshToken,
+  Session,
   State
 } from "./Model.ts"
+import { uuidAt } from "./Identifiers.ts"
 
 export const membershipId = (actor: string, org: string): string => `${actor}[${org}]`
 
@@ -24,13 +25,22 @@ export const setConsent = (plane: Plane, actor: string, appId: string, scopes: I
 export const addConsent = (plane: Plane, actor: string, appId: string, scopes: Iterable<string>): void =>
   setConsent(plane, actor, appId, [...consentOf(plane, actor, appId), ...scopes])
 
-export const activeApp = (plane: Plane, appId: string): App | undefined => {
-  const app = plane.apps.get(appId)
-  return app?.status === "active" ? app : undefined
+/** Starts a parent session with the organisations that the user selects. */
+export const startSession = (
+  state: State,
+  plane: Plane,
+  actor: string,
+  organizations: Iterable<string>
+): Session => {
+  const session: Session = {
+    id: uuidAt(state.now()),
+    actor,
+    organizations: new Set(organizations),
+    status: "active"
+  }
+  plane.sessions.set(session.id, session)
+  return session
 }
-
-export const actorActive = (plane: Plane, actor: string): boolean =>
-  plane.actors.get(actor)?.status === "active"
 
 export interface Grant {
   readonly membership: Membership
@@ -40,33 +50,31 @@ export interface Grant {
 const activeGrant = (plane: Plane, actor: string, org: string): Grant | undefined => {
   const membership = plane.memberships.get(membershipId(actor, org))
   const organization = plane.organizations.get(org)
-  return membership?.status === "active" && organization?.status === "active"
+  return membership?.status === "active" && organization !== undefined
     ? { membership, organization }
     : undefined
 }
 
-/** All current active organisations of an actor, by handle. */
+/** All organisations in which an actor is an active member, by handle. */
 export const activeOrganizations = (plane: Plane, actor: string): ReadonlyArray<string> =>
   [...plane.organizations.keys()].filter((org) => activeGrant(plane, actor, org) !== undefined).sort()
 
 /** The selected organisations in which the actor is an active member now, by handle (identity-service.md 6.2). */
-export const grantsOf = (plane: Plane, family: Family): ReadonlyArray<Grant> =>
-  [...(plane.sessions.get(family.sessionId)?.selected.get(family.appId) ?? [])].sort().flatMap((org) => {
-    const grant = activeGrant(plane, family.actor, org)
+export const grantsOf = (plane: Plane, { actor, session }: Family): ReadonlyArray<Grant> =>
+  [...session.organizations].sort().flatMap((org) => {
+    const grant = activeGrant(plane, actor, org)
     return grant === undefined ? [] : [grant]
   })
 
-/** Whether the login behind a token stands: family, parent session, actor. */
-export const loginAlive = (plane: Plane, family: Family): boolean =>
-  family.status === "active" &&
-  plane.sessions.get(family.sessionId)?.status === "active" &&
-  actorActive(plane, family.actor)
+/** True while the family and its parent session are active. */
+export const loginAlive = (family: Family): boolean =>
+  family.status === "active" && family.session.status === "active"
 
-export const accessAlive = (state: State, plane: Plane, token: AccessToken): boolean =>
-  !token.revoked && state.now() < token.expiresAt && loginAlive(plane, token.family)
+export const accessAlive = (state: State, token: AccessToken): boolean =>
+  !token.revoked && state.now() < token.expiresAt && loginAlive(token.family)
 
-export const refreshAlive = (state: State, plane: Plane, token: RefreshToken): boolean =>
-  !token.consumed && state.now() < token.expiresAt && loginAlive(plane, token.family)
+export const refreshAlive = (state: State, token: RefreshToken): boolean =>
+  !token.consumed && state.now() < token.expiresAt && loginAlive(token.family)
 
 /** The token's scopes that are still approved for its application, ascending (identity-service.md 6.3). */
 export const effectiveScopes = (plane: Plane, token: AccessToken | RefreshToken): ReadonlyArray<string> => {

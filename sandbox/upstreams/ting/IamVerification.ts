@@ -1,14 +1,14 @@
-/** Ting's questions to IAM: which plane a header pair means, and whether a proof is good (identity-service.md 9.1 and 10.5). */
+/** Ting's calls to IAM: resolving the plane of a header pair, and verifying a proof (identity-service.md 9.1 and 10.5). */
 import { createHash } from "node:crypto"
-import { isRecord } from "../Controls.ts"
+import { isRecord } from "../ControlRoutes.ts"
 import type { Now, Seen } from "../Simulator.ts"
-import { single } from "./Gate.ts"
-import { actorKind, isAppId } from "./Grammar.ts"
+import { single } from "./RequestChecks.ts"
+import { actorKind, isAppId } from "./Fields.ts"
 import { type PlaneId, production } from "./Model.ts"
-import { Refusal } from "./Refusal.ts"
+import { TingError } from "./Errors.ts"
 
-/** The plane that a caller selected, with the headers that make Ting itself act there. */
-export interface Selected {
+/** The plane that a caller selected, with the headers for Ting's own calls in that plane. */
+export interface SelectedPlane {
   readonly id: PlaneId
   readonly credentials: Readonly<Record<string, string>>
 }
@@ -21,10 +21,10 @@ export interface Verified {
   readonly orgId: string
 }
 
-export interface Authority {
-  readonly select: (request: Seen) => Promise<Selected>
+export interface IamVerification {
+  readonly resolvePlane: (request: Seen) => Promise<SelectedPlane>
   readonly verify: (
-    plane: Selected,
+    plane: SelectedPlane,
     request: Seen,
     call: { readonly bearer: string; readonly endpointId: string; readonly orgId: string }
   ) => Promise<Verified>
@@ -35,7 +35,7 @@ interface Answer {
   readonly body: unknown
 }
 
-/** Longest wait for an answer of IAM, milliseconds. */
+/** Longest wait for a response of IAM, milliseconds. */
 const timeout = 10_000
 /** Longest life of a proof, from its consumption, milliseconds. */
 const proofLife = 60_000
@@ -53,10 +53,10 @@ const textAt = (value: unknown, ...path: ReadonlyArray<string>): string => {
 
 const codeOf = (answer: Answer): string => textAt(answer.body, "error", "code")
 
-/** The statuses with which IAM clearly refuses a proof (notification-service.md 4). */
+/** The statuses by which IAM definitely refuses a proof (notification-service.md 4). */
 const clearRefusals: ReadonlyArray<number> = [400, 401, 403, 404, 409, 410]
 
-const checkFacts = (
+const checkVerification = (
   body: unknown,
   wanted: {
     readonly appId: string
@@ -96,22 +96,22 @@ const checkFacts = (
     Object.keys(metadata).length === 0 &&
     Array.isArray(scopes) &&
     scopes.includes(`obo:${wanted.appId}:${wanted.endpointId}`)
-  if (!holds) throw new Refusal("invalid_proof")
+  if (!holds) throw new TingError("invalid_proof")
   return { issuer, actor, actorKind: kind, orgHandle, orgId }
 }
 
-export const makeAuthority = (options: {
+export const makeIamVerification = (options: {
   readonly iamUrl: string
   readonly appId: string
   readonly appSecret: string
   readonly now: Now
-}): Authority => {
+}): IamVerification => {
   const base = `${options.iamUrl.replace(/\/+$/, "")}/api/v1`
 
   const ask = async (
     path: string,
     init: RequestInit,
-    credentials: Selected["credentials"]
+    credentials: SelectedPlane["credentials"]
   ): Promise<Answer> => {
     const response = await fetch(`${base}${path}`, {
       ...init,
@@ -133,33 +133,34 @@ export const makeAuthority = (options: {
     }
   }
 
-  /** `undefined` stands for no answer at all: a network failure or a timeout. */
+  /** `undefined` after a network failure or a timeout. */
   const answered = (question: Promise<Answer>): Promise<Answer | undefined> => question.catch(() => undefined)
 
-  const select: Authority["select"] = async (request) => {
+  const resolvePlane: IamVerification["resolvePlane"] = async (request) => {
     const secret = single(request, "iam_test_app_secret")
     const key = single(request, "x-testing-environment-key")
     if (secret === undefined && key === undefined)
       return { id: production, credentials: { authorization: basic(options.appId, options.appSecret) } }
-    if (secret === undefined || key === undefined) throw new Refusal("test_context_required")
+    if (secret === undefined || key === undefined) throw new TingError("test_context_required")
     const authorization = basic(options.appId, secret)
-    // IAM wants both headers with the same bytes (identity-service.md 9).
+    // Both headers must hold the same bytes (identity-service.md 9).
     const credentials = { authorization, "x-testing-application": authorization }
     const answer = await answered(ask("/application/testing-context", { method: "GET" }, credentials))
-    // A known secret under another application's name: IAM's invalid_client (identity-service.md 9).
+    // IAM answers invalid_client to a known secret under another application's id (identity-service.md 9).
     if (answer?.status === 401)
-      throw new Refusal(codeOf(answer) === "invalid_client" ? "permission_denied" : "session_expired")
-    if (answer?.status === 403) throw new Refusal("permission_denied")
+      throw new TingError(codeOf(answer) === "invalid_client" ? "permission_denied" : "session_expired")
+    if (answer?.status === 403) throw new TingError("permission_denied")
     const id = textAt(answer?.body, "environment_id")
-    if (answer?.status !== 200 || id === "") throw new Refusal("dependency_unavailable")
-    if (textAt(answer.body, "application", "app_id") !== options.appId) throw new Refusal("permission_denied")
+    if (answer?.status !== 200 || id === "") throw new TingError("dependency_unavailable")
+    if (textAt(answer.body, "application", "app_id") !== options.appId)
+      throw new TingError("permission_denied")
     const digest = createHash("sha256").update(key, "latin1").digest("hex")
     if (textAt(answer.body, "webhook_key_digest") !== digest)
-      throw new Refusal("permission_denied", "the environment key is not the current one")
+      throw new TingError("permission_denied", "the environment key is not the current one")
     return { id, credentials }
   }
 
-  const verify: Authority["verify"] = async (plane, request, call) => {
+  const verify: IamVerification["verify"] = async (plane, request, call) => {
     const answer = await answered(
       ask(
         "/obo-access/verify",
@@ -179,7 +180,7 @@ export const makeAuthority = (options: {
     )
     if (answer !== undefined && clearRefusals.includes(answer.status)) {
       const code = codeOf(answer)
-      throw new Refusal(
+      throw new TingError(
         code.includes("consum")
           ? "proof_consumed"
           : code.includes("expir")
@@ -187,8 +188,8 @@ export const makeAuthority = (options: {
             : "invalid_proof"
       )
     }
-    if (answer?.status !== 200 || !isRecord(answer.body)) throw new Refusal("proof_verification_uncertain")
-    return checkFacts(answer.body, {
+    if (answer?.status !== 200 || !isRecord(answer.body)) throw new TingError("proof_verification_uncertain")
+    return checkVerification(answer.body, {
       appId: options.appId,
       plane: plane.id,
       path: request.path,
@@ -198,5 +199,5 @@ export const makeAuthority = (options: {
     })
   }
 
-  return { select, verify }
+  return { resolvePlane, verify }
 }

@@ -1,10 +1,9 @@
-/** Ting's refusals: one envelope, a fixed status for every code (notification-service.md 8). */
+/** Ting's error responses: one envelope, a fixed status for each code (notification-service.md 8). */
 import type { Reply } from "../Simulator.ts"
 
 const codes = {
   invalid_input: [400, "the request does not fit the contract", "correct the request; do not retry it"],
   test_context_required: [400, "only one testing header was sent", "send both testing headers or neither"],
-  invalid_cursor: [400, "the cursor is not usable", "start again without a cursor"],
   authentication_required: [401, "a bearer is required", "send a proof or a session"],
   invalid_proof: [401, "the proof does not fit this request", "obtain a new proof for these bytes"],
   proof_expired: [401, "the proof has expired", "obtain a new proof; keep the body and the key"],
@@ -16,7 +15,6 @@ const codes = {
   test_context_mismatch: [403, "the testing context is another one", "use one plane for the whole call"],
   not_found: [404, "the resource was not found", "check the identifier"],
   idempotency_conflict: [409, "the key was used with other content", "use a new key for new content"],
-  type_exists: [409, "the type has another description", "change it with PATCH"],
   payload_too_large: [413, "the body is too large", "shorten the content"],
   temporarily_rate_limited: [429, "too many requests", "wait, then use a new proof and the same key"],
   dependency_unavailable: [
@@ -30,10 +28,8 @@ const codes = {
 
 export type TingCode = keyof typeof codes
 
-export const isTingCode = (code: string): code is TingCode => Object.hasOwn(codes, code)
-
-/** A negative answer; nothing is stored once it is thrown. */
-export class Refusal extends Error {
+/** An error response. It is thrown before anything is stored. */
+export class TingError extends Error {
   readonly code: TingCode
   constructor(code: TingCode, message?: string) {
     super(message ?? codes[code][1])
@@ -41,8 +37,8 @@ export class Refusal extends Error {
   }
 }
 
-/** The reply of a code; `retryable` follows from the status alone. */
-export const refusalReply = (
+/** The reply of a code. `retryable` depends on the status alone. */
+export const errorReply = (
   code: TingCode,
   options: {
     readonly message?: string
@@ -61,4 +57,4 @@ export const refusalReply = (
   }
 }
 
-export const invalidInput = (message: string) => new Refusal("invalid_input", message)
+export const invalidInput = (message: string) => new TingError("invalid_input", message)

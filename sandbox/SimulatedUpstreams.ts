@@ -1,0 +1,99 @@
+/** The four simulated upstreams, seeded and connected, for the sandbox and the end-to-end tests. */
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { readSettings } from "../src/layers/settings/Settings.ts"
+import { tableKeyNames } from "../src/layers/settings/SettingsTable.ts"
+import { backendTable, clientTables, type TableName } from "../src/schema/Telemetry.ts"
+import type { SettingsValues } from "../src/services/Settings.ts"
+import { type IamSimulator, production, type SeededIam, seedIam, startIam } from "./upstreams/Iam.ts"
+import type { Now } from "./upstreams/Simulator.ts"
+import { startTables, type TablesSimulator } from "./upstreams/Tables.ts"
+import { startTing, type TingSimulator } from "./upstreams/Ting.ts"
+import { startTracker, type TrackerSimulator } from "./upstreams/Tracker.ts"
+
+const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
+const allTables: ReadonlyArray<TableName> = [...clientTables, backendTable]
+const repository = { owner: "harbor", repository: "music" }
+/** Has the form of a fine-grained token, so that secret scanners find a leak. */
+const trackerToken = "github_pat_SANDBOXsandboxSANDBOX_sandboxSANDBOXsandboxSANDBOX0123456789"
+
+export interface SimulatedUpstreams {
+  readonly iam: IamSimulator
+  readonly ting: TingSimulator
+  readonly tables: TablesSimulator
+  readonly tracker: TrackerSimulator
+  readonly seeded: SeededIam
+  readonly tableKeys: ReadonlyMap<TableName, string>
+  readonly trackerToken: string
+  /** Every credential of every simulator. None may appear in a log or in the database. */
+  readonly minted: () => ReadonlyArray<string>
+}
+
+/** A short-lived token of production; for `si:deejay` in acme by default. */
+export const mintSlt = ({ iam }: SimulatedUpstreams, actor = "si:deejay"): string =>
+  iam.controls.mintSlt(production, { appId: "music", actor })
+
+/** Starts and seeds all four. They stop with the scope. */
+export const startUpstreams = (now: Now): Effect.Effect<SimulatedUpstreams, never, Scope.Scope> => {
+  const started = <A extends { readonly close: () => Promise<void> }>(start: () => Promise<A>) =>
+    Effect.acquireRelease(Effect.promise(start), (simulator) => Effect.promise(() => simulator.close()))
+  return Effect.gen(function* () {
+    const iam = yield* started(() => startIam({ now, rateLimit: Number.POSITIVE_INFINITY }))
+    const seeded = seedIam(iam.controls)
+    const ting = yield* started(() =>
+      startTing({ now, iamUrl: iam.url, appSecret: seeded.production.tingSecret })
+    )
+    for (const plane of [production, seeded.environment.environmentId]) {
+      for (const type of tingTypes) ting.registerType(plane, "music", type)
+    }
+    const tables = yield* started(() => startTables({ now }))
+    const tableKeys = new Map<TableName, string>(allTables.map((name) => [name, tables.createTable(name)]))
+    const tracker = yield* started(() =>
+      startTracker({
+        now,
+        repositories: [`${repository.owner}/${repository.repository}`],
+        tokens: [{ token: trackerToken, login: "harbor-bot", rights: "write" }]
+      })
+    )
+    return {
+      iam,
+      ting,
+      tables,
+      tracker,
+      seeded,
+      tableKeys,
+      trackerToken,
+      minted: () => [...new Set([...iam.minted, ...tables.minted, ...tracker.minted, trackerToken])]
+    }
+  })
+}
+
+/** The environment variables that name these upstreams and hold their credentials. */
+export const upstreamEnvironment = (upstreams: SimulatedUpstreams): Readonly<Record<string, string>> => ({
+  MUSIC_IAM_URL: upstreams.iam.url,
+  MUSIC_TING_URL: upstreams.ting.url,
+  MUSIC_IAM_APP_SECRET: upstreams.seeded.production.musicSecret,
+  MUSIC_IAM_WEBHOOK_SECRET: upstreams.seeded.production.webhookSecret,
+  MUSIC_IAM_WEBHOOK_KEY_VERSION: String(upstreams.seeded.production.webhookKeyVersion),
+  MUSIC_TABLES_URL: upstreams.tables.url,
+  ...Object.fromEntries([...upstreams.tableKeys].map(([table, key]) => [tableKeyNames[table], key])),
+  MUSIC_GITHUB_TOKEN: upstreams.trackerToken,
+  MUSIC_GITHUB_REPOSITORY: `${repository.owner}/${repository.repository}`,
+  MUSIC_GITHUB_URL: upstreams.tracker.url
+})
+
+/** Settings of a server that uses these upstreams. Everything else has its default. */
+export const settingsFor = (
+  upstreams: SimulatedUpstreams,
+  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
+): SettingsValues => ({
+  ...readSettings({ ...upstreamEnvironment(upstreams), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
+  ...base
+})
+
+/** URLs that show what arrived upstream. */
+export const viewUrls = (upstreams: SimulatedUpstreams) => ({
+  inbox: `${upstreams.ting.url}/_sandbox/inbox?plane=production&org=acme&for=si:deejay`,
+  issues: `${upstreams.tracker.url}/repos/${repository.owner}/${repository.repository}/issues?state=all`,
+  rows: (table: TableName) => `${upstreams.tables.url}/_sandbox/tables/${table}/rows`
+})

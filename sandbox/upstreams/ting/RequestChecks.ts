@@ -1,0 +1,67 @@
+/** The checks before the credentials, in the order of notification-service.md 2, steps 1 to 7, and reading the bearer. */
+import type { Seen } from "../Simulator.ts"
+import { JsonProblem, parseJson, textOf } from "../StrictJson.ts"
+import { invalidInput, TingError } from "./Errors.ts"
+import { type Fields, isActor, isAppId, isOrgId, isType } from "./Fields.ts"
+
+const bodyLimit = 1_048_576
+const tingLimit = 262_144
+
+/** The value of a header; `undefined` when it is absent. A repeated header is `invalid_input`. */
+export const single = (request: Seen, name: string): string | undefined => {
+  const values = request.headers.get(name) ?? []
+  if (values.length > 1) throw invalidInput(`${name} was sent more than once`)
+  return values[0]
+}
+
+const parseBody = (body: Buffer): Fields => {
+  if (body.length === 0) return new Map()
+  try {
+    const json = parseJson(body)
+    if (json.kind !== "object") throw invalidInput("the body must be a JSON object")
+    return json.fields
+  } catch (problem) {
+    throw problem instanceof JsonProblem
+      ? invalidInput(`the body is not strict JSON: ${problem.message}`)
+      : problem
+  }
+}
+
+const formats: ReadonlyArray<readonly [string, (value: string) => boolean]> = [
+  ["app_id", isAppId],
+  ["for", isActor],
+  ["org_id", isOrgId],
+  ["type", isType]
+]
+
+/** Checks only the format of strings that are present. Kinds and presence are checked after the bearer. */
+const checkFormats = (fields: Fields): void => {
+  for (const [name, fits] of formats) {
+    const value = textOf(fields.get(name))
+    if (value !== undefined && !fits(value)) throw invalidInput(`${name} is not acceptable`)
+  }
+}
+
+/** The fields of an acceptable request. Throws the first error. */
+export const readRequest = (request: Seen): Fields => {
+  const origin = request.headers.get("origin")
+  if (origin !== undefined) throw new TingError("permission_denied", "browsers are not allowed")
+  if (request.body.length > bodyLimit) throw new TingError("payload_too_large")
+  if (request.body.length > 0 && single(request, "content-type")?.split(";")[0] !== "application/json")
+    throw invalidInput("the content type must be application/json")
+  if (request.path === "/v1/tings" && request.body.length > tingLimit)
+    throw new TingError("payload_too_large")
+  const fields = parseBody(request.body)
+  checkFormats(fields)
+  return fields
+}
+
+/** Step 8: the bearer, 1 to 8192 bytes after a case-sensitive `Bearer `. */
+export const readBearer = (request: Seen): string => {
+  const values = request.headers.get("authorization") ?? []
+  const [value = ""] = values
+  const bearer = value.startsWith("Bearer ") ? value.slice("Bearer ".length) : ""
+  if (values.length !== 1 || bearer === "" || bearer.length > 8192)
+    throw new TingError("authentication_required")
+  return bearer
+}

@@ -1,0 +1,61 @@
+/** The two documents of settings as text: .env.example, and the table in docs/api.md. */
+import { type SettingEntry, settingGroups } from "../../src/layers/settings/SettingsTable.ts"
+
+const width = 120
+
+const sentences = ({ meaning, note }: SettingEntry): string =>
+  `${meaning.slice(0, 1).toUpperCase()}${meaning.slice(1)}.${note === undefined ? "" : ` ${note}`}`
+
+/** Comment lines of a shell. */
+const comment = (text: string): ReadonlyArray<string> => {
+  const lines: Array<string> = []
+  let line = "#"
+  for (const word of text.replaceAll("`", "").split(" ")) {
+    if (line.length + 1 + word.length > width) {
+      lines.push(line)
+      line = "#"
+    }
+    line += ` ${word}`
+  }
+  return [...lines, line]
+}
+
+const groupLines = (title: string, entries: ReadonlyArray<SettingEntry>): ReadonlyArray<string> => [
+  `# --- ${title} `.padEnd(width, "-"),
+  ...entries.flatMap((entry) => [...comment(sentences(entry)), `${entry.name}='${entry.default ?? ""}'`]),
+  ""
+]
+
+/** .env.example with its groups of settings replaced; the text above the first group stays. */
+export const renderEnvExample = (current: string): string => {
+  const head = current.slice(0, current.indexOf("# --- "))
+  const groups = settingGroups
+    .map(({ entries, title }) => ({ title, entries: entries.filter(({ rare }) => !rare) }))
+    .filter(({ entries }) => entries.length > 0)
+  return `${head}${groups.flatMap(({ entries, title }) => groupLines(title, entries)).join("\n")}`
+}
+
+const defaultCell = (entry: SettingEntry): string => {
+  if (entry.required === true) return "required"
+  return entry.default === undefined ? "" : `\`${entry.default}\``
+}
+
+const startMark = "<!-- settings: written by `npm run settings` -->"
+const endMark = "<!-- end of settings -->"
+
+/** docs/api.md with its table of settings replaced; the text outside the two marks stays. */
+export const renderApiPage = (current: string): string => {
+  const rows = settingGroups
+    .flatMap(({ entries }) => entries)
+    .filter(({ rare }) => !rare)
+    .map((entry) => ["", `\`${entry.name}\``, defaultCell(entry), sentences(entry), ""].join(" | ").trim())
+  return [
+    current.slice(0, current.indexOf(startMark) + startMark.length),
+    "",
+    "| Name | Default | Meaning |",
+    "|---|---|---|",
+    ...rows,
+    "",
+    current.slice(current.indexOf(endMark))
+  ].join("\n")
+}

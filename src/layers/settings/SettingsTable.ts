@@ -1,0 +1,432 @@
+/**
+ * Every setting: its parser, default and meaning. Reading, `music-backend config` and `check`, .env.example and the table
+ * of docs/api.md follow from this table; after a change of it, `npm run settings` writes the two documents.
+ *
+ * Effect's `Config` is not used: it yields either all values or the problems, and `config` and `check` need both. It also
+ * carries no meaning, and a `Config.mapOrFail` over several variables hides its own problem while one of them is bad.
+ */
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { testingSecretPattern } from "../../schema/Identity.ts"
+import type { TableName } from "../../schema/Telemetry.ts"
+import {
+  address,
+  choice,
+  list,
+  logLevel,
+  matching,
+  named,
+  onOff,
+  otlpEndpoint,
+  otlpHeaders,
+  type Parse,
+  proxy,
+  ratio,
+  repository,
+  resourceAttributes,
+  retentionDays,
+  risingSeconds,
+  secret,
+  serviceUrl,
+  webhookRetentionDays,
+  webOrigin,
+  whole
+} from "./Parsers.ts"
+
+interface Description {
+  /** One phrase, as `music-backend config` shows it. */
+  readonly meaning: string
+  /** Further sentences of the documents. Backticks mark literals. */
+  readonly note?: string
+  /** Shown as set or unset, never by its value. */
+  readonly secret?: true
+}
+
+export interface Setting<A> extends Description {
+  readonly parse: Parse<A>
+  /** The value of an absent one. For a required one, a placeholder of the right form, which nothing may use. */
+  readonly absent: A
+  /** The text that an absent one counts as; none when it is then off. */
+  readonly default?: string
+  readonly required?: true
+}
+
+type Extras = Omit<Description, "meaning">
+
+const required = <A>(parse: Parse<A>, placeholder: A, meaning: string, extras?: Extras): Setting<A> => ({
+  parse,
+  absent: placeholder,
+  required: true,
+  meaning,
+  ...extras
+})
+
+const optional = <A>(parse: Parse<A>, meaning: string, extras?: Extras): Setting<Option.Option<A>> => ({
+  parse: (raw) => Either.map(parse(raw), Option.some),
+  absent: Option.none(),
+  meaning,
+  ...extras
+})
+
+const withDefault = <A>(parse: Parse<A>, text: string, meaning: string, extras?: Extras): Setting<A> => ({
+  parse,
+  // A default that its own parser refuses is a mistake in this table: it ends the process when the table is loaded.
+  absent: Either.getOrThrowWith(parse(text), (problem) => new Error(`the default ${text} ${problem}`)),
+  default: text,
+  meaning,
+  ...extras
+})
+
+/** No host answers to it (RFC 2606). */
+const nowhere = "https://unset.invalid"
+const urlNote = "`https`, or `http` on loopback."
+const webhookSecret = secret(/^[\x21-\x7e]{32,512}$/, "must be 32 to 512 visible ASCII characters")
+const keyVersion = whole(1, 999_999_999)
+const tingType = matching(
+  /^(?=.{1,255}$)[a-z][a-z0-9_-]{0,79}\.[a-z][a-z0-9_-]*\.[a-z][a-z0-9_-]*$/,
+  "must list types such as music.trigger.fired"
+)
+
+const tableKey = (table: TableName) =>
+  optional(
+    secret(
+      new RegExp(`^table-${table}-[0-9a-f]{32}$`),
+      `must be the key of the table ${table} (table-${table}-<32 hex>)`
+    ),
+    `key of the table ${table}, which is off without it`,
+    { secret: true }
+  )
+
+const requiredSettings = {
+  MUSIC_IAM_URL: required(serviceUrl, nowhere, "identity service (IAM)", { note: urlNote }),
+  MUSIC_TING_URL: required(serviceUrl, nowhere, "notification service (Ting)", { note: urlNote }),
+  MUSIC_IAM_APP_SECRET: required(
+    secret(testingSecretPattern, "must be ask_ and 43 characters of A-Z, a-z, 0-9, _ and -"),
+    Redacted.make(`ask_${"0".repeat(43)}`),
+    "this application's secret at IAM",
+    { note: "It has the form `ask_` and 43 characters, and stays on this server.", secret: true }
+  ),
+  MUSIC_IAM_WEBHOOK_SECRET: required(
+    webhookSecret,
+    Redacted.make("0".repeat(32)),
+    "secret that signs IAM's webhooks",
+    { note: "It has 32 to 512 visible ASCII characters.", secret: true }
+  )
+}
+
+const identity = {
+  MUSIC_IAM_APP_ID: withDefault(
+    matching(/^[a-z][a-z0-9_-]{0,79}$/, "must be an application id (a-z first, then a-z, 0-9, _ and -)"),
+    "music",
+    "application id at IAM"
+  ),
+  MUSIC_ORG_ID: withDefault(
+    matching(/^[a-z0-9_-]{3,50}$/, "must be the handle of an organisation (3 to 50 of a-z, 0-9, _ and -)"),
+    "music",
+    "organisation that owns the application"
+  ),
+  MUSIC_IAM_WEBHOOK_KEY_VERSION: withDefault(keyVersion, "1", "key version of the webhook secret", {
+    note: "IAM sends it with each webhook."
+  }),
+  MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: optional(
+    webhookSecret,
+    "previous webhook secret, accepted while rotating",
+    { note: "It needs its key version.", secret: true }
+  ),
+  MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: optional(keyVersion, "key version of the previous webhook secret"),
+  MUSIC_IAM_TIMEOUT_SECONDS: withDefault(whole(1, 120), "8", "seconds for one call to IAM"),
+  MUSIC_IAM_CALLS_PER_MINUTE: withDefault(
+    whole(10, 10_000),
+    "110",
+    "calls a minute to each path of IAM, in each plane, that this instance makes at most",
+    { note: "From 10 to 10,000. IAM allows 120 to all instances together: give each of three 36." }
+  ),
+  MUSIC_INTROSPECTION_CACHE_SECONDS: withDefault(
+    whole(0, 30),
+    "0",
+    "seconds for which a successful introspection of a token is reused",
+    { note: "At most 30, for more clients than the budget serves. 0 shows a revocation at once." }
+  )
+}
+
+const notifications = {
+  MUSIC_TING_TYPES: withDefault(
+    list(tingType),
+    "music.trigger.fired,music.trigger.expired",
+    "notification types registered for this application, comma-separated"
+  ),
+  MUSIC_TING_TIMEOUT_SECONDS: withDefault(whole(1, 120), "15", "seconds for one call to Ting")
+}
+
+const serving = {
+  MUSIC_BIND: withDefault(address, "127.0.0.1:8787", "listen address, host:port", {
+    note: "`[::1]:8787` for IPv6."
+  }),
+  MUSIC_WEB_ORIGINS: optional(list(webOrigin), "origins of the web client, comma-separated", {
+    note: "They get CORS headers and may send telemetry."
+  }),
+  MUSIC_MIN_CLI: withDefault(
+    matching(/^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/, "must be a version such as 0.1.0"),
+    "0.1.0",
+    "oldest client version that GET /api/v1/version calls supported"
+  ),
+  MUSIC_RATE_LIMIT: withDefault(onOff, "on", "request limits, on or off", {
+    note: "Turn them off behind a gateway that limits already."
+  }),
+  MUSIC_TRUSTED_PROXIES: optional(
+    list(proxy),
+    "addresses or CIDRs of proxies whose X-Forwarded-For is believed, comma-separated"
+  ),
+  MUSIC_REQUEST_DEADLINE_SECONDS: withDefault(
+    whole(1, 300),
+    "25",
+    "seconds for one request, retries included"
+  ),
+  MUSIC_SHUTDOWN_GRACE_SECONDS: withDefault(
+    whole(1, 600),
+    "30",
+    "seconds for requests in flight at shutdown, at least the deadline + 2",
+    { note: "Requests get all but the last 1.5 s. At its end the process exits with 0." }
+  )
+}
+
+const storage = {
+  MUSIC_DATABASE_PATH: withDefault<string>(Either.right, "data/music.sqlite", "SQLite file", {
+    note: "Its folder is made when missing."
+  }),
+  MUSIC_DATABASE_URL: optional(
+    secret(
+      /^postgres(?:ql)?:\/\/[\x21-\x7e]{1,4000}$/,
+      "must be an address such as postgres://user:password@host/database"
+    ),
+    "Postgres instead of the file",
+    {
+      note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
+      secret: true
+    }
+  )
+}
+
+const telemetry = {
+  MUSIC_TELEMETRY: withDefault(onOff, "on", "recording of telemetry, on or off"),
+  MUSIC_TABLES_URL: optional(serviceUrl, "table service, required when a table key is set"),
+  MUSIC_BACKEND_TABLE_KEY: tableKey("musicbackend"),
+  MUSIC_CLIDAEMON_TABLE_KEY: tableKey("musicclidaemon"),
+  MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: tableKey("musicfrontendanalytics"),
+  MUSIC_FRONTEND_EVENTS_TABLE_KEY: tableKey("musicfrontendevents"),
+  MUSIC_TELEMETRY_SPOOL_MEGABYTES: withDefault(
+    whole(1, 1_000_000),
+    "500",
+    "bound of the telemetry spool in megabytes"
+  ),
+  MUSIC_TELEMETRY_SPOOL_HOURS: withDefault(
+    whole(1, 8_760),
+    "24",
+    "hours after which undelivered telemetry expires"
+  )
+}
+
+const tracker = {
+  MUSIC_GITHUB_TOKEN: optional(
+    secret(/^[\x21-\x7e]{1,1000}$/, "must be visible ASCII without spaces"),
+    "token with which reports are filed as issues",
+    { note: 'It needs the right "Issues: read and write".', secret: true }
+  ),
+  MUSIC_GITHUB_REPOSITORY: optional(
+    repository,
+    "repository of the issues, owner/repo; required with a token"
+  ),
+  MUSIC_GITHUB_URL: withDefault(serviceUrl, "https://api.github.com", "API of the issue tracker"),
+  MUSIC_TRACKER_RECONCILE_SECONDS: withDefault(
+    risingSeconds,
+    "5,15,40",
+    "seconds after a send with unknown outcome at which the tracker is searched for the issue"
+  )
+}
+
+const reports = {
+  MUSIC_REPORTS_MEGABYTES: withDefault(
+    whole(1, 1_000_000),
+    "1000",
+    "bound of all stored reports in megabytes",
+    { note: "Reports that IAM does not vouch for stop at 80 % of it." }
+  )
+}
+
+const retention = {
+  MUSIC_RETENTION_REPORTS_DAYS: withDefault(
+    retentionDays,
+    "0",
+    "days for which reports are kept after their delivery, 0 for ever"
+  ),
+  MUSIC_RETENTION_WEBHOOKS_DAYS: withDefault(
+    webhookRetentionDays,
+    "46",
+    "days for which the webhook inbox is kept, at least 46, or 0 for ever",
+    { note: "IAM may send an event again for 45 days." }
+  ),
+  MUSIC_RETENTION_DELIVERIES_DAYS: withDefault(
+    retentionDays,
+    "30",
+    "days for which finished deliveries are kept, 0 for ever",
+    { note: "The delivery of a report that was not filed stays until the report is gone." }
+  ),
+  MUSIC_RETENTION_RECIPIENTS_DAYS: withDefault(
+    retentionDays,
+    "90",
+    "days for which inactive registrations are kept, 0 for ever"
+  )
+}
+
+const endpoint = optional(otlpEndpoint, "collector of traces and metrics; nothing is sent without it", {
+  note: "docs/observability.md lists the other standard variables."
+})
+
+const observability = {
+  MUSIC_ADMIN_BIND: optional(address, "address of Prometheus' /metrics, host:port; off without it", {
+    note: "Not authenticated: keep it on loopback or a private network."
+  }),
+  OTEL_EXPORTER_OTLP_ENDPOINT: endpoint
+}
+
+const logs = {
+  MUSIC_LOG_LEVEL: withDefault(logLevel, "info", "log level: trace, debug, info, warn, error or none"),
+  MUSIC_LOG_FORMAT: withDefault(
+    choice("json", "pretty"),
+    "json",
+    "log format: json, or pretty (the default on a terminal)"
+  )
+}
+
+const protocol = withDefault(
+  (raw) =>
+    Either.mapLeft(
+      choice("http/protobuf", "http/json")(raw),
+      () => "must be http/protobuf or http/json; gRPC is not supported"
+    ),
+  "http/protobuf",
+  "or http/json"
+)
+const headers = optional(otlpHeaders, "name=value,… for the collector", { secret: true })
+const timeout = withDefault(whole(1, 600_000), "10000", "milliseconds for one export")
+const compression = withDefault(choice("gzip", "none"), "none", "or gzip")
+
+/** The variable of one signal. Where it is absent the variable of both counts, so that it has no default of its own. */
+const only = <A>(signal: "traces" | "metrics", { default: _, ...both }: Setting<A>): Setting<A> => ({
+  ...both,
+  meaning: `the same for ${signal} alone`
+})
+
+/** A sampler without a ratio takes it from `OTEL_TRACES_SAMPLER_ARG`. */
+interface Sampler {
+  readonly parentBased: boolean
+  readonly ratio?: number
+}
+
+/** OpenTelemetry's own ("Environment Variable Specification", "OTLP exporter"). Read only when an endpoint is set. */
+const openTelemetry = {
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: only("traces", endpoint),
+  OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: only("metrics", endpoint),
+  OTEL_EXPORTER_OTLP_PROTOCOL: protocol,
+  OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: only("traces", protocol),
+  OTEL_EXPORTER_OTLP_METRICS_PROTOCOL: only("metrics", protocol),
+  OTEL_EXPORTER_OTLP_HEADERS: headers,
+  OTEL_EXPORTER_OTLP_TRACES_HEADERS: only("traces", headers),
+  OTEL_EXPORTER_OTLP_METRICS_HEADERS: only("metrics", headers),
+  OTEL_EXPORTER_OTLP_TIMEOUT: timeout,
+  OTEL_EXPORTER_OTLP_TRACES_TIMEOUT: only("traces", timeout),
+  OTEL_EXPORTER_OTLP_METRICS_TIMEOUT: only("metrics", timeout),
+  OTEL_EXPORTER_OTLP_COMPRESSION: compression,
+  OTEL_EXPORTER_OTLP_TRACES_COMPRESSION: only("traces", compression),
+  OTEL_EXPORTER_OTLP_METRICS_COMPRESSION: only("metrics", compression),
+  OTEL_SDK_DISABLED: withDefault(
+    (raw) => Either.right(raw.trim().toLowerCase() === "true"),
+    "false",
+    "true turns all of it off"
+  ),
+  OTEL_SERVICE_NAME: withDefault<string>(Either.right, "music-backend", "name of the sending service"),
+  OTEL_RESOURCE_ATTRIBUTES: optional(resourceAttributes, "name=value,… of the sending service"),
+  OTEL_TRACES_EXPORTER: withDefault(choice("otlp", "none"), "otlp", "none: no traces"),
+  OTEL_METRICS_EXPORTER: withDefault(choice("otlp", "none"), "otlp", "none: no metrics"),
+  OTEL_TRACES_SAMPLER: withDefault(
+    named<Sampler>({
+      always_on: { parentBased: false, ratio: 1 },
+      always_off: { parentBased: false, ratio: 0 },
+      traceidratio: { parentBased: false },
+      parentbased_always_on: { parentBased: true, ratio: 1 },
+      parentbased_always_off: { parentBased: true, ratio: 0 },
+      parentbased_traceidratio: { parentBased: true }
+    }),
+    "parentbased_always_on",
+    "which traces are kept"
+  ),
+  OTEL_TRACES_SAMPLER_ARG: optional(ratio, "share of the traces kept, 0 to 1"),
+  OTEL_METRIC_EXPORT_INTERVAL: withDefault(
+    whole(100, 86_400_000),
+    "60000",
+    "milliseconds between two exports"
+  )
+}
+
+const table = {
+  ...requiredSettings,
+  ...identity,
+  ...notifications,
+  ...serving,
+  ...storage,
+  ...telemetry,
+  ...tracker,
+  ...reports,
+  ...retention,
+  ...observability,
+  ...logs,
+  ...openTelemetry
+}
+
+export type SettingName = keyof typeof table
+export type SettingValue<N extends SettingName> = (typeof table)[N] extends Setting<infer A> ? A : never
+
+export const settings: { readonly [N in SettingName]: Setting<SettingValue<N>> } = table
+
+/** The setting that opens each table. */
+export const tableKeyNames = {
+  musicbackend: "MUSIC_BACKEND_TABLE_KEY",
+  musicclidaemon: "MUSIC_CLIDAEMON_TABLE_KEY",
+  musicfrontendanalytics: "MUSIC_FRONTEND_ANALYTICS_TABLE_KEY",
+  musicfrontendevents: "MUSIC_FRONTEND_EVENTS_TABLE_KEY"
+} as const satisfies Readonly<Record<TableName, SettingName>>
+
+export interface SettingEntry extends Description, Pick<Setting<unknown>, "default" | "required"> {
+  readonly name: string
+  /** Shown by `config` only where it is set, and left out of the documents. */
+  readonly rare: boolean
+}
+
+/** The table in groups, in the order of .env.example. */
+export const settingGroups: ReadonlyArray<{
+  readonly title: string
+  readonly entries: ReadonlyArray<SettingEntry>
+}> = Object.entries<Readonly<Record<string, Setting<unknown>>>>({
+  required: requiredSettings,
+  identity,
+  notifications,
+  serving,
+  storage,
+  telemetry,
+  "issue tracker": tracker,
+  reports,
+  retention,
+  observability,
+  logs,
+  OpenTelemetry: openTelemetry
+}).map(([title, group]) => ({
+  title,
+  entries: Object.entries(group).map(([name, setting]) => ({
+    name,
+    rare: group === openTelemetry,
+    ...setting
+  }))
+}))
+
+export const settingEntries: ReadonlyArray<SettingEntry> = settingGroups.flatMap(({ entries }) => entries)
