@@ -96,7 +96,7 @@ const garble = (path: string, from: number, length: number) => {
 }
 
 describe("A backup", () => {
-  it.scoped("is one whole file for its owner only, and tells what it holds", () =>
+  it.scoped("is one complete private file, and returns its content", () =>
     Effect.gen(function* () {
       const path = yield* filled(50)
       const copy = join(dirname(path), "copy.sqlite")
@@ -116,7 +116,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scopedLive("of a server that writes holds what was committed before it began", () =>
+  it.scopedLive("of a running server holds everything committed before its start", () =>
     Effect.gen(function* () {
       const path = yield* filled(10)
       const { spool } = yield* openStore(path)
@@ -130,7 +130,7 @@ describe("A backup", () => {
   )
 
   it.scopedLive(
-    "ends while another process commits without a pause, with everything that it acknowledged",
+    "completes while another process commits continuously, with everything acknowledged before",
     () =>
       Effect.gen(function* () {
         const path = yield* filled(8_000)
@@ -176,7 +176,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scoped("replaces nothing unless it is told to", () =>
+  it.scoped("replaces a file only with overwrite", () =>
     Effect.gen(function* () {
       const path = yield* filled(5)
       const copy = join(dirname(path), "copy.sqlite")
@@ -199,7 +199,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scoped("needs a database and a folder, and makes neither", () =>
+  it.scoped("needs a database and a folder, and creates neither", () =>
     Effect.gen(function* () {
       const folder = yield* freshFolder
       const path = join(folder, "music.sqlite")
@@ -212,7 +212,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scoped("of a damaged database fails, says so, and leaves no file", () =>
+  it.scoped("of a damaged database fails and leaves no file", () =>
     Effect.gen(function* () {
       const path = yield* filled(200)
       garble(path, 4096 * 20, 4096 * 3)
@@ -228,7 +228,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scopedLive("that finds no room fails, says so, and leaves no file", () =>
+  it.scopedLive("on a full disk fails and leaves no file", () =>
     Effect.gen(function* () {
       const path = yield* filled(2_000)
       const copy = join(dirname(path), "copy.sqlite")
@@ -246,7 +246,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scopedLive("that is given up leaves no file", () =>
+  it.scopedLive("that is interrupted leaves no file", () =>
     Effect.gen(function* () {
       const path = yield* filled(8_000)
       const copy = join(dirname(path), "copy.sqlite")
@@ -264,7 +264,7 @@ describe("A backup", () => {
 })
 
 describe("Verifying", () => {
-  it.scoped("refuses what cannot be restored, naming it and why", () =>
+  it.scoped("refuses unusable files, with their name and problem", () =>
     Effect.gen(function* () {
       const folder = yield* freshFolder
       const file = (name: string) => join(folder, name)
@@ -333,7 +333,7 @@ describe("Restoring", () => {
     })
   )
 
-  it.scoped("replaces nothing unless it is told to", () =>
+  it.scoped("replaces a file only with overwrite", () =>
     Effect.gen(function* () {
       const path = yield* filled(3)
       const copy = join(dirname(path), "copy.sqlite")
@@ -362,7 +362,7 @@ describe("Restoring", () => {
     })
   )
 
-  it.scopedLive("after a kill: the log that was left behind goes with the old database", () =>
+  it.scopedLive("after a kill moves the remaining log aside with the old database", () =>
     Effect.gen(function* () {
       const path = yield* filled(3)
       const copy = join(dirname(path), "copy.sqlite")
@@ -379,7 +379,7 @@ describe("Restoring", () => {
     })
   )
 
-  it.scoped("takes the place of a database that is too damaged to be opened, with its log", () =>
+  it.scoped("replaces a database that is too damaged to be opened, with its log", () =>
     Effect.gen(function* () {
       const path = yield* filled(3)
       const copy = join(dirname(path), "copy.sqlite")
@@ -405,7 +405,7 @@ describe("Restoring", () => {
     })
   )
 
-  it.scoped("takes a copy that was made by hand, its log included", () =>
+  it.scoped("accepts a copy made by hand, with its log", () =>
     Effect.gen(function* () {
       const path = yield* filled(3)
       const folder = join(dirname(path), "by-hand")
