@@ -1,4 +1,4 @@
-/** The server as one layer: ports by their real layers, use cases over them, the HTTP server on top. */
+/** The backend as one layer: the real ports, the use cases, and the HTTP server. */
 import * as Layer from "effect/Layer"
 import { HttpServerLive } from "./http/Server.ts"
 import { DeliveryLive } from "./layers/delivery/Delivery.ts"
@@ -18,7 +18,7 @@ import { Idempotency } from "./services/Idempotency.ts"
 import { Notifications } from "./services/Notifications.ts"
 import { BackendTelemetry } from "./services/BackendTelemetry.ts"
 import { Planes } from "./services/Planes.ts"
-import { Registration } from "./services/TingRegistration.ts"
+import { TingRegistration } from "./services/TingRegistration.ts"
 import { ReportQuota } from "./services/ReportQuota.ts"
 import { Reports } from "./services/Reports.ts"
 import { Sessions } from "./services/Sessions.ts"
@@ -29,7 +29,7 @@ import { Webhooks } from "./services/Webhooks.ts"
 export { Listening } from "./http/Server.ts"
 export { Admin } from "./layers/observability/MetricsExport.ts"
 
-/** What tests of crashes and of several processes replace or wrap. */
+/** The parts that tests of crashes and of several processes replace or wrap. */
 export const parts = {
   store: StoreFromSettings,
   tables: TablesFromSettings,
@@ -37,12 +37,12 @@ export const parts = {
   delivery: DeliveryLive
 }
 
-const portsOf = (given: typeof parts) =>
+const makePorts = (given: typeof parts) =>
   Layer.mergeAll(HttpIam, HttpTing, given.store, given.tables, given.tracker, Drain.Default).pipe(
     Layer.provide(UpstreamClient)
   )
 
-const useCasesOver = (delivery: typeof DeliveryLive) =>
+const makeUseCases = (delivery: typeof DeliveryLive) =>
   Layer.mergeAll(
     Planes.Default,
     Notifications.Default,
@@ -52,7 +52,7 @@ const useCasesOver = (delivery: typeof DeliveryLive) =>
     Descriptors.Default
   ).pipe(
     Layer.provideMerge(Sessions.Default),
-    Layer.provideMerge(Registration.Default),
+    Layer.provideMerge(TingRegistration.Default),
     Layer.provideMerge(
       Layer.mergeAll(
         Idempotency.Default,
@@ -64,15 +64,15 @@ const useCasesOver = (delivery: typeof DeliveryLive) =>
     Layer.provideMerge(stopOnDrain(delivery))
   )
 
-/** Everything that serves and delivers, of the given parts. */
-export const backendOf = (given: typeof parts) =>
+/** The backend made of the given parts. */
+export const makeBackend = (given: typeof parts) =>
   HttpServerLive.pipe(
     Layer.provideMerge(MetricsExport),
-    Layer.provide(useCasesOver(given.delivery)),
-    Layer.provide(portsOf(given)),
+    Layer.provide(makeUseCases(given.delivery)),
+    Layer.provide(makePorts(given)),
     Layer.provide(TracingLive),
     Layer.provide(LoggingLive)
   )
 
 /** The backend; launching it runs it until it is interrupted. */
-export const Backend = backendOf(parts)
+export const Backend = makeBackend(parts)

@@ -7,7 +7,7 @@ import { SettingsFromEnvironment } from "./layers/settings/Settings.ts"
 import { endInTime, endOnSecondSignal } from "./layers/process/ProcessSignals.ts"
 import { reportStartupError } from "./layers/process/StartupErrors.ts"
 
-/** The server, with the settings of this process, until it is interrupted; sets the exit code when it does not start. */
+/** Runs the server with the settings of this process until it is interrupted; sets the exit code when it cannot start. */
 export const serve: Effect.Effect<void> = endOnSecondSignal.pipe(
   Effect.zipRight(endInTime),
   Effect.zipRight(Effect.provide(reportUncaughtExceptions, LoggingLive)),

@@ -1,6 +1,6 @@
 /**
- * Every failure a caller can see: one tagged class per code, one envelope on the wire. `message` says what happened,
- * `hint` what to do next.
+ * Every failure that a caller can receive: one tagged class per code, one envelope on the wire. `message` states the cause, `hint`
+ * the next step.
  */
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as Schema from "effect/Schema"
@@ -11,7 +11,7 @@ export { type FailureCode, failureTable } from "./FailureTable.ts"
 
 const Field = Schema.Struct({ path: Schema.String, problem: Schema.String })
 
-/** What a failure may tell beyond its code; never a credential, never a rejected value. */
+/** Details beyond the code; never a credential, never a rejected value. */
 export const Details = Schema.Struct({
   fields: Schema.optionalWith(Schema.Array(Field), { exact: true }),
   reason: Schema.optionalWith(Schema.String, { exact: true }),
@@ -46,9 +46,9 @@ const fields = (code: FailureCode) => ({
   details: Schema.optionalWith(Details, { exact: true }),
   /** Seconds; becomes the Retry-After header, never part of the body. */
   retryAfterSeconds: Schema.optionalWith(Schema.Number, { exact: true }),
-  /** Instead of the code's own status, where HTTP has one for just this; never part of the body. */
+  /** Replaces the code's own status where HTTP has a more exact one; never part of the body. */
   status: Schema.optionalWith(Schema.Number, { exact: true }),
-  /** Methods that the path takes; becomes the Allow header of a 405. */
+  /** Methods that the path accepts; becomes the Allow header of a 405. */
   allow: Schema.optionalWith(Schema.String, { exact: true })
 })
 
@@ -177,7 +177,7 @@ export class UnsupportedMediaType extends Schema.TaggedError<UnsupportedMediaTyp
 }
 export class RateLimited extends Schema.TaggedError<RateLimited>()("RateLimited", {
   ...fields("rate_limited"),
-  /** The quota of ours that refused; becomes RateLimit headers, never part of the body. */
+  /** The quota that was exceeded; becomes RateLimit headers, never part of the body. */
   quota: Schema.optionalWith(
     Schema.Struct({
       policy: Schema.Struct({ name: Schema.String, quota: Schema.Number, windowSeconds: Schema.Number }),
@@ -270,12 +270,12 @@ export type Failure = InstanceType<(typeof failureClasses)[FailureCode]>
 
 const classes = Object.values(failureClasses)
 
-/** Tells a declared failure from anything else that went wrong. */
+/** Whether a value is a declared failure. */
 export const isFailure = (value: unknown): value is Failure => classes.some((known) => value instanceof known)
 
 export const failureStatus = (failure: Failure): number => failure.status ?? failureTable[failure.code].status
 
-/** The body that a caller receives. */
+/** The response body of a failure. */
 export const toEnvelope = (failure: Failure) => ({
   error: {
     code: failure.code,
@@ -286,7 +286,7 @@ export const toEnvelope = (failure: Failure) => ({
   }
 })
 
-/** Headers of the answer to a failure. */
+/** The response headers of a failure. */
 export const failureHeaders = (failure: Failure): Readonly<Record<string, string>> => {
   const retryAfter = failure.retryAfterSeconds ?? (failureStatus(failure) === 429 ? 1 : undefined)
   return {
@@ -300,8 +300,8 @@ export const failureHeaders = (failure: Failure): Readonly<Record<string, string
 type FailureClass = (typeof failureClasses)[FailureCode]
 
 /**
- * The schema of a failure for the HttpApi: the envelope on the wire, the class in programs. Selection is by class
- * instance, so that no defect is mistaken for a declared error.
+ * The schema of a failure for the HttpApi: the envelope on the wire, the class in programs. The class instance selects the schema,
+ * so that no defect is encoded as a declared error.
  */
 export const wire = <C extends FailureClass>(failureClass: C) => {
   const code = codeOf(failureClass)

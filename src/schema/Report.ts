@@ -13,7 +13,7 @@ const between = (low: number, high: number, text: string) => {
 }
 
 /** Bounds of a report: characters are code points; `context` is in bytes of its JSON. */
-export const reportLimits = {
+const reportLimits = {
   message: { low: 10, high: 20_000 },
   attachments: 5,
   attachmentName: 120,
@@ -22,7 +22,7 @@ export const reportLimits = {
 } as const
 
 /** `https://<host>/<owner>/<repository>/pull/<number>`. */
-export const pullRequestPattern =
+const pullRequestPattern =
   /^https:\/\/[A-Za-z0-9.-]+(?::\d{1,5})?\/[A-Za-z0-9_.-]+\/[A-Za-z0-9_.-]+\/pull\/[1-9]\d{0,9}$/
 
 const Attachment = Schema.Struct({

@@ -30,7 +30,7 @@ const sessionFields = {
 export const Session = Schema.Struct(sessionFields).annotations({ identifier: "Session" })
 export type Session = typeof Session.Type
 
-/** How registering the actor as a notification recipient went; it never fails the login. */
+/** Outcome of registering the actor as a notification recipient; it never fails the login. */
 export const TingOutcome = Schema.Struct({
   subscribed: Schema.Boolean,
   subscription_id: Schema.optionalWith(Schema.String, { exact: true }).annotations({

@@ -10,7 +10,7 @@ export type TableName = ClientTable | typeof backendTable
 
 export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-export const TelemetryEvent = Schema.Record({ key: Schema.String, value: Schema.Unknown })
+const TelemetryEvent = Schema.Record({ key: Schema.String, value: Schema.Unknown })
 
 export const TelemetryRequest = strict(
   Schema.Struct({

@@ -12,7 +12,7 @@ const utf8 = new TextEncoder()
 // U+0000-001F and U+007F-009F (notification-service.md 3.2).
 const controlCharacters = /\p{Cc}/u
 
-export const TingKey = Schema.String.pipe(
+const TingKey = Schema.String.pipe(
   Schema.filter((key) => {
     const bytes = utf8.encode(key).length
     if (bytes < 1 || bytes > keyLimit) return `must be 1 to ${keyLimit} bytes of UTF-8`
@@ -49,7 +49,7 @@ export const Ting = Schema.Struct({
 }).annotations({ identifier: "Ting" })
 export type Ting = typeof Ting.Type
 
-/** Exactly `{}`. A struct without fields would take anything, with whatever fields. */
+/** Exactly `{}`. A struct without fields would accept any fields. */
 export const SubscriptionRequest = Schema.Record({
   key: Schema.String,
   value: Schema.Never.annotations({ message: () => "is unexpected" })

@@ -15,7 +15,7 @@ import { Tables } from "./Tables.ts"
 
 export type BackendEventKind = "request" | "login" | "ting" | "report" | "webhook"
 
-/** Facts about our own work. Never a token, a key, a text of a user, or an address. */
+/** Measured facts about the service's own work. Never a token, a key, a user's text or an address. */
 export interface BackendEvent {
   readonly kind: BackendEventKind
   readonly fields: Readonly<Record<string, string | number | boolean | null>>
@@ -24,12 +24,12 @@ export interface BackendEvent {
 const capacity = 10_000
 const batch = 200
 const interval = Duration.seconds(1)
-/** The backend's own events may fill a tenth of the spool: they are the first to go. */
-const share = 10
+/** The backend's own events may fill a tenth of the spool: they are dropped before client events. */
+const spoolShare = 10
 
 /**
- * The backend's own telemetry: buffered in memory, written to the spool in batches, dropped first and counted. It
- * never fails or delays a request, and records nothing of a caller who opted out or of a testing plane.
+ * The backend's own telemetry: buffered in memory and written to the spool in batches. When there is no room, events are dropped
+ * and counted. It never fails or delays a request, and records nothing about a caller who opted out or a testing plane.
  */
 export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/BackendTelemetry", {
   scoped: Effect.gen(function* () {
@@ -40,7 +40,7 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
     const buffer = yield* Queue.dropping<SpoolEntry>(capacity)
     let dropped = 0
 
-    const entryOf = (event: BackendEvent, requestId: string, source: string, now: number): SpoolEntry => {
+    const toEntry = (event: BackendEvent, requestId: string, source: string, now: number): SpoolEntry => {
       const recordId = randomUUID()
       const json = JSON.stringify({
         id: recordId,
@@ -69,12 +69,12 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
         const { recording, requestId, source } = yield* RequestContext
         if (!enabled || !recording) return
         const now = yield* Clock.currentTimeMillis
-        const kept = yield* Queue.offer(buffer, entryOf(event, requestId, source, now))
+        const kept = yield* Queue.offer(buffer, toEntry(event, requestId, source, now))
         if (!kept) dropped += 1
       })
 
-    /** Records how an operation ended, unless it belongs to a testing plane. */
-    const outcome =
+    /** Records the outcome of an operation in production. */
+    const recordOutcome =
       (kind: BackendEventKind, plane: Plane) =>
       <A, E extends { readonly code: string }, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
         plane._tag === "Testing"
@@ -86,7 +86,7 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
               })
             )
 
-    const lost = (events: number, reason: Metrics.DropReason) =>
+    const countDropped = (events: number, reason: Metrics.DropReason) =>
       Effect.zipRight(
         Metric.incrementBy(Metrics.ownEventsDropped({ reason }), events),
         Effect.logWarning("Own telemetry dropped", { events, reason })
@@ -95,18 +95,20 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
     const write = (entries: ReadonlyArray<SpoolEntry>): Effect.Effect<void, StoreUnavailable> =>
       store.spool
         .offer(entries, {
-          limitBytes: Math.floor(settings.telemetry.spoolBytes / share),
+          limitBytes: Math.floor(settings.telemetry.spoolBytes / spoolShare),
           share: backendTable,
           wholeBytes: settings.telemetry.spoolBytes
         })
         .pipe(
-          Effect.tapError(() => lost(entries.length, "database")),
-          Effect.flatMap((admission) => (admission === "full" ? lost(entries.length, "spool") : Effect.void))
+          Effect.tapError(() => countDropped(entries.length, "database")),
+          Effect.flatMap((admission) =>
+            admission === "full" ? countDropped(entries.length, "spool") : Effect.void
+          )
         )
 
-    /** Uninterruptible: what has left the buffer is written, also when the process ends meanwhile. */
+    /** Uninterruptible: events that have left the buffer are written, also when the process ends meanwhile. */
     const flush = Effect.gen(function* () {
-      if (dropped > 0) yield* lost(dropped, "buffer")
+      if (dropped > 0) yield* countDropped(dropped, "buffer")
       dropped = 0
       for (;;) {
         const entries = Array.from(yield* Queue.takeUpTo(buffer, batch))
@@ -123,6 +125,6 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
       yield* Effect.forkScoped(Effect.forever(Effect.zipRight(Effect.sleep(interval), flush)))
     }
 
-    return { record, outcome, flush } as const
+    return { record, recordOutcome, flush } as const
   })
 }) {}

@@ -6,23 +6,23 @@ import { requestedScopes } from "../schema/Identity.ts"
 import { version } from "../schema/Release.ts"
 import { DeliveryHealth } from "./DeliveryHealth.ts"
 import { Drain } from "./Drain.ts"
+import { shareFor } from "./InFlight.ts"
 import { environmentIdOf, type Plane } from "./Plane.ts"
 import { Settings } from "./Settings.ts"
-import { sharedFor } from "./SharedResult.ts"
 import { Store } from "./Store.ts"
 
-/** Milliseconds for which all probes share one look at the database. */
-const lookShared = 1_000
+/** Milliseconds for which all probes share one check of the dependencies. */
+const checkMillis = 1_000
 
-/** What the service says of itself. */
+/** What the service publishes about itself: health, readiness, version, and the parameters of a login. */
 export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptors", {
-  effect: Effect.gen(function* () {
+  scoped: Effect.gen(function* () {
     const settings = yield* Settings
     const store = yield* Store
     const drain = yield* Drain
     const delivery = yield* DeliveryHealth
 
-    /** Liveness only: touches no dependency. */
+    /** Liveness: uses no dependency. */
     const health: Effect.Effect<Health> = Effect.succeed({ status: "ok", service: "music-backend", version })
 
     const about: Effect.Effect<Version> = Effect.succeed({
@@ -31,23 +31,22 @@ export class Descriptors extends Effect.Service<Descriptors>()("music/Descriptor
       min_cli: settings.minCli
     })
 
-    const look = sharedFor(
-      lookShared,
+    const dependencies = yield* shareFor(
+      checkMillis,
       Effect.gen(function* () {
-        const database = yield* Effect.either(
-          // Disconnected: what cannot be interrupted must not be waited for either.
-          Effect.timeoutFail(Effect.disconnect(store.check), {
-            duration: 2_000,
-            onTimeout: () => "timeout" as const
-          })
+        const database = yield* store.check.pipe(
+          // Disconnected: a check that cannot be interrupted delays neither the answer nor the end of the process.
+          Effect.disconnect,
+          Effect.timeoutFail({ duration: 2_000, onTimeout: () => "timeout" as const }),
+          Effect.either
         )
         return { healthy: Either.isRight(database), deliveries: yield* delivery.checks }
-      })
+      }).pipe(Effect.disconnect)
     )
 
-    /** A stopped tracker or table is `degraded`, never a reason to turn callers away. A stop shows at once. */
+    /** A stopped tracker or table is `degraded` and never makes the service unready. A shutdown shows at once. */
     const readiness: Effect.Effect<Readiness, NotReady> = Effect.gen(function* () {
-      const { deliveries, healthy } = yield* look
+      const { deliveries, healthy } = yield* dependencies
       const draining = yield* drain.draining
       const state = (ok: boolean): CheckState => (ok ? "ok" : "failed")
       const checks = { database: state(healthy), serving: state(!draining), ...deliveries }

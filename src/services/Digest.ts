@@ -4,13 +4,13 @@ import * as Redacted from "effect/Redacted"
 /** Lower-case hex SHA-256. */
 export const sha256 = (data: string | Uint8Array): string => createHash("sha256").update(data).digest("hex")
 
-/** Stands for a secret where it must be compared or looked up, never the secret itself. */
+/** Digest under which a secret is compared and looked up. */
 export const digestOf = (secret: Redacted.Redacted): string => sha256(Redacted.value(secret))
 
 /** Unguessable lower-case hex of `bytes` random bytes. */
 export const randomHex = (bytes: number): string => randomBytes(bytes).toString("hex")
 
-/** JSON text that is equal for equal values: keys in order, `null` members left out as if absent. */
+/** JSON text that is equal for equal values: keys sorted, `null` members left out like absent ones. */
 export const canonicalJson = (value: unknown): string => {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(",")}]`
   if (typeof value === "object" && value !== null) {

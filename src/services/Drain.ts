@@ -9,7 +9,7 @@ export class Drain extends Context.Tag("music/Drain")<
   {
     readonly draining: Effect.Effect<boolean>
     readonly begin: Effect.Effect<void>
-    /** Completes when it begins. */
+    /** Completes when the shutdown begins. */
     readonly begun: Effect.Effect<void>
   }
 >() {

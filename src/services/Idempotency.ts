@@ -1,16 +1,14 @@
 /**
- * Doing a thing once. Across processes and crashes IAM replays by the upstream key, so we store no credential to
- * replay; inside a process identical requests in flight share one execution.
+ * Executes an operation once. Across processes and crashes IAM replays it by the upstream key, so this service stores no
+ * credential to replay; inside a process identical requests in flight share one execution.
  */
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as FiberId from "effect/FiberId"
-import * as Metric from "effect/Metric"
+import * as Iterable from "effect/Iterable"
 import * as Redacted from "effect/Redacted"
 import { IdempotencyConflict } from "../schema/Failure.ts"
 import { randomHex, sha256 } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
-import * as Metrics from "./Metrics.ts"
+import { type Execution, makeInFlight } from "./InFlight.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { RequestContext } from "./RequestContext.ts"
 
@@ -20,8 +18,8 @@ export type KeyedOperation = "login" | "abandon" | "refresh" | "logout"
 const brand = (hex: string): UpstreamKey => hex as UpstreamKey
 
 /**
- * The key under which IAM executes an operation once. A digest, so the caller's key never leaves, and two planes or
- * two operations never collide. Frozen by a test vector: another value breaks every replay in flight across a deployment.
+ * The key under which IAM executes an operation once. A digest, so that the caller's key never leaves this process, and two planes
+ * or two operations never collide. Frozen by a test vector: another value breaks every replay in flight across a deployment.
  */
 export const upstreamKey = (
   operation: KeyedOperation,
@@ -44,13 +42,8 @@ export interface Sharing {
   readonly organisation?: string
 }
 
-interface Running {
-  readonly sharing: Sharing
-  // The answer's type is fixed by the share key, which names the operation; see `shared`.
-  readonly answer: Deferred.Deferred<unknown, unknown>
-}
-
-const keyed = (sharing: Sharing, recording: boolean): string =>
+/** The telemetry preference is part of the key: IAM is told it. */
+const executionKey = (sharing: Sharing, recording: boolean): string =>
   JSON.stringify([
     sharing.operation,
     planeId(sharing.plane),
@@ -60,62 +53,46 @@ const keyed = (sharing: Sharing, recording: boolean): string =>
     recording
   ])
 
-const sameSlot = (left: Sharing, right: Sharing): boolean =>
+const sameKey = (left: Sharing, right: Sharing): boolean =>
   left.callerKey === right.callerKey &&
   left.operation === right.operation &&
   planeId(left.plane) === planeId(right.plane)
 
 export class Idempotency extends Effect.Service<Idempotency>()("music/Idempotency", {
   scoped: Effect.gen(function* () {
-    const running = new Map<string, Running>()
-    const scope = yield* Effect.scope
+    const { share } = yield* makeInFlight
+    const running = new Map<
+      string,
+      { readonly sharing: Sharing; readonly execution: Execution<unknown, unknown> }
+    >()
 
-    const conflicts = (sharing: Sharing): boolean => {
-      if (sharing.callerKey === undefined) return false
-      for (const entry of running.values()) {
-        if (sameSlot(entry.sharing, sharing) && entry.sharing.content !== sharing.content) return true
-      }
-      return false
-    }
+    const hasConflict = (sharing: Sharing): boolean =>
+      sharing.callerKey !== undefined &&
+      Iterable.some(
+        running.values(),
+        (other) => sameKey(other.sharing, sharing) && other.sharing.content !== sharing.content
+      )
 
     /**
-     * Runs the effect, or joins the identical one in flight and gets its answer. The execution belongs to the process:
-     * a caller that disconnects interrupts neither it nor the others. The same caller key in flight with other content
-     * fails `IdempotencyConflict`.
+     * Runs the effect, or joins the identical request in flight (`InFlight`). Fails with `IdempotencyConflict` while the same caller
+     * key is in flight with other content.
      */
-    const shared =
+    const executeOnce =
       (sharing: Sharing) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | IdempotencyConflict, R> =>
-        Effect.uninterruptibleMask((restore) =>
-          Effect.gen(function* () {
-            const { recording } = yield* RequestContext
-            const key = keyed(sharing, recording)
-            const found = running.get(key)
-            // Safe: an entry under this key was made by the same operation, so its answer has this type.
-            if (found !== undefined) {
-              yield* Metric.increment(Metrics.sharedRequests({ operation: sharing.operation }))
-              return yield* restore(Deferred.await(found.answer as Deferred.Deferred<A, E>))
-            }
-            if (conflicts(sharing)) return yield* new IdempotencyConflict()
-            // Not an effect: between the look-up above and the entry below nobody else may run.
-            const answer = Deferred.unsafeMake<A, E>(FiberId.none)
-            const entry: Running = { sharing, answer: answer as Deferred.Deferred<unknown, unknown> }
-            running.set(key, entry)
-            yield* Effect.forkIn(
-              restore(effect).pipe(
-                Effect.onExit((exit) =>
-                  Effect.suspend(() => {
-                    if (running.get(key) === entry) running.delete(key)
-                    return Deferred.done(answer, exit)
-                  })
-                )
-              ),
-              scope
-            )
-            return yield* restore(Deferred.await(answer))
-          })
-        )
+        Effect.flatMap(RequestContext, ({ recording }) => {
+          const key = executionKey(sharing, recording)
+          return share<A, E, IdempotencyConflict>({
+            operation: sharing.operation,
+            // Safe: the key names the operation, so that an execution under it was started with an effect of this type.
+            find: () => running.get(key)?.execution as Execution<A, E> | undefined,
+            refuse: () => (hasConflict(sharing) ? new IdempotencyConflict() : undefined),
+            put: (execution) =>
+              running.set(key, { sharing, execution: execution as Execution<unknown, unknown> }),
+            onEnd: () => running.delete(key)
+          })(effect)
+        })
 
-    return { shared } as const
+    return { executeOnce } as const
   })
 }) {}

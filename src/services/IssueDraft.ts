@@ -1,21 +1,21 @@
 /**
- * Composes the issue of a report (issue-tracker.md 5): text that a person wrote can neither notify anyone, refer to
- * anything, be rendered, nor pass for our own marker. The order is: normalise as published, redact, anonymise, break what
- * a tracker reads, cut. Each step works on the whole text that the one before it left.
+ * Composes the issue of a report (issue-tracker.md 5). Text that a person wrote can neither notify anyone, refer to anything, be
+ * rendered, nor imitate our own marker. The steps are: normalise, redact, anonymise, neutralise markup, cut. Each step works on the
+ * whole result of the step before.
  */
 import { version } from "../schema/Release.ts"
 import { anonymise, anonymiseAll } from "./Anonymisation.ts"
 import { redact, redactReport } from "./Redaction.ts"
 import type { ReportContent, Reporter, StoredReport } from "./Store.ts"
-import { normaliseText, settle } from "./TextNormalisation.ts"
+import { normaliseText, repeatUntilStable } from "./TextNormalisation.ts"
 import type { IssueDraft } from "./Tracker.ts"
 
-/** How large an issue may become: code points of the title, UTF-16 units and UTF-8 bytes of the body and its parts. */
+/** Limits of an issue: code points of the title, UTF-16 units and UTF-8 bytes of the body and its parts. */
 export interface DraftSize {
   readonly title: number
   readonly characters: number
   readonly bytes: number
-  /** Of the message, and of the context and each attachment, so that none crowds out the others. */
+  /** UTF-16 units of the message, and of the context and each attachment, so that no part displaces the others. */
   readonly message: number
   readonly extra: number
 }
@@ -26,7 +26,7 @@ export const fullSize: DraftSize = {
   message: 40_000,
   extra: 16_000
 }
-/** For the one repetition after the tracker called a draft too long. */
+/** For the single retry after the tracker rejected a draft as too long. */
 export const shortSize: DraftSize = {
   title: 60,
   characters: 8_000,
@@ -35,19 +35,19 @@ export const shortSize: DraftSize = {
   extra: 1_000
 }
 
-/** What finds the issue again; stands on the body's last line. */
+/** The text by which the issue is found again: the last line of the body. */
 export const markerOf = (report: Pick<StoredReport, "id" | "marker">): string =>
   `report-ref: ${report.id}-${report.marker}`
 
 const breaker = "\u200B"
 const cutMark = "[cut: the stored report holds the rest]"
-/** Longest run of a fence character that is left whole; bounds what a fence can cost. */
+/** Longest run of a fence character that is left whole; bounds the length of a fence. */
 const longestRun = 60
 
 type Clean = (text: string) => string
 
-/** An anonymous sender has no name to hide. Any name may be that of a sender who is not known. */
-const anonymiserFor = (reporter: Reporter): Clean => {
+/** An anonymous reporter has no id to remove. For a reporter who is not verified every public id is removed. */
+const makeAnonymiser = (reporter: Reporter): Clean => {
   switch (reporter._tag) {
     case "Anonymous":
       return (text) => text
@@ -59,15 +59,15 @@ const anonymiserFor = (reporter: Reporter): Clean => {
   }
 }
 
-/** Text as an issue may show it: without what does not show, credentials and the reporter's name. */
-const cleanerFor = ({ reporter }: StoredReport): Clean => {
-  const anonymiseReporter = anonymiserFor(reporter)
+/** Text as an issue may show it: without invisible characters, credentials and the reporter's id. */
+const makeCleaner = ({ reporter }: StoredReport): Clean => {
+  const anonymiseReporter = makeAnonymiser(reporter)
   const clean: Clean = (text) => anonymiseReporter(redact(text))
-  return (text) => settle(normaliseText(text), clean)
+  return (text) => repeatUntilStable(normaliseText(text), clean)
 }
 
-/** A mail client shows a reply's quote without its fence, so the text must be harmless on its own. */
-const disarm = (text: string): string =>
+/** Breaks mentions, references and markers. A mail client quotes text without its fence, so it must be harmless on its own. */
+const neutralise = (text: string): string =>
   text
     .replace(/[@#](?=[\p{L}\p{N}_])/gu, `$&${breaker}`)
     .replace(/\bGH(?=-\d)/gi, `$&${breaker}`)
@@ -81,22 +81,22 @@ interface Room {
   readonly characters: number
   readonly bytes: number
 }
-const take = (room: Room, text: string): Room => ({
+const subtract = (room: Room, text: string): Room => ({
   characters: room.characters - text.length,
   bytes: room.bytes - byteLength(text)
 })
 
-/** The beginning of a text, less a few characters when the cut itself makes a match: half of another's id may be the reporter's. */
-const beginning = (text: string, end: number, clean: Clean): string => {
+/** The beginning of a text, shortened until the cut creates no new match: half of another id may be the reporter's. */
+const cutSafely = (text: string, end: number, clean: Clean): string => {
   const head = text.slice(0, end)
   if (end >= text.length || clean(head) === normaliseText(head)) return head
-  return beginning(text, head.length - (/.$/su.exec(head)?.[0].length ?? 1), clean)
+  return cutSafely(text, head.length - (/.$/su.exec(head)?.[0].length ?? 1), clean)
 }
 
-/** The text, or its beginning and a visible mark when it is longer than the room. Never splits a character. */
+/** The text, or its beginning and a visible mark when it does not fit. Never splits a character. */
 const cut = (text: string, room: Room, clean: Clean): string => {
   if (text.length <= room.characters && byteLength(text) <= room.bytes) return text
-  const left = take(room, `\n${cutMark}`)
+  const left = subtract(room, `\n${cutMark}`)
   let characters = 0
   let bytes = 0
   for (const point of text) {
@@ -105,7 +105,7 @@ const cut = (text: string, room: Room, clean: Clean): string => {
     characters += point.length
     bytes += cost
   }
-  return `${beginning(text, characters, clean)}\n${cutMark}`
+  return `${cutSafely(text, characters, clean)}\n${cutMark}`
 }
 
 const utf8Cost = (point: string): number => {
@@ -113,13 +113,13 @@ const utf8Cost = (point: string): number => {
   return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
 }
 
-const fenceFor = (text: string): string => {
+const makeFence = (text: string): string => {
   const longest = Math.max(0, ...(text.match(/`+/g) ?? []).map((run) => run.length))
   return "`".repeat(Math.max(3, longest + 1))
 }
 
 const fenced = (text: string): string => {
-  const fence = fenceFor(text)
+  const fence = makeFence(text)
   return `${fence}text\n${text}\n${fence}`
 }
 
@@ -127,15 +127,15 @@ const unsafeInSpan = /[^A-Za-z0-9._:/+-]/g
 const unsafeInName = /[^A-Za-z0-9._-]+/g
 const codeSpan = (text: string): string => `\`${text.replace(unsafeInSpan, "_")}\``
 
-/** Cleaned again after the replacement, which may make a credential or the name out of other characters. */
+/** Cleaned again after the replacement, which may form a credential or the reporter's id. */
 const safeText = (text: string, unsafe: RegExp, clean: Clean): string =>
-  settle(text, (given) => clean(given).replace(unsafe, "_"))
+  repeatUntilStable(text, (given) => clean(given).replace(unsafe, "_"))
 
-/** Only what no renderer reads anything into. */
+/** A file name without characters that a renderer interprets. */
 const fileName = (name: string, clean: Clean): string =>
-  codeSpan(beginning(safeText(name, unsafeInName, clean), 80, clean) || "_")
+  codeSpan(cutSafely(safeText(name, unsafeInName, clean), 80, clean) || "_")
 
-const titleOf = (report: StoredReport, message: string, clean: Clean, size: DraftSize): string => {
+const composeTitle = (report: StoredReport, message: string, clean: Clean, size: DraftSize): string => {
   const firstLine = message
     .split("\n")
     .map((line) => line.replace(/\s+/g, " ").trim())
@@ -147,7 +147,7 @@ const titleOf = (report: StoredReport, message: string, clean: Clean, size: Draf
   const points = [...title]
   return points.length <= size.title
     ? title
-    : `${beginning(title, points.slice(0, size.title - 1).join("").length, clean)}…`
+    : `${cutSafely(title, points.slice(0, size.title - 1).join("").length, clean)}…`
 }
 
 interface Part {
@@ -156,14 +156,14 @@ interface Part {
   readonly characters: number
 }
 
-const partsOf = (content: ReportContent, clean: Clean, size: DraftSize): ReadonlyArray<Part> => [
+const toParts = (content: ReportContent, clean: Clean, size: DraftSize): ReadonlyArray<Part> => [
   { heading: "", text: content.message, characters: size.message },
   ...(content.context === null
     ? []
     : [
         {
           heading: "Context:\n\n",
-          // Its strings are clean; a name and its value may make a header together.
+          // Every string is clean already; a name and its value together may form a header.
           text: clean(JSON.stringify(content.context, undefined, 2)),
           characters: size.extra
         }
@@ -188,11 +188,11 @@ const leftOut = "\n\n[left out: the stored report holds more]"
 
 /**
  * The issue of a report: at most `size.title` code points of title, at most `size.characters` characters and
- * `size.bytes` bytes of body, metadata, fences and marker included. What does not fit is cut visibly; the marker
- * always stands, whole, on the last line.
+ * `size.bytes` bytes of body, metadata, fences and marker included. Text that does not fit is cut visibly; the marker
+ * is always complete, on the last line.
  */
 export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): IssueDraft => {
-  const clean = cleanerFor(report)
+  const clean = makeCleaner(report)
   const content = redactReport(report.content, clean)
   const givenSpan = (text: string): string => codeSpan(safeText(text, unsafeInSpan, clean))
   const head = [
@@ -204,15 +204,15 @@ export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): 
     ...(content.pr === null ? [] : [`- Pull request: ${givenSpan(content.pr)}`])
   ].join("\n")
   const tail = `\n\n${markerOf(report)}`
-  const room = take({ characters: size.characters, bytes: size.bytes }, head + leftOut + tail)
-  const { pieces, skipped } = partsOf(content, clean, size).reduce<Composed>(
+  const room = subtract({ characters: size.characters, bytes: size.bytes }, head + leftOut + tail)
+  const { pieces, skipped } = toParts(content, clean, size).reduce<Composed>(
     (composed, part) => {
       const lead = `\n\n${part.heading}`
-      const space = take(composed.room, lead + " ".repeat(partOverhead))
+      const space = subtract(composed.room, lead + " ".repeat(partOverhead))
       if (Math.min(space.characters, space.bytes) < leastText)
         return { pieces: composed.pieces, room: composed.room, skipped: true }
       const text = cut(
-        disarm(part.text),
+        neutralise(part.text),
         {
           characters: Math.min(space.characters, part.characters),
           bytes: Math.min(space.bytes, part.characters * 3)
@@ -222,14 +222,14 @@ export const composeIssue = (report: StoredReport, size: DraftSize = fullSize): 
       const piece = lead + fenced(text)
       return {
         pieces: composed.pieces + piece,
-        room: take(composed.room, piece),
+        room: subtract(composed.room, piece),
         skipped: composed.skipped
       }
     },
     { pieces: "", room, skipped: false }
   )
   return {
-    title: titleOf(report, content.message, clean, size),
+    title: composeTitle(report, content.message, clean, size),
     body: head + pieces + (skipped ? leftOut : "") + tail
   }
 }

@@ -1,6 +1,6 @@
 /**
- * Time that never steps. Quotas, caches, pauses and deadlines that live in memory count with it: a wall clock that an
- * operator or NTP corrects must neither stretch nor end them.
+ * Time that is never stepped. Quotas, caches, pauses and deadlines in memory use it, so that a correction of the wall clock by an
+ * operator or NTP neither extends nor ends them.
  */
 import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -10,15 +10,15 @@ import * as ScheduleInterval from "effect/ScheduleInterval"
 
 const toMillis = (nanos: bigint): number => Number(nanos / 1_000n) / 1_000
 
-/** Milliseconds of the process' high-resolution timer, where a clock is at hand. Only differences have a meaning. */
+/** Milliseconds of the process's high-resolution timer, for code that already has a clock. Only differences are meaningful. */
 export const unsafeMonotonicMillis = (clock: Clock.Clock): number => toMillis(clock.unsafeCurrentTimeNanos())
 
-/** The same. Not `Clock.currentTimeNanos`, which the test's clock does not know at a fraction of a millisecond. */
+/** The same as an effect. Not `Clock.currentTimeNanos`, which the test clock rounds to milliseconds. */
 export const monotonicMillis: Effect.Effect<number> = Effect.clockWith((clock) =>
   Effect.sync(() => unsafeMonotonicMillis(clock))
 )
 
-/** Recurs at once until so many milliseconds have passed; to be intersected with what paces it. `Schedule.upTo` goes by the wall clock. */
+/** Recurs without a pause until `millis` have passed; intersect it with a schedule that paces. `Schedule.upTo` uses the wall clock. */
 export const recurWithin = (millis: number): Schedule.Schedule<void> =>
   Schedule.makeWithState<number | undefined, unknown, void>(undefined, (wall, _, startedAt) =>
     Effect.map(monotonicMillis, (now) => {

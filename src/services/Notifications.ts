@@ -8,21 +8,21 @@ import { Idempotency } from "./Idempotency.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { noting } from "./UpstreamErrors.ts"
-import { Registration } from "./TingRegistration.ts"
+import { writeBestEffort } from "./StoreErrors.ts"
+import { TingRegistration } from "./TingRegistration.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
-/** Registering the caller as a recipient, and sending tings to them. */
+/** Registers the caller as a recipient, and sends tings to them. */
 export class Notifications extends Effect.Service<Notifications>()("music/Notifications", {
   effect: Effect.gen(function* () {
     const settings = yield* Settings
     const ting = yield* Ting
     const store = yield* Store
-    const registration = yield* Registration
-    const { shared } = yield* Idempotency
+    const registration = yield* TingRegistration
+    const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const events = yield* BackendTelemetry
 
@@ -32,7 +32,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     ): Effect.fn.Return<Subscription, Failure> {
       const token = digestOf(caller.credential.token)
       const registered = yield* registration.register(plane, caller).pipe(
-        shared({
+        executeOnce({
           operation: "subscribe",
           plane,
           organisation: caller.membership.organisation,
@@ -43,8 +43,8 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       return { id: registered.id, app_id: registered.applicationId, for: registered.recipient, active: true }
     })
 
-    /** What Ting's answers tell of the recipient's registration feeds `ting_ready`; losing that note fails nothing. */
-    const note = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
+    /** Records, for `ting_ready`, what Ting's response implies about the recipient's registration. The request succeeds without it. */
+    const recordRegistration = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
       const { organisation, organisationUuid } = caller.membership
       const recipient = { plane: planeId(plane), organisation, publicId: caller.actor.public_id }
       return store.recipients.isActive(recipient).pipe(
@@ -55,7 +55,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
               ? store.recipients.activate({ ...recipient, organisationUuid })
               : store.recipients.deactivate(recipient)
         ),
-        noting("Registration not noted")
+        writeBestEffort("Registration not noted")
       )
     }
 
@@ -81,7 +81,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
             })
           )
 
-    const deliver = Effect.fnUntraced(function* (
+    const sendTing = Effect.fnUntraced(function* (
       plane: Plane,
       caller: Caller,
       request: TingRequest
@@ -102,19 +102,19 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
         })
       }
-      yield* registration.demand(caller, scopes.send)
+      yield* registration.requireScope(caller, scopes.send)
       const token = digestOf(caller.credential.token)
-      const sent: AcceptedTing = yield* registration.call(plane, caller, prepared, ting.send).pipe(
-        Effect.tap(({ replayed }) => (replayed ? Effect.void : note(plane, caller, true))),
+      const sent: AcceptedTing = yield* registration.callWithProof(plane, caller, prepared, ting.send).pipe(
+        Effect.tap(({ replayed }) => (replayed ? Effect.void : recordRegistration(plane, caller, true))),
         Effect.tap(({ replayed }) => countReplay("ting", replayed)),
-        Effect.tapErrorTag("RecipientNotRegistered", () => note(plane, caller, false)),
-        shared({
+        Effect.tapErrorTag("RecipientNotRegistered", () => recordRegistration(plane, caller, false)),
+        executeOnce({
           operation: "ting",
           plane,
           organisation,
           content: `${token}:${sha256(prepared.body)}`
         }),
-        // Covers the proof too, although IAM gives it: a place of IAM besides could be refused between two attempts.
+        // Covers the proof too, although IAM issues it: a separate IAM place could be refused between two attempts.
         within("ting", token)
       )
       return {
@@ -127,7 +127,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     })
 
     const send = Effect.fn("Notifications.send")((plane: Plane, caller: Caller, request: TingRequest) =>
-      events.outcome("ting", plane)(deliver(plane, caller, request))
+      events.recordOutcome("ting", plane)(sendTing(plane, caller, request))
     )
 
     return { subscribe, send } as const

@@ -6,25 +6,26 @@ import type { Failure } from "../schema/Failure.ts"
 import { digestOf } from "./Digest.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
-import { fromIam, noting } from "./UpstreamErrors.ts"
-import * as Retry from "./Retry.ts"
+import { writeBestEffort } from "./StoreErrors.ts"
+import { mapIamFailure } from "./UpstreamErrors.ts"
+import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
-/** Which plane a request belongs to. A selector that cannot be resolved is refused; it never means production. */
+/** Resolves the plane of a request. A selector that cannot be resolved is refused and never means production. */
 export class Planes extends Effect.Service<Planes>()("music/Planes", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const store = yield* Store
     const { within } = yield* UpstreamPlaces
 
-    // Webhooks of a testing environment are accepted once it is known here; losing that note must not fail the request.
+    // Webhooks of a testing environment are accepted once it is known here. The request succeeds without it.
     const remember = ({ environmentId, webhookKeyDigest }: TestingPlane) =>
       webhookKeyDigest === undefined
         ? Effect.void
         : Effect.flatMap(Clock.currentTimeMillis, (now) =>
             store.planes.remember({ environmentId, webhookKeyDigest, now })
-          ).pipe(noting("Testing environment not remembered"))
+          ).pipe(writeBestEffort("Testing environment not remembered"))
 
     const resolve = Effect.fn("Planes.resolve")(function* (
       selector: Option.Option<Redacted.Redacted>
@@ -34,8 +35,8 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
       const plane = yield* iam
         .resolvePlane(selector.value)
         .pipe(
-          Retry.transient({ dependency: "iam", repeatable: true }),
-          Effect.mapError(fromIam("plane", "selecting", now)),
+          retryTransient({ dependency: "iam", repeatable: true }),
+          Effect.mapError(mapIamFailure("plane", "selecting", now)),
           within("iam", digestOf(selector.value))
         )
       yield* remember(plane)

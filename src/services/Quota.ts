@@ -1,8 +1,8 @@
-/** Quotas by key: how often something may happen, evenly refilled. In memory, bounded, on monotonic time. */
+/** Rate limits by key with an even refill. In memory, bounded, on monotonic time. */
 
 export interface QuotaPolicy {
   readonly name: string
-  /** Uses within the window, all of which may come at once. */
+  /** Uses within the window; all of them may come at once. */
   readonly quota: number
   readonly windowSeconds: number
 }
@@ -12,25 +12,25 @@ export interface QuotaReading {
   readonly remaining: number
   /** Seconds until the whole quota is free again. */
   readonly resetSeconds: number
-  /** Seconds until one use is; 0 when this one was admitted. */
+  /** Seconds until one use is free; 0 when this one was admitted. */
   readonly retryAfterSeconds: number
 }
 
 export interface Quota {
   /** `now` is `monotonicMillis`. A use that is not admitted costs nothing. */
   readonly take: (key: string, now: number) => QuotaReading
-  /** Uses that are not refilled yet. */
+  /** Uses that are not refilled. */
   readonly used: (key: string, now: number) => number
   /** Undoes one `take` that was admitted. */
   readonly giveBack: (key: string) => void
 }
 
-/** Keys that a quota remembers; beyond it the key that was quiet longest is forgotten. */
+/** Keys that a quota keeps; beyond it the least recently used key is dropped. */
 const keyLimit = 50_000
 
 const seconds = (millis: number): number => Math.ceil(millis / 1_000)
 
-/** A bucket a key that refills evenly, kept as the one moment at which it will be full (GCRA). */
+/** One evenly refilled bucket per key, stored as the time at which it is full again (GCRA). */
 export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
   const window = policy.windowSeconds * 1_000
   const interval = window / policy.quota

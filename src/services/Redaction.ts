@@ -1,27 +1,27 @@
-/** Takes what has the form of a credential out of text before it is stored (api.md, reports). */
+/** Removes everything in the form of a credential from text before it is stored (api.md, reports). */
 import type { ReportContent } from "./Store.ts"
-import { normaliseText, replaceShown } from "./TextNormalisation.ts"
+import { normaliseText, replaceVisible } from "./TextNormalisation.ts"
 
-/** What stands where a credential stood. */
+/** Replaces a credential. */
 export const redactedText = "[redacted]"
 
 /**
- * Words joined by separators, such as `ask_for_confirmation`: no random token looks like that. Bounded, so that no
- * text makes the look-ahead slow.
+ * Matches words joined by separators, such as `ask_for_confirmation`, which no random token looks like. Bounded, so that the
+ * look-ahead is fast on any text.
  */
-const ordinary = (separators: string, token: string) =>
+const wordsPattern = (separators: string, token: string) =>
   `(?:[A-Z]?[a-z]{1,15}[${separators}]){0,7}[A-Z]?[a-z]{1,15}[${separators}]{0,3}(?![${token}])`
 
 const familyBody = "A-Za-z0-9_-"
 const family = "(?:oat|ort|oac|obo|ask|cat|sat|rft|sup)_"
 const secret = "A-Za-z0-9._~+/=-"
-const secretWords = ordinary("._~+/=-", secret)
+const secretWords = wordsPattern("._~+/=-", secret)
 const space = "(?:\\s|%20|\\+){1,8}"
 const anyCase = (word: string) => [...word].map((letter) => `[${letter.toUpperCase()}${letter}]`).join("")
 
-/** A first group is kept. */
+/** The match of a first group is kept. */
 const credentials: ReadonlyArray<RegExp> = [
-  // A header line, a JSON member (also escaped), a command line: the value goes, the name stays.
+  // A header line, a JSON member (also escaped), a command line: the value is removed, the name stays.
   new RegExp(
     `(${anyCase("authorization")}(?:\\\\?["'])?\\s{0,8}[:=]\\s{0,8}\\[?(?:\\\\?["'])?)` +
       `(?:(?:${["bearer", "basic", "token", "digest", "apikey"].map(anyCase).join("|")})${space}[${secret}]+` +
@@ -30,8 +30,8 @@ const credentials: ReadonlyArray<RegExp> = [
   ),
   new RegExp(`${anyCase("bearer")}${space}(?!${secretWords})[${secret}]{8,}`, "g"),
   new RegExp(`(?<![A-Za-z0-9])${family}[${familyBody}]{16,}`, "g"),
-  // Behind a letter or digit (an escape, a percent code) words are more likely part of an identifier.
-  new RegExp(`${family}(?!${ordinary("_-", familyBody)})[${familyBody}]{16,}`, "g"),
+  // After a letter or digit (an escape, a percent code) words are more likely part of an identifier.
+  new RegExp(`${family}(?!${wordsPattern("_-", familyBody)})[${familyBody}]{16,}`, "g"),
   /stk-[0-9a-fA-F]{32,}/g,
   /table-[a-z0-9]{1,50}-[0-9a-fA-F]{32,}/g,
   /github_pat_[A-Za-z0-9_]{16,}/g,
@@ -39,10 +39,10 @@ const credentials: ReadonlyArray<RegExp> = [
 ]
 
 /**
- * The text with every credential replaced by `[redacted]`, also one that invisible characters or an encoding hide; all other
- * text stays as it is. Doing it twice changes nothing more.
+ * Replaces every credential by `[redacted]`, also one that invisible characters or an encoding hide. All other text stays
+ * unchanged. Idempotent.
  */
-export const redact = (text: string): string => replaceShown(text, credentials, redactedText)
+export const redact = (text: string): string => replaceVisible(text, credentials, redactedText)
 
 const authorizationName = /^(?:proxy-)?authorization$/i
 
@@ -51,7 +51,7 @@ type Clean = (text: string) => string
 const redactEntries = (entries: Readonly<Record<string, unknown>>, clean: Clean): Record<string, unknown> => {
   const taken = new Set<string>()
   const counts = new Map<string, number>()
-  // Two keys that become the same stay two keys.
+  // Two keys that become equal remain two keys.
   const free = (name: string): string => {
     let count = counts.get(name) ?? 1
     let candidate = count === 1 ? name : `${name} ${count}`
@@ -89,7 +89,7 @@ export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null
 
-/** Applies `clean` to all texts that a person sent with a report. */
+/** Applies `clean` to every text of a report that a person sent. */
 export const redactReport = (content: ReportContent, clean: Clean = redact): ReportContent => ({
   message: clean(content.message),
   pr: content.pr === null ? null : clean(content.pr),

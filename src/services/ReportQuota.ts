@@ -1,6 +1,6 @@
 /**
- * How many reports one sender may store. Whom IAM vouched for is counted by public id and plane. Everybody else is counted by client
- * address, also who sent a token while IAM was away: any text of a token's form would pass otherwise. Counts in this process.
+ * Rate limits of reports per sender, counted in this process. Verified reporters are counted by public id and plane. All others are
+ * counted by client address, also those with a token that IAM could not verify: any text in a token's form would pass otherwise.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -15,10 +15,10 @@ import type { Reporter } from "./Store.ts"
 const perMinute = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 60 })
 const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSeconds: 3_600 })
 
-/** A report's part of its sender's quotas; `refusal` when there is none left, and then nothing was taken. */
+/** One use of the sender's quotas; with a `refusal` a quota is exhausted and nothing was taken. */
 export interface ReportAllowance {
   readonly refusal: Option.Option<RateLimited>
-  /** For a report that was not stored after all. */
+  /** Returns the use when the report was not stored. */
   readonly giveBack: Effect.Effect<void>
 }
 
@@ -30,7 +30,7 @@ export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuot
     const byAddress = [perMinute(10), perHour(60)]
     const byReporter = [perMinute(30), perHour(300)]
 
-    /** Taken before the report is stored: many at once would all pass if it were only counted after. */
+    /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. */
     const take = (plane: Plane, reporter: Reporter): Effect.Effect<ReportAllowance> =>
       Effect.gen(function* () {
         if (!rateLimit) return unlimited

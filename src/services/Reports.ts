@@ -11,7 +11,7 @@ import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
-import { loggingStore } from "./UpstreamErrors.ts"
+import { logAndMapStoreFailure } from "./StoreErrors.ts"
 import { ReportQuota } from "./ReportQuota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -26,17 +26,17 @@ import {
   Verified
 } from "./Store.ts"
 
-/** How long IAM may take to name the reporter; after that the report is stored without waiting. */
+/** Milliseconds for IAM to verify the reporter; after that the report is stored unverified. */
 const verificationMillis = 3_000
 
-/** What those whom IAM did not vouch for may fill of all the room: the rest is kept for the others. */
+/** The share of all room that reports without a verified reporter may fill. */
 const unverifiedShare = 0.8
 
-/** Seconds. Room comes with the hourly cleaning, or with an operator. */
+/** Retry-After in seconds. The hourly retention or an operator frees room. */
 const fullPause = 3_600
 
-/** An answer about the token itself; everything else says that IAM could not be asked. */
-const verdicts: ReadonlyArray<Failure["code"]> = [
+/** Failures that concern the token itself; every other one means that IAM could not verify it. */
+const tokenVerdicts: ReadonlyArray<Failure["code"]> = [
   "unauthenticated",
   "forbidden",
   "testing_secret_invalid",
@@ -46,22 +46,22 @@ const verdicts: ReadonlyArray<Failure["code"]> = [
 const contentOf = ({ message, pr, attachments, context }: ReportRequest): ReportContent =>
   redactReport({ message, pr: pr ?? null, attachments: attachments ?? [], context: context ?? null })
 
-/** The name goes to the reporter only: not to somebody who happens to know the key. */
-const shownTo = (reader: Reporter, { reporter }: StoredReport): string | null =>
+/** Only the reporter gets the name, not another caller who knows the key. */
+const visibleReporter = (reader: Reporter, { reporter }: StoredReport): string | null =>
   reader._tag === "Verified" && reporter._tag === "Verified" && reader.publicId === reporter.publicId
     ? reporter.publicId
     : null
 
-const answer = (reader: Reporter, report: StoredReport, replayed: boolean): Report => ({
+const toReport = (reader: Reporter, report: StoredReport, replayed: boolean): Report => ({
   id: report.id,
   status: Option.isSome(report.issue) ? "filed" : "stored",
   issue_url: Option.match(report.issue, { onNone: () => null, onSome: ({ url }) => url }),
-  reporter: shownTo(reader, report),
+  reporter: visibleReporter(reader, report),
   created_at: new Date(report.createdAt).toISOString(),
   replayed
 })
 
-/** Stores bug reports once; the delivery to the tracker is part of the same commit. */
+/** Stores each bug report once; its delivery to the tracker is enqueued in the same transaction. */
 export class Reports extends Effect.Service<Reports>()("music/Reports", {
   effect: Effect.gen(function* () {
     const settings = yield* Settings
@@ -73,7 +73,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const limitOf = ({ _tag }: Reporter): number =>
       _tag === "Verified" ? settings.reportsBytes : settings.reportsBytes * unverifiedShare
 
-    const identify = (
+    const resolveReporter = (
       plane: Plane,
       credential: Option.Option<Credential>
     ): Effect.Effect<Reporter, Failure> =>
@@ -83,7 +83,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           sessions.authenticateOnce(plane, given, verificationMillis).pipe(
             Effect.map(({ actor }): Reporter => Verified({ publicId: actor.public_id })),
             Effect.catchIf(
-              (failure) => !verdicts.includes(failure.code),
+              (failure) => !tokenVerdicts.includes(failure.code),
               () => Effect.succeed<Reporter>(Unverified())
             )
           )
@@ -120,7 +120,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
       const { request, key, credential } = input
       const admit = Effect.gen(function* () {
         yield* checkPullRequest(request)
-        const reporter = yield* identify(plane, credential)
+        const reporter = yield* resolveReporter(plane, credential)
         const { requestId, source } = yield* RequestContext
         const { giveBack, refusal } = yield* quota.take(plane, reporter)
         const admission = yield* store.reports
@@ -138,11 +138,11 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
               contentDigest: sha256(canonicalJson(request))
             },
             plane._tag === "Production" && Option.isSome(settings.tracker),
-            // A report that was stored before is answered also without a quota or room: its first answer may have been lost.
+            // A report that was stored before is answered without quota or room: its first response may have been lost.
             Option.isSome(refusal) ? 0 : limitOf(reporter)
           )
           .pipe(
-            loggingStore,
+            logAndMapStoreFailure,
             Effect.onExit((exit) =>
               Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : giveBack
             )
@@ -154,12 +154,12 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           case "Full":
             return yield* Option.getOrElse(refusal, () => new ReportsFull({ retryAfterSeconds: fullPause }))
           case "Stored":
-            return answer(reporter, admission.report, false)
+            return toReport(reporter, admission.report, false)
           case "Replayed":
-            return answer(reporter, admission.report, true)
+            return toReport(reporter, admission.report, true)
         }
       })
-      return yield* admit.pipe(events.outcome("report", plane))
+      return yield* admit.pipe(events.recordOutcome("report", plane))
     })
 
     return { submit } as const

@@ -2,15 +2,15 @@ import * as Context from "effect/Context"
 
 export type Source = "cli" | "daemon" | "web" | "unknown"
 
-/** What is known of the request in hand. Work without a request (start-up, delivery) sees the default. */
+/** Facts about the current request. Work without a request (start-up, delivery) gets the default. */
 export interface RequestInfo {
   readonly requestId: string
   readonly source: Source
-  /** The client's address, a /64 of IPv6: what quotas count by. Never stored, logged or sent anywhere. */
+  /** The client's address, a /64 of IPv6, by which quotas count. Never stored, logged or sent anywhere. */
   readonly clientNetwork: string
-  /** False when the caller opted out (`X-Music-Telemetry`, `Sec-GPC`, `DNT`): nothing about it is recorded, and IAM is told so. */
+  /** False when the caller opted out (`X-Music-Telemetry`, `Sec-GPC`, `DNT`): nothing is recorded, and the opt-out is passed to IAM. */
   readonly recording: boolean
-  /** Monotonic milliseconds (`MonotonicTime`) after which no further attempt is made. */
+  /** Monotonic milliseconds (`MonotonicTime`) after which no upstream attempt begins. */
   readonly deadlineAt: number
 }
 

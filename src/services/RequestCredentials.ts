@@ -1,4 +1,4 @@
-/** What a request brings along to show who is asking. Shapes were checked; nothing was asked of IAM yet. */
+/** The credentials of a request. Their form is checked; IAM has not verified them, except for a `Caller`. */
 import * as Context from "effect/Context"
 import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
@@ -14,13 +14,13 @@ export interface Credential {
 /** The caller's own Idempotency-Key; never leaves the process, see `Idempotency.upstreamKey`. */
 export class CallerKey extends Context.Tag("music/CallerKey")<CallerKey, Redacted.Redacted>() {}
 
-/** The bearer of the request in hand. */
+/** The bearer of the current request. */
 export class CurrentCredential extends Context.Tag("music/CurrentCredential")<
   CurrentCredential,
   Credential
 >() {}
 
-/** The bearer of the request in hand, where signing in is optional. */
+/** The bearer of the current request, where it is optional. */
 export class OptionalCredential extends Context.Tag("music/OptionalCredential")<
   OptionalCredential,
   Option.Option<Credential>
@@ -32,7 +32,7 @@ export class PlaneSelector extends Context.Tag("music/PlaneSelector")<
   Option.Option<Redacted.Redacted>
 >() {}
 
-/** A caller whom IAM vouched for a moment ago, in the organisation they asked for. */
+/** A caller that IAM has just verified, in the requested organisation. */
 export interface Caller {
   readonly credential: Credential
   readonly actor: Actor

@@ -1,7 +1,10 @@
-/** Repeating what failed, decided from data alone: the outcome of the failure and whether a repetition is harmless. */
+/** Repeats failed calls to other systems. Decided from data alone: how the call failed, and whether repeating it is harmless. */
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as Random from "effect/Random"
+import * as Schedule from "effect/Schedule"
+import * as ScheduleDecision from "effect/ScheduleDecision"
+import * as ScheduleInterval from "effect/ScheduleInterval"
 import * as Metrics from "./Metrics.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 import { RequestContext } from "./RequestContext.ts"
@@ -15,19 +18,23 @@ import {
 
 export interface RetryPolicy {
   readonly dependency: Dependency
-  /** The call is a read, or runs under an idempotency key: what may have happened may be repeated. */
+  /** The call is a read, or runs under an idempotency key: it may be repeated when its outcome is unknown. */
   readonly repeatable: boolean
-  /** All attempts together; 3 unless told. */
+  /** All attempts together; 3 by default. */
   readonly attempts?: number
-  /** Milliseconds for everything, inside the request's own deadline. */
+  /** Milliseconds for all attempts and pauses, within the request's own deadline. */
   readonly withinMillis?: number
-  /** Refusals that another attempt can turn, such as a proof that was used up. */
+  /** Refusals that another attempt may not meet, such as that of a proof that was used up. */
   readonly again?: (refused: Refused) => boolean
 }
 
-/** Milliseconds before the second and the third attempt. */
-const pauses = [250, 750]
+const defaultAttempts = 3
+/** Milliseconds before the second and the third attempt; the last one holds for all further attempts. */
+const retryPauses = [250, 750]
+/** Milliseconds before each poll of a request that IAM still works on under the same key. */
 const pollPauses = [250, 500, 1_000, 1_000, 2_000, 2_000, 4_000, 4_000]
+/** Every pause is multiplied by a random factor from this range. */
+const jitter = { least: 0.8, most: 1.2 }
 
 const isRepeatable = (policy: RetryPolicy, failure: UpstreamFailure): boolean => {
   switch (failure._tag) {
@@ -40,52 +47,80 @@ const isRepeatable = (policy: RetryPolicy, failure: UpstreamFailure): boolean =>
   }
 }
 
-const inProgress = (failure: UpstreamFailure): boolean =>
+const isInProgress = (failure: UpstreamFailure): boolean =>
   failure._tag === "Refused" && failure.code === "idempotency_in_progress"
 
-const jittered = (millis: number): Effect.Effect<number> =>
-  Effect.map(Random.nextRange(0.8, 1.2), (factor) => Math.round(millis * factor))
+interface Progress {
+  readonly attempts: number
+  readonly polls: number
+}
+
+/** The pause after a failure and the progress behind it; undefined when the failure is final. */
+const nextStep = (
+  policy: RetryPolicy,
+  failure: UpstreamFailure,
+  { attempts, polls }: Progress
+): readonly [pause: number | undefined, next: Progress] =>
+  isInProgress(failure)
+    ? [pollPauses[polls], { attempts, polls: polls + 1 }]
+    : attempts < (policy.attempts ?? defaultAttempts) && isRepeatable(policy, failure)
+      ? [retryPauses[attempts - 1] ?? retryPauses.at(-1), { attempts: attempts + 1, polls }]
+      : [undefined, { attempts, polls }]
 
 /**
- * At most 3 attempts, after 250 ms and 750 ms (jittered), inside the deadline. What surely did nothing is repeated
- * always, what may have happened only when the policy calls it repeatable, a refusal never, except that
- * `idempotency_in_progress` is polled up to 8 times. A 429 goes up at once with its seconds.
+ * The pauses between attempts; ends at a final failure, and before a pause that would reach `endsAt` (monotonic milliseconds). Not
+ * composed of Effect's schedules: those step together at every failure, so that a poll would count as an attempt, and they check a
+ * time limit by the wall clock and only after the pause.
  */
-export const transient =
+const retrySchedule = (
+  policy: RetryPolicy,
+  endsAt: number
+): Schedule.Schedule<UpstreamFailure, UpstreamFailure> =>
+  Schedule.makeWithState<Progress, UpstreamFailure, UpstreamFailure>(
+    { attempts: 1, polls: 0 },
+    (wall, failure, progress) =>
+      Effect.gen(function* () {
+        const [pause, next] = nextStep(policy, failure, progress)
+        if (pause === undefined) return [progress, failure, ScheduleDecision.done]
+        const millis = Math.round(pause * (yield* Random.nextRange(jitter.least, jitter.most)))
+        if ((yield* monotonicMillis) + millis >= endsAt) return [progress, failure, ScheduleDecision.done]
+        yield* Metric.increment(Metrics.upstreamRetries({ dependency: failure.dependency }))
+        return [next, failure, ScheduleDecision.continueWith(ScheduleInterval.after(wall + millis))]
+      })
+  )
+
+/** Runs one attempt until `endsAt` (monotonic milliseconds) at most; the attempt does not begin after it. */
+const attemptUntil =
+  (dependency: Dependency, endsAt: number) =>
+  <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> => {
+    if (!Number.isFinite(endsAt)) return effect
+    const reason = "deadline passed"
+    return Effect.flatMap(monotonicMillis, (now) =>
+      now >= endsAt
+        ? new NotExecuted({ dependency, reason })
+        : Effect.timeoutFail(effect, {
+            duration: endsAt - now,
+            onTimeout: () => new Unknown({ dependency, reason })
+          })
+    )
+  }
+
+/**
+ * At most 3 attempts, after 250 ms and 750 ms (jittered), within the request's deadline. `NotExecuted` is always repeated, `Unknown`
+ * only when the policy is repeatable, and a refusal never, except that `idempotency_in_progress` is polled up to 8 times. A 429
+ * fails at once with its seconds.
+ */
+export const retryTransient =
   (policy: RetryPolicy) =>
   <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
     Effect.gen(function* () {
       const { deadlineAt } = yield* RequestContext
-      const startedAt = yield* monotonicMillis
-      const endsAt = Math.min(deadlineAt, startedAt + (policy.withinMillis ?? Number.POSITIVE_INFINITY))
-      const { dependency } = policy
-      const reason = "deadline passed"
-      const within = (now: number): Effect.Effect<A, UpstreamFailure, R> => {
-        if (!Number.isFinite(endsAt)) return effect
-        if (now >= endsAt) return new NotExecuted({ dependency, reason })
-        return Effect.timeoutFail(effect, {
-          duration: endsAt - now,
-          onTimeout: () => new Unknown({ dependency, reason })
-        })
-      }
-      const step = (attempt: number, polls: number): Effect.Effect<A, UpstreamFailure, R> =>
-        Effect.flatMap(monotonicMillis, within).pipe(
-          Effect.catchAll((failure) =>
-            Effect.gen(function* () {
-              const polling = inProgress(failure)
-              const pause = polling
-                ? pollPauses[polls]
-                : attempt < (policy.attempts ?? 3) && isRepeatable(policy, failure)
-                  ? (pauses[attempt - 1] ?? pauses.at(-1))
-                  : undefined
-              if (pause === undefined) return yield* failure
-              const millis = yield* jittered(pause)
-              if ((yield* monotonicMillis) + millis >= endsAt) return yield* failure
-              yield* Effect.sleep(millis)
-              yield* Metric.increment(Metrics.upstreamRetries({ dependency: failure.dependency }))
-              return yield* polling ? step(attempt, polls + 1) : step(attempt + 1, polls)
-            })
-          )
-        )
-      return yield* step(1, 0)
+      const endsAt = Math.min(
+        deadlineAt,
+        (yield* monotonicMillis) + (policy.withinMillis ?? Number.POSITIVE_INFINITY)
+      )
+      return yield* Effect.retry(
+        attemptUntil(policy.dependency, endsAt)(effect),
+        retrySchedule(policy, endsAt)
+      )
     })

@@ -11,25 +11,33 @@ import {
 } from "../schema/Failure.ts"
 import { type Actor, accessTokenPattern, refreshTokenPattern, scopes } from "../schema/Identity.ts"
 import type { LoginSession, Me, Session } from "../schema/Session.ts"
-import { actorOf } from "./Actors.ts"
 import type { Caller, Credential } from "./RequestCredentials.ts"
 import { digestOf } from "./Digest.ts"
-import { Iam, type Introspection, type Membership, type TokenGrant } from "./Iam.ts"
+import { Iam, type Introspection, type Membership, type TokenGrant, type UpstreamKey } from "./Iam.ts"
 import { Idempotency, upstreamKey } from "./Idempotency.ts"
-import { type LoginRefusal, loginOutcomes, loginRefusals } from "./LoginOutcomes.ts"
+import { type LoginRefusal, loginRefusals, makeLoginOutcomes } from "./LoginOutcomes.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
-import { fromIam, loggingStore } from "./UpstreamErrors.ts"
-import * as Retry from "./Retry.ts"
+import { logAndMapStoreFailure } from "./StoreErrors.ts"
+import { type IamOperation, mapIamFailure } from "./UpstreamErrors.ts"
+import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
-const retry = Retry.transient({ dependency: "iam", repeatable: true })
+/** Every call here is a read or runs under an upstream key. */
+const retryIam = retryTransient({ dependency: "iam", repeatable: true })
 
-/** The organisation a session starts in: IAM's own choice when it was granted, else the first handle in order. */
-const chosen = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
+const mapFailures = (operation: IamOperation, plane: Plane) =>
+  Effect.catchAll((failure: UpstreamFailure) =>
+    Effect.flatMap(Clock.currentTimeMillis, (now) =>
+      Effect.fail(mapIamFailure(operation, plane, now)(failure))
+    )
+  )
+
+/** The membership a session starts in: IAM's own choice when the grant names one, else the first handle in order. */
+const chooseMembership = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
   Option.orElse(
     Option.flatMap(grant.organisation, (handle) =>
       Option.fromNullable(memberships.find(({ organisation }) => organisation === handle))
@@ -37,25 +45,37 @@ const chosen = (grant: TokenGrant, { memberships }: Introspection): Option.Optio
     () => Option.fromNullable(memberships[0])
   )
 
-/** Seconds that are left: a replayed answer still says the full lifetime (identity-service.md 4). */
+const actorFromPublicId = (publicId: string): Actor => ({
+  type: publicId.startsWith("si:") ? "silicon" : "carbon",
+  public_id: publicId
+})
+
+/**
+ * The actor of a token in one organisation. Without `self.identity.read` IAM withholds it; the token's own public id, whose
+ * prefix gives the type, still identifies callers to themselves.
+ */
+const resolveActor = (introspection: Introspection, membership: Membership): Option.Option<Actor> =>
+  Option.orElse(membership.actor, () => Option.map(introspection.publicId, actorFromPublicId))
+
+/** Seconds until the access token expires: a replayed grant still states the full lifetime (identity-service.md 4). */
 const secondsLeft = (grant: TokenGrant, { expiresAt, answeredAt }: Introspection): number =>
   Math.max(0, Math.min(grant.expiresInSeconds, expiresAt - Math.floor(answeredAt / 1000)))
 
-const sessionOf = (
+const toSession = (
   plane: Plane,
   grant: TokenGrant,
-  live: Introspection,
-  home: Membership,
+  introspection: Introspection,
+  membership: Membership,
   actor: Actor
 ): Session => ({
   access_token: Redacted.value(grant.accessToken),
   refresh_token: Redacted.value(grant.refreshToken),
   token_type: "Bearer",
-  expires_in: secondsLeft(grant, live),
+  expires_in: secondsLeft(grant, introspection),
   scope: [...grant.scopes].sort().join(" "),
   actor,
-  org_id: home.organisation,
-  org_ids: live.memberships.map(({ organisation }) => organisation).sort(),
+  org_id: membership.organisation,
+  org_ids: introspection.memberships.map(({ organisation }) => organisation).sort(),
   testing_environment_id: environmentIdOf(plane)
 })
 
@@ -65,38 +85,46 @@ const longestRevocable = 4_096
 const isRevocable = (token: string): boolean =>
   token.length <= longestRevocable && (refreshTokenPattern.test(token) || accessTokenPattern.test(token))
 
-export interface Keyed {
+interface Keyed {
   /** The caller's Idempotency-Key. */
   readonly key: Redacted.Redacted
 }
 
-/** Login, refresh, logout and what a live session is. Every method's rules stand in docs/api.md under its call. */
+/** Login, refresh, logout and the check of a bearer. docs/api.md has the rules of every method under its call. */
 export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const store = yield* Store
-    const outcomes = yield* loginOutcomes
-    const { shared } = yield* Idempotency
+    const loginOutcomes = yield* makeLoginOutcomes
+    const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const events = yield* BackendTelemetry
 
-    const failing = (operation: Parameters<typeof fromIam>[0], plane: Plane) =>
-      Effect.catchAll((failure: UpstreamFailure) =>
-        Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(fromIam(operation, plane, now)(failure)))
+    const introspect = (plane: Plane, token: Redacted.Redacted) =>
+      iam.introspect(plane, token).pipe(retryIam, mapFailures("introspect", plane))
+
+    const revoke = (plane: Plane, token: Redacted.Redacted, key: UpstreamKey) =>
+      iam.revoke(plane, token, key).pipe(
+        retryIam,
+        // The first revocation under this key succeeded, longer ago than IAM replays.
+        Effect.catchIf(
+          (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
+          () => Effect.void
+        ),
+        mapFailures("revoke", plane)
       )
 
-    const introspect = (plane: Plane, token: Redacted.Redacted) =>
-      iam.introspect(plane, token).pipe(retry, failing("introspect", plane))
-
-    const vouch = Effect.fnUntraced(function* (
+    const identifyCaller = Effect.fnUntraced(function* (
       plane: Plane,
       credential: Credential,
-      look: typeof introspect
+      introspectToken: typeof introspect
     ): Effect.fn.Return<Caller, Failure> {
       const { token, organisation } = credential
-      const live = yield* look(plane, token).pipe(within("iam", digestOf(token)))
-      if (Option.isNone(live)) return yield* new Unauthenticated()
-      const membership = live.value.memberships.find((granted) => granted.organisation === organisation)
+      const introspection = yield* introspectToken(plane, token).pipe(within("iam", digestOf(token)))
+      if (Option.isNone(introspection)) return yield* new Unauthenticated()
+      const membership = introspection.value.memberships.find(
+        (granted) => granted.organisation === organisation
+      )
       if (membership === undefined) {
         return yield* new Forbidden({
           message: "The session does not reach this organisation.",
@@ -104,89 +132,80 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           details: { reason: "organization_not_granted" }
         })
       }
-      const actor = actorOf(live.value, membership)
+      const actor = resolveActor(introspection.value, membership)
       if (Option.isNone(actor)) return yield* new ReconsentRequired()
-      return { credential, actor: actor.value, membership, introspection: live.value }
+      return { credential, actor: actor.value, membership, introspection: introspection.value }
     })
 
-    /** Asks IAM about the bearer, live. */
+    /** Introspects the bearer with IAM. */
     const authenticate = Effect.fn("Sessions.authenticate")((plane: Plane, credential: Credential) =>
-      vouch(plane, credential, introspect)
+      identifyCaller(plane, credential, introspect)
     )
 
     /** The same in one attempt that must answer within `withinMillis`. */
     const authenticateOnce = Effect.fn("Sessions.authenticateOnce")(
       (plane: Plane, credential: Credential, withinMillis: number) =>
-        vouch(plane, credential, (within, token) =>
+        identifyCaller(plane, credential, (within, token) =>
           iam
             .introspect(within, token)
             .pipe(
-              Retry.transient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
-              failing("introspect", within)
+              retryTransient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
+              mapFailures("introspect", within)
             )
         )
     )
 
-    /** Why stands beside the key before the family is ended: a repetition is told the same even if this process dies in between. */
-    const refuse = (
+    /**
+     * Refuses a login that IAM granted, and revokes the grant. The refusal is recorded first, so that a repetition gets the same
+     * answer even if this process dies in between. A revocation that fails makes the login fail as an outage, to be retried.
+     */
+    const refuseLogin = (
       plane: Plane,
       grant: TokenGrant,
       key: Redacted.Redacted,
       refusal: LoginRefusal
     ): Effect.Effect<never, Failure> =>
-      outcomes
-        .refused(plane, upstreamKey("login", plane, key), refusal)
+      loginOutcomes
+        .recordRefusal(plane, upstreamKey("login", plane, key), refusal)
         .pipe(
-          Effect.zipRight(abandon(plane, grant, key)),
+          Effect.zipRight(revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key))),
           Effect.zipRight(Effect.fail(loginRefusals[refusal]()))
         )
-
-    /** Ends a family that a login cannot be told about; failing to do so fails the login as an outage, to be retried. */
-    const abandon = (plane: Plane, grant: TokenGrant, key: Redacted.Redacted) =>
-      iam.revoke(plane, grant.refreshToken, upstreamKey("abandon", plane, key)).pipe(
-        retry,
-        Effect.catchIf(
-          (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
-          () => Effect.void
-        ),
-        failing("revoke", plane)
-      )
 
     const login = Effect.fn("Sessions.login")(function* (
       plane: Plane,
       { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
     ): Effect.fn.Return<LoginSession, Failure> {
       const iamKey = upstreamKey("login", plane, key)
-      const run = Effect.gen(function* () {
-        // Beside the two calls that come first anyway, so that a cold catalogue costs no round trip of its own.
+      const logIn = Effect.gen(function* () {
+        // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
         yield* Effect.fork(iam.warmCatalogue(plane))
-        const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retry, failing("login", plane))
-        const found = yield* introspect(plane, grant.accessToken)
-        if (Option.isNone(found)) return yield* outcomes.ended(iamKey)
-        const live = found.value
-        const home = chosen(grant, live)
-        if (Option.isNone(home)) return yield* refuse(plane, grant, key, "no_organization")
-        const actor = home.value.actor
-        if (Option.isNone(actor)) return yield* refuse(plane, grant, key, "reconsent_required")
+        const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retryIam, mapFailures("login", plane))
+        const introspection = yield* introspect(plane, grant.accessToken)
+        if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
+        const membership = chooseMembership(grant, introspection.value)
+        if (Option.isNone(membership)) return yield* refuseLogin(plane, grant, key, "no_organization")
+        const actor = membership.value.actor
+        if (Option.isNone(actor)) return yield* refuseLogin(plane, grant, key, "reconsent_required")
         if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
           return yield* new DependencyUnavailable({
             details: { dependency: "iam", reason: "actor_mismatch" }
           })
         }
         const caller: Caller = {
-          credential: { token: grant.accessToken, organisation: home.value.organisation },
+          credential: { token: grant.accessToken, organisation: membership.value.organisation },
           actor: actor.value,
-          membership: home.value,
-          introspection: live
+          membership: membership.value,
+          introspection: introspection.value
         }
         yield* countReplay("login", grant.replayed)
-        const ting = yield* outcomes.ofRegistration(plane, caller, iamKey, grant.replayed)
-        return { ...sessionOf(plane, grant, live, home.value, actor.value), ting }
+        const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
+        return { ...toSession(plane, grant, introspection.value, membership.value, actor.value), ting }
       })
-      return yield* run.pipe(
-        shared({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
+      return yield* logIn.pipe(
+        executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
         within("iam", digestOf(slt)),
-        events.outcome("login", plane)
+        events.recordOutcome("login", plane)
       )
     })
 
@@ -195,21 +214,26 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
     ): Effect.fn.Return<Session, Failure> {
       if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* new Unauthenticated()
-      const run = Effect.gen(function* () {
+      const rotate = Effect.gen(function* () {
         const grant = yield* iam
           .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
-          .pipe(retry, failing("refresh", plane))
+          .pipe(retryIam, mapFailures("refresh", plane))
         yield* countReplay("refresh", grant.replayed)
-        const found = yield* introspect(plane, grant.accessToken)
-        if (Option.isNone(found)) return yield* new Unauthenticated()
-        const home = chosen(grant, found.value)
-        if (Option.isNone(home)) return yield* loginRefusals.no_organization()
-        const actor = actorOf(found.value, home.value)
+        const introspection = yield* introspect(plane, grant.accessToken)
+        if (Option.isNone(introspection)) return yield* new Unauthenticated()
+        const membership = chooseMembership(grant, introspection.value)
+        if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
+        const actor = resolveActor(introspection.value, membership.value)
         if (Option.isNone(actor)) return yield* new ReconsentRequired()
-        return sessionOf(plane, grant, found.value, home.value, actor.value)
+        return toSession(plane, grant, introspection.value, membership.value, actor.value)
       })
-      return yield* run.pipe(
-        shared({ operation: "refresh", plane, callerKey: digestOf(key), content: digestOf(refreshToken) }),
+      return yield* rotate.pipe(
+        executeOnce({
+          operation: "refresh",
+          plane,
+          callerKey: digestOf(key),
+          content: digestOf(refreshToken)
+        }),
         within("iam", digestOf(refreshToken))
       )
     })
@@ -218,18 +242,10 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       plane: Plane,
       { token, key }: Keyed & { readonly token: Redacted.Redacted }
     ): Effect.fn.Return<void, Failure> {
-      const value = Redacted.value(token)
-      // What is no token, or none that IAM revokes, is as revoked as it can be (RFC 7009), and the string is sent nowhere.
-      if (!isRevocable(value)) return
-      yield* iam.revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
-        retry,
-        // The first revocation under this key succeeded, longer ago than IAM replays.
-        Effect.catchIf(
-          (failure) => failure._tag === "Refused" && failure.code === "idempotency_response_expired",
-          () => Effect.void
-        ),
-        failing("revoke", plane),
-        shared({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
+      // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
+      if (!isRevocable(Redacted.value(token))) return
+      yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
+        executeOnce({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
         within("iam", digestOf(token))
       )
     })
@@ -241,7 +257,7 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       const { membership, introspection, actor } = caller
       const registered = yield* store.recipients
         .isActive({ plane: planeId(plane), organisation: membership.organisation, publicId: actor.public_id })
-        .pipe(loggingStore)
+        .pipe(logAndMapStoreFailure)
       return {
         authenticated: true,
         actor,

@@ -1,4 +1,4 @@
-/** The table service as the backend needs it. Contract: table-service.md. */
+/** The port of the table service. Contract: table-service.md. */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { TableName } from "../schema/Telemetry.ts"
@@ -14,10 +14,10 @@ export interface TableRecord {
   readonly json: string
 }
 
-/** Why the service will never take a record. */
+/** Reasons for which the service rejects a record permanently. */
 export type RecordRefusal = "unauthorized" | "size_exceeded" | "invalid"
 
-/** Everything that is not listed was accepted. */
+/** Records that are not listed were accepted. */
 export interface WriteResult {
   readonly duplicates: ReadonlyArray<string>
   readonly refused: ReadonlyArray<{ readonly recordId: string; readonly code: RecordRefusal | (string & {}) }>
@@ -26,7 +26,7 @@ export interface WriteResult {
 export interface TablesService {
   /** Tables that have a key; writing to another is a defect of the caller. */
   readonly open: ReadonlySet<TableName>
-  /** Writes one batch of at most 8 MiB. Refused 400 means: at least one record spoils the batch, split it. */
+  /** Writes one batch of at most 8 MiB. `Refused` 400 means that at least one record is invalid: split the batch. */
   readonly write: (records: ReadonlyArray<TableRecord>) => Effect.Effect<WriteResult, UpstreamFailure>
 }
 

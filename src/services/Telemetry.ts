@@ -1,18 +1,11 @@
 import { randomUUID } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import { type Failure, InvalidInput, OriginNotAllowed, SpoolFull } from "../schema/Failure.ts"
-import {
-  type ClientTable,
-  clientTables,
-  daemonTable,
-  type TelemetryRequest,
-  uuidPattern
-} from "../schema/Telemetry.ts"
+import { type Failure, InvalidInput, SpoolFull } from "../schema/Failure.ts"
+import { type ClientTable, clientTables, type TelemetryRequest, uuidPattern } from "../schema/Telemetry.ts"
 import type { Plane } from "./Plane.ts"
 import { redactJson } from "./Redaction.ts"
-import { loggingStore } from "./UpstreamErrors.ts"
+import { logAndMapStoreFailure } from "./StoreErrors.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { type SpoolEntry, Store } from "./Store.ts"
@@ -21,14 +14,14 @@ import { Tables } from "./Tables.ts"
 type Event = TelemetryRequest["events"][number]
 
 const day = 24 * 60 * 60 * 1000
-/** Milliseconds; a clock further off than this is not believed. */
+/** Milliseconds; the bounds of a plausible event time. */
 const furthestBack = 30 * day
 const furthestAhead = day
 
-// RFC 3339; Date.parse alone would also take local times and bare years.
+// RFC 3339; Date.parse alone also accepts local times and bare years.
 const rfc3339 = /^\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/
 
-const claimedTime = (event: Event): number => {
+const readClaimedTime = (event: Event): number => {
   const metadata = event.metadata
   if (typeof metadata !== "object" || metadata === null || !("occurred_at" in metadata)) return Number.NaN
   const at = metadata.occurred_at
@@ -38,18 +31,18 @@ const claimedTime = (event: Event): number => {
 
 /** The event's own time when it is plausible, else the time of receipt; milliseconds since the epoch. */
 export const eventTime = (event: Event, receivedAt: number): number => {
-  const claimed = claimedTime(event)
+  const claimed = readClaimedTime(event)
   return claimed >= receivedAt - furthestBack && claimed <= receivedAt + furthestAhead
     ? Math.trunc(claimed)
     : receivedAt
 }
 
-/** Two clients may both count from 1, so only a UUID identifies an event. */
-const uuidOf = ({ id }: Event): string | undefined =>
+/** Only a UUID identifies an event: two clients may both count from 1. */
+const readUuid = ({ id }: Event): string | undefined =>
   typeof id === "string" && uuidPattern.test(id) ? id.toLowerCase() : undefined
 
-const entryOf = (table: ClientTable, event: Event, receivedAt: number): SpoolEntry => {
-  const uuid = uuidOf(event)
+const toEntry = (table: ClientTable, event: Event, receivedAt: number): SpoolEntry => {
+  const uuid = readUuid(event)
   const recordId = uuid ?? randomUUID()
   // Another id stays as it is: the table service reserves no name in a record and keeps the record id beside it (table-service.md 2).
   const record = uuid === undefined && "id" in event ? event : { ...event, id: recordId }
@@ -64,7 +57,7 @@ const entryOf = (table: ClientTable, event: Event, receivedAt: number): SpoolEnt
   }
 }
 
-/** Accepts client telemetry: an answer without failure means committed, or validated and not to be recorded. */
+/** Accepts client telemetry. Success means committed, or validated and not to be recorded. */
 export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
   effect: Effect.gen(function* () {
     const settings = yield* Settings
@@ -84,30 +77,21 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
           )
     }
 
-    const checkOrigin = (
-      table: string,
-      origin: Option.Option<string>
-    ): Effect.Effect<void, OriginNotAllowed> =>
-      Option.isNone(origin) || (settings.webOrigins.includes(origin.value) && table !== daemonTable)
-        ? Effect.void
-        : Effect.fail(new OriginNotAllowed())
-
     const accept = Effect.fn("Telemetry.accept")(function* (
       plane: Plane,
-      { request, origin }: { readonly request: TelemetryRequest; readonly origin: Option.Option<string> }
+      request: TelemetryRequest
     ): Effect.fn.Return<void, Failure> {
-      yield* checkOrigin(request.table, origin)
       const table = yield* tableOf(request)
       const { recording } = yield* RequestContext
-      // Table keys are production credentials, and an opt-out is final: nothing is written, nothing is said.
+      // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
       if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
       const now = yield* Clock.currentTimeMillis
       const admission = yield* store.spool
         .offer(
-          request.events.map((event) => entryOf(table, event, now)),
+          request.events.map((event) => toEntry(table, event, now)),
           { limitBytes: settings.telemetry.spoolBytes }
         )
-        .pipe(loggingStore)
+        .pipe(logAndMapStoreFailure)
       if (admission === "full") return yield* new SpoolFull({ retryAfterSeconds: 30 })
     })
 

@@ -1,24 +1,24 @@
 /**
- * Text as an issue shows it, and the search for what must not show there. Readers of an issue lose characters that show
- * nothing and decode what was pasted in an encoded form, so the search does both.
+ * Text as a reader of an issue sees it, and the replacement of what must not be visible there. Readers lose invisible characters and
+ * decode pasted encodings, so the search does both.
  */
 
 const lineBreak = /^(?:\r|[\v\f\u0085\u2028\u2029])/
 const loneSurrogate = /^\p{Surrogate}/u
 /** Line breaks of any kind, controls, format and other invisible characters, lone surrogates. */
-const notShown =
+const invisible =
   /\r\n?|[\v\f\u0085\u2028\u2029]|(?![\t\n])\p{Cc}|[\p{Cf}\p{Default_Ignorable_Code_Point}]|\p{Surrogate}/gu
 
-const show = (given: string): string =>
+const visibleForm = (given: string): string =>
   lineBreak.test(given) ? "\n" : loneSurrogate.test(given) ? "\uFFFD" : ""
 
-/** The text with plain line breaks, and without anything that does not show. */
-export const normaliseText = (text: string): string => text.replace(notShown, show)
+/** The text with plain line breaks and without invisible characters. */
+export const normaliseText = (text: string): string => text.replace(invisible, visibleForm)
 
 const characterOf = (code: number): string => (code <= 0x10ffff ? String.fromCodePoint(code) : "\uFFFD")
 
 interface Encoding {
-  /** One encoded character. Every run of backslashes or `amp;` is tried once, so that the search is linear. */
+  /** Matches one encoded character. Every run of backslashes or `amp;` is tried once, so that the search is linear. */
   readonly pattern: RegExp
   readonly decode: (match: string) => string
 }
@@ -30,7 +30,7 @@ const decodeCodes = (match: string): string =>
   [...match.matchAll(digitsAfterU)]
     .map(([, digits = "", inBraces = digits]) => characterOf(Number.parseInt(inBraces, 16)))
     .join("")
-/** Also of JSON inside JSON, and the escaped punctuation of Markdown. */
+/** Backslash escapes, also of JSON inside JSON, and the escaped punctuation of Markdown. */
 const backslashes: Encoding = {
   pattern: new RegExp(
     `(?<!\\\\)\\\\+(?:u[dD][89abAB]${hex}{2}\\\\+u[dD][c-fC-F]${hex}{2}|u${hex}{4}|u\\{0*${hex}{1,6}\\}|x${hex}{2}|[bfnrtv]|[!-/:-@\\[\\]-\`{-~])`,
@@ -41,7 +41,7 @@ const backslashes: Encoding = {
     return decodeCodes(match) || (escapes[last] ?? last)
   }
 }
-/** UTF-8, and the UTF-16 of JavaScript's `escape`; also encoded twice. */
+/** Percent codes of UTF-8, and of UTF-16 by JavaScript's `escape`; also encoded twice. */
 const percentCodes: Encoding = {
   pattern:
     /%(?:25)*(?:[0-7][0-9a-f]|[c-f][0-9a-f](?:%(?:25)*[89ab][0-9a-f]){1,3}|ud[89ab][0-9a-f]{2}%(?:25)*ud[c-f][0-9a-f]{2}|u[0-9a-f]{4})/gi,
@@ -55,7 +55,7 @@ const references: Readonly<Record<string, string>> = {
   quot: '"',
   nbsp: " "
 }
-/** The short ones only as HTML reads them: without a semicolon they begin the names of parameters. */
+/** The short ones need their semicolon: without it they begin the names of URL parameters. */
 const invisibleReferences =
   "shy|zwn?j|lrm|rlm|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|ZeroWidthSpace|Negative(?:VeryThin|Thin|Medium|Thick)Space|(?:af|ic|it)(?=;)"
 const characterReferences: Encoding = {
@@ -71,8 +71,8 @@ const characterReferences: Encoding = {
   }
 }
 /**
- * Such as full-width letters. Only forms of ASCII matter, since credentials and ids hold nothing else: those are of two
- * scripts, and no accented letters.
+ * Compatibility forms such as full-width letters. Only forms of ASCII matter, since credentials and ids contain nothing else: they
+ * belong to two scripts and exclude accented letters.
  */
 const compatibilityForms: Encoding = {
   pattern:
@@ -88,14 +88,14 @@ interface Range {
   readonly start: number
   readonly end: number
 }
-/** A text as some reader sees it, and where each part of it stands in the source. */
+/** A text after decoding, with the position of each part in the source. */
 interface Reading {
   readonly text: string
   readonly locate: (range: Range) => Range
 }
 
-/** Reads what the pattern matches as something else, and all other text as it is. */
-const reread = (given: Reading, pattern: RegExp, read: (match: string) => string): Reading => {
+/** Replaces every match of the pattern by its decoded form and keeps track of positions. */
+const decodeMatches = (given: Reading, pattern: RegExp, read: (match: string) => string): Reading => {
   if (given.text.search(pattern) < 0) return given
   const starts: Array<number> = []
   const ends: Array<number> = []
@@ -127,24 +127,24 @@ const reread = (given: Reading, pattern: RegExp, read: (match: string) => string
   }
 }
 
-/** Most texts: ASCII without a character that begins an encoded one. */
-const readsAsWritten = /^[\t\n -$'-[\]-~]*$/
+/** ASCII without a character that begins an encoded one, as most texts are. */
+const plainText = /^[\t\n -$'-[\]-~]*$/
 
-/** The text as it shows, then with one encoding after the other decoded, twice: JSON inside a link inside JSON. */
-const readingsOf = (text: string): ReadonlyArray<Reading> => {
+/** The visible text, then with one encoding after the other decoded, twice: for JSON inside a link inside JSON. */
+const decodedReadings = (text: string): ReadonlyArray<Reading> => {
   const written: Reading = { text, locate: (range) => range }
-  if (readsAsWritten.test(text)) return [written]
-  const readings = [reread(written, notShown, show)]
+  if (plainText.test(text)) return [written]
+  const readings = [decodeMatches(written, invisible, visibleForm)]
   for (const { decode, pattern } of [...encodings, ...encodings]) {
     const last = readings[readings.length - 1]
     if (last === undefined) break
-    const next = reread(last, pattern, (match) => normaliseText(decode(match)))
+    const next = decodeMatches(last, pattern, (match) => normaliseText(decode(match)))
     if (next.text !== last.text) readings.push(next)
   }
   return readings
 }
 
-const rangesIn = ({ locate, text }: Reading, patterns: ReadonlyArray<RegExp>): ReadonlyArray<Range> =>
+const findRanges = ({ locate, text }: Reading, patterns: ReadonlyArray<RegExp>): ReadonlyArray<Range> =>
   patterns.flatMap((pattern) =>
     [...text.matchAll(pattern)].map(({ 0: match, 1: kept = "", index }) =>
       locate({ start: index + kept.length, end: index + match.length })
@@ -155,22 +155,22 @@ const replaceRanges = (text: string, ranges: ReadonlyArray<Range>, replacement: 
   const pieces: Array<string> = []
   let done = 0
   for (const { start, end } of ranges) {
-    // What overlaps is replaced once.
+    // Overlapping ranges are replaced once.
     if (start >= done) pieces.push(text.slice(done, start), replacement)
     done = Math.max(done, end)
   }
   return pieces.join("") + text.slice(done)
 }
 
-/** In all readings at once: one that decodes less may show only the beginning of what is to go. */
+/** Searches all readings at once: one that decodes less may match only the beginning of a credential. */
 const replaceOnce = (text: string, patterns: ReadonlyArray<RegExp>, replacement: string): string => {
-  const ranges = readingsOf(text).flatMap((reading) => rangesIn(reading, patterns))
+  const ranges = decodedReadings(text).flatMap((reading) => findRanges(reading, patterns))
   ranges.sort((one, other) => one.start - other.start)
   return replaceRanges(text, ranges, replacement)
 }
 
-/** Repeats until nothing changes. */
-export const settle = (text: string, step: (text: string) => string): string => {
+/** Applies the step until the text no longer changes. */
+export const repeatUntilStable = (text: string, step: (text: string) => string): string => {
   let before = text
   let after = step(before)
   while (after !== before) {
@@ -181,9 +181,9 @@ export const settle = (text: string, step: (text: string) => string): string => 
 }
 
 /**
- * The text with all that a pattern matches replaced, but for the pattern's first group; all other text stays as it is, with
- * characters that do not show. A match counts as a reader sees it: without those characters, and also decoded. Repeated, since
- * a match may show only when its neighbour is gone; every round leaves less of what was given.
+ * Replaces every match of a pattern, except for the pattern's first group. All other text stays unchanged, with its invisible
+ * characters. Matches are searched in the text as a reader sees it: without those characters, and also decoded. Repeated, since a
+ * replacement may create a new match; every round leaves less of the source.
  */
-export const replaceShown = (text: string, patterns: ReadonlyArray<RegExp>, replacement: string): string =>
-  settle(text, (given) => replaceOnce(given, patterns, replacement))
+export const replaceVisible = (text: string, patterns: ReadonlyArray<RegExp>, replacement: string): string =>
+  repeatUntilStable(text, (given) => replaceOnce(given, patterns, replacement))

@@ -1,18 +1,18 @@
-/** The notification service as the backend needs it. Contract: notification-service.md. */
+/** The port of the notification service (Ting). Contract: notification-service.md. */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { Proof, TingEndpoint } from "./Iam.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** A call whose body is serialised: these bytes are hashed, proved and sent, however often it is tried. */
+/** A call with its serialised body: exactly these bytes are hashed, proved and sent at every attempt. */
 export interface PreparedCall {
   readonly endpoint: TingEndpoint
   readonly body: Uint8Array
-  /** What the answer is checked against: the recipient of a registration, the key of a ting. */
+  /** The value that the response must repeat: the recipient of a registration, the key of a ting. */
   readonly expected: string
 }
 
-export interface TingRegistration {
+export interface RegisteredRecipient {
   /** Starts with `sub_`. */
   readonly id: string
   readonly applicationId: string
@@ -25,7 +25,7 @@ export interface AcceptedTing {
   readonly createdAt: string
   readonly key: string
   readonly silent: boolean
-  /** Ting knew the key and the content: it answered 200 instead of 202. */
+  /** Ting accepted this key and content before: it answered 200 instead of 202. */
   readonly replayed: boolean
 }
 
@@ -42,8 +42,8 @@ export interface TingService {
     readonly data: Readonly<Record<string, unknown>>
     readonly metadata: Readonly<Record<string, unknown>> | undefined
   }) => PreparedCall
-  /** Registers a recipient; re-activates a grant that the recipient revoked, so only an explicit wish of theirs may lead here. */
-  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<TingRegistration, UpstreamFailure>
+  /** Registers a recipient. Re-activates a grant that the recipient revoked, so call it only at their explicit request. */
+  readonly register: (call: PreparedCall, proof: Proof) => Effect.Effect<RegisteredRecipient, UpstreamFailure>
   readonly send: (call: PreparedCall, proof: Proof) => Effect.Effect<AcceptedTing, UpstreamFailure>
 }
 

@@ -7,40 +7,41 @@ import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { fromIam, fromTing, noting, proofRefusals } from "./UpstreamErrors.ts"
-import * as Retry from "./Retry.ts"
+import { writeBestEffort } from "./StoreErrors.ts"
+import { mapIamFailure, mapTingFailure, repeatableProofRefusals } from "./UpstreamErrors.ts"
+import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
-import { type PreparedCall, type TingRegistration as Registered, Ting } from "./Ting.ts"
+import { type PreparedCall, type RegisteredRecipient as Registered, Ting } from "./Ting.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
-/** Says where a call to Ting failed: at IAM, which proves it, or at Ting itself; the answers mean different things. */
-const mapped = (plane: Plane, now: number) => (failure: UpstreamFailure) =>
-  failure.dependency === "iam" ? fromIam("prove", plane, now)(failure) : fromTing(failure, now)
+/** A call to Ting fails at IAM, which issues the proof, or at Ting; the same code means different things. */
+const mapFailure = (plane: Plane, now: number) => (failure: UpstreamFailure) =>
+  failure.dependency === "iam" ? mapIamFailure("prove", plane, now)(failure) : mapTingFailure(failure, now)
 
-export interface Attempts {
+export interface RetryLimits {
   readonly attempts?: number
   readonly withinMillis?: number
 }
 
-/** Calls to Ting on the caller's behalf: a fresh proof for every attempt, always over the same bytes. */
-export class Registration extends Effect.Service<Registration>()("music/Registration", {
+/** Calls Ting on the caller's behalf, with a new proof for every attempt over the same bytes; and registers recipients. */
+export class TingRegistration extends Effect.Service<TingRegistration>()("music/Registration", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const ting = yield* Ting
     const store = yield* Store
 
-    /** Fails before a proof is asked for when the token cannot do it: only a new login grants a scope. */
-    const demand = (caller: Caller, scope: string): Effect.Effect<void, ReconsentRequired> =>
+    /** Fails before a proof is requested when the token lacks the scope: only a new login grants one. */
+    const requireScope = (caller: Caller, scope: string): Effect.Effect<void, ReconsentRequired> =>
       [scope, scopes.identity].every((needed) => caller.membership.scopes.includes(needed))
         ? Effect.void
         : Effect.fail(new ReconsentRequired())
 
-    const call = <A>(
+    const callWithProof = <A>(
       plane: Plane,
       caller: Caller,
       prepared: PreparedCall,
       use: (prepared: PreparedCall, proof: Proof) => Effect.Effect<A, UpstreamFailure>,
-      options: Attempts = {}
+      options: RetryLimits = {}
     ): Effect.Effect<A, Failure> =>
       Effect.gen(function* () {
         const proof = yield* iam.prove(plane, {
@@ -52,29 +53,29 @@ export class Registration extends Effect.Service<Registration>()("music/Registra
         })
         return yield* use(prepared, proof)
       }).pipe(
-        Retry.transient({
+        retryTransient({
           dependency: "ting",
-          // Ting knows the ting's key and the recipient's grant: repeating either call changes nothing.
+          // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
           repeatable: true,
-          again: (refused) => refused.dependency === "ting" && proofRefusals.includes(refused.code),
+          again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
           ...options
         }),
         Effect.catchAll((failure) =>
-          Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(mapped(plane, now)(failure)))
+          Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(mapFailure(plane, now)(failure)))
         )
       )
 
     const register = Effect.fn("TingRegistration.register")(function* (
       plane: Plane,
       caller: Caller,
-      options: Attempts = {}
+      options: RetryLimits = {}
     ): Effect.fn.Return<Registered, Failure> {
-      yield* demand(caller, scopes.register)
+      yield* requireScope(caller, scopes.register)
       const { organisation, organisationUuid } = caller.membership
       const publicId = caller.actor.public_id
       const prepared = ting.prepareRegistration({ organisation, publicId })
-      const registered = yield* call(plane, caller, prepared, ting.register, options)
-      // Ting holds the truth; our note of it only feeds `ting_ready`, so losing it must not fail what was done.
+      const registered = yield* callWithProof(plane, caller, prepared, ting.register, options)
+      // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
       yield* store.recipients
         .activate({
           plane: planeId(plane),
@@ -83,10 +84,10 @@ export class Registration extends Effect.Service<Registration>()("music/Registra
           publicId,
           subscriptionId: registered.id
         })
-        .pipe(noting("Registration not noted"))
+        .pipe(writeBestEffort("Registration not noted"))
       return registered
     })
 
-    return { demand, call, register } as const
+    return { requireScope, callWithProof, register } as const
   })
 }) {}

@@ -1,4 +1,4 @@
-/** The issue tracker as the backend needs it. Contract: issue-tracker.md. */
+/** The port of the issue tracker. Contract: issue-tracker.md. */
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
 import type * as Effect from "effect/Effect"
@@ -13,40 +13,40 @@ export interface Issue {
 export interface FoundIssue extends Issue {
   readonly open: boolean
   /**
-   * Written by the account that files now, or, where its token may not say which that is, by the author of the first.
-   * Another's is of one that filed before, or somebody's copy: nobody can tell.
+   * Written by the account that files now; where its token may not read which account that is, by the author of the first issue. An
+   * issue of another author may be of an earlier account or a copy.
    */
   readonly own: boolean
 }
 
 export interface IssueDraft {
-  /** At most 256 code points, already made harmless. */
+  /** At most 256 code points, neutralised. */
   readonly title: string
-  /** Already made harmless; carries the marker. */
+  /** Neutralised; contains the marker. */
   readonly body: string
 }
 
-/** More issues were created since the time asked for than one look reads. It concerns this look only: the tracker itself is well. */
+/** More issues were created since the given time than one search reads. Concerns this search only: the tracker itself is healthy. */
 export class LookTooLong extends Data.TaggedError("LookTooLong")<{ readonly reason: string }> {}
 
 export interface TrackerService {
   readonly enabled: boolean
-  /** Files one issue. Never repeats by itself: the API knows no idempotency key (issue-tracker.md 4). */
+  /** Files one issue. Never retries: the API has no idempotency key (issue-tracker.md 4). */
   readonly file: (draft: IssueDraft) => Effect.Effect<Issue, UpstreamFailure>
-  /** Every issue, whoever wrote it, that carries the marker and was created at or after `since` (milliseconds), lowest number first. One clean, complete look, or a failure. */
+  /** All issues of any author that contain the marker and were created at or after `since` (milliseconds), lowest number first. One complete search, or a failure. */
   readonly findByMarker: (
     marker: string,
     since: number
   ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure | LookTooLong>
   /**
-   * Comments on a duplicate, naming the original, and closes it: two writes, a second apart. The closing comes last, so that a closed
-   * one needs nothing more. One that takes no comment is closed all the same, and why it took none is told.
+   * Comments on a duplicate, naming the original, and closes it: two writes, a second apart. It is closed last, so that a closed
+   * duplicate is complete. An issue that refuses the comment is closed too; the result is the refusal.
    */
   readonly closeDuplicate: (
     duplicate: Issue,
     original: Issue
   ) => Effect.Effect<Option.Option<Refused>, UpstreamFailure>
-  /** What the last calls showed of token and repository; none while nothing was wrong. */
+  /** A problem of the token or repository that the last calls showed; none while all is well. */
   readonly trouble: Effect.Effect<Option.Option<string>>
 }
 

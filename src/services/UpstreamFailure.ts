@@ -1,12 +1,12 @@
 /**
- * How a call to another system can fail, typed by outcome, because the outcome alone decides whether a repetition is
- * harmless: it answered no, it surely did nothing, or it may have happened.
+ * Failures of calls to other systems, typed by outcome, because the outcome alone decides whether a retry is safe: refused, not
+ * executed, or unknown.
  */
 import * as Data from "effect/Data"
 
 export type Dependency = "iam" | "ting" | "tables" | "tracker"
 
-/** It answered no, in the words of its own contract. */
+/** The upstream refused the call, with a code of its own contract. */
 export class Refused extends Data.TaggedError("Refused")<{
   readonly dependency: Dependency
   readonly status: number
@@ -15,18 +15,18 @@ export class Refused extends Data.TaggedError("Refused")<{
   readonly requestId?: string
   /** Seconds; present on every 429. */
   readonly retryAfterSeconds?: number
-  /** The answer's own `Date`, milliseconds since the epoch: shows clock skew. */
+  /** The response's own `Date`, milliseconds since the epoch: shows clock skew. */
   readonly answeredAt?: number
 }> {}
 
-/** It surely did nothing: the connection was never made, or it said so itself. */
+/** The call had no effect: the connection was never made, or the upstream says so. */
 export class NotExecuted extends Data.TaggedError("NotExecuted")<{
   readonly dependency: Dependency
   readonly reason: string
   readonly retryAfterSeconds?: number
 }> {}
 
-/** It may have happened: no answer, a lost connection, or an answer that is not its contract. */
+/** The call may have taken effect: no response, a lost connection, or a response that violates the contract. */
 export class Unknown extends Data.TaggedError("Unknown")<{
   readonly dependency: Dependency
   readonly reason: string

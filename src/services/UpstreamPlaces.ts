@@ -1,6 +1,6 @@
 /**
- * Places for requests that wait for an upstream. They are a part of the requests in flight (http/middleware/Admission.ts), so
- * a request that waits for no upstream is served while an upstream hangs, and one upstream's requests leave the other's alone.
+ * Bounds the requests that wait for an upstream (a bulkhead). The places are a part of the requests in flight
+ * (http/middleware/Admission.ts): while one upstream hangs, requests that need the other or none are still served.
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -9,21 +9,21 @@ import { recordNow, upstreamPlacesTaken } from "./Metrics.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 
-/** The upstreams that a request waits for; the others are served by workers. */
+/** The upstreams that a request waits for; workers call the others. */
 export type AwaitedUpstream = "iam" | "ting"
 
 export interface PlaceBound {
   readonly all: number
-  /** So that the requests of one caller cannot take all of them. */
+  /** Bounds one caller's share. */
   readonly perCredential: number
   /**
-   * Of one client address (a /64 of IPv6): a logout takes any string of a token's form, so credentials are made up at will. Not
-   * applied where `MUSIC_RATE_LIMIT` is off, for there all may share one, nor to work without a request.
+   * Of one client address (a /64 of IPv6): a logout accepts any string in a token's form, so credentials can be invented. Not
+   * applied when `MUSIC_RATE_LIMIT` is off, since all clients may share an address there, nor to work without a request.
    */
   readonly perAddress: number
 }
 
-/** Tests lower them. Of the 1,000 requests in flight, 400 remain for those that wait for no upstream. */
+/** Of the 1,000 requests in flight, 400 remain for those that wait for no upstream. Tests lower the bounds. */
 export class PlaceBounds extends Context.Reference<PlaceBounds>()("music/PlaceBounds", {
   defaultValue: (): Readonly<Record<AwaitedUpstream, PlaceBound>> => ({
     iam: { all: 400, perCredential: 40, perAddress: 100 },
@@ -31,7 +31,7 @@ export class PlaceBounds extends Context.Reference<PlaceBounds>()("music/PlaceBo
   })
 }) {}
 
-/** How many places each holder has; one that has none is forgotten. */
+/** Counts places per holder; a holder without places is dropped. */
 const makeHolders = () => {
   const places = new Map<string, number>()
   const heldBy = (holder: string): number => places.get(holder) ?? 0
@@ -43,13 +43,13 @@ const makeHolders = () => {
   return { heldBy, count }
 }
 
-/** Whom a place is counted for; an empty address is not bounded. */
+/** The credential and address that a place is counted for; an empty address is not bounded. */
 interface Holder {
   readonly credential: string
   readonly address: string
 }
 
-const placesOf = (dependency: AwaitedUpstream, bound: PlaceBound) => {
+const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
   const gauge = upstreamPlacesTaken({ dependency })
   const credentials = makeHolders()
   const addresses = makeHolders()
@@ -84,12 +84,12 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
   effect: Effect.gen(function* () {
     const bounds = yield* PlaceBounds
     const { rateLimit } = yield* Settings
-    const places = { iam: placesOf("iam", bounds.iam), ting: placesOf("ting", bounds.ting) }
+    const places = { iam: makePlaces("iam", bounds.iam), ting: makePlaces("ting", bounds.ting) }
 
     /**
-     * Runs the effect in a place of that upstream, or fails at once with `overloaded`: a place is never waited for. Every
-     * request that waits takes one, also when it only joins an execution in flight, and it takes one before anything is
-     * spent and keeps it to the end: a refusal in between would lose a session. `credential` is a digest.
+     * Runs the effect in a place of that upstream, or fails at once with `overloaded`. Every request that waits takes a place,
+     * also when it only joins an execution in flight. It takes the place before anything is spent and keeps it to the end: a
+     * refusal in between would lose a session. `credential` is a digest.
      */
     const within =
       (dependency: AwaitedUpstream, credential: string) =>

@@ -10,12 +10,12 @@ import { Iam, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
-import { loggingStore } from "./UpstreamErrors.ts"
+import { logAndMapStoreFailure } from "./StoreErrors.ts"
 import { Store } from "./Store.ts"
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
 
-/** A member's row as far as a removal needs it: a tombstone names nobody (identity-service.md 11.5). */
+/** The fields of a member's row that a removal needs; a tombstone has no public id (identity-service.md 11.5). */
 const NamedRow = Schema.Struct({
   resource: Schema.Struct({ status: Schema.Literal("removed") }),
   principal: Schema.Struct({ public_id: PublicId })
@@ -26,8 +26,8 @@ const removals: ReadonlyArray<string> = [
   "organization.silicon.removed.v1"
 ]
 
-/** Public ids of the people whom the event removes from its organisation, where it names them. */
-export const removedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
+/** Public ids of the people that the event removes from its organisation, where it has them. */
+export const readRemovedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
   removals.includes(event.eventType)
     ? Option.match(Schema.decodeUnknownOption(Rows)(event.data), {
         onNone: () => [],
@@ -41,14 +41,14 @@ export const removedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
 const utf8 = new TextDecoder()
 const parseJson = Option.liftThrowable((text: string): unknown => JSON.parse(text))
 
-/** Whether a body, signed or not, says that it comes from a testing plane: by a top-level `test` (identity-service.md 11.4). */
+/** Whether a body, verified or not, claims a testing plane by a top-level `test` (identity-service.md 11.4). */
 export const claimsTesting = (body: Uint8Array): boolean =>
   Option.exists(
     parseJson(utf8.decode(body)),
     (value) => typeof value === "object" && value !== null && Object.hasOwn(value, "test")
   )
 
-/** Receives IAM's deliveries: verified, committed, then acknowledged; a duplicate is acknowledged and does nothing. */
+/** Receives IAM's deliveries: verifies, commits, then acknowledges. A duplicate is acknowledged and has no effect. */
 export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
@@ -59,7 +59,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>
       Effect.gen(function* () {
         if (plane._tag === "Production") return productionId
-        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(loggingStore)
+        const known = yield* store.planes.findByKeyDigest(plane.keyDigest).pipe(logAndMapStoreFailure)
         if (Option.isNone(known)) return yield* new PlaneMismatch()
         const environmentId = known.value
         if (Option.exists(plane.environmentId, (claimed) => claimed !== environmentId))
@@ -67,7 +67,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
         return environmentId
       })
 
-    const refused = ({ code }: Failure): Effect.Effect<void> =>
+    const recordRefusal = ({ code }: Failure): Effect.Effect<void> =>
       events.record({ kind: "webhook", fields: { outcome: "error", error_code: code } })
 
     const receive = Effect.fn("Webhooks.receive")(function* (delivery: {
@@ -77,7 +77,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
       const event = yield* iam.verifyWebhook(delivery).pipe(
         Effect.tapError(({ reason }) => Effect.logWarning("Webhook delivery rejected", { reason })),
         Effect.mapError(() => new WebhookSignatureInvalid()),
-        Effect.tapError((failure) => (claimsTesting(delivery.body) ? Effect.void : refused(failure)))
+        Effect.tapError((failure) => (claimsTesting(delivery.body) ? Effect.void : recordRefusal(failure)))
       )
       const plane = yield* planeOf(event)
       const fresh = yield* store.webhooks
@@ -94,11 +94,11 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
             data: JSON.stringify(event.data),
             receivedAt: yield* Clock.currentTimeMillis
           },
-          removedPeople(event)
+          readRemovedPeople(event)
         )
         .pipe(
-          loggingStore,
-          Effect.tapError((failure) => (plane === productionId ? refused(failure) : Effect.void))
+          logAndMapStoreFailure,
+          Effect.tapError((failure) => (plane === productionId ? recordRefusal(failure) : Effect.void))
         )
       yield* countReplay("webhook", !fresh)
       if (plane === productionId) {

@@ -1,4 +1,4 @@
-/** One database through many crashes: each life dies at another place, the last one brings everything to its end. */
+/** Plays many crashes on one database: each process dies at another place, and the last one finishes all work. */
 import { setTimeout as pause } from "node:timers/promises"
 import { makeClient, until } from "./Client.ts"
 import type { TestDatabase } from "./Databases.ts"
@@ -11,20 +11,20 @@ import { quick } from "./Quick.ts"
 import { seeded } from "./Random.ts"
 import { environmentOf, startSimulators } from "./Simulators.ts"
 
-/** Milliseconds in which a life is to reach its point, and that the end may take. */
+/** Milliseconds within which a process reaches its crash point, and within which the last one finishes. */
 const patienceOfTry = 8_000
 const mostTries = 4
 const longestEnd = 30_000
-/** Milliseconds for which a client tries again: longer than a whole chain takes on a busy machine. */
+/** Milliseconds for which a client retries: longer than a whole chain on a busy machine. */
 const patience = 300_000
 
-/** One life in so many is sent a little of everything. */
+/** One process in so many receives a request of every kind. */
 const everythingIn = 16
 
 export interface Outcome extends Verdict {
-  /** Enough to play it again. */
+  /** Database, seed and places, to repeat the run. */
   readonly where: string
-  /** Milliseconds from the first start to the last look. */
+  /** Milliseconds from the first start to the verdict. */
   readonly took: number
   readonly crashes: number
 }
@@ -55,7 +55,7 @@ export const playChain = async (parts: {
   const client = makeClient(() => url, patience, random.next)
   const load = makeLoad(world, client, ledger, random)
   const broken: Array<string> = []
-  /** Everything begun in any life; all of it must be acknowledged in the end. */
+  /** Requests begun under any process; all of them must be acknowledged in the end. */
   const begun: Array<Promise<unknown>> = []
   const scene: Scene = {
     world,
@@ -71,7 +71,7 @@ export const playChain = async (parts: {
   }
   const begin = (work: Promise<unknown>): void => {
     begun.push(work)
-    // Judged at the end; until then nobody awaits it.
+    // Awaited at the end.
     work.catch(() => undefined)
   }
 
@@ -87,16 +87,16 @@ export const playChain = async (parts: {
     return started
   }
 
-  /** One life with the place to die at, and how it ended; undefined when nothing ended it in time. */
+  /** Runs one process with a crash point. Its death is undefined when it did not end in time. */
   const liveUntil = async ({ name, provocation }: Point): Promise<{ life: Instance; death?: Death }> => {
     world.tracker.setListLag(0)
     const { before, beside, story } = actOf(provocation)
     before?.(scene)
     const life = live(name)
-    // Not always everything: what is not needed costs time, and there are many lives.
+    // Rarely, for it costs time and there are many processes.
     if (random.below(everythingIn) === 0) begin(load.everything())
     let death: Death | undefined
-    // A fault that was meant for one request may be met by another: then it is tried again.
+    // Another request may meet the fault that was meant for this one: then it is injected again.
     for (let tries = 0; death === undefined && tries < mostTries; tries += 1) {
       if (tries > 0) before?.(scene)
       if (story !== undefined) begin(load.stories[story]())
@@ -109,7 +109,7 @@ export const playChain = async (parts: {
   const dieAt = async (point: Point): Promise<void> => {
     const born = performance.now()
     let { death, life } = await liveUntil(point)
-    // Stopped in order, for a request that its predecessor had sent and that was carried out late: it held nothing then.
+    // It stopped in order because a late request of its predecessor triggered the stop, when it held nothing yet.
     for (let lives = 1; death?.code === 0 && lives < mostTries; lives += 1)
       ({ death, life } = await liveUntil(point))
     if (death?.signal !== "SIGKILL") {

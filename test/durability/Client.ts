@@ -1,4 +1,4 @@
-/** A client that keeps its promises: the same request under the same key until it is answered for good. */
+/** A client that repeats a request under the same key until the answer is final. */
 import { setTimeout as pause } from "node:timers/promises"
 
 export interface Answer {
@@ -13,18 +13,18 @@ export interface Request {
   readonly body?: unknown
 }
 
-/** Where the next attempt goes; nothing while no instance is up. */
+/** The base URL of the next attempt; undefined while no instance listens. */
 export type Target = () => string | undefined
 
 export interface Client {
-  /** One attempt; nothing when no answer came. */
+  /** One attempt; undefined when no answer came. */
   readonly attempt: (request: Request) => Promise<Answer | undefined>
-  /** Until the answer is one of these; an answer that is final and not among them rejects. */
+  /** Repeats until the answer has one of these statuses. Any other final answer rejects. */
   readonly insist: (request: Request | (() => Request), ...statuses: ReadonlyArray<number>) => Promise<Answer>
   readonly attempts: () => number
 }
 
-/** Milliseconds of one attempt, and of all attempts of a request. */
+/** Milliseconds of one attempt. */
 const attemptLimit = 12_000
 
 const isRetryable = ({ body, status }: Answer): boolean =>
@@ -79,7 +79,7 @@ export const makeClient = (target: Target, patience: number, jitter: () => numbe
   }
 }
 
-/** Looks again until it is true; the description says what was missed. */
+/** Polls until the condition holds. The description is part of the error otherwise. */
 export const until = async (
   description: string | (() => string),
   look: () => boolean | Promise<boolean>,

@@ -1,4 +1,4 @@
-/** Killed anywhere, on either database, nothing is lost or done twice. All points on both: `npm run durability`. */
+/** Kills a process at named places and checks that nothing is lost or done twice. `npm run durability` plays all places on both databases. */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
 import { playChain } from "./Chain.ts"
 import { postgresDatabase, sqliteDatabase } from "./Databases.ts"
@@ -20,8 +20,8 @@ const databases = [
   { kind: "SQLite", open: sqliteDatabase },
   { kind: "PostgreSQL", open: () => postgresDatabase(server) }
 ]
-// Half of the points, shared between the databases, in two chains each; the schema is made on both.
-const hands = dealt(running, seeded(seed), 8).slice(0, 4)
+// A quarter of the points, shared between the databases, in two chains each; the schema is made on both.
+const hands = dealt(running, seeded(seed), 16).slice(0, 4)
 const chains = hands.map(
   (hand, index): { kind: string; open: typeof sqliteDatabase; points: ReadonlyArray<Point> } => {
     const { kind, open } = databases[index % 2] ?? { kind: "SQLite", open: sqliteDatabase }

@@ -1,6 +1,6 @@
 /**
- * Dies at a named place. The store's transactions are watched where their statements reach the drivers, so that the
- * server needs no hooks; which operation a statement belongs to is told by the name of its span.
+ * Kills this process at a named place. Transactions are observed at the database drivers, so the server needs no hooks.
+ * The span's name says to which operation of the store a statement belongs.
  */
 import { createRequire } from "node:module"
 import * as Context from "effect/Context"
@@ -25,11 +25,11 @@ process.on("SIGTERM", () => {
 const dieAt = (place: string): void => {
   if (armed !== place && !(stopping && armed === `${place}${atShutdown}`)) return
   process.kill(process.pid, "SIGKILL")
-  // Nothing more is done until the signal has worked.
+  // Blocks the thread until the signal arrives.
   for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000)
 }
 
-/** Which update a delivery is given, for the span names the method only. */
+/** The kind of a delivery's update; the span names the method only. */
 const updating = FiberRef.unsafeMake("")
 
 const known: ReadonlySet<string> = new Set([
@@ -37,7 +37,7 @@ const known: ReadonlySet<string> = new Set([
   ...Object.keys(writes).map((write) => write.split(":")[0] ?? write)
 ])
 
-/** Where a transaction has another name than the method: offers that come at once are one commit. */
+/** Spans whose name differs from the method: concurrent offers are one commit. */
 const named: Readonly<Record<string, string>> = {
   "Spool.commit": "spool.offer",
   "KnownPlanes.remember": "planes.remember"
@@ -45,7 +45,7 @@ const named: Readonly<Record<string, string>> = {
 
 const methodOf = (span: string): string => named[span] ?? `${span.charAt(0).toLowerCase()}${span.slice(1)}`
 
-/** The store's operation in whose span this runs, like `deliveries.update:Sending`. */
+/** The store's operation of the current span, such as `deliveries.update:Sending`. */
 const operation = (): string => {
   const fiber = Option.getOrUndefined(Fiber.getCurrentFiber())
   if (fiber === undefined) return ""
@@ -63,7 +63,7 @@ const operation = (): string => {
 
 type Ended = () => void
 
-/** Passes the places of a statement; what it returns is called when the statement has been carried out. */
+/** Handles the places before a statement; the result handles those after it. */
 const passing = (statement: unknown): Ended => {
   if (typeof statement !== "string" || armed === "") return () => undefined
   if (/^BEGIN\b/i.test(statement)) dieAt(`${operation()} begin`)
@@ -75,7 +75,7 @@ const passing = (statement: unknown): Ended => {
 
 type Method = (this: unknown, ...parameters: Array<unknown>) => unknown
 
-// The drivers' own types know nothing of being watched: the two casts below are that boundary.
+// The drivers' types do not cover patching: the two casts below are that boundary.
 const patch = (target: object, name: string, wrap: (original: Method) => Method): void => {
   const original = Reflect.get(target, name) as Method
   Reflect.set(target, name, wrap(original))
@@ -110,7 +110,7 @@ const watchSqlite = (): void => {
 }
 
 const watchPostgres = async (): Promise<void> => {
-  // As the server does: its driver takes a while to load.
+  // Loaded on demand, as the server does: it takes a while.
   const { default: pg } = await import("pg")
   patch(
     pg.Client.prototype,
@@ -122,7 +122,7 @@ const watchPostgres = async (): Promise<void> => {
         const callback = parameters[last]
         if (typeof callback !== "function") return Reflect.apply(query, this, parameters)
         const told = (...answer: Array<unknown>) => {
-          // A commit that failed is none.
+          // A failed commit does not count.
           if (answer[0] === null || answer[0] === undefined) ended()
           return Reflect.apply(callback, undefined, answer)
         }
@@ -144,7 +144,7 @@ const around =
       Effect.tap(() => at(`${name} after`))
     )
 
-/** What an instance tells of its own work, so that the parent knows who held what. */
+/** Events of an instance, from which the parent knows which instance held what. */
 export interface Diary {
   readonly owner: (owner: string) => void
   readonly delivered: (count: number) => void

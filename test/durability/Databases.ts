@@ -1,4 +1,4 @@
-/** The databases of a run, and a way to read them beside the server: what is promised is looked up in the rows. */
+/** The databases of a run, and a way to read their rows beside the server. */
 import { createRequire } from "node:module"
 import { join } from "node:path"
 import pg from "pg"
@@ -11,7 +11,7 @@ export interface TestDatabase {
   readonly kind: "SQLite" | "PostgreSQL"
   /** Settings that make a server use it. */
   readonly environment: Readonly<Record<string, string>>
-  /** Whole numbers come as text from one of the two: read them with `whole`. */
+  /** PostgreSQL returns large integers as text: read them with `whole`. */
   readonly rows: (statement: string) => Promise<ReadonlyArray<Row>>
   readonly remove: () => Promise<void>
 }
@@ -19,7 +19,7 @@ export interface TestDatabase {
 export const whole = (value: unknown): number => Number(value ?? 0)
 export const text = (value: unknown): string => (typeof value === "string" ? value : "")
 
-/** The part of the driver that reading needs; it comes without types. */
+/** The part of the untyped driver that reading needs. */
 interface Driver {
   new (
     path: string,
@@ -38,7 +38,7 @@ export const sqliteDatabase = async (): Promise<TestDatabase> => {
     kind: "SQLite",
     environment: { MUSIC_DATABASE_PATH: path },
     rows: async (statement) => {
-      // Opened anew each time: what a reader keeps open could hide what a crash did to the log.
+      // Opened anew each time: an open reader could hide what a crash did to the log.
       const database = new Sqlite(path, { readonly: true })
       try {
         return database.prepare(statement).all()

@@ -1,4 +1,4 @@
-/** Starts and kills instances of the real backend, bundled once a run for fast starts. */
+/** Starts and kills instances of the real backend, which is bundled once per run for fast starts. */
 import { type ChildProcess, fork } from "node:child_process"
 import { once } from "node:events"
 import { createRequire } from "node:module"
@@ -17,7 +17,7 @@ export interface Bundle {
   readonly remove: () => void
 }
 
-/** The options of scripts/build.mjs, as a script whose compiled code can be kept; the addon stays where it is. */
+/** Bundles with the options of scripts/build.mjs into one CommonJS script, whose compiled code can be cached. */
 export const bundle = async (entry: string): Promise<Bundle> => {
   const { path, remove } = scratch()
   const file = join(path, "bundle.cjs")
@@ -56,36 +56,36 @@ export interface Death {
 
 export interface Instance {
   readonly pid: number
-  /** Its address, or nothing when it died before it listened. */
+  /** Its URL; undefined when it died before it listened. */
   readonly ready: Promise<string | undefined>
   readonly died: Promise<Death>
   readonly isDead: () => boolean
-  /** The log, as far as it was written. */
+  /** The last part of its output. */
   readonly log: () => string
   /** Names under which it holds leases. */
   readonly owners: ReadonlySet<string>
-  /** When it delivered something, by `performance.now()`. */
+  /** Times of its deliveries by `performance.now()`. */
   readonly deliveries: ReadonlyArray<number>
-  /** Calls a method of its store; a dead instance never answers. */
+  /** Calls a method of its store. Never resolves when the instance dies. */
   readonly call: (method: string, ...parameters: ReadonlyArray<unknown>) => Promise<unknown>
-  /** Ends it, and the next ones start with the code that it has compiled. */
+  /** Ends it and caches its compiled code for the next instances. */
   readonly keepCompiled: () => Promise<Death>
   readonly kill: () => void
   readonly stop: () => void
 }
 
-/** What the parent may ask of an instance beyond its settings. */
+/** Options of an instance that are not settings. */
 export interface InstanceOptions {
   readonly crashAt?: string
   readonly bounds?: Partial<DeliveryLimits>
   readonly reconcileSeconds?: ReadonlyArray<number>
-  /** It will not live long. */
+  /** Tunes the garbage collector for a short run. */
   readonly brief?: boolean
-  /** It takes what time of the processors others leave. */
+  /** Runs at low priority. */
   readonly modest?: boolean
 }
 
-/** Collecting garbage on threads of its own costs more than a short life earns from it. */
+/** Parallel garbage collection costs more than a short run gains from it. */
 const forBriefLives = ["--single-threaded-gc", "--max-semi-space-size=64"]
 
 const keptLog = 200_000
@@ -115,7 +115,7 @@ export const startInstance = (
   child.stdout?.on("data", keep)
   child.stderr?.on("data", keep)
 
-  // Asking one that has just died is no mistake.
+  // The instance may have just died.
   const ask = (message: Asked) => child.send(message, () => undefined)
 
   const owners = new Set<string>()

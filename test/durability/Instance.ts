@@ -1,11 +1,11 @@
-/** The real backend as a process for tests: other bounds, places to die at, and a line to the parent. */
+/** The real backend as a process for tests, with other limits, crash points, and a message channel to the parent. */
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Runtime from "effect/Runtime"
-import { backendOf, Listening, parts } from "../../src/Backend.ts"
+import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import { SettingsFromEnvironment } from "../../src/layers/settings/Settings.ts"
 import { endInTime, endOnSecondSignal } from "../../src/layers/process/ProcessSignals.ts"
@@ -16,7 +16,7 @@ import { type Diary, watchDrivers, watchedStore, watchedTables, watchedTracker }
 import type { InstanceOptions } from "./Fleet.ts"
 import type { Asked, Told } from "./Messages.ts"
 
-/** Written by the parent; an environment holds texts only. */
+/** JSON, because an environment variable is a string. */
 const options: InstanceOptions = JSON.parse(process.env.DURABILITY_OPTIONS ?? "{}")
 
 const tell = (message: Told): void => {
@@ -33,7 +33,7 @@ const diary: Diary = {
   delivered: (count) => tell({ delivered: count })
 }
 
-// A run that was interrupted leaves nothing behind.
+// Ends with its parent.
 process.on("disconnect", () => process.exit(1))
 
 /** Whole seconds are too long for tests. */
@@ -48,7 +48,7 @@ const settings = Layer.map(SettingsFromEnvironment, (context) => {
   })
 })
 
-/** Calls of the store that no request makes: an operator's, and those of clocks that tests do not wait for. */
+/** Lets the parent call methods of the store that no request calls: an operator's, and scheduled ones. */
 const control = Layer.scopedDiscard(
   Effect.gen(function* () {
     const store = yield* Store
@@ -58,7 +58,7 @@ const control = Layer.scopedDiscard(
       const { call, id, parameters } = asked
       const [repository = "", method = ""] = call.split(".")
       const target = Reflect.get(store, repository)
-      // The parent names methods by text, and a wrong name fails its test: nothing else checks this cast.
+      // The parent sends the method's name; a wrong one fails its test. Nothing else checks this cast.
       const effect = Reflect.apply(Reflect.get(target, method), target, parameters) as Effect.Effect<unknown>
       run(effect).then(
         (result) => tell({ id, result }),
@@ -83,7 +83,7 @@ const ready = Layer.effectDiscard(Effect.map(Listening, ({ url }) => tell({ read
 endOnSecondSignal.pipe(
   Effect.zipRight(endInTime),
   Effect.zipRight(Effect.promise(watchDrivers)),
-  Effect.zipRight(Layer.launch(Layer.provide(ready, backendOf(watched)))),
+  Effect.zipRight(Layer.launch(Layer.provide(ready, makeBackend(watched)))),
   Effect.provide(settings),
   reportStartupError,
   NodeRuntime.runMain({ disableErrorReporting: true, disablePrettyLogger: true })

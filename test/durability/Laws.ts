@@ -1,4 +1,4 @@
-/** The promises, looked up where they must hold: in the rows, and at the upstreams. */
+/** Checks the promises of docs/durability.md in the database and at the upstreams. */
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Client } from "./Client.ts"
 import { type Row, type TestDatabase, text, whole } from "./Databases.ts"
@@ -34,7 +34,7 @@ const counted = (keys: ReadonlyArray<string>): ReadonlyMap<string, number> => {
 const beyondOne = (counts: ReadonlyMap<string, number>): number =>
   [...counts.values()].reduce((sum, count) => sum + Math.max(0, count - 1), 0)
 
-/** All is over: no report waits, and no event of a client; with `sweeps`, no late look for duplicates either. */
+/** No report and no client's event waits; with `sweeps`, no search for duplicates either. */
 export const isQuiet = async (database: TestDatabase, { sweeps = false } = {}): Promise<boolean> => {
   const [open] = await database.rows(
     `SELECT COUNT(*) AS count FROM deliveries
@@ -119,7 +119,7 @@ export const judge = async (parts: {
     const waiting = await database.rows(
       `SELECT COUNT(*) AS count FROM spool WHERE table_name = '${text(row.table_name)}'`
     )
-    // The backend's own events go on meanwhile.
+    // The backend goes on adding events of its own.
     if (text(row.table_name) === table)
       demand(
         whole(waiting[0]?.count) === whole(row.waiting),

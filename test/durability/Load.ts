@@ -1,4 +1,4 @@
-/** What clients, IAM and people send to the server, and a ledger of everything that was acknowledged. */
+/** Requests of clients and of IAM, and a ledger of what was acknowledged. */
 import { randomUUID } from "node:crypto"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Client, Request } from "./Client.ts"
@@ -53,7 +53,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
     return answer
   }
 
-  /** A Silicon of acme that nobody else uses. */
+  /** A new Silicon of acme. */
   const newActor = (): string => {
     actors += 1
     const actor = `si:listener${actors}`
@@ -76,7 +76,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
     )
     const session = { actor, slt, token: String(field(body, "access_token")) }
     ledger.sessions.push(session)
-    // A login does not fail when Ting does: then the client asks for it, as the answer's hint says.
+    // A login succeeds while Ting fails. The client then subscribes, as the response suggests.
     if (Reflect.get(Object(field(body, "ting")), "subscribed") !== true)
       await insist({ path: "/api/v1/ting/subscription", headers: bearer(session), body: {} }, 200)
     return session
@@ -89,7 +89,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
     ledger.tings.add(key)
   }
 
-  /** Ting says that the person is not registered (any more), and the server takes note of it. */
+  /** Ting answers that the person is not registered, and the server stores that. */
   const tingToNobody = async (session: Session): Promise<void> => {
     world.ting.revokeGrant({ plane: production, org: "acme", app_id: "music", for: session.actor })
     const key = `${session.actor}/${randomUUID()}`
@@ -133,7 +133,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
 
   const update = async (): Promise<void> => {
     const again = await webhook(world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme"))
-    // A redelivery after an acknowledgement that IAM did not hear.
+    // A redelivery, as after a lost acknowledgement.
     await insist(again, 200)
   }
 
@@ -169,13 +169,13 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
     telemetry: async () => {
       const ids = events(3)
       await telemetry(ids)
-      // A client whose acknowledgement was lost sends them again, with a new one.
+      // A client repeats them after a lost acknowledgement, with a new one added.
       await telemetry([...ids, ...events(1)])
     },
     webhook: update
   }
 
-  /** A little of everything, in an order of chance; done when all of it is acknowledged. */
+  /** One request of every kind in random order; resolves when all are acknowledged. */
   const everything = (): Promise<unknown> =>
     Promise.all(random.shuffled(Object.values(stories)).map((story) => story()))
 

@@ -1,4 +1,4 @@
-/** What an instance and its parent tell each other beside HTTP. */
+/** Messages between an instance and its parent, beside HTTP. */
 
 /** From the parent: call a method of the store, or end and leave what was compiled. */
 export type Asked =

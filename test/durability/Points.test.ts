@@ -5,7 +5,7 @@ import * as TestStore from "../support/TestStore.ts"
 import { dealt, migrating, reads, running, writes } from "./Points.ts"
 import { seeded } from "./Random.ts"
 
-it.scoped("every method of the store either only reads or has places to die at", () =>
+it.scoped("every method of the store either only reads or has crash points", () =>
   Effect.gen(function* () {
     const { check: _, wakeups: __, ...repositories } = yield* Store
     const methods = Object.entries(repositories).flatMap(([repository, members]) =>
@@ -21,14 +21,14 @@ it.scoped("every method of the store either only reads or has places to die at",
   }).pipe(Effect.provide(TestStore.layer))
 )
 
-it("each write is cut before it begins, before it commits and before anyone hears of it", () => {
+it("each write has crash points before its begin, before its commit and after its commit", () => {
   const names = [...running, ...migrating].map(({ name }) => name)
   expect(new Set(names).size).toBe(names.length)
   for (const write of [...Object.keys(writes), "store.migrate"])
     for (const moment of ["begin", "commit", "committed"]) expect(names).toContain(`${write} ${moment}`)
 })
 
-it("chance is repeatable, and leaves no point out", () => {
+it("the random order is repeatable and leaves no point out", () => {
   const hands = (seed: number) => dealt(running, seeded(seed), 4).map((hand) => hand.map(({ name }) => name))
   expect(hands(7)).toEqual(hands(7))
   expect(hands(7)).not.toEqual(hands(8))

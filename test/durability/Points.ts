@@ -1,8 +1,8 @@
-/** Where a process is made to die, and what brings it there. A write of the store that is missing here fails a test. */
+/** Crash points, and the provocation that leads to each. A write of the store that is missing here fails a test. */
 import type { DeliveryUpdate } from "../../src/services/Store.ts"
 import type { Random } from "./Random.ts"
 
-/** What a run does so that the place is reached; see Provocations.ts. */
+/** How a run reaches a crash point; see Provocations.ts. */
 export type Provocation =
   | "login"
   | "report"
@@ -28,12 +28,12 @@ export type Provocation =
   | `call ${string}`
 
 export interface Point {
-  /** What the process is told, and what a failure prints. */
+  /** Passed to the process, and part of a failure's message. */
   readonly name: string
   readonly provocation: Provocation
 }
 
-/** Members of the store that change nothing. Everything else is a write. */
+/** Methods of the store that only read. All others write. */
 export const reads: ReadonlySet<string> = new Set([
   "recipients.isActive",
   "loginOutcomes.find",
@@ -56,7 +56,7 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
   Failed: "spoiled report"
 }
 
-/** A method, with the update that it writes where that makes a difference. */
+/** Methods that write; `deliveries.update` once for each kind of update. */
 export const writes: Readonly<Record<string, Provocation>> = {
   "recipients.activate": "login",
   "recipients.deactivate": "revoked grant",
@@ -89,13 +89,13 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "retention.refusals": "call retention.refusals"
 }
 
-/** Before the transaction begins, with everything written but the commit, and committed but untold. */
+/** Before the transaction begins, before its commit, and after the commit before the caller hears of it. */
 const moments = ["begin", "commit", "committed"] as const
 
 const inTransactions = (method: string, provocation: Provocation): ReadonlyArray<Point> =>
   moments.map((moment) => ({ name: `${method} ${moment}`, provocation }))
 
-/** Around calls that are no writes of the store beside them: a filing lies between two of those, and so does a shipment. */
+/** Calls of upstreams that are not already enclosed by two writes of the store, as a filing and a shipment are. */
 const aroundCalls: ReadonlyArray<Point> = [
   { name: "tracker.findByMarker before", provocation: "lost answer" },
   { name: "tracker.findByMarker after", provocation: "lost answer" },
@@ -103,7 +103,7 @@ const aroundCalls: ReadonlyArray<Point> = [
   { name: "tracker.closeDuplicate after", provocation: "two issues" }
 ]
 
-/** The upstream has done it and has not answered; the parent kills, for only it can see that. */
+/** The upstream has executed the request and not answered yet. The parent kills, because only it can see that. */
 const executed: ReadonlyArray<Point> = (
   ["executed at IAM", "executed at Ting", "executed at the tracker", "executed at the tables"] as const
 ).map((provocation) => ({ name: provocation, provocation }))
@@ -113,7 +113,7 @@ const duringShutdown: ReadonlyArray<Point> = [
   ...inTransactions("spool.release", "stop with telemetry")
 ].map(({ name, provocation }) => ({ name: `${name} at shutdown`, provocation }))
 
-/** They need a database that is still empty. */
+/** These need an empty database. */
 export const migrating: ReadonlyArray<Point> = inTransactions("store.migrate", "start")
 
 export const running: ReadonlyArray<Point> = [
@@ -123,7 +123,7 @@ export const running: ReadonlyArray<Point> = [
   ...duringShutdown
 ]
 
-/** So many lists, in an order of chance; points that follow each other differ with the seed. */
+/** Deals the points into so many lists in random order. */
 export const dealt = (
   points: ReadonlyArray<Point>,
   random: Random,

@@ -1,4 +1,4 @@
-/** The instance of a run: bundled, and warmed up once, so that the many that follow start with compiled code. */
+/** Bundles the instance of a run and warms it up once, so that later instances start with compiled code. */
 import { makeClient } from "./Client.ts"
 import { sqliteDatabase } from "./Databases.ts"
 import { type Bundle, bundle, startInstance } from "./Fleet.ts"

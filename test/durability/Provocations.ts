@@ -1,4 +1,4 @@
-/** How an instance is brought to the place where it dies: faults of the upstreams before the load, and acts beside it. */
+/** Leads an instance to its crash point, by faults of upstreams and by actions beside the load. */
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { failures, secondaryLimit, type TrackerFailure } from "../../sandbox/upstreams/tracker/Failures.ts"
 import { until } from "./Client.ts"
@@ -12,22 +12,22 @@ export interface Scene {
   readonly world: Simulators
   readonly database: TestDatabase
   readonly load: Load
-  /** The one that runs now; another one after a crash. */
+  /** The instance that runs now. */
   readonly instance: () => Instance
-  /** Notes that the tracker refuses one report for good. */
+  /** Counts a report that the tracker refuses permanently. */
   readonly refusing: () => void
 }
 
-/** Several lives may pass until an operator has what he wanted. */
-const patiently = { every: 100, within: 120_000 }
+/** An operator's call may need several instances until it succeeds. */
+const acrossCrashes = { every: 100, within: 120_000 }
 
 const filings = { method: "POST", path: issuesPath } as const
 
-/** For the next filing alone: comments are posted too. */
+/** Fails the next filing; comments are posted under other paths. */
 const failFiling = ({ tracker }: Simulators, failure: TrackerFailure): void =>
   tracker.fail({ ...filings, fault: failures[failure] })
 
-/** Repeats an operator's call until it has worked: the process may die of it. */
+/** Repeats an operator's call until it has succeeded: the process may die during it. */
 const operate = async (
   { instance }: Scene,
   done: () => Promise<boolean>,
@@ -42,12 +42,12 @@ const operate = async (
       await Promise.race([call(current), current.died])
       return await done()
     },
-    patiently
+    acrossCrashes
   )
 
 const notWanted = "not wanted"
 
-/** A delivery that failed and that no operator has given up yet; the tracker refuses one for good when there is none. */
+/** A failed delivery that no operator has discarded; makes the tracker refuse a report for it. */
 const failedDelivery = async (scene: Scene): Promise<string | undefined> => {
   const { database, load, refusing, world } = scene
   const look = async () => {
@@ -59,7 +59,7 @@ const failedDelivery = async (scene: Scene): Promise<string | undefined> => {
   failFiling(world, "spammed")
   refusing()
   await load.report()
-  // Another report may have met the refusal, and another operator that one.
+  // Another report may have met the refusal, and another operator may have handled it.
   const found = until("a report failed", async () => (await look()) !== "")
   return found.then(look, () => undefined)
 }
@@ -77,15 +77,15 @@ const seenTimes = (
     typeof path === "string" ? request.path === path : path.test(request.path)
   ).length
 
-/** Ends the instance once the upstream has got so far, and before it answers. */
+/** Ends the instance once the upstream's counter rises, before the upstream answers. */
 const endWhen = async ({ instance }: Scene, count: () => number, end: (victim: Instance) => void) => {
   const victim = instance()
-  // What its predecessor had sent may still arrive until then.
+  // Requests of its predecessor may arrive until then.
   await victim.ready
   const before = count()
   await until("the upstream was asked", () => victim.isDead() || count() > before, { every: 2 }).then(
     () => end(victim),
-    // Somebody else met the fault: the life is given another try.
+    // Another request met the fault: the chain tries again.
     () => undefined
   )
 }
@@ -94,11 +94,11 @@ const killWhen = (scene: Scene, done: () => number) => endWhen(scene, done, (vic
 const stopWhen = (scene: Scene, begun: () => number) => endWhen(scene, begun, (victim) => victim.stop())
 
 interface Act {
-  /** What is sent to the instance. */
+  /** The requests that the instance receives. */
   readonly story?: Story
-  /** Before anything is sent to the instance. */
+  /** Runs before the requests. */
   readonly before?: (scene: Scene) => void
-  /** Beside the load; what it begins must be acknowledged in the end, by whichever instance. */
+  /** Runs beside the requests. Its own requests must be acknowledged in the end, by any instance. */
   readonly beside?: (scene: Scene) => Promise<unknown>
 }
 
@@ -128,7 +128,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
     }
   },
   "tables down": { story: "telemetry", before: ({ world }) => world.tables.failIngest("before") },
-  // A list that lags hides the first issue, the report is filed again, and the late look finds both.
+  // A lagging list hides the first issue, the report is filed again, and the search for duplicates finds both.
   "two issues": {
     story: "report",
     before: ({ world }) => {
@@ -198,7 +198,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
   }
 }
 
-/** What cleaning is asked to remove: nothing that a run has made is that old. */
+/** Bounds of removals: nothing in a run is that old. */
 const longAgo: Readonly<Record<string, ReadonlyArray<unknown>>> = {
   "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }]
 }

@@ -1,4 +1,4 @@
-/** Chance that can be repeated: the same seed draws the same numbers (mulberry32). */
+/** Repeatable random numbers: the same seed yields the same ones (mulberry32). */
 export interface Random {
   /** From 0 up to, but not including, 1. */
   readonly next: () => number

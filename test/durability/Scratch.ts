@@ -1,4 +1,4 @@
-/** Folders of a run. */
+/** Temporary folders. */
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -8,7 +8,7 @@ export interface Scratch {
   readonly remove: () => void
 }
 
-/** A new folder that is gone at the latest when this process ends. */
+/** A new folder, removed at the latest when this process ends. */
 export const scratch = (): Scratch => {
   const path = mkdtempSync(join(tmpdir(), "music-durability-"))
   const remove = () => {

@@ -1,4 +1,4 @@
-/** The simulated upstreams of a run, in this process, and the settings that make instances use them. */
+/** The simulated upstreams of a run, in this process, and the settings of instances that use them. */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
@@ -27,7 +27,7 @@ export const startSimulators = async (): Promise<Simulators> => {
   return { ...world, close: () => Effect.runPromise(Scope.close(scope, Exit.void)) }
 }
 
-/** The environment of an instance, the database left out. */
+/** The environment of an instance, without its database. */
 export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string, string>> => ({
   MUSIC_BIND: "127.0.0.1:0",
   ...upstreamEnvironment(world),

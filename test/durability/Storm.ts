@@ -1,4 +1,4 @@
-/** Several instances on one PostgreSQL under load; one is killed every few seconds and starts again. Production's leases. */
+/** Several instances on one PostgreSQL under load, with production's leases. One is killed every few seconds and restarted. */
 import { setTimeout as pause } from "node:timers/promises"
 import { failures } from "../../sandbox/upstreams/tracker/Failures.ts"
 import { makeClient, until } from "./Client.ts"
@@ -15,14 +15,14 @@ const promisedRecovery = 15_000
 const tick = 250
 const restartAfter = 500
 const betweenKills = { least: 2_500, most: 5_000 }
-/** Under a load that never stops, every instance delivers something in a time as long as this. */
+/** Milliseconds in which every instance must deliver something under continuous load. */
 const share = 15_000
 const longestEnd = 90_000
 const patience = 120_000
-/** Milliseconds that an upstream takes before a kill, so that whoever waits for it dies with work in hand; and that is waited for one who does. */
+/** Milliseconds by which upstreams are slowed before a kill, so that the victim holds a lease, and the longest wait for such a victim. */
 const slow = 2_000
 const handful = 3_000
-/** Looks for a report whose sender died: sooner than in production, so that the lease is what recovery takes. */
+/** Searches for a report whose sender died: earlier than in production, so that recovery measures the lease. */
 const reconcileSeconds = [1, 2, 3]
 
 export interface StormFigures {
@@ -35,7 +35,7 @@ export interface StormFigures {
   /** Milliseconds from a kill to the delivery of what the dead one held. */
   readonly slowestRecovery: number
   readonly faults: number
-  /** Stretches of 15 s that instances lived through, each of which had to bring a delivery. */
+  /** Periods of 15 s of running instances; each needs a delivery. */
   readonly shares: number
 }
 
@@ -43,7 +43,7 @@ export interface StormOutcome extends Verdict {
   readonly storm: StormFigures
 }
 
-/** One stay of an instance, from its start to its death or the end. */
+/** One run of an instance, from its start to its death or the end. */
 interface Life {
   readonly instance: Instance
   readonly since: number
@@ -65,7 +65,7 @@ interface Kill {
   readonly records: ReadonlyArray<string>
 }
 
-/** What leases of these owners stand in the rows. */
+/** What these owners lease, by the rows. */
 const heldBy = async (
   database: TestDatabase,
   owners: ReadonlySet<string>
@@ -81,15 +81,15 @@ const heldBy = async (
 
 interface Recovery {
   readonly id: string
-  /** The kill that it recovers from. */
+  /** Time of the kill that it recovers from. */
   readonly at: number
   /** Milliseconds. */
   readonly took: number
 }
 
 /**
- * How long each held thing took to be delivered after the last kill that stood in its way: of whoever held it then, or for a report,
- * of which one is handled at a time, of whoever handled any. From there on it waits for that one's lease.
+ * How long each held item took to be delivered after the last kill that delayed it. For a record that is a kill of its holder. For a
+ * report it is a kill of the holder of any report, because one is handled at a time. From then on it waits for that lease.
  */
 const recoveriesFrom = async (
   database: TestDatabase,
@@ -121,7 +121,7 @@ const recoveriesFrom = async (
   ]
 }
 
-/** One trouble of an upstream, gone with the request that met it. */
+/** Injects one random fault for one request. */
 const sprinkle = (world: Simulators, random: Random): void => {
   const filing = { method: "POST", path: issuesPath }
   const troubles = [
@@ -141,7 +141,7 @@ export const playStorm = async (parts: {
   readonly database: TestDatabase
   readonly seed: number
   readonly seconds: number
-  /** Kills those who hold something, so that every kill is one to recover from. */
+  /** Kills only instances that hold a lease, so that every kill needs a recovery. */
   readonly holders?: boolean
   readonly tell?: (line: string) => void
 }): Promise<StormOutcome> => {
@@ -156,14 +156,14 @@ export const playStorm = async (parts: {
   const urls: Array<string | undefined> = []
   const kills: Array<Kill> = []
   let faults = 0
-  let turn = 0
+  let lastTarget = 0
   let over = false
 
-  /** The next instance in turn that listens. */
+  /** Round-robin over the instances that listen. */
   const target = (): string | undefined => {
     for (let tries = 0; tries < instances; tries += 1) {
-      turn = (turn + 1) % instances
-      const url = urls[turn]
+      lastTarget = (lastTarget + 1) % instances
+      const url = urls[lastTarget]
       if (url !== undefined) return url
     }
     return undefined
@@ -199,7 +199,7 @@ export const playStorm = async (parts: {
     }
   }
 
-  /** Somebody who holds something, while upstreams are slow; else anybody. */
+  /** An instance that holds a lease, while upstreams are slow; else any instance. */
   const victim = async (): Promise<number> => {
     world.tables.fail({ path: ingestPath, fault: { kind: "delay", milliseconds: slow } })
     world.tracker.fail({ method: "POST", path: issuesPath, fault: { kind: "delay", milliseconds: slow } })
@@ -226,7 +226,7 @@ export const playStorm = async (parts: {
     await pause(restartAfter)
     const early = await heldBy(database, life.instance.owners)
     await startAt(place)
-    // What it had sent to the database a moment before may have been carried out late.
+    // The database may execute its last statements after its death.
     const late = await heldBy(database, life.instance.owners)
     const reports = [...new Set([...early.reports, ...late.reports])]
     const records = [...new Set([...early.records, ...late.records])]
@@ -248,7 +248,7 @@ export const playStorm = async (parts: {
     while (!over) {
       const wait = betweenKills.least + random.next() * (betweenKills.most - betweenKills.least)
       await pause(wait / 2)
-      // A trouble in the middle of a recovery would be measured with it.
+      // A fault during a recovery would be measured with it.
       if (await nobodyIsMissed()) {
         sprinkle(world, random)
         faults += 1

@@ -1,4 +1,4 @@
-/** What one instance promises, two of them on one PostgreSQL promise together: the same thing sent to both at once is done once. */
+/** Two instances on one PostgreSQL keep the promises of one: a request sent to both at once is carried out once. */
 import { randomUUID } from "node:crypto"
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
 import { production } from "../../sandbox/upstreams/Iam.ts"
@@ -23,7 +23,7 @@ beforeAll(async () => {
   world = await startSimulators()
   database = await postgresDatabase(server)
   const environment = { ...environmentOf(world), ...database.environment }
-  // Both make the schema, at once.
+  // Both migrate the schema at the same time.
   instances = [1, 2].map(() => startInstance(built.file, environment, quick))
   const urls = await Promise.all(instances.map(({ ready }) => ready))
   clients = urls.map((url) => makeClient(() => url, 30_000, Math.random))

@@ -1,4 +1,4 @@
-// Runs a bundle with the code that was compiled when it ran before: most of a short life is compiling. Told to, it keeps that code.
+// Runs a bundle with cached compiled code, because compiling dominates a short run. Writes the cache on request.
 import { existsSync, readFileSync, writeFileSync } from "node:fs"
 import Module, { createRequire } from "node:module"
 import { dirname } from "node:path"

@@ -1,7 +1,7 @@
 /**
- * `npm run durability -- --seeds 1,2 --seconds 60`: for each seed every place to die at on both databases, and a storm of so many
+ * `npm run durability -- --seeds 1,2 --seconds 60`: plays for each seed every crash point on both databases, and a storm of so many
  * seconds over three instances on one PostgreSQL. Prints a table and exits with 0 when every promise held, else with 1.
- * With `--holders` the storm kills instances that hold something, while upstreams are slow: every kill is one to recover from.
+ * With `--holders` the storm kills only instances that hold a lease, while upstreams are slow.
  * `--record <file>` adds the rows to a Markdown file, before the line `<!-- end of runs -->`.
  */
 import { readFileSync, writeFileSync } from "node:fs"
@@ -26,7 +26,7 @@ const { values } = parseArgs({
 })
 const seeds = values.seeds.split(",").map(Number)
 const seconds = Number(values.seconds)
-/** Chains that run at once on each database. */
+/** Concurrent chains on each database. */
 const hands = 3
 const print = (line: string) => process.stdout.write(`${line}\n`)
 const detail = values.verbose ? print : () => undefined
@@ -48,7 +48,7 @@ const playCrashes = async (
 ): Promise<ReadonlyArray<Outcome>> => {
   const open = [sqliteDatabase, () => postgresDatabase(server)]
   const chains = open.flatMap((database, index) =>
-    // Another order on each.
+    // A different order on each database.
     dealt(running, seeded(seed + index * 1_000), hands).map((hand, at) => ({
       database,
       points: at === 0 ? [...migrating, ...hand] : hand
@@ -93,7 +93,7 @@ const rowOf = (
 const play = async (instanceFile: string, server: string, seed: number): Promise<Result> => {
   const database = await postgresDatabase(server)
   try {
-    // At once, to save time; the crashes leave the storm what it needs of the processors, for it is timed.
+    // Concurrent, to save time. Instances of the chains run at low priority, because the storm is timed.
     const [crashes, storm] = await Promise.all([
       values["skip-crashes"] ? [] : playCrashes(instanceFile, server, seed),
       playStorm({ instanceFile, database, seed, seconds, holders: values.holders, tell: detail })
@@ -117,7 +117,7 @@ const record = (file: string, rows: ReadonlyArray<string>): void => {
   writeFileSync(file, page.replace(end, [...rows, end].join("\n")))
 }
 
-// So that nothing stays behind: instances end with their parent, folders and PostgreSQL with its exit.
+// Instances end with their parent; folders and PostgreSQL are removed on exit.
 process.once("SIGINT", () => process.exit(130))
 process.once("SIGTERM", () => process.exit(143))
 

@@ -6,25 +6,24 @@ import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
-import { environmentFor, freePort, type Running, root, start } from "../support/Process.ts"
+import { environmentFor, type Running, root, start } from "../support/Process.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-process-"))
 const server = ["dist/main.js"]
 
 beforeAll(() => {
-  execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: root })
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-/** A server against simulated upstreams; what is still running at the end of the test is killed. */
+/** A server against simulated upstreams, killed at the end of the test. */
 const running = (
   databaseName: string,
   command: readonly [string, ...ReadonlyArray<string>] = [process.execPath, ...server]
 ) =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(() => Date.now())
-    const port = yield* Effect.promise(freePort)
-    const environment = environmentFor(world, { port, databasePath: join(folder, databaseName) })
+    const environment = environmentFor(world, { port: 0, databasePath: join(folder, databaseName) })
     const [program, ...parameters] = command
     const process_: Running = yield* Effect.acquireRelease(
       Effect.sync(() => start(program, parameters, environment)),
@@ -34,8 +33,8 @@ const running = (
           return ended
         })
     )
-    yield* Effect.promise(() => process_.says(/"Listening"/))
-    return { world, base: `http://127.0.0.1:${port}`, server: process_ }
+    const [, base = ""] = yield* Effect.promise(() => process_.says(/"Listening".*?"url":"(http:[^"]+)"/))
+    return { world, base, server: process_ }
   })
 
 const login = (base: string, slt: string) =>
@@ -93,7 +92,7 @@ describe("The process", () => {
         process_.child.kill("SIGTERM")
         yield* Effect.sleep(300)
         process_.child.kill("SIGTERM")
-        // The rule's own second, by the wall clock that the process goes by.
+        // Together more than the second of the rule, by wall clock.
         yield* Effect.sleep(900)
         expect(process_.child.exitCode).toBeNull()
         process_.child.kill("SIGTERM")

@@ -1,4 +1,4 @@
-/** PostgreSQL as it fails: a server of its own that stops and starts, a way to it that falls silent, and a look beside. */
+/** Faults of PostgreSQL: a server that stops and starts, a proxy that falls silent, and queries beside the server. */
 import { once } from "node:events"
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import { createServer, connect as openSocket, type Server, type Socket } from "node:net"
@@ -21,7 +21,7 @@ export const freshPostgres = Effect.map(
   ({ url }) => url
 )
 
-/** By another program, as superuser. */
+/** Runs a statement as superuser, on a connection of its own. */
 export const statement = (url: string, text: string) =>
   Effect.promise(async () => {
     const client = new pg.Client({ connectionString: url })
@@ -47,7 +47,7 @@ export const cutConnections = (url: string) =>
      WHERE datname = current_database() AND pid <> pg_backend_pid()`
   )
 
-/** A server that can be stopped and started again on the same port and data; gone with the scope. */
+/** A server that can be stopped and started again on the same port and data; removed with the scope. */
 export const restartablePostgres = Effect.acquireRelease(
   Effect.promise(async () => {
     const EmbeddedPostgres = await embeddedPostgres()
@@ -86,11 +86,11 @@ export const restartablePostgres = Effect.acquireRelease(
       url,
       stop,
       start: Effect.promise(() => server.start()),
-      /** Comes back as what takes over only when it is told to: it reads, and refuses to write. */
+      /** Restarts as a standby, which refuses writes until it is promoted. */
       standBy: Effect.gen(function* () {
         yield* stop
         writeFileSync(join(folder, "data", "standby.signal"), "")
-        // It is ready for this package only when it takes writes.
+        // The package waits until the server takes writes.
         void server.start().catch(() => undefined)
         yield* answers
       }),
@@ -100,14 +100,14 @@ export const restartablePostgres = Effect.acquireRelease(
 )
 
 export interface Way {
-  /** The database's address by this way. */
+  /** The database's URL through the proxy. */
   readonly url: string
-  /** Takes connections and bytes, and answers nothing, as a machine that stands still does. */
+  /** Accepts connections and bytes and answers nothing, as a machine that hangs does. */
   readonly silence: Effect.Effect<void>
   readonly speak: Effect.Effect<void>
 }
 
-/** A way to a database that the test can block; closed with the scope. */
+/** A proxy to a database that the test can block; closed with the scope. */
 export const wayTo = (target: string) =>
   Effect.map(
     Effect.acquireRelease(

@@ -1,7 +1,7 @@
 /** A disk that is really full: the system refuses to let a file of the process grow. */
 import { statSync } from "node:fs"
 import { join } from "node:path"
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { vi } from "vitest"
@@ -9,7 +9,7 @@ import { call } from "../../sandbox/HttpExchange.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { freePort } from "../support/Process.ts"
 import { freshFolder, scalar } from "./Files.ts"
-import { type Bundle, bundleServer, serve, stop } from "./Processes.ts"
+import { bundleServer, serve, stop } from "./Processes.ts"
 import {
   eventually,
   everyCall,
@@ -26,11 +26,12 @@ import {
 // Generous for a busy machine: processes start, and outages last.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: Bundle
+let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
-afterAll(() => bundle.remove())
 
 const lookInto =
   (path: string): Look =>
@@ -54,7 +55,7 @@ describe("A full disk", () => {
           MUSIC_REQUEST_DEADLINE_SECONDS: "5",
           MUSIC_SHUTDOWN_GRACE_SECONDS: "7"
         }
-        const first = yield* serve(bundle.file, environment, { shell: limit })
+        const first = yield* serve(bundle, environment, { shell: limit })
         const { world } = first
         const signed = yield* signIn(first)
         deepStrictEqual((yield* everyCall(first, signed)).round, healthy)
@@ -98,7 +99,7 @@ describe("A full disk", () => {
         assert.isBelow(statSync(path).size, blocks * 512 + 1)
         yield* keptWhole(lookInto(path), { reports: 1, events })
 
-        const second = yield* serve(bundle.file, environment, { world })
+        const second = yield* serve(bundle, environment, { world })
         deepStrictEqual((yield* everyCall(second, signed)).round, healthy)
         yield* eventually("two issues", () => issues({ world }) === 2)
         yield* eventually(

@@ -1,4 +1,4 @@
-/** Databases in a folder that goes away, and another program's connection to them. */
+/** SQLite databases in temporary folders, and connections of another program to them. */
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -23,7 +23,7 @@ export const openStore = (path: string): Effect.Effect<StoreService, StoreUnavai
 export const withStore = <A, E>(path: string, use: (store: StoreService) => Effect.Effect<A, E>) =>
   Effect.scoped(Effect.flatMap(openStore(path), use))
 
-/** A connection of another program, open until the scope closes: none of the store's rules apply to it. */
+/** A connection of another program, open until the scope closes; the store's rules do not apply to it. */
 export const otherProgram = (path: string) =>
   SqliteClient.make({ filename: path, disableWAL: true }).pipe(
     Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make)
@@ -44,7 +44,7 @@ export const entryOf = (recordId: string, json = `{"id":"${recordId}"}`): SpoolE
   acceptedAt: 1_000
 })
 
-/** Counts tables whose sums disagree with each other or with the rows (`Spool.counts`). */
+/** Counts tables whose sums are inconsistent with each other or with the rows (`Spool.counts`). */
 export const brokenSums = `
   SELECT COUNT(*) AS broken FROM spool_counts c
   WHERE c.accepted <> c.delivered + c.duplicates + c.expired + c.refused + c.waiting

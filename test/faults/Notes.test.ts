@@ -1,4 +1,4 @@
-/** What is written down only to be told later never holds up an answer that is ready. */
+/** A write that the answer does not depend on delays the answer by 2 s at most. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -12,7 +12,7 @@ import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { type StoreMethod, StoreSwitches } from "../support/TestStore.ts"
 import { callerKey, inRequest, production, scenario, signedIn } from "../support/World.ts"
 
-/** Seconds that the effect takes while the store stands still in this method. */
+/** Seconds that the effect takes while this method of the store hangs. */
 const heldIn = <A, E, R>(method: StoreMethod, effect: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const switches = yield* StoreSwitches

@@ -1,33 +1,32 @@
-/** Peers that let go of their connection at the worst moment, on both of the process's servers. */
+/** Peers that reset their connection at any moment, on both servers of the process. */
 import { connect } from "node:net"
 import { join } from "node:path"
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { freePort } from "../support/Process.ts"
 import { freshFolder } from "./Files.ts"
-import { type Bundle, bundleServer, connection, serve } from "./Processes.ts"
+import { bundleServer, connection, metricsUrl, serve } from "./Processes.ts"
 import { eventually } from "./Server.ts"
 
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: Bundle
+let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
-afterAll(() => bundle.remove())
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
-    const adminPort = yield* Effect.promise(freePort)
-    const served = yield* serve(bundle.file, {
+    const served = yield* serve(bundle, {
       MUSIC_DATABASE_PATH: join(yield* freshFolder, "music.sqlite"),
-      MUSIC_ADMIN_BIND: `127.0.0.1:${adminPort}`,
+      MUSIC_ADMIN_BIND: "127.0.0.1:0",
       ...environment
     })
-    return { ...served, adminPort }
+    return { ...served, adminPort: Number(new URL(yield* metricsUrl(served)).port) }
   })
 
 const connectRequest = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -53,7 +52,7 @@ const openings: Readonly<Record<string, string>> = {
   "a badly chunked body": `${post}Transfer-Encoding: chunked\r\n\r\nzz\r\n`
 }
 
-/** Writes, waits, and resets the connection; at once when there is nothing to wait for. */
+/** Writes, waits so many milliseconds, and resets the connection. */
 const reset = (port: number, text: string, milliseconds: number) =>
   Effect.async<void>((resume) => {
     const socket = connect(port, "127.0.0.1", () =>
@@ -67,7 +66,7 @@ const reset = (port: number, text: string, milliseconds: number) =>
   })
 
 describe.concurrent("A peer that resets", () => {
-  it.scopedLive("ends nothing but its own connection, whatever it had begun and on whichever server", () =>
+  it.scopedLive("ends only its own connection, at any stage of a request and on both servers", () =>
     Effect.gen(function* () {
       const { adminPort, base, port, server } = yield* serving()
       for (const [name, text] of Object.entries(openings)) {
@@ -92,7 +91,7 @@ describe.concurrent("A peer that resets", () => {
     })
   )
 
-  it.scopedLive("an upgrade is taken for what it asks besides, and CONNECT for nothing", () =>
+  it.scopedLive("an upgrade is answered as an ordinary request, and CONNECT is closed", () =>
     Effect.gen(function* () {
       const { adminPort, port } = yield* serving()
       const plain = yield* connection(port)
@@ -109,11 +108,11 @@ describe.concurrent("A peer that resets", () => {
   )
 })
 
-describe.concurrent("A defect that nobody catches", () => {
+describe.concurrent("An uncaught defect", () => {
   it.scopedLive.each([
     ["thrown", "throw new Error('boom')"],
     ["rejected", "Promise.reject(new Error('boom'))"]
-  ])("%s, is told with its stack as a line of the log, and ends the process with 1", ([, code]) =>
+  ])("%s, is logged as one line with its stack, and ends the process with 1", ([, code]) =>
     Effect.gen(function* () {
       const preload = `process.on("SIGUSR2", () => { ${code} })`
       const { server } = yield* serving({

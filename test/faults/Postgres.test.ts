@@ -18,10 +18,10 @@ import { away, everyCall, healthy, outage, signIn, startServer, unwritable } fro
 // Generous for a busy machine: processes start, and outages last.
 vi.setConfig({ testTimeout: 90_000 })
 
-/** Milliseconds; what is 5 to 11 s in production. */
+/** Milliseconds; 5 to 11 s in production. */
 const timeouts = { connect: 1_500, statement: 1_500, lock: 200, answer: 2_000, close: 500 }
 const lockWait = 300
-/** Milliseconds; a login writes two notes on its way. */
+/** Milliseconds; a login makes two writes that may time out. */
 const promptly = 6_000
 
 const serving = (url: string) =>
@@ -97,7 +97,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
     })
   )
 
-  it.scopedLive("its connections cut: nobody notices but who was in the middle of something", () =>
+  it.scopedLive("its connections cut: only requests in flight notice", () =>
     Effect.gen(function* () {
       const url = yield* freshPostgres
       const server = yield* serving(url)
@@ -105,7 +105,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
       for (let round = 0; round < 2; round += 1) {
         deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
         yield* cutConnections(url)
-        // The news must reach this process first.
+        // The disconnect must reach this process first.
         yield* Effect.sleep(50)
       }
       deepStrictEqual((yield* everyCall(server, signed)).round, healthy)

@@ -1,5 +1,5 @@
-/** The server as a process of its own, bundled once a test file, over simulated upstreams in this process. */
-import { mkdtempSync, rmSync, symlinkSync } from "node:fs"
+/** The server as a process of its own, bundled once per test runner process, over simulated upstreams in this process. */
+import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
 import { connect, type Socket } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -7,25 +7,19 @@ import * as Effect from "effect/Effect"
 import { build } from "esbuild"
 import {
   startUpstreams,
-  type SimulatedUpstreams,
-  upstreamEnvironment
+  upstreamEnvironment,
+  type SimulatedUpstreams
 } from "../../sandbox/SimulatedUpstreams.ts"
-import { freePort, type Running, root, start } from "../support/Process.ts"
-
-export interface Bundle {
-  readonly file: string
-  readonly remove: () => void
-}
+import { type Running, root, start } from "../support/Process.ts"
 
 /** Not the operator's bundle in `dist`, which other tests build at the same time. */
-export const bundleServer = async (): Promise<Bundle> => {
-  const folder = mkdtempSync(join(tmpdir(), "music-bundle-"))
-  const file = join(folder, "main.mjs")
-  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"))
-  await build({
+const makeBundle = async (): Promise<Uint8Array> => {
+  const { outputFiles } = await build({
     entryPoints: [join(root, "src/main.ts")],
-    outfile: file,
+    write: false,
     bundle: true,
+    minifyWhitespace: true,
+    minifySyntax: true,
     platform: "node",
     target: "node20",
     format: "esm",
@@ -35,12 +29,24 @@ export const bundleServer = async (): Promise<Bundle> => {
     },
     logLevel: "error"
   })
+  return outputFiles[0]?.contents ?? new Uint8Array()
+}
+
+let bundle: Promise<Uint8Array> | undefined
+
+/** Writes the server into a temporary folder. The caller removes it: a test runner process ends without an exit event. */
+export const bundleServer = async (): Promise<{ readonly file: string; readonly remove: () => void }> => {
+  bundle ??= makeBundle()
+  const folder = mkdtempSync(join(tmpdir(), "music-bundle-"))
+  const file = join(folder, "main.mjs")
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"))
+  writeFileSync(file, await bundle)
   return { file, remove: () => rmSync(folder, { recursive: true, force: true }) }
 }
 
-/** Every part of the server at work: tracker, tables, own telemetry. Seconds are short, so that nothing waits for long. */
-export const environmentOf = (world: SimulatedUpstreams, port: number): Readonly<Record<string, string>> => ({
-  MUSIC_BIND: `127.0.0.1:${port}`,
+/** Uses every part of the server: tracker, tables, own telemetry. Its deadlines are short. Port 0: the system chooses a free one. */
+export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string, string>> => ({
+  MUSIC_BIND: "127.0.0.1:0",
   ...upstreamEnvironment(world),
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
   MUSIC_FRONTEND_EVENTS_TABLE_KEY: "",
@@ -50,7 +56,7 @@ export const environmentOf = (world: SimulatedUpstreams, port: number): Readonly
   MUSIC_LOG_FORMAT: "json"
 })
 
-/** As an operator starts it; `shell` comes before, like a limit. What is still running at the end is killed. */
+/** Starts it as an operator does. `shell` runs before, for example to set a limit. Killed with the scope. */
 export const startProcess = (file: string, environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.acquireRelease(
     Effect.sync(() => start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, file], environment)),
@@ -61,6 +67,9 @@ export const startProcess = (file: string, environment: Readonly<Record<string, 
       })
   )
 
+/** The log line of a server that listens; the group is its URL. */
+const listening = /"Listening".*?"url":"(http:[^"]+)"/
+
 export interface Served {
   readonly world: SimulatedUpstreams
   readonly base: string
@@ -68,7 +77,7 @@ export interface Served {
   readonly server: Running
 }
 
-/** A server that listens, with a world of its own unless one is given. */
+/** A server that listens, with a world of its own by default. */
 export const serve = (
   file: string,
   environment: Readonly<Record<string, string>>,
@@ -76,28 +85,29 @@ export const serve = (
 ) =>
   Effect.gen(function* () {
     const world = options.world ?? (yield* startUpstreams(() => Date.now()))
-    const port = yield* Effect.promise(freePort)
-    const server = yield* startProcess(file, { ...environmentOf(world, port), ...environment }, options.shell)
-    yield* Effect.promise(() => server.says(/"Listening"/))
-    const served: Served = { world, base: `http://127.0.0.1:${port}`, port, server }
+    const server = yield* startProcess(file, { ...environmentOf(world), ...environment }, options.shell)
+    const [, base = ""] = yield* Effect.promise(() => server.says(listening))
+    const served: Served = { world, base, port: Number(new URL(base).port), server }
     return served
   })
+
+/** The URL of the metrics of a server whose settings have an MUSIC_ADMIN_BIND. */
+export const metricsUrl = ({ server }: Pick<Served, "server">) =>
+  Effect.map(
+    Effect.promise(() => server.says(/"Metrics served".*?"url":"(http:[^"]+)"/)),
+    ([, url = ""]) => url
+  )
 
 /** A server that must not start. */
 export const refuse = (file: string, environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(() => Date.now())
-    const port = yield* Effect.promise(freePort)
-    const { ended, output } = yield* startProcess(
-      file,
-      { ...environmentOf(world, port), ...environment },
-      shell
-    )
+    const { ended, output } = yield* startProcess(file, { ...environmentOf(world), ...environment }, shell)
     const { code } = yield* Effect.promise(() => ended)
     return { code, output: output() }
   })
 
-/** Ends the server as an operator does; tells its exit code and the milliseconds it took. */
+/** Ends the server as an operator does. Returns its exit code and the milliseconds it took. */
 export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTERM") =>
   Effect.promise(async () => {
     const startedAt = performance.now()
@@ -106,7 +116,7 @@ export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTER
     return { code, took: performance.now() - startedAt }
   })
 
-/** A connection on which a test writes as it likes; closed with the scope. */
+/** A raw connection; closed with the scope. */
 export const connection = (port: number) =>
   Effect.acquireRelease(
     Effect.promise(

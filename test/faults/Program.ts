@@ -1,4 +1,4 @@
-/** A process of its own: `write <database>` commits without a pause and prints one line each; `backup <database> <file>` copies once. */
+/** A separate process: `write <database>` commits in a loop and prints a line for each commit; `backup <database> <file>` copies once. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
@@ -13,7 +13,7 @@ const write = Effect.gen(function* () {
       limitBytes: 1_000_000_000
     })
     process.stdout.write(`${index}\n`)
-    // Only now may the pipe take what was printed.
+    // Lets the pipe flush what was printed.
     yield* Effect.promise(() => new Promise(setImmediate))
   }
 })

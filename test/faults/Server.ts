@@ -5,7 +5,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
-import { backendOf, Listening, parts } from "../../src/Backend.ts"
+import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import {
@@ -26,7 +26,7 @@ export interface Server {
   readonly log: ReadonlyArray<string>
 }
 
-/** Serves until the scope closes. */
+/** Listens until the scope closes. */
 export const startServer = (
   store: Layer.Layer<Store, StoreUnavailable>,
   change: Partial<SettingsValues> = {}
@@ -44,7 +44,7 @@ export const startServer = (
       ...change
     }
     const context = yield* Effect.withConsole(
-      Layer.build(backendOf({ ...parts, store }).pipe(Layer.provide(Layer.succeed(Settings, settings)))),
+      Layer.build(makeBackend({ ...parts, store }).pipe(Layer.provide(Layer.succeed(Settings, settings)))),
       console
     )
     const { url } = yield* Effect.provide(Listening, context)
@@ -122,33 +122,36 @@ const said = ({ status, text }: { readonly status: number; readonly text: string
   return [status, code, about].filter((part) => part !== undefined).join(" ")
 }
 
-/** Every call once, and how long the slowest one took, in milliseconds. Readiness comes last: it knows of writes that failed, and what an earlier probe saw is shared for a second. */
+/** Milliseconds for which readiness answers with the result of an earlier probe. */
+const sharedProbe = 1_000
+
+/** Every call once, and the milliseconds of the slowest one. Readiness comes last, because it also reports writes that failed. */
 export const everyCall = (server: Pick<Server, "base" | "world">, signed: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
     let slowest = 0
-    const noting = <A extends { readonly took: number }, E>(exchange: Effect.Effect<A, E>) =>
+    const timed = <A extends { readonly took: number }, E>(exchange: Effect.Effect<A, E>) =>
       Effect.tap(exchange, ({ took }) =>
         Effect.sync(() => {
           slowest = Math.max(slowest, took)
         })
       )
-    const asked = <E>(exchange: Effect.Effect<Exchange, E>) => Effect.map(noting(exchange), said)
+    const asked = <E>(exchange: Effect.Effect<Exchange, E>) => Effect.map(timed(exchange), said)
     const get = (path: string, headers = {}) => call(`${server.base}${path}`, { headers })
 
     const session = Effect.gen(function* () {
-      const loggedIn = yield* noting(login(server))
+      const loggedIn = yield* timed(login(server))
       const token = yield* textOf(yield* expectJson(loggedIn, 200), "refresh_token")
-      const refreshed = yield* noting(post(server, "/api/v1/auth/refresh", { refresh_token: token }, keyed()))
+      const refreshed = yield* timed(post(server, "/api/v1/auth/refresh", { refresh_token: token }, keyed()))
       const rotated = yield* textOf(yield* expectJson(refreshed, 200), "refresh_token")
       const logout = yield* asked(post(server, "/api/v1/auth/logout", { token: rotated }, keyed()))
       return { login: said(loggedIn), refresh: said(refreshed), logout }
     })
     const ting = { type: "music.trigger.fired", key: `si:deejay/${randomUUID()}`, data: {} }
-    const { session: told, ...others } = yield* Effect.all(
+    const { session: sessionCalls, ...others } = yield* Effect.all(
       {
         session,
         healthz: asked(get("/healthz")),
-        openapi: Effect.map(noting(get("/openapi.json")), ({ status }) => String(status)),
+        openapi: Effect.map(timed(get("/openapi.json")), ({ status }) => String(status)),
         version: asked(get("/api/v1/version")),
         iam: asked(get("/api/v1/iam")),
         me: asked(get("/api/v1/auth/me", signed)),
@@ -160,12 +163,13 @@ export const everyCall = (server: Pick<Server, "base" | "world">, signed: Readon
       },
       { concurrency: "unbounded" }
     )
-    yield* Effect.sleep(1_000)
-    const round: Round = { ...others, ...told, readyz: yield* asked(get("/readyz")) }
+    const calls = { ...others, ...sessionCalls }
+    if (Object.values(calls).some((answer) => answer.startsWith("503"))) yield* Effect.sleep(sharedProbe)
+    const round: Round = { ...calls, readyz: yield* asked(get("/readyz")) }
     return { round, slowest }
   })
 
-/** What every call says when all is well. */
+/** The answers of a healthy server. */
 export const healthy: Round = {
   healthz: "200",
   readyz: "200",
@@ -186,7 +190,7 @@ export const healthy: Round = {
 const refused = "503 dependency_unavailable database"
 const unready = '503 not_ready "database":"failed"'
 
-/** Nothing can be kept, but what is kept can be read. */
+/** The database can be read, not written. */
 export const unwritable: Round = {
   ...healthy,
   readyz: unready,
@@ -195,10 +199,10 @@ export const unwritable: Round = {
   webhook: refused
 }
 
-/** The store does not answer: what lives at the upstreams goes on. */
+/** The database does not answer: calls that need only upstreams work. */
 export const away: Round = { ...unwritable, me: refused }
 
-/** Looks again until it holds; fails the test after about 15 s, with what there was instead. */
+/** Polls until the condition holds; fails the test after about 15 s and prints `instead`. */
 export const eventually = (what: string, look: () => boolean, instead = () => "") =>
   Effect.gen(function* () {
     for (let at = 0; at < 300 && !look(); at += 1) yield* Effect.sleep(50)
@@ -211,7 +215,7 @@ const shipped = ({ world }: Pick<Server, "world">) => world.tables.rows("musiccl
 /** One number out of the database, beside the server. */
 export type Look = (statement: string) => Effect.Effect<number>
 
-/** As many reports with their deliveries, and events with their sums, as were acknowledged; nothing by halves. */
+/** Checks that the database holds exactly what was acknowledged, with consistent sums. */
 export const keptWhole = (look: Look, acknowledged: { readonly reports: number; readonly events: number }) =>
   Effect.gen(function* () {
     deepStrictEqual(
@@ -225,7 +229,7 @@ export const keptWhole = (look: Look, acknowledged: { readonly reports: number; 
     )
   })
 
-/** Asks until every call says so; a repaired database need not answer the first of them. */
+/** Waits until the server is ready, then checks every call. */
 const becomes = (server: Pick<Server, "base" | "world">, signed: Readonly<Record<string, string>>) =>
   Effect.gen(function* () {
     for (let at = 0; at < 100; at += 1) {
@@ -237,8 +241,8 @@ const becomes = (server: Pick<Server, "base" | "world">, signed: Readonly<Record
   })
 
 /**
- * Breaks the database under a server that has work in hand, asks everything, repairs it, asks again. The server is the
- * same all the time, and its workers meet the fault as well.
+ * Breaks the database under a working server, makes every call, repairs the database, and makes every call again. The server
+ * runs all the time, so its workers meet the fault as well.
  */
 export const outage = (
   server: Server,
@@ -246,9 +250,9 @@ export const outage = (
     readonly begin: Effect.Effect<unknown, unknown>
     readonly end: Effect.Effect<unknown, unknown>
     readonly says: Round
-    /** What the log says of it. */
+    /** The reason in the log. */
     readonly reason: RegExp
-    /** Milliseconds that no answer may take. */
+    /** Upper bound of every answer, in milliseconds. */
     readonly promptly: number
     readonly look: Look
   }

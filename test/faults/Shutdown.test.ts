@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto"
 import { renameSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -11,34 +11,27 @@ import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { freshPostgres, wayTo } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar, spoolLawHolds, withStore } from "./Files.ts"
-import {
-  type Bundle,
-  bundleServer,
-  connection,
-  environmentOf,
-  serve,
-  startProcess,
-  stop
-} from "./Processes.ts"
+import { bundleServer, connection, environmentOf, serve, startProcess, stop } from "./Processes.ts"
 import { eventually, issues, report, signIn, telemetry } from "./Server.ts"
 
 // Generous for a busy machine: processes start, and outages last.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: Bundle
+let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
-afterAll(() => bundle.remove())
 
-/** Milliseconds: the grace period, and what a busy machine may add. */
+/** Milliseconds: the grace period, and the tolerance for a busy machine. */
 const grace = 3_000
 const late = 700
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
     const path = join(yield* freshFolder, "music.sqlite")
-    return { path, ...(yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path, ...environment })) }
+    return { path, ...(yield* serve(bundle, { MUSIC_DATABASE_PATH: path, ...environment })) }
   })
 
 const refusesConnections = (port: number) =>
@@ -54,7 +47,7 @@ const refusesConnections = (port: number) =>
       })
   )
 
-/** What a server must never leave behind. */
+/** Leases that are left; a stopped server leaves none. */
 const leases = (path: string) =>
   Effect.all([
     scalar(path, "SELECT COUNT(*) FROM spool WHERE lease_owner IS NOT NULL"),
@@ -71,10 +64,10 @@ const login = (base: string, slt: string) =>
 const tokens = "/api/v1/app-auth/tokens"
 const issuesPath = "/repos/harbor/music/issues"
 
-describe.concurrent("A server that is told to stop", () => {
+describe.concurrent("A server that receives SIGTERM", () => {
   it.scopedLive("fails readiness, refuses what is late, finishes what is in flight, and exits with 0", () =>
     Effect.gen(function* () {
-      // Time enough for this test to keep up; none of it is waited out.
+      // Long enough for a slow test machine; the test does not wait for either to expire.
       const { base, port, server, world } = yield* serving({
         MUSIC_REQUEST_DEADLINE_SECONDS: "10",
         MUSIC_SHUTDOWN_GRACE_SECONDS: "20"
@@ -184,7 +177,7 @@ describe.concurrent("A server that is told to stop", () => {
       assert.strictEqual(code, 0)
       assert.isBelow(took, grace + late)
       deepStrictEqual(yield* leases(path), [0, 0])
-      // It may have been filed: whoever takes it up next looks first.
+      // It may have been filed, so the next worker searches first.
       deepStrictEqual(yield* query(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
       assert.strictEqual(
         yield* scalar(
@@ -232,7 +225,7 @@ describe.concurrent("A server that is told to stop", () => {
       assert.isTrue(yield* spoolLawHolds(path))
 
       for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
-      yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path }, { world })
+      yield* serve(bundle, { MUSIC_DATABASE_PATH: path }, { world })
       yield* eventually("one issue", () => issues({ world }) === 1)
       yield* eventually("one row", () => world.tables.rows("musicclidaemon").length === 1)
     })
@@ -257,7 +250,7 @@ describe.concurrent("A server that is told to stop", () => {
   it.scopedLive("exits with 0 in time though PostgreSQL has fallen silent and something is in flight", () =>
     Effect.gen(function* () {
       const way = yield* wayTo(yield* freshPostgres)
-      const { base, server, world } = yield* serve(bundle.file, { MUSIC_DATABASE_URL: way.url })
+      const { base, server, world } = yield* serve(bundle, { MUSIC_DATABASE_URL: way.url })
       world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
       assert.strictEqual((yield* report({ base })).status, 200)
       yield* eventually("a report at the tracker", () =>
@@ -279,11 +272,11 @@ describe.concurrent("A server that is told to stop", () => {
       yield* withStore(path, ({ check }) => check)
       const other = yield* otherProgram(path)
       yield* other.unsafe("BEGIN EXCLUSIVE")
-      const server = yield* startProcess(bundle.file, {
-        ...environmentOf(yield* startUpstreams(() => Date.now()), 0),
+      const server = yield* startProcess(bundle, {
+        ...environmentOf(yield* startUpstreams(() => Date.now())),
         MUSIC_DATABASE_PATH: path
       })
-      // By then it waits for the lock, or is not that far: the rule is the same.
+      // By then it waits for the lock or has not reached it; the rule is the same.
       yield* Effect.sleep(600)
       const { took } = yield* stop(server)
       assert.notInclude(server.output(), "Listening")

@@ -1,7 +1,7 @@
 /** Databases of other versions, met by the real process. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { afterAll, assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -11,17 +11,18 @@ import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { freshPostgres, lookIntoPostgres, statement } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
-import { type Bundle, bundleServer, refuse, serve, stop } from "./Processes.ts"
+import { bundleServer, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
 
 // Generous for a busy machine: processes start, and outages last.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: Bundle
+let bundle: string
 beforeAll(async () => {
-  bundle = await bundleServer()
+  const { file, remove } = await bundleServer()
+  bundle = file
+  return remove
 })
-afterAll(() => bundle.remove())
 
 /** A database as the first version left it, with a row of everything: a report among them that waits to be filed. */
 const fixture = readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
@@ -52,7 +53,7 @@ describe.concurrent("A start on a database of another version", () => {
       const copy = `${path}.backup`
       const place = { databasePath: path, databaseUrl: Option.none() }
       assert.strictEqual((yield* backup(place, copy)).migration, 1)
-      const served = yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path })
+      const served = yield* serve(bundle, { MUSIC_DATABASE_PATH: path })
       deepStrictEqual((yield* everyCall(served, yield* signIn(served))).round, healthy)
       assert.strictEqual(yield* versionOf(path), latestMigration)
       yield* eventually("the old report and the new one filed", () => issues(served) === 2)
@@ -70,7 +71,7 @@ describe.concurrent("A start on a database of another version", () => {
       const path = yield* firstVersion
       yield* query(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
       const before = yield* tablesOf(path)
-      const { code, output } = yield* refuse(bundle.file, { MUSIC_DATABASE_PATH: path })
+      const { code, output } = yield* refuse(bundle, { MUSIC_DATABASE_PATH: path })
       assert.strictEqual(code, 69)
       assert.match(
         output,
@@ -85,10 +86,10 @@ describe.concurrent("A start on a database of another version", () => {
     Effect.gen(function* () {
       const url = yield* freshPostgres
       const environment = { MUSIC_DATABASE_URL: url }
-      const served = yield* serve(bundle.file, environment)
+      const served = yield* serve(bundle, environment)
       assert.strictEqual((yield* stop(served.server)).code, 0)
       yield* statement(url, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
-      const { code, output } = yield* refuse(bundle.file, environment)
+      const { code, output } = yield* refuse(bundle, environment)
       assert.strictEqual(code, 69)
       assert.match(
         output,
@@ -104,7 +105,7 @@ describe.concurrent("A start on a database of another version", () => {
       const path = yield* firstVersion
       const before = yield* tablesOf(path)
       // 512 bytes each: enough to open it, not to write the new tables.
-      const { code, output } = yield* refuse(bundle.file, { MUSIC_DATABASE_PATH: path }, "ulimit -f 72;")
+      const { code, output } = yield* refuse(bundle, { MUSIC_DATABASE_PATH: path }, "ulimit -f 72;")
       assert.strictEqual(code, 69)
       assert.match(output, /^music-backend: SQLite database \S+ .*(?:SQLITE_IOERR|SQLITE_FULL).*\n$/)
       assert.strictEqual(yield* versionOf(path), 1)
@@ -113,7 +114,7 @@ describe.concurrent("A start on a database of another version", () => {
         yield* scalar(path, "SELECT COUNT(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
         0
       )
-      yield* serve(bundle.file, { MUSIC_DATABASE_PATH: path })
+      yield* serve(bundle, { MUSIC_DATABASE_PATH: path })
       assert.strictEqual(yield* versionOf(path), latestMigration)
     })
   )

@@ -18,7 +18,7 @@ const selecting = { "x-testing-environment-key": testingSecret }
 
 describe("The log line of a request", () => {
   it.scoped(
-    "tells route, method, status, duration, id, source, plane and kind of actor, and nothing that was sent",
+    "contains route, method, status, duration, id, source, plane and type of actor, and nothing that was sent",
     () =>
       Effect.gen(function* () {
         const server = yield* backend({ during: { login: TestClock.adjust("1500 millis") } })
@@ -54,7 +54,7 @@ describe("The log line of a request", () => {
       })
   )
 
-  it.scoped("there is one for every request, also for those that go wrong", () =>
+  it.scoped("is written for every request, also a failed one", () =>
     Effect.gen(function* () {
       const server = yield* backend({
         during: { me: Effect.fail(new Unauthenticated()), login: Effect.die("x") }
@@ -99,7 +99,7 @@ describe("The log line of a request", () => {
 })
 
 describe("The event of a request", () => {
-  it.scoped("tells method, route, status, duration and outcome", () =>
+  it.scoped("contains method, route, status, duration and outcome", () =>
     Effect.gen(function* () {
       const server = yield* backend({ during: { me: Effect.fail(new Unauthenticated()) } })
       yield* call(server, good.version)
@@ -143,7 +143,7 @@ describe("The event of a request", () => {
     })
   )
 
-  it.scoped("there is none for probes, OPTIONS, the document, and testing requests of any form", () =>
+  it.scoped("is not recorded for probes, OPTIONS, the document and testing requests of any form", () =>
     Effect.gen(function* () {
       const server = yield* backend()
       const silent: ReadonlyArray<Sent> = [
@@ -167,8 +167,8 @@ describe("The event of a request", () => {
   )
 })
 
-describe("What a use case knows of its request", () => {
-  it.scoped("is the id, the source and the deadline", () =>
+describe("The context of a use case", () => {
+  it.scoped("has the id, the source and the deadline of the request", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: { requestDeadlineSeconds: 25 } })
       yield* TestClock.setTime(1_000_000)

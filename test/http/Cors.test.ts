@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type Answer, backend, call, errorOf, good, keyed } from "./support.ts"
+import { type Answer, backend, sharedBackend, call, errorOf, good, jsonHeaders, keyed } from "./support.ts"
 
 const origin = "https://music.example"
 const settings = { webOrigins: [origin, "https://other.example"] }
@@ -18,6 +18,11 @@ const preflight = (path: string, from: string, method = "POST") => ({
   }
 })
 
+const sendTelemetry = (table: string) => ({
+  ...good.accept,
+  body: JSON.stringify({ table, events: [{ type: "x" }] })
+})
+
 describe("CORS", () => {
   it.scoped("a configured origin may read every answer under /api/v1, errors too", () =>
     Effect.gen(function* () {
@@ -26,7 +31,8 @@ describe("CORS", () => {
         [good.version, 200],
         [good.me, 200],
         [good.login, 200],
-        [good.accept, 204],
+        [sendTelemetry("musicfrontendevents"), 204],
+        [sendTelemetry("musicclidaemon"), 403],
         [{ path: "/api/v1/nope" }, 404],
         [{ path: "/api/v1/auth/login" }, 405],
         [{ path: "/api/v1/auth/me" }, 401]
@@ -102,7 +108,7 @@ describe("CORS", () => {
 
   it.scoped("without configured origins there is no CORS at all", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, { ...good.version, headers: { origin } })
       expect([answer.status, corsHeaders(answer), answer.headers.vary]).toEqual([200, [], undefined])
     })
@@ -113,6 +119,52 @@ describe("CORS", () => {
       const server = yield* backend({ settings })
       const answer = yield* call(server, preflight("/api/v1/nope", origin))
       expect([answer.status, errorOf(answer).code]).toEqual([404, "not_found"])
+    })
+  )
+})
+
+describe("Telemetry with an Origin", () => {
+  const accept = (origin: string | undefined, table: string) => ({
+    ...sendTelemetry(table),
+    headers: { ...jsonHeaders, ...(origin === undefined ? {} : { origin }) }
+  })
+
+  it.scoped("is accepted from configured origins for the web tables", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      for (const table of ["musicfrontendanalytics", "musicfrontendevents"])
+        expect((yield* call(server, accept(origin, table))).status).toBe(204)
+      expect(server.reached).toHaveLength(2)
+    })
+  )
+
+  it.scoped("is 403 for the daemon's table and from any other origin", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      for (const [from, table] of [
+        [origin, "musicclidaemon"],
+        ["https://evil.example", "musicfrontendevents"],
+        [`${origin}/`, "musicfrontendevents"],
+        [`${origin}.evil.example`, "musicfrontendevents"],
+        ["https://MUSIC.example", "musicfrontendevents"],
+        ["http://music.example", "musicfrontendevents"],
+        [`${origin}:8443`, "musicfrontendevents"],
+        ["null", "musicfrontendevents"],
+        ["", "musicfrontendevents"]
+      ] as const) {
+        const answer = yield* call(server, accept(from, table))
+        expect([from, answer.status, errorOf(answer).code]).toEqual([from, 403, "origin_not_allowed"])
+      }
+      expect(server.reached).toEqual([])
+    })
+  )
+
+  it.scoped("is 403 without configured origins, and 204 without an Origin for every table", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      expect((yield* call(server, accept(origin, "musicfrontendevents"))).status).toBe(403)
+      for (const table of ["musicclidaemon", "musicfrontendevents"])
+        expect((yield* call(server, accept(undefined, table))).status).toBe(204)
     })
   )
 })

@@ -9,7 +9,7 @@ import { contentSecurityPolicy, page } from "../../src/http/docs/Page.ts"
 import { callsOf, failuresOf, type Spec } from "../../src/http/docs/Spec.ts"
 import { defaultPolicies } from "../../src/http/middleware/RateLimits.ts"
 import { type FailureCode, failureTable } from "../../src/schema/Failure.ts"
-import { backend, call, errorOf, testingSecret } from "./support.ts"
+import { backend, sharedBackend, call, errorOf, testingSecret } from "./support.ts"
 
 const spec = openApi() as unknown as Spec
 const text = page(spec)
@@ -35,7 +35,7 @@ const escaped = (given: string): string => html`${prose(given)}`.text
 describe("The page of the API", () => {
   it.scoped("is a document among documents: HEAD, OPTIONS, 405, 404, no plane, no event, one log line", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, {
         path: "/docs",
         headers: { "x-testing-environment-key": testingSecret }
@@ -77,7 +77,7 @@ describe("The page of the API", () => {
 
   it.scoped("is what a browser finds at /, with the same headers", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const accept of [asBrowser, "text/html", "application/json, TEXT/HTML ; q=0.1"]) {
         for (const method of ["GET", "HEAD"]) {
           const [root, docs] = yield* Effect.forEach(["/", "/docs"], (path) =>
@@ -100,7 +100,7 @@ describe("The page of the API", () => {
 
   it.scoped("is not what a program finds there: 404, and never for a browser out of a cache", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const accept of [
         undefined,
         "",

@@ -20,7 +20,7 @@ import {
   type Sent
 } from "./support.ts"
 
-/** A server in a scope that the test closes itself. */
+/** Starts a server in a scope that the test closes. */
 const closable = (options: Options) =>
   Effect.gen(function* () {
     const scope = yield* Scope.make()
@@ -29,7 +29,7 @@ const closable = (options: Options) =>
     return { server, close: Scope.close(scope, Exit.void) }
   })
 
-/** A use case that waits inside until it is let go. */
+/** A use case that waits until the test releases it. */
 const gate = Effect.gen(function* () {
   const entered = yield* Deferred.make<void>()
   const released = yield* Deferred.make<void>()
@@ -96,7 +96,7 @@ const ask = "GET /api/v1/version HTTP/1.1\r\nHost: a\r\n\r\n"
 const unkeyed = "POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 const keyedLogin = `${unkeyed}Idempotency-Key: ${good.login.headers["idempotency-key"]}\r\n`
 
-/** A connection on which a test writes as it likes. */
+/** A connection for raw writes. */
 const peer = (server: Backend, text: string) =>
   Effect.acquireRelease(
     Effect.sync(() => {
@@ -120,7 +120,7 @@ const peer = (server: Backend, text: string) =>
     ({ destroy }) => Effect.sync(destroy)
   )
 
-/** Looks again and again for a short while. */
+/** Repeats the check for a short while. */
 const eventually = (check: () => boolean) =>
   Effect.gen(function* () {
     for (let at = 0; at < 100 && !check(); at += 1) yield* settle
@@ -128,7 +128,7 @@ const eventually = (check: () => boolean) =>
   })
 
 describe("Draining", () => {
-  it.scoped("finishes what is in hand, refuses what comes late, and closes connections", () =>
+  it.scoped("finishes requests in flight, refuses new ones, and closes connections", () =>
     Effect.gen(function* () {
       const login = yield* gate
       const { server, close } = yield* closable({ during: { login: login.body } })
@@ -158,7 +158,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("a request that was on its way on an idle connection is refused with an answer", () =>
+  it.scoped("a request that arrives on an idle connection gets its refusal", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const socket = connect(server.port, "127.0.0.1")
@@ -171,7 +171,7 @@ describe("Draining", () => {
       socket.write(ask)
       yield* eventually(() => text.includes("api_versions"))
       text = ""
-      // Sent, and not read yet when the drain begins.
+      // Sent, but unread when the drain begins.
       socket.write(ask)
       yield* close
       yield* eventually(() => text.includes("shutting_down"))
@@ -206,7 +206,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("idle and silent connections do not hold it up", () =>
+  it.scoped("idle and silent connections do not delay it", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const idle = kept(server)
@@ -221,7 +221,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("what was half sent when it began holds it up for a moment only, and is no request cut off", () =>
+  it.scoped("a partial head delays it for a second only, and does not count as a cut request", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const halves = [
@@ -231,7 +231,7 @@ describe("Draining", () => {
         `${ask}PO`
       ]
       const peers = yield* Effect.forEach(halves, (text) => peer(server, text))
-      // A refusal whose body never comes: nobody works on it any more.
+      // Refused before its body arrived; no work remains for it.
       peers.push(yield* peer(server, `${unkeyed}Content-Length: 100\r\n\r\n{`))
       yield* eventually(() => peers.filter(({ text }) => text().includes("}")).length === 3)
       const closing = yield* Effect.fork(close)
@@ -249,7 +249,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("a body that does not come is refused long before the end, one that comes is served", () =>
+  it.scoped("a stalled body is refused early, and a body that arrives is served", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const begun = `${keyedLogin}Content-Length: ${good.login.body.length}\r\n\r\n{`
@@ -295,28 +295,30 @@ describe("Draining", () => {
 })
 
 describe("Overload", () => {
-  it.scoped("beyond the bound a request is refused at once, probes are not, and room comes back", () =>
-    Effect.gen(function* () {
-      const me = yield* gate
-      const server = yield* backend({ inFlight: 1, during: { me: me.body } })
-      const first = yield* Effect.fork(call(server, good.me))
-      yield* me.entered
-      const refused = yield* call(server, good.version)
-      expect([refused.status, errorOf(refused).code, refused.headers["retry-after"]]).toEqual([
-        503,
-        "overloaded",
-        "1"
-      ])
-      expect((yield* call(server, good.healthz)).status).toBe(200)
-      expect((yield* call(server, good.readyz)).status).toBe(200)
-      expect((yield* call(server, { method: "OPTIONS", path: "/api/v1/version" })).status).toBe(204)
-      yield* me.release
-      expect((yield* Fiber.join(first)).status).toBe(200)
-      expect((yield* call(server, good.version)).status).toBe(200)
-    })
+  it.scoped(
+    "requests beyond the bound are refused at once, probes are not, and places become free again",
+    () =>
+      Effect.gen(function* () {
+        const me = yield* gate
+        const server = yield* backend({ inFlight: 1, during: { me: me.body } })
+        const first = yield* Effect.fork(call(server, good.me))
+        yield* me.entered
+        const refused = yield* call(server, good.version)
+        expect([refused.status, errorOf(refused).code, refused.headers["retry-after"]]).toEqual([
+          503,
+          "overloaded",
+          "1"
+        ])
+        expect((yield* call(server, good.healthz)).status).toBe(200)
+        expect((yield* call(server, good.readyz)).status).toBe(200)
+        expect((yield* call(server, { method: "OPTIONS", path: "/api/v1/version" })).status).toBe(204)
+        yield* me.release
+        expect((yield* Fiber.join(first)).status).toBe(200)
+        expect((yield* call(server, good.version)).status).toBe(200)
+      })
   )
 
-  it.scoped("work that outlives its connection still counts", () =>
+  it.scoped("work whose client has disconnected still counts", () =>
     Effect.gen(function* () {
       const login = yield* gate
       const server = yield* backend({ inFlight: 1, during: { login: login.body } })
@@ -347,7 +349,7 @@ const abandon = (server: Backend, sent: Sent, entered: Effect.Effect<void>) =>
     yield* eventually(() => server.lines.some(({ fields }) => fields.status === 499))
   })
 
-describe("A client that goes away", () => {
+describe("A client that disconnects", () => {
   for (const name of [
     "login",
     "refresh",
@@ -358,7 +360,7 @@ describe("A client that goes away", () => {
     "accept",
     "receive"
   ] as const) {
-    it.scoped(`${name}: what commits runs to its end`, () =>
+    it.scoped(`${name}: work that commits runs to its end`, () =>
       Effect.gen(function* () {
         const inside = yield* gate
         const server = yield* backend({ during: { [name]: inside.body } })
@@ -371,7 +373,7 @@ describe("A client that goes away", () => {
     )
   }
 
-  it.scoped("a read is given up", () =>
+  it.scoped("a read is interrupted", () =>
     Effect.gen(function* () {
       const given = { up: false }
       const inside = yield* gate
@@ -389,7 +391,7 @@ describe("A client that goes away", () => {
     })
   )
 
-  it.scoped("in the middle of its body leaves nothing behind", () =>
+  it.scoped("in the middle of its body frees its places", () =>
     Effect.gen(function* () {
       const server = yield* backend({ inFlight: 1 })
       const socket = connect(server.port, "127.0.0.1")

@@ -5,8 +5,8 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Api } from "../../src/http/Api.ts"
-import { connectionsOf } from "../../src/http/transport/Connections.ts"
-import { answerSyntaxErrors } from "../../src/http/transport/ClientErrors.ts"
+import { trackConnections } from "../../src/http/transport/Connections.ts"
+import { answerClientErrors } from "../../src/http/transport/ClientErrors.ts"
 import {
   DependencyUnavailable,
   type Failure,
@@ -25,6 +25,7 @@ import {
   type Answer,
   type Backend,
   backend,
+  sharedBackend,
   call,
   errorOf,
   good,
@@ -101,7 +102,7 @@ describe("The envelope of a use case's failure", () => {
   )
 })
 
-describe("What an endpoint declares", () => {
+describe("The declared failures of an endpoint", () => {
   interface Endpoint {
     readonly name: string
     readonly errorSchema: Schema.Schema<unknown, unknown>
@@ -129,7 +130,7 @@ describe("What an endpoint declares", () => {
   for (const { name, errorSchema } of endpoints) {
     const useCase = useCases[name]
     if (useCase === undefined) continue
-    it.scoped(`${name}: its own error schema reads what arrives`, () =>
+    it.scoped(`${name}: its error schema decodes each of them`, () =>
       Effect.gen(function* () {
         const failing = { current: new failureClasses.internal({}) as Failure }
         const server = yield* backend({
@@ -154,8 +155,8 @@ describe("What an endpoint declares", () => {
   }
 })
 
-describe("What nobody planned", () => {
-  it.scoped("a defect is 500, tells nothing, and is logged with its cause under the request id", () =>
+describe("An unexpected error", () => {
+  it.scoped("a defect is 500 without its text, and is logged with its cause under the request id", () =>
     Effect.gen(function* () {
       const server = yield* backend({ during: { login: Effect.die(new Error("the secret detail")) } })
       const answer = yield* call(server, {
@@ -171,7 +172,7 @@ describe("What nobody planned", () => {
     })
   )
 
-  it.scoped("a thrown value, and one that looks like an error body, are no different", () =>
+  it.scoped("so are a thrown value and a value that looks like an error body", () =>
     Effect.gen(function* () {
       for (const defect of [
         "text",
@@ -187,9 +188,9 @@ describe("What nobody planned", () => {
     })
   )
 
-  it.scoped("an answer that breaks its own schema is our fault, not the caller's", () =>
+  it.scoped("a success that does not fit its schema is 500", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, {
         ...good.me,
         headers: { ...good.me.headers, "x-org-id": "breaks-its-schema" }
@@ -201,7 +202,7 @@ describe("What nobody planned", () => {
     })
   )
 
-  it.scoped("a failure that its endpoint does not declare still arrives", () =>
+  it.scoped("a failure that its endpoint does not declare reaches the caller", () =>
     Effect.gen(function* () {
       const server = yield* backend({ during: { accept: Effect.fail(new NotReady({})) } })
       expectEnvelope(yield* call(server, good.accept), 503, "not_ready")
@@ -212,7 +213,7 @@ describe("What nobody planned", () => {
   )
 })
 
-describe("What never becomes a request", () => {
+describe("Malformed HTTP", () => {
   const cases: ReadonlyArray<readonly [string, string, number]> = [
     ["no HTTP at all", "hello\r\n\r\n", 400],
     ["an unknown method", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 400],
@@ -235,7 +236,7 @@ describe("What never becomes a request", () => {
   for (const [name, text, status] of cases) {
     it.scoped(`${name}: ${status} in the envelope, and the connection ends`, () =>
       Effect.gen(function* () {
-        const server = yield* backend()
+        const server = yield* sharedBackend
         const answer = parseRaw(yield* raw(server, Buffer.from(text, "latin1")))
         expectEnvelope(answer, status, "invalid_input")
         expect(answer.headers.connection).toBe("close")
@@ -248,9 +249,9 @@ describe("What never becomes a request", () => {
     )
   }
 
-  it.scoped.each(["", "Host: a\r\nHost: b\r\n"])("a Host header is demanded, once: %j", (host) =>
+  it.scoped.each(["", "Host: a\r\nHost: b\r\n"])("exactly one Host header is required: %j", (host) =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = parseRaw(yield* raw(server, `GET /healthz HTTP/1.1\r\n${host}Connection: close\r\n\r\n`))
       expectEnvelope(answer, 400, "invalid_input")
       expect(errorOf(answer).details?.fields?.[0]?.path).toBe("Host")
@@ -260,7 +261,7 @@ describe("What never becomes a request", () => {
   it("a request that does not arrive in time is 408 in the envelope", async () => {
     const server = createServer({ headersTimeout: 60, requestTimeout: 80, connectionsCheckingInterval: 20 })
     const reports: Array<object> = []
-    answerSyntaxErrors(server, connectionsOf(server), (facts) => reports.push(facts))
+    answerClientErrors(server, trackConnections(server), (facts) => reports.push(facts))
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
     const address = server.address()
     const port = typeof address === "object" && address !== null ? address.port : 0
@@ -272,9 +273,9 @@ describe("What never becomes a request", () => {
     server.close()
   })
 
-  it.scoped("an expectation is no obstacle", () =>
+  it.scoped("an expectation is ignored", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const text = yield* raw(
         server,
         "GET /healthz HTTP/1.1\r\nHost: a\r\nExpect: miracles\r\nConnection: close\r\n\r\n"
@@ -285,7 +286,7 @@ describe("What never becomes a request", () => {
 
   it.scoped("a second request on the connection is served after a first one that failed", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const text = yield* pipelined(server, [
         "POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello",
         "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -298,16 +299,14 @@ describe("What never becomes a request", () => {
     ["what is no HTTP", "garbage\r\n\r\n", "400"],
     ["CONNECT", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", "404"],
     ["a badly chunked body", `${loginHead}Transfer-Encoding: chunked\r\n\r\nzz\r\n`, "400"]
-  ])(
-    "%s behind requests that are worked on is answered after them, not instead of them",
-    ([, text, status]) =>
-      Effect.gen(function* () {
-        const server = yield* backend({ during: { login: Effect.promise(() => tick(20)) } })
-        const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
-        const answers = yield* pipelined(server, [login, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", text])
-        expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "200", status])
-        expect(server.reached.map(({ useCase }) => useCase).sort()).toEqual(["health", "login"])
-      })
+  ])("%s behind requests in flight is answered after them", ([, text, status]) =>
+    Effect.gen(function* () {
+      const server = yield* backend({ during: { login: Effect.promise(() => tick(20)) } })
+      const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
+      const answers = yield* pipelined(server, [login, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", text])
+      expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "200", status])
+      expect(server.reached.map(({ useCase }) => useCase).sort()).toEqual(["health", "login"])
+    })
   )
 })
 
@@ -331,9 +330,9 @@ const pipelined = (server: Backend, requests: ReadonlyArray<string>) =>
   )
 
 describe("Caches", () => {
-  it.scoped("keep no answer of an auth call, good or bad, and no error at all", () =>
+  it.scoped("are told to store no answer of an auth call and no error", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const sent of [good.login, good.refresh, good.logout, good.me]) {
         expect((yield* call(server, sent)).headers["cache-control"]).toBe("no-store")
         expect((yield* call(server, { method: sent.method, path: sent.path })).headers["cache-control"]).toBe(
@@ -351,7 +350,7 @@ describe("Caches", () => {
 describe("A body with many problems", () => {
   const problemsOf = (attachments: number) =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, {
         ...good.submit,
         body: JSON.stringify({ message: "short", surplus: 1, attachments: Array(attachments).fill(0) })
@@ -360,11 +359,11 @@ describe("A body with many problems", () => {
       return (answer.text.match(/"problem"/g) ?? []).length
     })
 
-  it.scoped("hears of all of them while it is small", () =>
+  it.scoped("gets all of them when it is small", () =>
     Effect.map(problemsOf(3), (problems) => expect(problems).toBeGreaterThan(3))
   )
 
-  it.scoped("is refused for the first alone when it is large, so that nobody buys work with bytes", () =>
+  it.scoped("gets only the first when it is large", () =>
     Effect.map(problemsOf(100_000), (problems) => expect(problems).toBe(1))
   )
 })

@@ -5,6 +5,7 @@ import * as Redacted from "effect/Redacted"
 import {
   accessToken,
   backend,
+  sharedBackend,
   bearer,
   call,
   environmentId,
@@ -17,7 +18,7 @@ import {
   testingSecret
 } from "./support.ts"
 
-/** The request with some headers changed; undefined takes one away, a list repeats it. */
+/** The request with some headers changed; undefined removes one, a list repeats it. */
 const withHeaders = (
   sent: Sent,
   changes: Record<string, string | ReadonlyArray<string> | undefined>
@@ -47,7 +48,7 @@ describe("Idempotency-Key", () => {
 
   it.scoped("is required on login, refresh, logout and reports", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const sent of needing) {
         const answer = yield* call(server, withHeaders(sent, { "idempotency-key": undefined }))
         expect([sent.path, answer.status, errorOf(answer).code]).toEqual([
@@ -62,7 +63,7 @@ describe("Idempotency-Key", () => {
 
   it.scoped("is one of 16 to 255 visible ASCII characters", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const wrong = [
         "",
         "x".repeat(15),
@@ -92,7 +93,7 @@ describe("Idempotency-Key", () => {
 
   it.scoped("reaches the use case, and is ignored elsewhere", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       yield* call(server, good.login)
       expect(server.reached[0]?.input).toMatchObject({ key: Redacted.make(idempotencyKey) })
       expect((yield* call(server, withHeaders(good.send, { "idempotency-key": "short" }))).status).toBe(200)
@@ -121,9 +122,9 @@ describe("Authorization and X-Org-ID", () => {
     [`Bearer ${accessToken}`, ""]
   ]
 
-  it.scoped("a missing or malformed bearer is 401 with its scheme, and asks nobody", () =>
+  it.scoped("a missing or malformed bearer is 401 with its scheme, without a call to IAM", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const sent of calls(["me", "subscribe", "send"])) {
         for (const authorization of [undefined, ...malformed]) {
           const answer = yield* call(server, withHeaders(sent, { authorization }))
@@ -140,9 +141,9 @@ describe("Authorization and X-Org-ID", () => {
     })
   )
 
-  it.scoped("tokens of 28 and of 8188 characters pass, whatever visible ones", () =>
+  it.scoped("tokens of 28 to 8188 visible characters pass", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const given of [token(28), token(8188), `oat_${"a".repeat(30)}.~+/=%!`]) {
         const answer = yield* call(server, withHeaders(good.me, { authorization: `Bearer ${given}` }))
         expect([given, answer.status]).toEqual([given, 200])
@@ -152,7 +153,7 @@ describe("Authorization and X-Org-ID", () => {
 
   it.scoped("an organisation is required with it: 3 to 50 of a-z, 0-9, _ and -", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const organisation of [
         undefined,
         "",
@@ -182,9 +183,9 @@ describe("Authorization and X-Org-ID", () => {
     })
   )
 
-  it.scoped("signing a report is optional, but then it must be well-formed", () =>
+  it.scoped("a bearer is optional for a report, but must be well-formed", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const authorization of malformed) {
         const answer = yield* call(server, withHeaders(good.submit, { authorization, "x-org-id": "acme" }))
         expect([authorization, answer.status]).toEqual([authorization, 401])
@@ -233,7 +234,7 @@ describe("X-Testing-Environment-Key", () => {
     "in any form means a testing request: malformed, empty or repeated is refused, never production",
     () =>
       Effect.gen(function* () {
-        const server = yield* backend()
+        const server = yield* sharedBackend
         for (const sent of selecting) {
           for (const secret of wrong) {
             const answer = yield* call(server, withHeaders(sent, { "x-testing-environment-key": secret }))
@@ -251,9 +252,9 @@ describe("X-Testing-Environment-Key", () => {
       })
   )
 
-  it.scoped("cannot be hidden behind many other headers", () =>
+  it.scoped("is found behind many other headers", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const many = Array.from({ length: 2_200 }, (_, at) => [`a${at % 10}`, ""]).flat()
       const answer = yield* call(server, {
         path: "/api/v1/iam",
@@ -265,7 +266,7 @@ describe("X-Testing-Environment-Key", () => {
 
   it.scoped("selects the plane of every call that reads it", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const sent of selecting) {
         yield* call(server, withHeaders(sent, { "x-testing-environment-key": testingSecret }))
       }
@@ -278,7 +279,7 @@ describe("X-Testing-Environment-Key", () => {
 
   it.scoped("is ignored by probes, version, the document and the webhook", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const ignoring: ReadonlyArray<Sent> = [
         ...calls(["healthz", "readyz", "version", "receive"]),
         { path: "/openapi.json" }
@@ -312,14 +313,14 @@ describe("X-Music-Telemetry, Sec-GPC and DNT", () => {
     "%j: recording is %s",
     ([headers, recording]) =>
       Effect.gen(function* () {
-        const server = yield* backend()
+        const server = yield* sharedBackend
         expect((yield* call(server, withHeaders(good.logout, headers))).status).toBe(204)
         expect(server.reached[0]?.info.recording).toBe(recording)
         expect(server.events.length).toBe(recording ? 1 : 0)
       })
   )
 
-  it.scoped("nothing is recorded when the operator says so", () =>
+  it.scoped("nothing is recorded with MUSIC_TELEMETRY=off", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: { telemetry: { enabled: false } } })
       yield* call(server, withHeaders(good.logout, { "x-music-telemetry": "on" }))
@@ -342,7 +343,7 @@ describe("X-Music-Source", () => {
     "%s is recorded as %s",
     ([source, known]) =>
       Effect.gen(function* () {
-        const server = yield* backend()
+        const server = yield* sharedBackend
         yield* call(server, withHeaders(good.logout, { "x-music-source": source }))
         expect(server.reached[0]?.info.source).toBe(known)
       })
@@ -352,7 +353,7 @@ describe("X-Music-Source", () => {
 describe("X-Request-Id", () => {
   it.scoped("is kept when it is 8 to 128 of A-Z, a-z, 0-9, dot, underscore and hyphen", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const id of ["12345678", "A-b_c.9z", "x".repeat(128)]) {
         const answer = yield* call(server, withHeaders(good.logout, { "x-request-id": id }))
         expect(answer.headers["x-request-id"]).toBe(id)
@@ -374,9 +375,9 @@ describe("X-Request-Id", () => {
     })
   )
 
-  it.scoped("two requests never share a made-up one", () =>
+  it.scoped("a generated one is unique", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const ids = yield* Effect.forEach(Array(20).fill(good.healthz), (sent: Sent) => call(server, sent))
       expect(new Set(ids.map(({ headers }) => headers["x-request-id"])).size).toBe(20)
     })
@@ -397,7 +398,7 @@ describe("Content-Type", () => {
 
   it.scoped("a body that is not application/json is 415", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const sent of takingBodies) {
         for (const changes of [
           { "content-type": undefined },
@@ -422,9 +423,9 @@ describe("Content-Type", () => {
     })
   )
 
-  it.scoped("parameters and case do not matter", () =>
+  it.scoped("accepts the charset parameter, in any case", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const type of [
         "application/json",
         "Application/JSON",
@@ -456,9 +457,9 @@ describe("Content-Type", () => {
     ...rest
   })
 
-  it.scoped("no body at all is a body that does not fit", () =>
+  it.scoped("an empty body is 400", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const sent of calls(["login", "refresh", "logout", "send", "submit", "accept"])) {
         for (const empty of emptyBodies) {
           const answer = yield* call(server, emptied(sent, empty))
@@ -473,9 +474,9 @@ describe("Content-Type", () => {
     })
   )
 
-  it.scoped("no body at all is as good as {} for a subscription, which has no fields", () =>
+  it.scoped("an empty body means {} for a subscription, which has no fields", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const untyped = { headers: { "transfer-encoding": "chunked" }, chunks: [] }
       for (const empty of [...emptyBodies, untyped]) {
         const answer = yield* call(server, emptied(good.subscribe, empty))

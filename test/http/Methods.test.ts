@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { backend, call, errorOf, good, parseRaw, raw } from "./support.ts"
+import { sharedBackend, call, errorOf, good, parseRaw, raw } from "./support.ts"
 
 const paths = {
   "/healthz": "GET",
@@ -25,7 +25,7 @@ const allowOf = (method: string) => (method === "GET" ? "GET, HEAD, OPTIONS" : `
 describe("Paths and methods", () => {
   it.scoped("every other method is 405 with Allow and reaches nothing", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const [path, served] of Object.entries(paths)) {
         for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"]) {
           if (method === served || (method === "HEAD" && served === "GET")) continue
@@ -42,7 +42,7 @@ describe("Paths and methods", () => {
 
   it.scoped("OPTIONS is 204 with Allow, also for the server as a whole", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const [path, served] of Object.entries(paths)) {
         const answer = yield* call(server, { method: "OPTIONS", path })
         expect([path, answer.status, answer.headers.allow]).toEqual([path, 204, allowOf(served)])
@@ -54,9 +54,9 @@ describe("Paths and methods", () => {
     })
   )
 
-  it.scoped("HEAD answers as GET does, without a body", () =>
+  it.scoped("HEAD answers like GET, without a body", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const [path, served] of Object.entries(paths)) {
         if (served !== "GET") continue
         const headers = path === "/api/v1/auth/me" ? good.me.headers : {}
@@ -73,7 +73,7 @@ describe("Paths and methods", () => {
 
   it.scoped("paths are exact in case, slashes and encoding", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const others = [
         "/API/V1/VERSION",
         "/api/v1/Version",
@@ -105,9 +105,9 @@ describe("Paths and methods", () => {
     })
   )
 
-  it.scoped("a query does not change the path, and absolute targets are taken", () =>
+  it.scoped("a query does not change the path, and absolute targets are accepted", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       expect((yield* call(server, { path: "/api/v1/version?x=/y&z" })).status).toBe(200)
       expect((yield* call(server, { path: "http://music.example/api/v1/version?x" })).status).toBe(200)
       expect((yield* call(server, { path: "http://music.example/nope" })).status).toBe(404)
@@ -118,7 +118,7 @@ describe("Paths and methods", () => {
 
   it.scoped("both spellings of the webhook reach the same use case", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const path of ["/webhook", "/webhook/"]) {
         const answer = yield* call(server, { ...good.receive, path })
         expect([answer.status, answer.text]).toEqual([200, '{"received":true}'])
@@ -127,9 +127,9 @@ describe("Paths and methods", () => {
     })
   )
 
-  it.scoped("an upgrade is an ordinary request, and CONNECT has no path here", () =>
+  it.scoped("an upgrade is an ordinary request, and CONNECT is 404", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const upgrade = parseRaw(
         yield* raw(
           server,

@@ -12,7 +12,7 @@ import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import { BodyBound, NoStore } from "../../src/http/api/EndpointAnnotations.ts"
 import { type FailureCode, failureClasses, failureStatus, failureTable } from "../../src/schema/Failure.ts"
-import { backend, call, errorOf } from "./support.ts"
+import { sharedBackend, call, errorOf } from "./support.ts"
 
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
@@ -124,12 +124,12 @@ describe("The OpenAPI document", () => {
     )
   })
 
-  it("is the one that is committed: after a change of the contract, npm run openapi", () => {
+  it("equals docs/openapi.json; npm run openapi writes it", () => {
     const committed = readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")
     expect(committed).toBe(`${JSON.stringify(document, null, 2)}\n`)
   })
 
-  it("is OpenAPI 3.1 and says who it is", () => {
+  it("is OpenAPI 3.1 and names the service", () => {
     expect(document).toMatchObject({
       openapi: "3.1.0",
       info: { title: "Music backend", license: { name: "MIT" } },
@@ -138,7 +138,7 @@ describe("The OpenAPI document", () => {
     expect(document.tags.every(({ description }) => description !== undefined)).toBe(true)
   })
 
-  it("shows nothing of the framework: neither its own errors nor what it makes of its filters", () => {
+  it("contains neither the library's own errors nor the names of its filters", () => {
     expect(text).not.toMatch(/HttpApiDecodeError|"_tag"|\/schemas\/unknown|maxLength\(|\(s\) long|item\(s\)/)
     expect(Object.keys(document.components.schemas)).not.toEqual(expect.arrayContaining(["Issue"]))
   })
@@ -181,7 +181,7 @@ describe("The OpenAPI document", () => {
     }
   })
 
-  it("has an example of every request and of every answer with a body, and of nothing else", () => {
+  it("has an example of every request and response with a body, and no others", () => {
     expect(Object.keys(examples).sort()).toEqual(operations.map(({ operationId }) => operationId).sort())
     for (const { operationId, requestBody, responses } of operations) {
       const asked = requestBody?.content["application/json"].examples?.success
@@ -192,7 +192,7 @@ describe("The OpenAPI document", () => {
     }
   })
 
-  it("says how large a body may be, and which answers no cache may keep", () => {
+  it("states the bounds of bodies and the responses with no-store", () => {
     for (const { operationId, requestBody, responses } of operations) {
       const { bound = 0, noStore = false } = declared.get(operationId) ?? {}
       expect([operationId, requestBody?.["x-max-bytes"] ?? 0]).toEqual([operationId, bound])
@@ -205,7 +205,7 @@ describe("The OpenAPI document", () => {
     }
   })
 
-  it("says which headers a call takes, and shows one of each", () => {
+  it("lists the headers of each call, with an example", () => {
     const of = (id: string) => named(operationOf(id))
     expect(of("auth.login")).toEqual([
       "Idempotency-Key",
@@ -229,7 +229,7 @@ describe("The OpenAPI document", () => {
     }
   })
 
-  it("says where a bearer is needed, and where it is optional", () => {
+  it("states where a bearer is required, and where it is optional", () => {
     const security = Object.fromEntries(
       operations.map(({ operationId, security }) => [operationId, security])
     )
@@ -240,7 +240,7 @@ describe("The OpenAPI document", () => {
     expect(document.components.securitySchemes).toMatchObject({ bearer: { type: "http", scheme: "bearer" } })
   })
 
-  it("closes what is sent, and leaves room for answers to grow", () => {
+  it("closes request schemas and leaves response schemas open", () => {
     const { schemas } = document.components
     const closed = Object.keys(schemas).filter((name) =>
       JSON.stringify(schemas[name]).includes('Properties":false')
@@ -257,9 +257,9 @@ describe("The OpenAPI document", () => {
     ])
   })
 
-  it.scoped("is served like everything else: request id, HEAD, OPTIONS, 405, 404", () =>
+  it.scoped("is served like any path: request id, HEAD, OPTIONS, 405, 404", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       const answer = yield* call(server, { path: "/openapi.json" })
       expect([answer.status, answer.headers["content-type"]]).toEqual([200, "application/json"])
       expect(JSON.parse(answer.text)).toEqual(JSON.parse(text))
@@ -270,9 +270,9 @@ describe("The OpenAPI document", () => {
     })
   )
 
-  it.scoped("is sent compressed to who takes that, and not again to who has it", () =>
+  it.scoped("is compressed for clients that accept gzip, and 304 for a current copy", () =>
     Effect.gen(function* () {
-      const { port } = yield* backend()
+      const { port } = yield* sharedBackend
       const get = (headers: Record<string, string>) =>
         Effect.promise(() => bytesOf(`http://127.0.0.1:${port}/openapi.json`, headers))
       const zipped = yield* get({ "accept-encoding": "br;q=1, GZIP;q=0.5" })

@@ -21,7 +21,7 @@ import {
   testingSecret
 } from "./support.ts"
 
-/** `operation code`: what the document promises, and what some test must have seen. */
+/** An operation and a code that the document lists for it; some test must provoke it. */
 type Pair = `${string} ${string}`
 
 const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ operationId, responses }) =>
@@ -31,7 +31,7 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
     .map((code): Pair => `${operationId} ${code}`)
 )
 
-/** What takes too long, or a broken disk, to be provoked here, and the test that does it with a moved clock or a stand-in. */
+/** Codes that take too long or a broken disk to provoke here, and the tests that provoke them with a moved clock or a stand-in. */
 const elsewhere: Readonly<Record<Pair, string>> = {
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
@@ -67,8 +67,8 @@ const probes: ReadonlyArray<CallName> = ["healthz", "readyz"]
 
 const provoked = new Map<Pair, RealAnswer>()
 
-/** Notes an answer; says its code. */
-const seen = (name: CallName, answer: Pick<Answer, "status" | "text">): string => {
+/** Records an answer and returns its code. */
+const recordAnswer = (name: CallName, answer: Pick<Answer, "status" | "text">): string => {
   const body =
     answer.text === "" ? {} : (JSON.parse(answer.text) as { readonly error?: { readonly code?: string } })
   const code = body.error?.code ?? `${answer.status}`
@@ -78,8 +78,8 @@ const seen = (name: CallName, answer: Pick<Answer, "status" | "text">): string =
   return code
 }
 
-/** Asks each of the calls, changed; all must answer the code. */
-const all = (
+/** Sends each of the calls, changed; all must answer with the code. */
+const expectAll = (
   server: Backend,
   which: ReadonlyArray<CallName>,
   code: string,
@@ -87,7 +87,7 @@ const all = (
 ) =>
   Effect.forEach(which, (name) =>
     Effect.map(call(server, change(good[name])), (answer) =>
-      expect([name, seen(name, answer)]).toEqual([name, code])
+      expect([name, recordAnswer(name, answer)]).toEqual([name, code])
     )
   )
 
@@ -107,26 +107,29 @@ const without =
     )
   })
 
-describe("What a call answers before it begins", () => {
-  it.scoped("to a request that is wrong on its face", () =>
+describe("The failures before a call begins", () => {
+  it.scoped("of a malformed request", () =>
     Effect.gen(function* () {
       const server = yield* backend()
       for (const name of names) {
         const { method, path } = good[name]
         const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
-        expect([name, seen(name, answer)]).toEqual([name, "invalid_input"])
+        expect([name, recordAnswer(name, answer)]).toEqual([name, "invalid_input"])
       }
-      yield* all(server, posts, "unsupported_media_type", withHeaders({ "content-type": "text/plain" }))
-      yield* all(server, posts, "payload_too_large", (sent) => ({ ...sent, body: " ".repeat(1_048_577) }))
-      yield* all(server, keyed, "idempotency_key_required", without("idempotency-key"))
-      yield* all(server, keyed, "idempotency_key_invalid", withHeaders({ "idempotency-key": "short" }))
-      yield* all(
+      yield* expectAll(server, posts, "unsupported_media_type", withHeaders({ "content-type": "text/plain" }))
+      yield* expectAll(server, posts, "payload_too_large", (sent) => ({
+        ...sent,
+        body: " ".repeat(1_048_577)
+      }))
+      yield* expectAll(server, keyed, "idempotency_key_required", without("idempotency-key"))
+      yield* expectAll(server, keyed, "idempotency_key_invalid", withHeaders({ "idempotency-key": "short" }))
+      yield* expectAll(
         server,
         signed,
         "unauthenticated",
         withHeaders({ authorization: "Bearer short", "x-org-id": "acme" })
       )
-      yield* all(
+      yield* expectAll(
         server,
         planed,
         "testing_secret_invalid",
@@ -136,10 +139,10 @@ describe("What a call answers before it begins", () => {
     })
   )
 
-  it.scoped("when it has too much to do, and when it ends", () =>
+  it.scoped("of an overloaded and of a draining server", () =>
     Effect.gen(function* () {
       const admitted = names.filter((name) => !probes.includes(name))
-      yield* all(yield* backend({ inFlight: 0 }), admitted, "overloaded")
+      yield* expectAll(yield* backend({ inFlight: 0 }), admitted, "overloaded")
       const quota = (name: string) => ({ name, quota: 1, windowSeconds: 600 })
       const limited = yield* backend({
         settings: { rateLimit: true },
@@ -149,19 +152,19 @@ describe("What a call answers before it begins", () => {
         }
       })
       yield* call(limited, good.version)
-      yield* all(
+      yield* expectAll(
         limited,
         admitted.filter((name) => name !== "receive"),
         "rate_limited"
       )
       const ending = yield* backend()
       yield* ending.drain.begin
-      yield* all(ending, admitted, "shutting_down")
-      yield* all(ending, ["readyz"], "not_ready")
+      yield* expectAll(ending, admitted, "shutting_down")
+      yield* expectAll(ending, ["readyz"], "not_ready")
     })
   )
 
-  it.scoped("when it meets a fault of its own", () =>
+  it.scoped("of a defect", () =>
     Effect.gen(function* () {
       const fault = Effect.die("a fault")
       const during: NonNullable<Options["during"]> = {
@@ -178,8 +181,13 @@ describe("What a call answers before it begins", () => {
       }
       const server = yield* backend({ during })
       const plain = names.filter((name) => name !== "version" && name !== "iam")
-      yield* all(server, plain, "internal")
-      yield* all(server, ["iam"], "internal", withHeaders({ "x-testing-environment-key": testingSecret }))
+      yield* expectAll(server, plain, "internal")
+      yield* expectAll(
+        server,
+        ["iam"],
+        "internal",
+        withHeaders({ "x-testing-environment-key": testingSecret })
+      )
     })
   )
 })
@@ -189,7 +197,7 @@ const refusal = (status: number, code: string): Fault => ({
   reply: { status, body: { error: { code, message: code } } }
 })
 
-/** IAM itself, asked as this service asks it. */
+/** Calls IAM as this service does. */
 const askIam = (world: SimulatedUpstreams, path: string, form: Readonly<Record<string, string>>) =>
   Effect.promise(async () => {
     const { musicSecret } = world.seeded.production
@@ -231,7 +239,7 @@ const freshKey: Change = (sent) => {
     : sent
 }
 
-/** The sandbox, a token of its own, and a way to ask several calls at once that must all answer one code. */
+/** The sandbox, a token of its own, and a function that sends several calls that must all answer with one code. */
 const prepared = Effect.gen(function* () {
   const { world, base } = yield* startTestSandbox
   const ask = (name: CallName, change: Change) =>
@@ -242,7 +250,7 @@ const prepared = Effect.gen(function* () {
         headers: (headers ?? {}) as Record<string, string>,
         ...(body === undefined ? {} : { body })
       })
-      return seen(name, { status: response.status, text: await response.text() })
+      return recordAnswer(name, { status: response.status, text: await response.text() })
     })
   const asks = (which: ReadonlyArray<CallName>, code: string, change: Change = unchanged) =>
     Effect.forEach(
@@ -260,7 +268,7 @@ const prepared = Effect.gen(function* () {
     asks,
     asCaller: signedBy(token),
     inPlane: withHeaders({ "x-testing-environment-key": world.seeded.environment.musicSecret }),
-    /** Every call to IAM ends so, while the effect runs. */
+    /** Makes every call to IAM end with the fault while the effect runs. */
     whileIam: <A>(fault: Fault, effect: Effect.Effect<A>) =>
       Effect.acquireUseRelease(
         Effect.sync(() => world.iam.fail({ times: Number.POSITIVE_INFINITY, fault })),
@@ -270,7 +278,7 @@ const prepared = Effect.gen(function* () {
   }
 })
 
-describe("What a call answers, against simulators of the services behind it", () => {
+describe("The failures of a call, against simulated upstreams", () => {
   it.scopedLive("when IAM refuses the caller", () =>
     Effect.gen(function* () {
       const { world, asks, asCaller } = yield* prepared
@@ -380,7 +388,7 @@ describe("What a call answers, against simulators of the services behind it", ()
 })
 
 describe("The codes of the document", () => {
-  it("are all provoked by a test, and a call gives no other", () => {
+  it("are all provoked by a test, and a call gives no others", () => {
     const here = [...provoked.keys()]
     expect(here.filter((pair) => !documented.includes(pair))).toEqual([])
     expect(documented.filter((pair) => !provoked.has(pair)).sort()).toEqual(Object.keys(elsewhere).sort())

@@ -1,4 +1,4 @@
-/** An upstream that hangs must take nothing from the requests that do not wait for it. */
+/** An upstream that hangs must not delay requests that do not wait for it. */
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -18,15 +18,15 @@ const bounded = (iam: number, ting: number, perCredential = 100, perAddress = 10
     ting: { all: ting, perCredential, perAddress }
   })
 
-/** Requests in flight: more than wait for IAM, and no more than want to. */
+/** The bound of requests in flight: above the bound of those that wait for IAM, and below the number of waiting requests. */
 const inFlight = 5
 
-/** Lets it pass while real sockets are waited for. */
-const time = Effect.forever(
-  Effect.zipRight(TestClock.adjust("250 millis"), TestServices.provideLive(Effect.sleep("5 millis")))
+/** Advances the test's clock while real sockets are waited for. */
+const advanceClock = Effect.forever(
+  Effect.zipRight(TestClock.adjust("1 seconds"), TestServices.provideLive(Effect.sleep("5 millis")))
 )
 
-const refusalOf = (answer: Answer) => {
+const readRefusal = (answer: Answer) => {
   const { code, details } = errorOf(answer)
   return [answer.status, code, answer.headers["retry-after"], details]
 }
@@ -56,7 +56,7 @@ const everything = Number.POSITIVE_INFINITY
 const taken = (dependency: "iam" | "ting", places: number) =>
   eventually(() => upstreamPlacesTaken({ dependency }).unsafeValue([]).value === places)
 
-const preparedWith = Effect.fnUntraced(function* (rateLimit: boolean) {
+const prepareWith = Effect.fnUntraced(function* (rateLimit: boolean) {
   const server = yield* serverOverIam({ inFlight }, { rateLimit, shutdownGraceSeconds: 0 })
   server.ting.registerType("production", "music", "music.trigger.fired")
   const ask = server.from("203.0.113.1")
@@ -64,7 +64,7 @@ const preparedWith = Effect.fnUntraced(function* (rateLimit: boolean) {
     Effect.map(ask(asks.login(Redacted.value(server.slt()))), (answer) => {
       const session: unknown = JSON.parse(answer.text)
       expect(session).toMatchObject({ access_token: expect.any(String) })
-      // The line above has looked.
+      // The assertion above checked the shape.
       return session as {
         readonly access_token: string
         readonly refresh_token: string
@@ -74,12 +74,12 @@ const preparedWith = Effect.fnUntraced(function* (rateLimit: boolean) {
   )
   return { ...server, ask, login }
 })
-const prepared = preparedWith(false)
+const prepare = prepareWith(false)
 
 describe("While IAM hangs", () => {
-  it.scoped("its calls beyond its places are refused at once, and what needs none is served", () =>
+  it.scoped("calls beyond its places are refused at once, and calls that need none are served", () =>
     Effect.gen(function* () {
-      const { ask, environment, login, simulator, slt, world } = yield* prepared
+      const { ask, environment, login, simulator, slt, world } = yield* prepare
       const sessions = yield* Effect.replicateEffect(login, 4)
       const { access_token, refresh_token } = yield* login
       simulator.fail({ path: introspect, times: everything, fault: { kind: "hang" } })
@@ -88,7 +88,7 @@ describe("While IAM hangs", () => {
       )
       yield* taken("iam", 4)
 
-      // The looks that hang may still be on their way.
+      // Hanging introspections may still be on their way.
       const others = () => simulator.seen.filter(({ path }) => path !== introspect).length
       const before = others()
       for (const sent of [
@@ -99,7 +99,7 @@ describe("While IAM hangs", () => {
         asks.testing(environment.musicSecret),
         ting(access_token, "1")
       ])
-        expect([sent.path, ...refusalOf(yield* ask(sent))]).toEqual([sent.path, ...full("iam")])
+        expect([sent.path, ...readRefusal(yield* ask(sent))]).toEqual([sent.path, ...full("iam")])
       expect(others()).toBe(before)
       expect((yield* ask(good.healthz)).status).toBe(200)
       expect((yield* ask(good.version)).status).toBe(200)
@@ -110,52 +110,52 @@ describe("While IAM hangs", () => {
         world.events.membershipRemoved(production, "si:lyra", "acme")
       )
       expect((yield* ask({ method: "POST", path: "/webhook/", headers, body })).status).toBe(200)
-      // Without a place the reporter is not asked about, as in any outage.
+      // Without a place the reporter is not verified, as in any outage.
       const sent = report(access_token)
       const signed = yield* ask(sent)
       expect(JSON.parse(signed.text)).toMatchObject({ status: "stored", reporter: null, replayed: false })
 
-      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), advanceClock)
       for (const fiber of waiting)
         expect(errorOf(yield* Fiber.join(fiber)).code).toBe("dependency_unavailable")
       simulator.clearFaults()
       expect((yield* ask(asks.me(access_token))).status).toBe(200)
       expect(JSON.parse((yield* ask(sent)).text)).toMatchObject({ reporter: "si:deejay", replayed: true })
-      // The refusal has spent nothing.
+      // The refusal spent nothing.
       expect((yield* ask(asks.refresh(refresh_token))).status).toBe(200)
     }).pipe(bounded(4, 2))
   )
 
   it.scoped("the calls of one credential leave places to others", () =>
     Effect.gen(function* () {
-      const { ask, login, simulator } = yield* prepared
+      const { ask, login, simulator } = yield* prepare
       const [one, other] = [yield* login, yield* login]
-      // The calls share one look.
+      // The calls share one introspection.
       simulator.fail({ path: introspect, fault: { kind: "hang" } })
       const waiting = yield* Effect.forEach([1, 2], () => Effect.fork(ask(asks.me(one.access_token))))
       yield* taken("iam", 2)
-      expect(refusalOf(yield* ask(asks.me(one.access_token)))).toEqual(full("iam"))
+      expect(readRefusal(yield* ask(asks.me(one.access_token)))).toEqual(full("iam"))
       expect((yield* ask(asks.me(other.access_token))).status).toBe(200)
-      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), advanceClock)
       for (const fiber of waiting) expect((yield* Fiber.join(fiber)).status).toBe(200)
     }).pipe(bounded(4, 2, 2))
   )
 })
 
 describe("While IAM's revocation hangs", () => {
-  it.scoped("the tokens that one address makes up leave places to other addresses", () =>
+  it.scoped("made-up tokens of one address leave places to other addresses", () =>
     Effect.gen(function* () {
-      const { ask, from, login, simulator, slt } = yield* preparedWith(true)
+      const { ask, from, login, simulator, slt } = yield* prepareWith(true)
       const { access_token } = yield* login
       simulator.fail({ path: "/api/v1/oauth/revoke", times: everything, fault: { kind: "hang" } })
       const stranger = from("198.51.100.7")
       const logout = (letter: string) => stranger(asks.logout(`ort_${letter.repeat(43)}`))
       const waiting = yield* Effect.forEach(["A", "B"], (letter) => Effect.fork(logout(letter)))
       yield* taken("iam", 2)
-      expect(refusalOf(yield* logout("C"))).toEqual(full("iam"))
+      expect(readRefusal(yield* logout("C"))).toEqual(full("iam"))
       expect((yield* ask(asks.me(access_token))).status).toBe(200)
       expect((yield* ask(asks.login(Redacted.value(slt())))).status).toBe(200)
-      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), advanceClock)
       for (const fiber of waiting)
         expect(errorOf(yield* Fiber.join(fiber)).code).toBe("dependency_unavailable")
     }).pipe(bounded(3, 2, 2, 2))
@@ -165,7 +165,7 @@ describe("While IAM's revocation hangs", () => {
 describe("While Ting hangs", () => {
   it.scoped("tings beyond its places are refused at once, and IAM's calls are served", () =>
     Effect.gen(function* () {
-      const { ask, asked, login, slt, ting: notifications } = yield* prepared
+      const { ask, asked, login, slt, ting: notifications } = yield* prepare
       const { access_token, refresh_token } = yield* login
       notifications.fail({ times: everything, fault: { kind: "hang" } })
       const waiting = yield* Effect.forEach(["1", "2"], (key) => Effect.fork(ask(ting(access_token, key))))
@@ -173,12 +173,12 @@ describe("While Ting hangs", () => {
 
       const proofs = () => asked("/obo-access/exchanges").length
       yield* eventually(() => proofs() === 3)
-      expect(refusalOf(yield* ask(ting(access_token, "3")))).toEqual(full("ting"))
+      expect(readRefusal(yield* ask(ting(access_token, "3")))).toEqual(full("ting"))
       const subscription = {
         ...good.subscribe,
         headers: { ...jsonHeaders, ...asks.me(access_token).headers }
       }
-      expect(refusalOf(yield* ask(subscription))).toEqual(full("ting"))
+      expect(readRefusal(yield* ask(subscription))).toEqual(full("ting"))
       expect(proofs()).toBe(3)
       expect((yield* ask(asks.me(access_token))).status).toBe(200)
       expect((yield* ask(asks.refresh(refresh_token))).status).toBe(200)
@@ -187,11 +187,11 @@ describe("While Ting hangs", () => {
         ting: { subscribed: false, error: "overloaded" }
       })
 
-      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), time)
+      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), advanceClock)
       for (const fiber of waiting)
         expect(errorOf(yield* Fiber.join(fiber)).code).toBe("dependency_unavailable")
       notifications.clearFaults()
-      // Repeated under its key the login registers after all, and the ting that was refused is sent.
+      // A retry of the login under its key registers, and the refused ting is sent.
       expect(JSON.parse((yield* ask(sent)).text)).toMatchObject({ ting: { subscribed: true } })
       expect((yield* ask(ting((yield* login).access_token, "3"))).status).toBe(200)
     }).pipe(bounded(4, 2))

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
-import { clientAddressFor, networkOf } from "../../src/http/transport/ClientAddress.ts"
+import { clientAddressResolver, toNetwork } from "../../src/http/transport/ClientAddress.ts"
 import { defaultPolicies } from "../../src/http/middleware/RateLimits.ts"
 import { makeQuota } from "../../src/services/Quota.ts"
 import { accessToken, type Backend, backend, bearer, call, errorOf, good, type Sent } from "./support.ts"
@@ -17,7 +17,7 @@ const warnings = ({ lines }: Backend) =>
   lines.filter(({ level }) => level === "WARN").map(({ message }) => message)
 
 describe("Rate limits", () => {
-  it.scoped("an address has its quota at once, and then one request as each becomes free", () =>
+  it.scoped("an address has its whole quota at once, and then each request as it becomes free", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
       for (const remaining of [3, 2, 1, 0]) {
@@ -46,7 +46,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("a token has a quota of its own, wherever it comes from", () =>
+  it.scoped("a token has a quota of its own, from any address", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
       yield* call(server, good.me)
@@ -63,39 +63,37 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped(
-    "every call counts but probes, the document, IAM's deliveries and what is refused on its face",
-    () =>
-      Effect.gen(function* () {
-        const server = yield* backend({ settings, policies })
-        const free: ReadonlyArray<Sent> = [
-          good.healthz,
-          good.readyz,
-          good.receive,
-          { path: "/openapi.json" },
-          { path: "/nope" },
-          { method: "OPTIONS", path: "/api/v1/version" },
-          { method: "PUT", path: "/api/v1/version" },
-          { ...good.login, headers: {} },
-          { ...good.login, body: "{" },
-          { ...good.me, headers: {} }
-        ]
-        for (const sent of [...free, ...free]) {
-          const answer = yield* call(server, sent)
-          expect([sent.path, answer.status === 429, answer.headers.ratelimit]).toEqual([
-            sent.path,
-            false,
-            undefined
-          ])
-        }
-        for (const sent of [good.submit, good.accept, good.iam, good.refresh]) {
-          expect((yield* call(server, sent)).headers.ratelimit).toBeDefined()
-        }
-        expect((yield* call(server, good.logout)).status).toBe(429)
-      })
+  it.scoped("every call counts but probes, documents, webhooks and malformed requests", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings, policies })
+      const free: ReadonlyArray<Sent> = [
+        good.healthz,
+        good.readyz,
+        good.receive,
+        { path: "/openapi.json" },
+        { path: "/nope" },
+        { method: "OPTIONS", path: "/api/v1/version" },
+        { method: "PUT", path: "/api/v1/version" },
+        { ...good.login, headers: {} },
+        { ...good.login, body: "{" },
+        { ...good.me, headers: {} }
+      ]
+      for (const sent of [...free, ...free]) {
+        const answer = yield* call(server, sent)
+        expect([sent.path, answer.status === 429, answer.headers.ratelimit]).toEqual([
+          sent.path,
+          false,
+          undefined
+        ])
+      }
+      for (const sent of [good.submit, good.accept, good.iam, good.refresh]) {
+        expect((yield* call(server, sent)).headers.ratelimit).toBeDefined()
+      }
+      expect((yield* call(server, good.logout)).status).toBe(429)
+    })
   )
 
-  it.scoped("are off when a gateway limits", () =>
+  it.scoped("are off with MUSIC_RATE_LIMIT=off", () =>
     Effect.gen(function* () {
       const server = yield* backend({ policies })
       for (let at = 0; at < 10; at += 1) {
@@ -105,7 +103,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("tell clients behind a trusted proxy apart", () =>
+  it.scoped("distinguish clients behind a trusted proxy", () =>
     Effect.gen(function* () {
       const server = yield* backend({
         settings: { rateLimit: true, trustedProxies: ["127.0.0.0/8"] },
@@ -124,7 +122,7 @@ describe("Rate limits", () => {
     ["forwarded", "for=203.0.113.1"]
   ]
   for (const [name, value] of strangers)
-    it.scoped(`say once that a proxy on this machine is not trusted, by its ${name}`, () =>
+    it.scoped(`warn once of an untrusted proxy on this machine, by its ${name}`, () =>
       Effect.gen(function* () {
         const server = yield* backend({ settings: { rateLimit: true } })
         const sent: Sent = { ...good.version, headers: { [name]: value } }
@@ -140,7 +138,7 @@ describe("Rate limits", () => {
       })
     )
 
-  it.scoped("say nothing of a proxy that is trusted, nor where nothing is limited", () =>
+  it.scoped("do not warn of a trusted proxy, or while limits are off", () =>
     Effect.gen(function* () {
       for (const settings of [{ rateLimit: true, trustedProxies: ["127.0.0.1"] }, { rateLimit: false }]) {
         const server = yield* backend({ settings })
@@ -150,7 +148,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it("remember a bounded number of keys, and forget the one that was quiet longest", () => {
+  it("hold a bounded number of keys, and drop the one that was idle longest", () => {
     const { take } = makeQuota({ name: "address", quota: 2, windowSeconds: 60 }, 3)
     for (const key of ["a", "a", "b", "c", "a"]) take(key, 0)
     expect(take("a", 0).retryAfterSeconds).toBeGreaterThan(0)
@@ -159,7 +157,7 @@ describe("Rate limits", () => {
     expect(take("b", 0).remaining).toBe(1)
   })
 
-  it("let a client that keeps to the pace through for ever", () => {
+  it("never refuse a client that keeps to the pace", () => {
     const { quota, windowSeconds } = defaultPolicies.credential
     const { take } = makeQuota(defaultPolicies.credential)
     for (let at = 0; at < 5_000; at += 1) {
@@ -168,7 +166,7 @@ describe("Rate limits", () => {
   })
 })
 
-describe("Who a client is", () => {
+describe("The address of a client", () => {
   const message = (remoteAddress: string, forwarded?: string) =>
     ({
       socket: { remoteAddress },
@@ -181,7 +179,7 @@ describe("Who a client is", () => {
     ["the peer, when it is no trusted proxy", ["10.0.0.0/8"], "203.0.113.9", "198.51.100.1", "203.0.113.9"],
     ["what the proxy saw", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1", "198.51.100.1"],
     [
-      "the rightmost that is no proxy",
+      "the rightmost that is not a proxy",
       ["10.0.0.0/8"],
       "10.0.0.2",
       "192.0.2.7, 198.51.100.1, 10.0.0.3",
@@ -195,7 +193,7 @@ describe("Who a client is", () => {
     ["IPv4 with a port", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1:4711", "198.51.100.1"],
     ["proxies all the way", ["10.0.0.0/8"], "10.0.0.2", "10.0.0.4, 10.0.0.3", "10.0.0.4"]
   ])("is %s", (_, trusted, peer, forwarded, expected) => {
-    expect(clientAddressFor(trusted)(message(peer, forwarded))).toBe(expected)
+    expect(clientAddressResolver(trusted)(message(peer, forwarded))).toBe(expected)
   })
 
   it.each([
@@ -206,6 +204,6 @@ describe("Who a client is", () => {
     ["::1", "0:0:0:0"],
     ["", ""]
   ])("%s counts as %s", (address, network) => {
-    expect(networkOf(address)).toBe(network)
+    expect(toNetwork(address)).toBe(network)
   })
 })

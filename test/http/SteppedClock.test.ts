@@ -1,4 +1,4 @@
-/** A wall clock that was an hour ahead and is put right, seen from outside: nothing that lives in memory outlives or loses its time by it. */
+/** A wall clock that is stepped, seen from outside: quotas, caches and deadlines in memory keep their length. */
 import { connect } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -65,7 +65,7 @@ describe("A wall clock that is stepped", () => {
         )
       )
 
-      it.scoped("lets a testing plane be remembered for 60 s, and a refused secret for 30 s", () =>
+      it.scoped("caches a testing plane for 60 s, and a refused secret for 30 s", () =>
         stepping(by, ({ stepAgain, pass }) =>
           Effect.gen(function* () {
             const { asked, environment, from } = yield* world()
@@ -96,7 +96,7 @@ describe("A wall clock that is stepped", () => {
         )
       )
 
-      it.scoped("lets a refused token be remembered for 30 s", () =>
+      it.scoped("caches a refused token for 30 s", () =>
         stepping(by, ({ stepAgain, pass }) =>
           Effect.gen(function* () {
             const { asked, from } = yield* world()
@@ -112,7 +112,7 @@ describe("A wall clock that is stepped", () => {
         )
       )
 
-      it.scoped("neither stretches nor ends the pause that IAM's 429 asks for", () =>
+      it.scoped("does not change the pause after IAM's 429", () =>
         stepping(by, ({ stepAgain, pass }) =>
           Effect.gen(function* () {
             const { asked, from, login, simulator } = yield* world()
@@ -135,7 +135,7 @@ describe("A wall clock that is stepped", () => {
         )
       )
 
-      it.scoped("ends a remembered look after the seconds of MUSIC_INTROSPECTION_CACHE_SECONDS", () =>
+      it.scoped("caches an introspection for MUSIC_INTROSPECTION_CACHE_SECONDS", () =>
         stepping(by, ({ stepAgain, pass }) =>
           Effect.gen(function* () {
             const { asked, from, login } = yield* world({ iam: { introspectionCacheSeconds: 10 } })
@@ -154,7 +154,7 @@ describe("A wall clock that is stepped", () => {
         )
       )
 
-      it.scoped("neither stretches nor ends the time of a request whose body does not come", () =>
+      it.scoped("does not change the deadline of a stalled body", () =>
         stepping(by, ({ stepAgain, pass }) =>
           Effect.gen(function* () {
             const server = yield* backend({ settings: { requestDeadlineSeconds: 25 } })
@@ -188,5 +188,5 @@ describe("A wall clock that is stepped", () => {
   }
 })
 
-/** Lets the sockets work. */
+/** Yields to the sockets. */
 const real = (millis: number) => Effect.promise(() => new Promise((wake) => setTimeout(wake, millis)))

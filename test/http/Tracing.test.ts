@@ -68,31 +68,29 @@ describe("Tracing", () => {
     })
   )
 
-  it.scoped(
-    "starts a new trace when what the caller sent is none, and names what is none of our paths by its method",
-    () =>
-      Effect.gen(function* () {
-        const seen: Array<Seen> = []
-        const server = yield* backend({ tracer: recorder(seen) })
-        const malformed = [
-          traceparent.toUpperCase(),
-          traceparent.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0".repeat(32)),
-          traceparent.replace("00f067aa0ba902b7", "0".repeat(16)),
-          traceparent.replace("00-", "ff-"),
-          `${traceparent}-more`,
-          `${traceparent}, ${traceparent}`
-        ]
-        for (const sent of malformed)
-          yield* call(server, { path: "/secret/path", headers: { traceparent: sent } })
-        expect(seen.map(({ name, parentId }) => [name, parentId])).toEqual(
-          malformed.map(() => ["GET", undefined])
-        )
-        yield* call(server, { ...good.healthz, headers: { traceparent: traceparent.replace("00-", "01-") } })
-        expect(seen.at(-1)?.parentId).toBe("00f067aa0ba902b7")
-      })
+  it.scoped("starts a new trace for a malformed traceparent, and names an unknown path by its method", () =>
+    Effect.gen(function* () {
+      const seen: Array<Seen> = []
+      const server = yield* backend({ tracer: recorder(seen) })
+      const malformed = [
+        traceparent.toUpperCase(),
+        traceparent.replace("4bf92f3577b34da6a3ce929d0e0e4736", "0".repeat(32)),
+        traceparent.replace("00f067aa0ba902b7", "0".repeat(16)),
+        traceparent.replace("00-", "ff-"),
+        `${traceparent}-more`,
+        `${traceparent}, ${traceparent}`
+      ]
+      for (const sent of malformed)
+        yield* call(server, { path: "/secret/path", headers: { traceparent: sent } })
+      expect(seen.map(({ name, parentId }) => [name, parentId])).toEqual(
+        malformed.map(() => ["GET", undefined])
+      )
+      yield* call(server, { ...good.healthz, headers: { traceparent: traceparent.replace("00-", "01-") } })
+      expect(seen.at(-1)?.parentId).toBe("00f067aa0ba902b7")
+    })
   )
 
-  it.scoped("only a fault of ours is an error of the span", () =>
+  it.scoped("only status 500 and above is an error of the span", () =>
     Effect.gen(function* () {
       const seen: Array<Seen> = []
       const server = yield* backend({
@@ -143,7 +141,7 @@ describe("Tracing", () => {
     })
   )
 
-  it.scoped("costs nothing while nobody exports: a use case's spans have no effect either", () =>
+  it.scoped("makes no spans while none are exported, not even of a use case", () =>
     Effect.gen(function* () {
       const spans: Array<Tracer.AnySpan> = []
       const server = yield* backend({

@@ -1,4 +1,4 @@
-/** The real server on a real socket, over stand-ins for the use cases that note every call. */
+/** The real server on a real socket, over stand-ins for the use cases that record every call. */
 import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
@@ -9,6 +9,7 @@ import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Scope from "effect/Scope"
 import type * as Tracer from "effect/Tracer"
 import { type Bounds, httpServerWith, Listening } from "../../src/http/Server.ts"
 import type { Failure } from "../../src/schema/Failure.ts"
@@ -55,8 +56,6 @@ export const callerOf = (token: string, organisation: string): Caller => {
     organisation,
     organisationUuid: "0199a0aa-0000-7000-8000-000000000001",
     membershipId: `si:deejay[${organisation}]`,
-    membershipVersion: 1,
-    authorizationEpoch: 1,
     scopes: requestedScopes,
     actor: Option.some(actor)
   }
@@ -66,10 +65,7 @@ export const callerOf = (token: string, organisation: string): Caller => {
     membership,
     introspection: {
       publicId: Option.some(actor.public_id),
-      actorType: Option.some(actor.type),
       sessionId: "0199a0dd-0000-7000-8000-000000000001",
-      scopes: requestedScopes,
-      issuedAt: 0,
       expiresAt: 1_800,
       answeredAt: 0,
       memberships: [membership]
@@ -109,9 +105,9 @@ export interface LogLine {
 export interface Options extends Bounds {
   readonly settings?: SettingsOverrides
   readonly tracer?: Tracer.Tracer
-  /** `me` answers what its schema does not allow. */
+  /** Makes `me` return a value that its schema does not allow. */
   readonly breaking?: boolean
-  /** What runs inside a use case before its ordinary answer. */
+  /** Effects that run inside a use case before its ordinary answer. */
   readonly during?: Partial<Record<UseCase, Effect.Effect<unknown, Failure>>>
 }
 
@@ -266,7 +262,7 @@ const standIns = (options: Options, reached: Array<Reached>, events: Backend["ev
           Effect.map(RequestContext, ({ recording }) => {
             if (recording) events.push(event)
           }),
-        outcome: () => (effect) => effect,
+        recordOutcome: () => (effect) => effect,
         flush: Effect.void
       })
     )
@@ -310,13 +306,30 @@ export const backend = (options: Options = {}) =>
     return made
   })
 
+let shared: Promise<Backend> | undefined
+
+/**
+ * The server with default options and the real clock, started once per process, because a start takes longer than most
+ * tests. Forgets what earlier tests did.
+ */
+export const sharedBackend = Effect.map(
+  Effect.promise(() => {
+    shared ??= Effect.runPromise(Scope.extend(backend(), Effect.runSync(Scope.make())))
+    return shared
+  }),
+  (server) => {
+    for (const list of [server.reached, server.lines, server.events]) list.length = 0
+    return server
+  }
+)
+
 export interface Answer {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly text: string
 }
 
-/** Form of every error body. */
+/** The body of every error. */
 export interface ErrorBody {
   readonly error: {
     readonly code: string
@@ -330,7 +343,7 @@ export interface ErrorBody {
 }
 
 export const json = (answer: Answer): unknown => JSON.parse(answer.text)
-// The tests that use it assert the shape first, see `expectFailure`.
+// Tests assert the parts that they read.
 export const errorOf = (answer: Answer): ErrorBody["error"] => (JSON.parse(answer.text) as ErrorBody).error
 
 export interface Sent {

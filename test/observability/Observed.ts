@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
-import { Admin, backendOf, Listening, parts } from "../../src/Backend.ts"
+import { Admin, makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { keptConsole } from "../support/Sandbox.ts"
@@ -54,7 +54,7 @@ export const startObserved = (
       }))
     }
     const context = yield* Layer.build(
-      backendOf({ ...parts, ...options.parts }).pipe(
+      makeBackend({ ...parts, ...options.parts }).pipe(
         Layer.provide(Layer.succeed(Settings, { ...settings, openTelemetry, ...options.settings }))
       )
     ).pipe(Effect.withConsole(console))

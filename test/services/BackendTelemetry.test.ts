@@ -179,12 +179,15 @@ describe("an operation's outcome", () => {
   it.effect("is ok, or the code of its failure", () =>
     observed(
       Effect.gen(function* () {
-        const { outcome } = yield* BackendTelemetry
+        const { recordOutcome } = yield* BackendTelemetry
         assert.strictEqual(
-          yield* outcome("ting", production)(Effect.succeed("sent")).pipe(inRequest()),
+          yield* recordOutcome("ting", production)(Effect.succeed("sent")).pipe(inRequest()),
           "sent"
         )
-        const failure = yield* outcome("ting", production)(new NotFound()).pipe(inRequest(), Effect.flip)
+        const failure = yield* recordOutcome(
+          "ting",
+          production
+        )(new NotFound()).pipe(inRequest(), Effect.flip)
         assert.strictEqual(failure.code, "not_found")
         deepStrictEqual(
           (yield* written).map(({ record: told }) => [told.event, told.outcome, told.error_code]),
@@ -200,9 +203,9 @@ describe("an operation's outcome", () => {
   it.effect("is not recorded in a testing plane", () =>
     observed(
       Effect.gen(function* () {
-        const { outcome } = yield* BackendTelemetry
-        yield* outcome("login", testing)(Effect.void).pipe(inRequest())
-        yield* Effect.flip(outcome("login", testing)(new NotFound()).pipe(inRequest()))
+        const { recordOutcome } = yield* BackendTelemetry
+        yield* recordOutcome("login", testing)(Effect.void).pipe(inRequest())
+        yield* Effect.flip(recordOutcome("login", testing)(new NotFound()).pipe(inRequest()))
         assert.isEmpty(yield* written)
       })
     )

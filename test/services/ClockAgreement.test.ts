@@ -3,7 +3,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
-import { compareLooks, makeAgreedTime } from "../../src/services/ClockAgreement.ts"
+import { compareReadings, makeAgreedTime } from "../../src/services/ClockAgreement.ts"
 import { makeOffsetClock } from "../../sandbox/OffsetClock.ts"
 import { makeSteppedClock } from "../support/SteppedClock.ts"
 
@@ -29,7 +29,7 @@ describe("Two looks at the clock", () => {
     // Monotonic time may stand still while a machine sleeps: then an hour passed, but nothing says so.
     ["see a machine that slept", hour + 10 * minute, 10 * minute, "stepped"]
   ] as const)("%s", (_, wall, monotonic, verdict) => {
-    assert.strictEqual(compareLooks(first, after(wall, monotonic)), verdict)
+    assert.strictEqual(compareReadings(first, after(wall, monotonic)), verdict)
   })
 })
 

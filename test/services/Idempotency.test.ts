@@ -115,15 +115,15 @@ const sharing: Sharing = {
 
 const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
-describe("shared", () => {
+describe("executeOnce", () => {
   it.scoped("identical requests in flight share one execution and one answer", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
-      const first = yield* Effect.fork(shared(sharing)(work.run))
+      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* work.begun
       const others = yield* Effect.fork(
-        Effect.all([shared(sharing)(work.run), shared({ ...sharing })(work.run)], {
+        Effect.all([executeOnce(sharing)(work.run), executeOnce({ ...sharing })(work.run)], {
           concurrency: "unbounded"
         })
       )
@@ -137,21 +137,21 @@ describe("shared", () => {
 
   it.scoped("a request that comes after the answer begins anew", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
       yield* work.letGo
-      assert.strictEqual(yield* shared(sharing)(work.run), 1)
-      assert.strictEqual(yield* shared(sharing)(work.run), 2)
+      assert.strictEqual(yield* executeOnce(sharing)(work.run), 1)
+      assert.strictEqual(yield* executeOnce(sharing)(work.run), 2)
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
   it.scoped("the first caller's disconnect interrupts neither the execution nor the others", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
-      const first = yield* Effect.fork(shared(sharing)(work.run))
+      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* work.begun
-      const second = yield* Effect.fork(shared(sharing)(work.run))
+      const second = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* settle
       const gone = yield* Fiber.interrupt(first)
       assert.isTrue(Exit.isInterrupted(gone))
@@ -163,12 +163,12 @@ describe("shared", () => {
 
   it.scoped("an execution whose only caller left goes on, and who asks again joins it", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
-      const first = yield* Effect.fork(shared(sharing)(work.run))
+      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* work.begun
       yield* Fiber.interrupt(first)
-      const again = yield* Effect.fork(shared(sharing)(work.run))
+      const again = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* settle
       yield* work.letGo
       assert.strictEqual(yield* Fiber.join(again), 1)
@@ -178,11 +178,11 @@ describe("shared", () => {
 
   it.scoped("a later caller's disconnect disturbs nobody", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
-      const first = yield* Effect.fork(shared(sharing)(work.run))
+      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* work.begun
-      const second = yield* Effect.fork(shared(sharing)(work.run))
+      const second = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* settle
       yield* Fiber.interrupt(second)
       yield* work.letGo
@@ -193,11 +193,11 @@ describe("shared", () => {
 
   it.scoped("a failure is everybody's, and is not kept", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
       const failing = Effect.flatMap(work.run, (count) => Effect.fail(`failure ${count}`))
       const both = yield* Effect.fork(
-        Effect.all([Effect.flip(shared(sharing)(failing)), Effect.flip(shared(sharing)(failing))], {
+        Effect.all([Effect.flip(executeOnce(sharing)(failing)), Effect.flip(executeOnce(sharing)(failing))], {
           concurrency: "unbounded"
         })
       )
@@ -205,17 +205,17 @@ describe("shared", () => {
       yield* settle
       yield* work.letGo
       deepStrictEqual(yield* Fiber.join(both), ["failure 1", "failure 1"])
-      assert.strictEqual(yield* Effect.flip(shared(sharing)(failing)), "failure 2")
+      assert.strictEqual(yield* Effect.flip(executeOnce(sharing)(failing)), "failure 2")
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
   it.scoped("a defect is everybody's too: nobody is left waiting", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
       const dying = Effect.flatMap(work.run, () => Effect.die("broken"))
       const both = yield* Effect.fork(
-        Effect.all([Effect.exit(shared(sharing)(dying)), Effect.exit(shared(sharing)(dying))], {
+        Effect.all([Effect.exit(executeOnce(sharing)(dying)), Effect.exit(executeOnce(sharing)(dying))], {
           concurrency: "unbounded"
         })
       )
@@ -229,14 +229,14 @@ describe("shared", () => {
   it.effect("when the process ends, the execution is interrupted and nobody is left waiting", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
-      const { shared } = yield* Effect.provide(Idempotency, yield* Scope.extend(build, scope))
+      const { executeOnce } = yield* Effect.provide(Idempotency, yield* Scope.extend(build, scope))
       const work = yield* makeWork
-      const first = yield* Effect.fork(shared(sharing)(work.run))
+      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* work.begun
       yield* Scope.close(scope, Exit.void)
       assert.isTrue(Exit.isInterrupted(yield* Fiber.await(first)))
       assert.strictEqual(work.state.interruptions, 1)
-      const late = yield* Effect.exit(shared(sharing)(work.run))
+      const late = yield* Effect.exit(executeOnce(sharing)(work.run))
       assert.isTrue(Exit.isInterrupted(late))
     })
   )
@@ -245,11 +245,11 @@ describe("shared", () => {
 describe("what makes two requests identical", () => {
   const joins = (left: Sharing, right: Sharing, recording: readonly [boolean, boolean] = [true, true]) =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
       const info = yield* RequestContext
       const ask = (how: Sharing, recorded: boolean) =>
-        shared(how)(work.run).pipe(
+        executeOnce(how)(work.run).pipe(
           Effect.provideService(RequestContext, { ...info, recording: recorded }),
           Effect.either
         )
@@ -313,11 +313,11 @@ describe("what makes two requests identical", () => {
 
   it.scoped("a conflict begins nothing, and ends with the first request", () =>
     Effect.gen(function* () {
-      const { shared } = yield* Idempotency
+      const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
-      const first = yield* Effect.fork(shared(sharing)(work.run))
+      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
       yield* work.begun
-      const other = shared({ ...sharing, content: "other" })(work.run)
+      const other = executeOnce({ ...sharing, content: "other" })(work.run)
       assert.instanceOf(yield* Effect.flip(other), IdempotencyConflict)
       assert.strictEqual(work.state.executions, 1)
       yield* work.letGo

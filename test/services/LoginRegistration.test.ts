@@ -7,6 +7,7 @@ import * as TestClock from "effect/TestClock"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
+import { LoginOutcome } from "../../src/services/Store.ts"
 import { refused } from "../support/IamPlane.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
@@ -130,7 +131,11 @@ describe("registering at a login", () => {
         const { store, slt } = yield* prepared
         const session = yield* login(slt)
         const [recorded] = yield* store.seen("loginOutcomes.record")
-        deepStrictEqual(recorded, [iamKey, "production", session.ting, false])
+        deepStrictEqual(recorded, [
+          iamKey,
+          "production",
+          LoginOutcome.Registration({ ting: session.ting, transient: false })
+        ])
       })
     )
   )

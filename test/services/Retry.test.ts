@@ -36,7 +36,7 @@ const run = (policy: Retry.RetryPolicy, failures: ReadonlyArray<UpstreamFailure>
     })
     const info = yield* RequestContext
     const fiber = yield* attempt.pipe(
-      Retry.transient(policy),
+      Retry.retryTransient(policy),
       Effect.provideService(RequestContext, {
         ...info,
         deadlineAt: deadlineMillis === undefined ? Number.POSITIVE_INFINITY : start + deadlineMillis
@@ -224,7 +224,7 @@ describe("the deadline", () => {
         attempts += 1
         return Effect.never
       }).pipe(
-        Retry.transient({ ...repeatable, dependency: "ting" }),
+        Retry.retryTransient({ ...repeatable, dependency: "ting" }),
         Effect.provideService(RequestContext, { ...info, deadlineAt: start + 5_000 }),
         Effect.flip,
         Effect.fork
@@ -260,7 +260,7 @@ describe("the deadline", () => {
 
   it.effect("work without a request has none", () =>
     Effect.gen(function* () {
-      const fiber = yield* Effect.fork(Retry.transient(once)(Effect.as(Effect.sleep("1 day"), "done")))
+      const fiber = yield* Effect.fork(Retry.retryTransient(once)(Effect.as(Effect.sleep("1 day"), "done")))
       yield* TestClock.adjust("1 day")
       assert.strictEqual(yield* Fiber.join(fiber), "done")
     })

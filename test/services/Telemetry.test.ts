@@ -2,25 +2,20 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as FastCheck from "effect/FastCheck"
-import * as Option from "effect/Option"
 import { toEnvelope } from "../../src/schema/Failure.ts"
 import { clientTables, type TelemetryRequest } from "../../src/schema/Telemetry.ts"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Store } from "../../src/services/Store.ts"
 import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
-import type { SettingsOverrides } from "../support/Settings.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import { inRequest, production, scenario, start } from "../support/World.ts"
 
-const origin = "https://music.example"
-const settings: SettingsOverrides = { webOrigins: [origin] }
 const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
 
 interface Batch {
   readonly table?: string
   readonly events?: TelemetryRequest["events"]
-  readonly origin?: string
   readonly plane?: Plane
   readonly recording?: boolean
 }
@@ -29,12 +24,11 @@ const accept = ({
   table = "musicclidaemon",
   events = [{ id }],
   plane = production,
-  recording = true,
-  ...from
+  recording = true
 }: Batch = {}) =>
-  Effect.flatMap(Telemetry, (telemetry) =>
-    telemetry.accept(plane, { request: { table, events }, origin: Option.fromNullable(from.origin) })
-  ).pipe(inRequest({ recording }))
+  Effect.flatMap(Telemetry, (telemetry) => telemetry.accept(plane, { table, events })).pipe(
+    inRequest({ recording })
+  )
 
 const spooled = Effect.flatMap(Store, (store) =>
   store.spool.lease({
@@ -216,67 +210,12 @@ describe("the table", () => {
   )
 })
 
-describe("an origin", () => {
-  it.effect("that is configured may write to the web tables", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* accept({ origin, table: "musicfrontendanalytics" })
-        yield* accept({ origin, table: "musicfrontendevents", events: [{ n: 1 }] })
-        assert.strictEqual((yield* spooled).length, 2)
-      }),
-      { settings }
-    )
-  )
-
-  it.effect("may never write to the daemon's table", () =>
-    scenario(
-      Effect.gen(function* () {
-        const failure = yield* Effect.flip(accept({ origin, table: "musicclidaemon" }))
-        assert.strictEqual(failure.code, "origin_not_allowed")
-        assert.isEmpty(yield* spooled)
-      }),
-      { settings }
-    )
-  )
-
-  it.effect("that is not configured is refused", () =>
-    scenario(
-      Effect.gen(function* () {
-        for (const other of [
-          "https://music.example.evil",
-          "http://music.example",
-          "https://music.example:8443",
-          "https://MUSIC.example",
-          "null",
-          ""
-        ]) {
-          const failure = yield* Effect.flip(accept({ origin: other, table: "musicfrontendevents" }))
-          assert.strictEqual(failure.code, "origin_not_allowed", other)
-        }
-      }),
-      { settings }
-    )
-  )
-
-  it.effect("need not be there: clients that are no browsers have none", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* accept({ table: "musicfrontendevents" })
-        assert.strictEqual((yield* spooled).length, 1)
-      }),
-      { settings }
-    )
-  )
-})
-
 describe("nothing is recorded", () => {
   const stillValidated = (batch: Batch) =>
     Effect.gen(function* () {
       yield* accept(batch)
       assert.isEmpty(yield* spooled)
       assert.strictEqual((yield* Effect.flip(accept({ ...batch, table: "unknown" }))).code, "invalid_input")
-      const failure = yield* Effect.flip(accept({ ...batch, origin: "https://evil.example" }))
-      assert.strictEqual(failure.code, "origin_not_allowed")
       assert.isEmpty(yield* (yield* StoreSwitches).seen("spool.offer"))
     })
 

@@ -6,7 +6,7 @@ import * as TestClock from "effect/TestClock"
 import { scopes } from "../../src/schema/Identity.ts"
 import type { Caller } from "../../src/services/RequestCredentials.ts"
 import { planeId } from "../../src/services/Plane.ts"
-import { Registration } from "../../src/services/TingRegistration.ts"
+import { TingRegistration } from "../../src/services/TingRegistration.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Ting } from "../../src/services/Ting.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
@@ -20,7 +20,7 @@ const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay
 
 /** A caller who is not registered yet. */
 const prepared = Effect.gen(function* () {
-  const registration = yield* Registration
+  const registration = yield* TingRegistration
   const iam = yield* SimulatedIam
   const ting = yield* SimulatedTing
   const { caller } = yield* signedIn()
@@ -37,9 +37,9 @@ describe("a scope is demanded before a proof", () => {
     scenario(
       Effect.gen(function* () {
         const { registration, caller } = yield* prepared
-        yield* registration.demand(withScopes(caller, [scopes.send, scopes.identity]), scopes.send)
+        yield* registration.requireScope(withScopes(caller, [scopes.send, scopes.identity]), scopes.send)
         for (const held of [[scopes.send], [scopes.identity], [scopes.register, scopes.identity], []]) {
-          const failure = yield* Effect.flip(registration.demand(withScopes(caller, held), scopes.send))
+          const failure = yield* Effect.flip(registration.requireScope(withScopes(caller, held), scopes.send))
           assert.strictEqual(failure.code, "reconsent_required")
         }
       })
@@ -224,7 +224,9 @@ describe("a registration", () => {
         const ting = yield* Ting
         const { caller, plane } = yield* signedIn({ environment: "e2e" })
         const recipient = ting.prepareRegistration({ organisation: "acme", publicId: "si:deejay" })
-        const proof = yield* registration.call(plane, caller, recipient, (_, given) => Effect.succeed(given))
+        const proof = yield* registration.callWithProof(plane, caller, recipient, (_, given) =>
+          Effect.succeed(given)
+        )
         assert.isTrue(Option.isSome(proof.testing))
         yield* registration.register(plane, caller)
         assert.isTrue(yield* (yield* SimulatedTing).isRegistered({ ...deejay, plane: planeId(plane) }))

@@ -3,12 +3,12 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Redacted from "effect/Redacted"
 import { type Failure, type FailureCode, failureStatus } from "../../src/schema/Failure.ts"
 import { Production, Testing } from "../../src/services/Plane.ts"
+import { mapStoreFailure } from "../../src/services/StoreErrors.ts"
 import {
-  fromIam,
-  fromStore,
-  fromTing,
+  mapIamFailure,
+  mapTingFailure,
   type IamOperation,
-  proofRefusals
+  repeatableProofRefusals
 } from "../../src/services/UpstreamErrors.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
 import { type Dependency, NotExecuted, Refused, Unknown } from "../../src/services/UpstreamFailure.ts"
@@ -41,7 +41,7 @@ describe("IAM's refusals", () => {
     status: number,
     code: string,
     plane: typeof production | typeof testing | "selecting" = production
-  ): Failure => fromIam(operation, plane, now)(refusal("iam", status, code))
+  ): Failure => mapIamFailure(operation, plane, now)(refusal("iam", status, code))
 
   it("every way to refuse an SLT is slt_rejected, and of a refresh token unauthenticated", () => {
     for (const code of ["invalid_grant", "refresh_token_reuse", "invalid_token"]) {
@@ -71,7 +71,11 @@ describe("IAM's refusals", () => {
   it("a 429 is rate_limited with its seconds, in every operation, whatever its code", () => {
     for (const operation of operations) {
       for (const code of ["rate_limited", "invalid_grant", "unauthenticated"]) {
-        const failure = fromIam(operation, testing, now)(refusal("iam", 429, code, { retryAfterSeconds: 42 }))
+        const failure = mapIamFailure(
+          operation,
+          testing,
+          now
+        )(refusal("iam", 429, code, { retryAfterSeconds: 42 }))
         assert.strictEqual(failure.code, "rate_limited")
         assert.strictEqual(failure.retryAfterSeconds, 42)
       }
@@ -112,7 +116,7 @@ describe("IAM's refusals", () => {
 
   it("the hint names clock skew when IAM's Date is more than 60 s away, either way", () => {
     const hint = (answeredAt: number | undefined) =>
-      fromIam(
+      mapIamFailure(
         "prove",
         production,
         now
@@ -172,12 +176,12 @@ describe("IAM's refusals", () => {
     for (const operation of operations) {
       for (const plane of [production, testing] as const) {
         const lost = new Unknown({ dependency: "iam", reason: "secret text of the log" })
-        const failure = fromIam(operation, plane, now)(lost)
+        const failure = mapIamFailure(operation, plane, now)(lost)
         assert.strictEqual(failure.code, "dependency_unavailable")
         deepStrictEqual(failure.details, { dependency: "iam" })
         assert.isUndefined(failure.retryAfterSeconds)
         const busy = new NotExecuted({ dependency: "iam", reason: "overloaded", retryAfterSeconds: 5 })
-        assert.strictEqual(fromIam(operation, plane, now)(busy).retryAfterSeconds, 5)
+        assert.strictEqual(mapIamFailure(operation, plane, now)(busy).retryAfterSeconds, 5)
       }
     }
   })
@@ -205,7 +209,7 @@ describe("Ting's refusals", () => {
 
   for (const [status, code, expected, ours] of rows) {
     it(`${status} ${code} is ${ours} ${expected}`, () => {
-      const failure = fromTing(refusal("ting", status, code), now)
+      const failure = mapTingFailure(refusal("ting", status, code), now)
       assert.strictEqual(failure.code, expected)
       assert.strictEqual(failureStatus(failure), ours)
       deepStrictEqual(failure.details, named("ting", code))
@@ -214,32 +218,32 @@ describe("Ting's refusals", () => {
 
   it("429 temporarily_rate_limited keeps its code and its seconds", () => {
     const limited = refusal("ting", 429, "temporarily_rate_limited", { retryAfterSeconds: 7 })
-    const failure = fromTing(limited, now)
+    const failure = mapTingFailure(limited, now)
     assert.strictEqual(failure.code, "temporarily_rate_limited")
     assert.strictEqual(failure.retryAfterSeconds, 7)
-    assert.strictEqual(fromTing(refusal("ting", 429, "anything"), now).retryAfterSeconds, 1)
+    assert.strictEqual(mapTingFailure(refusal("ting", 429, "anything"), now).retryAfterSeconds, 1)
   })
 
   it("none of its 401s becomes ours", () => {
     for (const code of ["unauthenticated", "invalid_token", "session_expired", "authentication_required"]) {
-      assert.isAtLeast(failureStatus(fromTing(refusal("ting", 401, code), now)), 500)
+      assert.isAtLeast(failureStatus(mapTingFailure(refusal("ting", 401, code), now)), 500)
     }
   })
 
   it("no answer is dependency_unavailable", () => {
-    const failure = fromTing(new Unknown({ dependency: "ting", reason: "timeout" }), now)
+    const failure = mapTingFailure(new Unknown({ dependency: "ting", reason: "timeout" }), now)
     assert.strictEqual(failure.code, "dependency_unavailable")
     deepStrictEqual(failure.details, { dependency: "ting" })
   })
 
   it("another attempt with a fresh proof is worth it for the three refusals of a proof only", () => {
-    deepStrictEqual([...proofRefusals].sort(), ["invalid_proof", "proof_consumed", "proof_expired"])
+    deepStrictEqual([...repeatableProofRefusals].sort(), ["invalid_proof", "proof_consumed", "proof_expired"])
   })
 })
 
 describe("the database", () => {
   it("is a dependency that did not answer; the reason stays in the log", () => {
-    const failure = fromStore(new StoreUnavailable({ problem: { kind: "unreachable" } }))
+    const failure = mapStoreFailure(new StoreUnavailable({ problem: { kind: "unreachable" } }))
     assert.strictEqual(failure.code, "dependency_unavailable")
     deepStrictEqual(failure.details, { dependency: "database" })
     assert.notInclude(JSON.stringify(failure), "disk I/O")

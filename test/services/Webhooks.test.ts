@@ -6,7 +6,7 @@ import type { WebhookEvent } from "../../src/services/Iam.ts"
 import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Store } from "../../src/services/Store.ts"
-import { removedPeople, Webhooks } from "../../src/services/Webhooks.ts"
+import { readRemovedPeople, Webhooks } from "../../src/services/Webhooks.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import { inRequest, scenario, start } from "../support/World.ts"
@@ -187,12 +187,12 @@ describe("a removal", () => {
 
 describe("whom a removal names", () => {
   it("people of a member or a silicon removal, in order", () => {
-    deepStrictEqual(removedPeople(eventOf({ data: members(row("c:ana"), row("si:deejay")) })), [
+    deepStrictEqual(readRemovedPeople(eventOf({ data: members(row("c:ana"), row("si:deejay")) })), [
       "c:ana",
       "si:deejay"
     ])
     const eventType = "organization.silicon.removed.v1"
-    deepStrictEqual(removedPeople(eventOf({ eventType, data: members(row("si:deejay")) })), ["si:deejay"])
+    deepStrictEqual(readRemovedPeople(eventOf({ eventType, data: members(row("si:deejay")) })), ["si:deejay"])
   })
 
   it("nobody in any other event", () => {
@@ -203,29 +203,29 @@ describe("whom a removal names", () => {
       "organization.membership.removed.v2",
       "session.logout.v1"
     ]) {
-      deepStrictEqual(removedPeople(eventOf({ eventType })), [])
+      deepStrictEqual(readRemovedPeople(eventOf({ eventType })), [])
     }
   })
 
   it("nobody by a tombstone", () => {
-    deepStrictEqual(removedPeople(eventOf({ data: members(tombstone) })), [])
-    deepStrictEqual(removedPeople(eventOf({ data: members(tombstone, row("c:ana")) })), ["c:ana"])
+    deepStrictEqual(readRemovedPeople(eventOf({ data: members(tombstone) })), [])
+    deepStrictEqual(readRemovedPeople(eventOf({ data: members(tombstone, row("c:ana")) })), ["c:ana"])
   })
 
   it("nobody who is still a member: the rows of others may stand beside", () => {
-    deepStrictEqual(removedPeople(eventOf({ data: members(row("c:ben", "active"), row("c:ana")) })), [
+    deepStrictEqual(readRemovedPeople(eventOf({ data: members(row("c:ben", "active"), row("c:ana")) })), [
       "c:ana"
     ])
   })
 
   it("whoever a readable row names, whatever stands in the others", () => {
     const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
-    deepStrictEqual(removedPeople(eventOf({ data: members(...odd, row("c:ana")) })), ["c:ana"])
+    deepStrictEqual(readRemovedPeople(eventOf({ data: members(...odd, row("c:ana")) })), ["c:ana"])
   })
 
   it("nobody in data of another shape", () => {
     for (const data of [{}, { current: null }, { current: { members: {} } }, { current: {} }]) {
-      deepStrictEqual(removedPeople(eventOf({ data })), [])
+      deepStrictEqual(readRemovedPeople(eventOf({ data })), [])
     }
   })
 })

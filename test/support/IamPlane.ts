@@ -33,7 +33,6 @@ interface Family {
 interface Access {
   readonly family: Family
   readonly scopes: ReadonlyArray<string>
-  readonly issuedAt: number
   readonly expiresAt: number
   revoked: boolean
 }
@@ -149,7 +148,6 @@ export class IamPlane {
     this.#access.set(accessToken, {
       family,
       scopes,
-      issuedAt,
       expiresAt: issuedAt + lifetimes.access,
       revoked: false
     })
@@ -228,8 +226,6 @@ export class IamPlane {
       organisation: handle,
       organisationUuid: this.organisationUuid(handle),
       membershipId: `${family.publicId}[${handle}]`,
-      membershipVersion: membership.version,
-      authorizationEpoch: membership.version,
       scopes: held,
       actor: held.includes("self.identity.read") ? Option.some(state.actor) : Option.none()
     })
@@ -238,14 +234,9 @@ export class IamPlane {
   introspect(token: string, now: number): Option.Option<Introspection> {
     const found = this.#live(token, now)
     if (found === undefined) return Option.none()
-    const identified = found.scopes.includes("self.identity.read")
-    const actor = Option.fromNullable(this.#actors.get(found.family.publicId)?.actor)
     return Option.some({
       publicId: this.disclosesSubject ? Option.some(found.family.publicId) : Option.none(),
-      actorType: identified ? Option.map(actor, ({ type }) => type) : Option.none(),
       sessionId: found.family.sessionId,
-      scopes: found.scopes,
-      issuedAt: found.issuedAt,
       expiresAt: found.expiresAt,
       answeredAt: seconds(now) * 1000,
       memberships: ascending(found.family.organisations).flatMap((handle) =>

@@ -1,25 +1,15 @@
 /** A real PostgreSQL for tests: one server per test run, one database per caller. */
 import { randomUUID } from "node:crypto"
-import { once } from "node:events"
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs"
-import { createServer } from "node:net"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import pg from "pg"
+import { freePort } from "./Process.ts"
 
 export interface PostgresServer {
   /** Connects as superuser to the database `postgres`. */
   readonly url: string
   readonly stop: () => Promise<void>
-}
-
-const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, "127.0.0.1")
-  await once(server, "listening")
-  const address = server.address()
-  server.close()
-  await once(server, "close")
-  return typeof address === "object" && address !== null ? address.port : 0
 }
 
 const isListener = (given: unknown): given is () => void => typeof given === "function"

@@ -1,5 +1,6 @@
 /** The built server as a process of its own, as an operator starts it. */
 import { type ChildProcess, spawn } from "node:child_process"
+import { randomInt } from "node:crypto"
 import { once } from "node:events"
 import { createServer } from "node:net"
 import { fileURLToPath } from "node:url"
@@ -51,14 +52,20 @@ export const start = (
   return { child, output: () => text, says, ended }
 }
 
-/** A port that is free now. */
+/** Below the ports that systems give to connections and to listeners on port 0, so that no other process gets it meanwhile. */
+const reservable = { from: 10_000, to: 32_000 }
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const server = createServer()
+    server.once("error", () => resolve(false))
+    server.listen(port, "127.0.0.1", () => server.close(() => resolve(true)))
+  })
+
+/** A port that is free now, for a server that cannot say which port it was given. */
 export const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, "127.0.0.1")
-  await once(server, "listening")
-  const address = server.address()
-  server.close()
-  await once(server, "close")
-  return typeof address === "object" && address !== null ? address.port : 0
+  const port = randomInt(reservable.from, reservable.to)
+  return (await isFree(port)) ? port : freePort()
 }
 
 /** The environment of a server against a world. */

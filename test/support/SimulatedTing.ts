@@ -10,7 +10,7 @@ import type { Proof } from "../../src/services/Iam.ts"
 import {
   type AcceptedTing,
   type PreparedCall,
-  type TingRegistration,
+  type RegisteredRecipient,
   Ting,
   type TingService
 } from "../../src/services/Ting.ts"
@@ -33,7 +33,7 @@ export interface SeenCall {
 }
 
 interface Grant {
-  readonly registration: TingRegistration
+  readonly registration: RegisteredRecipient
   active: boolean
 }
 
@@ -115,7 +115,7 @@ const make = Effect.gen(function* () {
 
   const grantKey = (organisation: string, publicId: string) => `${organisation} ${publicId}`
 
-  const register = (call: PreparedCall, proof: Proof): Effect.Effect<TingRegistration, UpstreamFailure> =>
+  const register = (call: PreparedCall, proof: Proof): Effect.Effect<RegisteredRecipient, UpstreamFailure> =>
     Effect.gen(function* () {
       const { body, publicId, organisation, state } = yield* verified("register", call, proof)
       if (body.for !== publicId || body.app_id !== "music")

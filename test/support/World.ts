@@ -13,7 +13,7 @@ import { Notifications } from "../../src/services/Notifications.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
-import { Registration } from "../../src/services/TingRegistration.ts"
+import { TingRegistration } from "../../src/services/TingRegistration.ts"
 import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
@@ -56,7 +56,7 @@ export const useCases = Layer.mergeAll(
   Layer.provideMerge(Sessions.Default),
   Layer.provideMerge(
     Layer.mergeAll(
-      Registration.Default,
+      TingRegistration.Default,
       Idempotency.Default,
       BackendTelemetry.Default,
       UpstreamPlaces.Default,

@@ -3,7 +3,7 @@ import { type FailureCode, failureClasses, wire } from "../../schema/Failure.ts"
 
 type FailureOf<Code extends FailureCode> = InstanceType<(typeof failureClasses)[Code]>
 
-// One schema a code: two of the same class would appear twice in every error union.
+// One schema for each code: a second one of the same class would appear twice in every error union.
 const wires = new Map<FailureCode, Schema.Schema.All>()
 const wireOf = (code: FailureCode): Schema.Schema.All => {
   const known = wires.get(code)
@@ -13,24 +13,24 @@ const wireOf = (code: FailureCode): Schema.Schema.All => {
   return made
 }
 
-/** The failures that a call can give, by code: envelopes on the wire, classes in programs. */
+/** The failures that a call declares, by code: envelopes on the wire, classes in programs. */
 export const failures = <const Code extends FailureCode>(...codes: ReadonlyArray<Code>) =>
-  // The map above keeps no types; `wire` gives a code the schema of its own class.
+  // The map above loses the types; `wire` returns the schema of the code's own class.
   Schema.Union(...codes.map(wireOf)) as unknown as Schema.Schema<FailureOf<Code>, unknown>
 
-/** What every call can meet: a request that is no proper HTTP, and our own faults. */
+/** Failures of every call: a malformed request, and our own defects. */
 export const always = failures("invalid_input", "internal")
 
-/** What the server answers before a call begins. */
+/** Failures before a call begins. */
 export const admission = failures("overloaded", "shutting_down", "rate_limited")
 
-/** What is wrong with a body on its face. */
+/** Failures of a request body. */
 export const body = failures("invalid_input", "payload_too_large", "unsupported_media_type")
 
-/** What resolving a plane can end in: whether a testing secret is good is the caller's matter, never ours. */
+/** Failures of resolving a plane. A refused testing secret is the caller's error, never a misconfiguration of ours. */
 export const plane = failures("testing_secret_invalid", "forbidden", "rate_limited", "dependency_unavailable")
 
-/** What any question that IAM answers to our own credentials can end in, in a plane. */
+/** Failures of a call to IAM with our own credentials, in a plane. */
 export const identity = failures(
   "testing_secret_invalid",
   "forbidden",
@@ -39,20 +39,20 @@ export const identity = failures(
   "dependency_misconfigured"
 )
 
-/** What a live session can lack. */
+/** Failures of a bearer. */
 export const session = failures("unauthenticated", "forbidden", "reconsent_required")
 
-/** What IAM says of an idempotency key that it has met before. */
+/** Failures of an idempotency key that IAM has seen before. */
 export const replay = failures(
   "idempotency_conflict",
   "idempotency_in_progress",
   "idempotency_response_expired"
 )
 
-/** The notification service's refusals of any call, passed on under their own codes (notification-service.md 8). */
+/** Refusals of the notification service for any call, under its own codes (notification-service.md 8). */
 export const ting = failures("permission_denied", "test_context_mismatch", "temporarily_rate_limited")
 
-/** Its refusals of a ting alone. */
+/** Further refusals of the notification service for a ting. */
 export const sending = failures(
   "recipient_not_registered",
   "required_delivery_not_enabled",

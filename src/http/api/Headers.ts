@@ -1,11 +1,11 @@
 /**
- * Headers that belong to single calls, as clients send them. Their shapes are judged before the body by the tags in
- * Middleware.ts, so these schemas stay wide and only tell the document what fits.
+ * Headers of single calls. The tags in Middleware.ts check their shapes before the body, so these schemas accept any
+ * text and only describe the shapes to the document.
  */
 import * as Schema from "effect/Schema"
 import { idempotencyKeyPattern, organisationPattern } from "../../schema/Identity.ts"
 
-/** Text on the way in; to readers of the document, what it must look like. */
+/** Any text when decoding; the given shape in the document. */
 const header = (jsonSchema: {
   readonly description: string
   readonly examples: ReadonlyArray<string>
@@ -31,19 +31,19 @@ const organisation = header({
   pattern: organisationPattern.source
 })
 
-/** For calls that are retried under a key. */
+/** For calls with an idempotency key. */
 export const KeyHeaders = Schema.Struct({ "idempotency-key": key })
 
 /** For calls of a signed-in actor. */
 export const OrganisationHeaders = Schema.Struct({ "x-org-id": organisation })
 
-/** For reports: keyed, and signed only when the reporter wishes. */
+/** For reports: a key, and an optional bearer. */
 export const ReportHeaders = Schema.Struct({
   "idempotency-key": key,
   "x-org-id": Schema.optionalWith(organisation, { exact: true })
 })
 
-/** For telemetry: browsers send it by themselves. */
+/** For telemetry, which browsers send with an origin. */
 export const OriginHeaders = Schema.Struct({
   origin: Schema.optionalWith(
     header({

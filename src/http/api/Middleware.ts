@@ -1,6 +1,6 @@
 /**
- * Header shapes as contracts: each tag names what it provides and how it refuses; `http/middleware` implements them.
- * They run before the body is read, and the tag that an endpoint adds last runs first.
+ * Checks of header shapes, as contracts: each tag declares the value that it provides and its failures;
+ * `middleware/HeaderChecks` implements them. They run before the body is read; the tag that is added last runs first.
  */
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
@@ -42,7 +42,7 @@ export class OptionalBearer extends HttpApiMiddleware.Tag<OptionalBearer>()("mus
   security: { bearer }
 }) {}
 
-/** `X-Testing-Environment-Key`: present in any form it means a testing request. */
+/** `X-Testing-Environment-Key`: a request with this header, in any form, is a testing request. */
 export class PlaneSelection extends HttpApiMiddleware.Tag<PlaneSelection>()("music/http/PlaneSelection", {
   failure: failures("testing_secret_invalid"),
   provides: PlaneSelector

@@ -23,7 +23,7 @@ export const receive = delivery("receive", "/webhook").annotateContext(
   })
 )
 
-/** The same under the other spelling; the document shows one. */
+/** The same call at the other path; the document shows one of them. */
 export const receiveSlashed = delivery("receiveSlashed", "/webhook/").annotateContext(
   OpenApi.annotations({ exclude: true })
 )

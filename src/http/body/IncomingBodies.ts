@@ -1,4 +1,4 @@
-/** Bodies on their way: they hold no place among the requests in flight, so they have bounds of their own. */
+/** Request bodies while they arrive: they hold no place among the requests in flight, so they have bounds of their own. */
 import type { IncomingMessage } from "node:http"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -7,119 +7,119 @@ import { type Failure, Overloaded } from "../../schema/Failure.ts"
 import { bodiesArriving, recordNow } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings } from "../../services/Settings.ts"
-import { bytesOf } from "./BodyReader.ts"
-import { clientAddressFor, networkOf } from "../transport/ClientAddress.ts"
-import type { RequestState } from "../middleware/RequestState.ts"
-import { lateFailure } from "../middleware/Late.ts"
+import { requestTimeout } from "../middleware/Envelope.ts"
+import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
+import { readBytes } from "./BodyReader.ts"
 
-/** How many bodies may arrive at once; one of an honest client is on its way for an instant. */
+/** How many bodies may arrive at once; the body of an honest client takes an instant. */
 export interface IncomingBodyLimits {
   readonly all: number
-  /** Of one client address (a /64 of IPv6); not applied where `MUSIC_RATE_LIMIT` is off, for there all may share one. */
+  /** Of one client address (a /64 of IPv6). Not applied with `MUSIC_RATE_LIMIT=off`, where all clients may share one. */
   readonly address: number
 }
 
-/** Of 1 MiB at most each: what they hold of the memory is bounded with them. */
+/** Each body is at most 1 MiB, so these limits bound the memory too. */
 export const defaultIncomingBodyLimits: IncomingBodyLimits = { all: 256, address: 64 }
 
-/** One body that has not arrived whole. */
-interface Receipt {
+/** A body that has not arrived completely. */
+interface IncomingBody {
   /** Monotonic milliseconds. */
   readonly deadlineAt: number
   readonly cut: (failure: Failure) => void
 }
 
-/** The first that was added. */
-const oldestOf = (receipts: Iterable<Receipt>): Receipt | undefined => {
-  for (const receipt of receipts) return receipt
+/** The first in order of insertion. */
+const oldestOf = (bodies: Iterable<IncomingBody>): IncomingBody | undefined => {
+  for (const body of bodies) return body
   return undefined
 }
 
-const largestOf = (crowds: Iterable<ReadonlySet<Receipt>>): ReadonlySet<Receipt> => {
-  let largest: ReadonlySet<Receipt> = new Set()
-  for (const crowd of crowds) if (crowd.size > largest.size) largest = crowd
+const largestOf = (groups: Iterable<ReadonlySet<IncomingBody>>): ReadonlySet<IncomingBody> => {
+  let largest: ReadonlySet<IncomingBody> = new Set()
+  for (const group of groups) if (group.size > largest.size) largest = group
   return largest
 }
 
-interface ReceiptsService {
+interface IncomingBodiesService {
   /**
-   * The bytes of a request's body. Where there is no room the oldest body of whoever has most of them makes it: one that
-   * stalls must not keep one out that comes. Fails as a defect, like the reading itself.
+   * Reads the bytes of a body until the deadline (monotonic milliseconds). At a limit it refuses the oldest body of the
+   * client with the most of them, so that stalled bodies cannot keep a new one out.
    */
-  readonly bytesOf: (exchange: RequestState, bound: number) => Effect.Effect<Uint8Array>
-  /** Refuses whatever has not arrived whole. */
+  readonly read: (
+    message: IncomingMessage,
+    bound: number,
+    deadlineAt: number
+  ) => Effect.Effect<Uint8Array, Failure>
+  /** Refuses every body that has not arrived completely. */
   readonly cutAll: (failure: Failure) => Effect.Effect<void>
 }
 
-/** Receives bodies, none of them for longer than its request's deadline. */
+/** Reads request bodies within the limits and each request's deadline. */
 export class IncomingBodies extends Context.Tag("music/http/IncomingBodies")<
   IncomingBodies,
-  ReceiptsService
+  IncomingBodiesService
 >() {
   static readonly layer = (
-    bounds: IncomingBodyLimits = defaultIncomingBodyLimits
+    limits: IncomingBodyLimits = defaultIncomingBodyLimits
   ): Layer.Layer<IncomingBodies, never, Settings> =>
     Layer.scoped(
       IncomingBodies,
       Effect.gen(function* () {
         const { rateLimit, trustedProxies } = yield* Settings
-        const addressOf = clientAddressFor(trustedProxies)
-        const senderOf = (message: IncomingMessage) => networkOf(addressOf(message))
-        const addressBound = rateLimit ? bounds.address : bounds.all
-        // In order of arrival, both.
-        const all = new Set<Receipt>()
-        const bySender = new Map<string, Set<Receipt>>()
-        const some = yield* Effect.makeLatch(false)
+        const resolveAddress = clientAddressResolver(trustedProxies)
+        const addressLimit = rateLimit ? limits.address : limits.all
+        // Both in order of arrival.
+        const all = new Set<IncomingBody>()
+        const byNetwork = new Map<string, Set<IncomingBody>>()
+        const someArriving = yield* Effect.makeLatch(false)
 
-        const leave = (sender: string, receipt: Receipt) => {
-          const own = bySender.get(sender)
-          if (own?.delete(receipt) && own.size === 0) bySender.delete(sender)
-          if (!all.delete(receipt)) return
+        const remove = (network: string, body: IncomingBody) => {
+          const group = byNetwork.get(network)
+          if (group?.delete(body) && group.size === 0) byNetwork.delete(network)
+          if (!all.delete(body)) return
           recordNow(bodiesArriving, all.size)
-          if (all.size === 0) some.unsafeClose()
+          if (all.size === 0) someArriving.unsafeClose()
         }
 
-        const crowdFor = (sender: string): Iterable<Receipt> => {
-          const own = bySender.get(sender)
-          if (own !== undefined && own.size >= addressBound) return own
-          return all.size >= bounds.all ? largestOf(bySender.values()) : []
+        /** The bodies of which one must make room; none below the limits. */
+        const bodiesOverLimit = (network: string): Iterable<IncomingBody> => {
+          const group = byNetwork.get(network)
+          if (group !== undefined && group.size >= addressLimit) return group
+          return all.size >= limits.all ? largestOf(byNetwork.values()) : []
         }
 
-        const enter = (exchange: RequestState, cut: (failure: Failure) => void): (() => void) => {
-          const sender = senderOf(exchange.message)
-          oldestOf(crowdFor(sender))?.cut(new Overloaded({ retryAfterSeconds: 1 }))
-          const receipt: Receipt = {
-            deadlineAt: exchange.info.deadlineAt,
-            cut: (failure) => {
-              exchange.unread = true
-              cut(failure)
-            }
-          }
-          all.add(receipt)
-          const own = bySender.get(sender)
-          if (own === undefined) bySender.set(sender, new Set([receipt]))
-          else own.add(receipt)
+        const add = (network: string, body: IncomingBody): void => {
+          oldestOf(bodiesOverLimit(network))?.cut(new Overloaded({ retryAfterSeconds: 1 }))
+          all.add(body)
+          const group = byNetwork.get(network)
+          if (group === undefined) byNetwork.set(network, new Set([body]))
+          else group.add(body)
           recordNow(bodiesArriving, all.size)
-          if (all.size === 1) some.unsafeOpen()
-          return () => leave(sender, receipt)
+          if (all.size === 1) someArriving.unsafeOpen()
         }
 
-        const cutWhere = (chosen: (receipt: Receipt) => boolean, failure: Failure) => {
-          for (const receipt of [...all]) if (chosen(receipt)) receipt.cut(failure)
+        const cutWhere = (isChosen: (body: IncomingBody) => boolean, failure: Failure) => {
+          for (const body of [...all]) if (isChosen(body)) body.cut(failure)
         }
 
-        // One timer for all of them: most bodies are there before a timer of their own would be.
-        const watch = Effect.gen(function* () {
-          yield* some.await
+        // One timer for all bodies: most arrive before a timer of their own would start.
+        const cutLate = Effect.gen(function* () {
+          yield* someArriving.await
           const now = yield* monotonicMillis
-          cutWhere(({ deadlineAt }) => deadlineAt <= now, lateFailure())
+          cutWhere(({ deadlineAt }) => deadlineAt <= now, requestTimeout())
           const next = oldestOf(all)
           if (next !== undefined) yield* Effect.sleep(Math.max(1, next.deadlineAt - now))
         })
-        yield* Effect.forkScoped(Effect.forever(watch))
+        yield* Effect.forkScoped(Effect.forever(cutLate))
 
         return {
-          bytesOf: (exchange, bound) => bytesOf(exchange.message, bound, (cut) => enter(exchange, cut)),
+          read: (message, bound, deadlineAt) =>
+            readBytes(message, bound, (cut) => {
+              const network = toNetwork(resolveAddress(message))
+              const body: IncomingBody = { deadlineAt, cut }
+              add(network, body)
+              return () => remove(network, body)
+            }),
           cutAll: (failure) => Effect.sync(() => cutWhere(() => true, failure))
         }
       })

@@ -1,6 +1,6 @@
 import * as Either from "effect/Either"
 
-/** Arrays and objects inside one another. */
+/** Levels of nested arrays and objects. */
 export const nestingLimit = 64
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
@@ -10,7 +10,7 @@ const backslash = 0x5c
 const openings: ReadonlyArray<number> = [0x5b, 0x7b]
 const closings: ReadonlyArray<number> = [0x5d, 0x7d]
 
-/** Linear, before anything recursive sees the text: structure characters are ASCII, so bytes tell as much as characters. */
+/** Linear, and runs before anything recursive. Works on bytes, because JSON's structural characters are ASCII. */
 const nestsTooDeep = (bytes: Uint8Array): boolean => {
   let depth = 0
   let inString = false
@@ -30,44 +30,44 @@ const nestsTooDeep = (bytes: Uint8Array): boolean => {
 
 const loneSurrogate = /\p{Surrogate}/u
 
-/** What is wrong with a parsed value although the grammar allows it. Keys are looked at decoded, so no escape hides one. */
-const problemOf = (value: unknown): string | undefined => {
+/** The first problem of a parsed value that the grammar allows. Checks decoded keys, so that no escape hides one. */
+const findProblem = (value: unknown): string | undefined => {
   if (typeof value === "string") return loneSurrogate.test(value) ? "holds a lone surrogate" : undefined
   if (typeof value === "number")
     return Number.isFinite(value) ? undefined : "holds a number that is too large"
   if (typeof value !== "object" || value === null) return undefined
   if (Array.isArray(value)) {
     for (const item of value) {
-      const problem = problemOf(item)
+      const problem = findProblem(item)
       if (problem !== undefined) return problem
     }
     return undefined
   }
   for (const [name, member] of Object.entries(value)) {
     if (name === "__proto__") return "holds a __proto__ key"
-    const problem = problemOf(name) ?? problemOf(member)
+    const problem = findProblem(name) ?? findProblem(member)
     if (problem !== undefined) return problem
   }
   return undefined
 }
 
-const decoded = (bytes: Uint8Array): Either.Either<string, string> =>
+const decodeUtf8 = (bytes: Uint8Array): Either.Either<string, string> =>
   Either.try({ try: () => utf8.decode(bytes), catch: () => "is not valid UTF-8" })
 
-const parsed = (text: string): Either.Either<unknown, string> =>
+const parseText = (text: string): Either.Either<unknown, string> =>
   Either.try({ try: (): unknown => JSON.parse(text), catch: () => "is not valid JSON" })
 
 /**
- * JSON as this service takes it: UTF-8 without a byte order mark, at most 64 levels deep, no `__proto__` key, no lone
- * surrogates, no number that overflows a double. Left is the problem, and holds nothing of the text.
+ * Parses strict JSON: UTF-8 without a byte order mark, at most 64 levels deep, no `__proto__` key, no lone surrogates,
+ * no number that overflows a double. Left is the problem, and contains nothing of the text.
  */
-export const parse = (bytes: Uint8Array): Either.Either<unknown, string> => {
+export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> => {
   if (bytes.length === 0) return Either.left("is empty")
   if (nestsTooDeep(bytes)) return Either.left(`nests deeper than ${nestingLimit} levels`)
-  return decoded(bytes).pipe(
-    Either.flatMap(parsed),
+  return decodeUtf8(bytes).pipe(
+    Either.flatMap(parseText),
     Either.flatMap((value) => {
-      const problem = problemOf(value)
+      const problem = findProblem(value)
       return problem === undefined ? Either.right(value) : Either.left(problem)
     })
   )

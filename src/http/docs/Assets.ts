@@ -1,4 +1,4 @@
-/** Style and script of the page. Both stand in the page itself; the policy that it is sent with names their digests. */
+/** Style and script of the page, both inline; its Content-Security-Policy names their digests. */
 
 export const style = `
 :root {
@@ -80,7 +80,7 @@ summary { cursor: pointer; color: var(--soft) }
 }
 `
 
-/** Search and the service's own address in the commands; without it the page only lacks these two. */
+/** Adds the search and puts the service's own address into the commands; the page works without it. */
 export const script = `
 "use strict"
 const origin = document.getElementById("origin")

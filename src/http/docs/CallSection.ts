@@ -1,20 +1,20 @@
-/** One call of the API on the page: what it does, what it takes, what it answers, and every way in which it can fail. */
+/** The section of one call: summary, request, response and failures. */
 
 import { failureHead, failureRow } from "./Failures.ts"
 import { boundsOf, exampleOf, fieldTable } from "./Fields.ts"
 import { type Html, html, none, prose } from "./Html.ts"
-import { type Call, failuresOf, type Parameter, type Response, resolved, type Spec } from "./Spec.ts"
+import { type Call, failuresOf, type Parameter, type Response, resolve, type Spec } from "./Spec.ts"
 
-const pretty = (value: unknown): string => JSON.stringify(value, null, 2)
+const formatJson = (value: unknown): string => JSON.stringify(value, null, 2)
 
-/** On one line where that is short. */
-const legible = (value: unknown): string => {
+/** JSON on one line where that is short. */
+const formatBody = (value: unknown): string => {
   const line = JSON.stringify(value)
-  return line.length <= 80 ? line : pretty(value)
+  return line.length <= 80 ? line : formatJson(value)
 }
 
-/** In single quotes, as a shell takes it. */
-const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+/** Quotes text for a shell. */
+const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 const exampleBody = ({ requestBody }: Call): unknown => {
   const example = requestBody?.content["application/json"].examples?.success
@@ -22,13 +22,13 @@ const exampleBody = ({ requestBody }: Call): unknown => {
 }
 
 const parametersOf = (spec: Spec, call: Call): ReadonlyArray<Parameter> =>
-  call.parameters.flatMap((parameter) => resolved(parameter, spec.components.parameters) ?? [])
+  call.parameters.flatMap((parameter) => resolve(parameter, spec.components.parameters) ?? [])
 
 const isSigned = ({ security }: Call): boolean => security.some((scheme) => "bearer" in scheme)
 const isOptional = ({ security }: Call): boolean =>
   security.some((scheme) => Object.keys(scheme).length === 0)
 
-/** The call as a command; `$MUSIC` is the address of the service. */
+/** The call as a curl command; `$MUSIC` is the address of the service. */
 export const commandOf = (spec: Spec, call: Call): string => {
   const body = exampleBody(call)
   const signed = isSigned(call)
@@ -42,7 +42,7 @@ export const commandOf = (spec: Spec, call: Call): string => {
   const lines = [
     `curl${call.method === "GET" ? "" : ` -X ${call.method}`} "$MUSIC${call.path}"`,
     ...headers.map(([name = "", value = ""]) => `-H "${name}: ${value}"`),
-    ...(body === undefined ? [] : [`-d ${quoted(legible(body))}`])
+    ...(body === undefined ? [] : [`-d ${quote(formatBody(body))}`])
   ]
   return lines.join(" \\\n  ")
 }
@@ -68,7 +68,7 @@ const headerTable = (spec: Spec, call: Call): Html => html`<div class="wide"><ta
 
 const isClosed = (spec: Spec, { requestBody }: Call): boolean => {
   const schema = requestBody?.content["application/json"].schema
-  return schema !== undefined && resolved(schema, spec.components.schemas)?.additionalProperties === false
+  return schema !== undefined && resolve(schema, spec.components.schemas)?.additionalProperties === false
 }
 
 const requestPart = (spec: Spec, call: Call): Html => {
@@ -86,7 +86,7 @@ ${fieldTable(body.content["application/json"].schema, spec, "Body of the request
 
 const answerHeaders = (spec: Spec, headers: Response["headers"] = {}): Html =>
   html`<dl class="headers">${Object.entries(headers).map(([name, header]) => {
-    const known = resolved(header, spec.components.headers)
+    const known = resolve(header, spec.components.headers)
     return html`<dt><code>${name}</code></dt><dd>${prose(known?.description ?? "")} ${known === undefined ? none : exampleOf(known.schema)}</dd>`
   })}</dl>`
 
@@ -98,7 +98,7 @@ const answerPart = (spec: Spec, call: Call): ReadonlyArray<Html> =>
       const example = json?.examples?.success
       return html`<h4>Answer <span class="status">${status}</span></h4>
 <p>${prose(response.description)}.</p>
-${example !== undefined && "value" in example ? html`<pre tabindex="0"><code>${pretty(example.value)}</code></pre>` : html`<p>No body.</p>`}
+${example !== undefined && "value" in example ? html`<pre tabindex="0"><code>${formatJson(example.value)}</code></pre>` : html`<p>No body.</p>`}
 ${json === undefined ? none : fieldTable(json.schema, spec, "Body of the answer", "always")}
 <details><summary>Headers of the answer</summary>${answerHeaders(spec, response.headers)}</details>`
     })

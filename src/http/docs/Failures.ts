@@ -1,4 +1,4 @@
-/** Failures as rows of a table: what happened, and what to do about it. */
+/** Failures as rows of a table. */
 import { type Html, html, none, prose } from "./Html.ts"
 import { type Call, failuresOf, type Spec } from "./Spec.ts"
 
@@ -9,14 +9,14 @@ interface Envelope {
 }
 
 /** Message, hint and retryability of a code, from its example. */
-export const envelopeOf = (spec: Spec, code: string): Envelope => {
+const envelopeOf = (spec: Spec, code: string): Envelope => {
   const value = spec.components.examples[code]?.value
-  // The examples are made from the table of failures: they have this form.
+  // The examples are generated from the table of failures and have this shape.
   const { error } = value as { readonly error: Envelope }
   return error
 }
 
-/** One failure as a row: status, code, whether to retry, what happened and what to do. */
+/** One failure as a row: status, code, retryability, message and hint. */
 export const failureRow = (
   spec: Spec,
   status: string,
@@ -31,6 +31,6 @@ export const failureRow = (
 
 export const failureHead = html`<thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Retry</th><th scope="col">What happened</th><th scope="col">What to do</th></tr></thead>`
 
-/** Names of the calls that give a code. */
-export const giversOf = (spec: Spec, calls: ReadonlyArray<Call>, code: string): ReadonlyArray<Call> =>
+/** The calls that declare a code. */
+export const callsWith = (spec: Spec, calls: ReadonlyArray<Call>, code: string): ReadonlyArray<Call> =>
   calls.filter((call) => failuresOf(spec, call).some((failure) => failure.code === code))

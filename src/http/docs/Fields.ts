@@ -1,4 +1,4 @@
-/** What a JSON body holds, as a table: one row a field, nested ones by their dotted path. */
+/** The fields of a JSON body as a table: one row for each field, nested ones by their dotted path. */
 import { type Html, html, none, prose } from "./Html.ts"
 import { nameOf, type Schema, type Spec } from "./Spec.ts"
 
@@ -11,77 +11,81 @@ interface Field {
 
 type Schemas = Spec["components"]["schemas"]
 
-const followed = (schema: Schema, schemas: Schemas): Schema => {
+const resolveSchema = (schema: Schema, schemas: Schemas): Schema => {
   if (schema.$ref === undefined) return schema
   const { $ref, ...own } = schema
   return { ...schemas[nameOf($ref)], ...own }
 }
 
-/** A value that may be null is described by its other form. */
-const present = (
+/** The schema of a value without its null alternative. */
+const withoutNull = (
   schema: Schema,
   schemas: Schemas
 ): { readonly schema: Schema; readonly nullable: boolean } => {
-  const { anyOf, ...own } = followed(schema, schemas)
+  const { anyOf, ...own } = resolveSchema(schema, schemas)
   if (anyOf === undefined) return { schema: own, nullable: false }
   const [first = {}] = anyOf.filter(({ type }) => type !== "null")
   return {
-    schema: { ...followed(first, schemas), ...own },
+    schema: { ...resolveSchema(first, schemas), ...own },
     nullable: anyOf.some(({ type }) => type === "null")
   }
 }
 
-const nounOf = (schema: Schema, schemas: Schemas): string => {
-  const { schema: form, nullable } = present(schema, schemas)
+const typeName = (schema: Schema, schemas: Schemas): string => {
+  const { schema: form, nullable } = withoutNull(schema, schemas)
   const noun =
     form.enum !== undefined
       ? form.enum.map((value) => JSON.stringify(value)).join(" or ")
       : form.type === "array" && form.items !== undefined
-        ? `array of ${nounOf(form.items, schemas)}`
+        ? `array of ${typeName(form.items, schemas)}`
         : (form.type ?? "any")
   return nullable ? `${noun} or null` : noun
 }
 
 const rowsOf = (schema: Schema, schemas: Schemas, prefix: string): ReadonlyArray<Field> => {
-  const { schema: form } = present(schema, schemas)
+  const { schema: form } = withoutNull(schema, schemas)
   if (form.type === "array" && form.items !== undefined) return rowsOf(form.items, schemas, `${prefix}[]`)
   return Object.entries(form.properties ?? {}).flatMap(([name, member]) => {
     const path = prefix === "" ? name : `${prefix}.${name}`
     const row: Field = {
       path,
-      type: nounOf(member, schemas),
+      type: typeName(member, schemas),
       required: form.required?.includes(name) ?? false,
-      schema: present(member, schemas).schema
+      schema: withoutNull(member, schemas).schema
     }
     return [row, ...rowsOf(member, schemas, path)]
   })
 }
 
-const between = (low: number | undefined, high: number | undefined, unit: string): ReadonlyArray<string> => {
-  const said = (value: number) => value.toLocaleString("en")
-  if (low !== undefined && high !== undefined) return [`${said(low)} to ${said(high)}${unit}`]
-  if (low !== undefined) return [`at least ${said(low)}${unit}`]
-  return high === undefined ? [] : [`at most ${said(high)}${unit}`]
+const formatRange = (
+  low: number | undefined,
+  high: number | undefined,
+  unit: string
+): ReadonlyArray<string> => {
+  const format = (value: number) => value.toLocaleString("en")
+  if (low !== undefined && high !== undefined) return [`${format(low)} to ${format(high)}${unit}`]
+  if (low !== undefined) return [`at least ${format(low)}${unit}`]
+  return high === undefined ? [] : [`at most ${format(high)}${unit}`]
 }
 
-/** Bounds and form of one value; a pattern says its length too. */
+/** Bounds and format of one value; a pattern states its length too. */
 export const boundsOf = (schema: Schema): ReadonlyArray<Html> => [
   ...(schema.pattern === undefined ? [] : [html`<code class="bound">${schema.pattern}</code>`]),
   ...[
-    ...(schema.pattern === undefined ? between(schema.minLength, schema.maxLength, " characters") : []),
-    ...between(schema.minItems, schema.maxItems, " items"),
-    ...between(schema.minimum, schema.maximum, ""),
+    ...(schema.pattern === undefined ? formatRange(schema.minLength, schema.maxLength, " characters") : []),
+    ...formatRange(schema.minItems, schema.maxItems, " items"),
+    ...formatRange(schema.minimum, schema.maximum, ""),
     ...(schema.format === undefined ? [] : [schema.format])
   ].map((bound) => html`<span class="bound">${bound}</span>`)
 ]
 
-/** The first example of a value, as a reader types it. */
+/** The first example of a value. */
 export const exampleOf = ({ examples: [example] = [] }: Schema): Html =>
   example === undefined
     ? none
     : html`<span class="example">such as <code>${typeof example === "string" ? example : JSON.stringify(example)}</code></span>`
 
-/** What a field that is never left out is called: in a request, and in an answer. */
+/** The label of a mandatory field: in a request, and in a response. */
 export type Presence = "required" | "always"
 
 const rowOf = ({ path, type, required, schema }: Field, presence: Presence): Html => html`<tr>
@@ -90,11 +94,11 @@ const rowOf = ({ path, type, required, schema }: Field, presence: Presence): Htm
 <td>${prose(schema.description ?? "")} ${boundsOf(schema)} ${typeof schema.examples?.[0] === "object" ? none : exampleOf(schema)}</td>
 </tr>`
 
-/** The table, or a sentence where nothing is fixed. */
+/** The table, or a sentence when the schema names no fields. */
 export const fieldTable = (schema: Schema, spec: Spec, caption: string, presence: Presence): Html => {
   const { schemas } = spec.components
   const rows = rowsOf(schema, schemas, "")
-  const form = followed(schema, schemas)
+  const form = resolveSchema(schema, schemas)
   if (rows.length === 0) {
     return form.additionalProperties === false
       ? html`<p>Exactly <code>{}</code>.</p>`

@@ -1,5 +1,5 @@
-/** What a newcomer reads first: how to log in, and what to do when a call fails. */
-import { failureHead, failureRow, giversOf } from "./Failures.ts"
+/** The introduction of the page: how to log in, and what to do when a call fails. */
+import { failureHead, failureRow, callsWith } from "./Failures.ts"
 import { type Html, html, none } from "./Html.ts"
 import { type Call, failuresOf, type Spec } from "./Spec.ts"
 
@@ -41,7 +41,7 @@ const advice = html`<ol>
 <li>On ${code("invalid_input")} read <code>error.details.fields</code>: each names a <code>path</code> and its <code>problem</code>.</li>
 </ol>`
 
-/** Codes that belong to no call, with what provokes them. */
+/** Codes that belong to no call, and their causes. */
 const anywhere = html`<p>On any other path the service answers 404 with ${code("not_found")}, and to a method that a path does not take 405 with the code <code>method_not_allowed</code> and the methods that it does take in <code>Allow</code>.</p>`
 
 export const failureGuide = (spec: Spec, calls: ReadonlyArray<Call>): Html => {
@@ -64,7 +64,7 @@ ${sorted.map(
       status,
       name,
       html`<code>${name}</code>`,
-      html`<p class="givers">From: ${giversOf(spec, calls, name).map(
+      html`<p class="givers">From: ${callsWith(spec, calls, name).map(
         (giver, index) =>
           html`${index === 0 ? none : ", "}<a href="#${giver.operationId}">${giver.operationId}</a>`
       )}</p>`

@@ -1,7 +1,7 @@
-/** HTML that cannot be broken out of: whatever is put into a template is escaped, unless it is HTML itself. */
+/** Safe HTML templates: every inserted value is escaped, unless it is HTML itself. */
 import * as Data from "effect/Data"
 
-/** Text that is HTML already. */
+/** Text that is already HTML. */
 export class Html extends Data.Class<{ readonly text: string }> {}
 
 export type Part = Html | string | number | ReadonlyArray<Part>
@@ -23,9 +23,9 @@ const textOf = (part: Part): string => {
 export const html = (strings: TemplateStringsArray, ...parts: ReadonlyArray<Part>): Html =>
   new Html({ text: strings.map((text, index) => text + textOf(parts[index] ?? "")).join("") })
 
-/** Nothing at all. */
+/** Empty HTML. */
 export const none = html``
 
-/** Text of the document: what stands between backticks is code. */
+/** Text of the document; text between backticks becomes code. */
 export const prose = (text: string): ReadonlyArray<Html> =>
   text.split("`").map((piece, index) => (index % 2 === 1 ? html`<code>${piece}</code>` : html`${piece}`))

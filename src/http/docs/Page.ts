@@ -1,4 +1,4 @@
-/** The contract as one HTML page: readable without scripts, and without asking any other host for anything. */
+/** The contract as one HTML page: readable without scripts, and without requests to other hosts. */
 import { createHash } from "node:crypto"
 import { script, style } from "./Assets.ts"
 import { callSection } from "./CallSection.ts"
@@ -6,10 +6,10 @@ import { failureGuide, guide } from "./Guide.ts"
 import { Html, html, prose } from "./Html.ts"
 import { type Call, callsOf, type Spec } from "./Spec.ts"
 
-/** A source of the Content-Security-Policy: exactly this text may run, or style. */
+/** A source of the Content-Security-Policy that allows exactly this text. */
 const hashOf = (text: string): string => `'sha256-${createHash("sha256").update(text).digest("base64")}'`
 
-/** Nothing but what the page itself holds; the icon is a data URL. */
+/** Allows only the page's own style and script; the icon is a data URL. */
 export const contentSecurityPolicy = [
   "default-src 'none'",
   `script-src ${hashOf(script)}`,
@@ -34,7 +34,7 @@ const titles: Readonly<Record<string, string>> = {
   webhooks: "Webhooks"
 }
 
-/** What a caller needs first comes first. */
+/** In the order in which a caller needs them. */
 const order = Object.keys(titles)
 const rank = (name: string): number => (order.indexOf(name) + order.length + 1) % (order.length + 1)
 
@@ -64,7 +64,7 @@ ${tags.map(
 <ul><li><a href="/openapi.json">OpenAPI 3.1 document</a></li></ul>
 </nav>`
 
-/** The page of a document. */
+/** Renders the page of a document. */
 export const page = (spec: Spec): string => {
   const calls = callsOf(spec)
   const tags = tagsOf(spec, calls)

@@ -1,4 +1,4 @@
-/** As much of the OpenAPI document as the page reads. */
+/** The parts of the OpenAPI document that the page reads. */
 
 export interface Schema {
   readonly $ref?: string
@@ -79,7 +79,7 @@ export interface Spec {
   }
 }
 
-/** One call, with where it is. */
+/** One call with its method and path. */
 export interface Call extends Operation {
   readonly method: string
   readonly path: string
@@ -90,18 +90,18 @@ export const callsOf = ({ paths }: Spec): ReadonlyArray<Call> =>
     Object.entries(item).map(([method, operation]) => ({ ...operation, method: method.toUpperCase(), path }))
   )
 
-/** The last part of a reference. */
+/** The name at the end of a reference. */
 export const nameOf = ($ref: string): string => $ref.slice($ref.lastIndexOf("/") + 1)
 
 const isReference = (value: object): value is Reference => "$ref" in value
 
-/** Follows a reference into one kind of component; none points at another. */
-export const resolved = <A extends object>(
+/** Resolves a reference into one kind of component; components do not refer to each other. */
+export const resolve = <A extends object>(
   value: A | Reference,
   components: Readonly<Record<string, A>>
 ): A | undefined => (isReference(value) ? components[nameOf(value.$ref)] : value)
 
-/** Every failure that a call can give: its status and its envelope's example. */
+/** Every failure that a call declares: its status and code. */
 export const failuresOf = (
   spec: Spec,
   { responses }: Operation

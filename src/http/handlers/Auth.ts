@@ -6,37 +6,40 @@ import { CallerKey } from "../../services/RequestCredentials.ts"
 import { Sessions } from "../../services/Sessions.ts"
 import { Api } from "../Api.ts"
 import { login, logout, me, refresh } from "../api/Auth.ts"
-import { RequestGuard, knownActor } from "./RequestGuard.ts"
+import { RequestGuard, recordActor } from "./RequestGuard.ts"
 
-const told = ({ actor }: Session) => knownActor(actor)
+const recordSessionActor = ({ actor }: Session) => recordActor(actor.type)
 
 export const AuthLive = HttpApiBuilder.group(Api, "auth", (handlers) =>
   Effect.gen(function* () {
     const sessions = yield* Sessions
-    const { inPlane, authenticated } = yield* RequestGuard
+    const { serveInPlane, serveWithBearer } = yield* RequestGuard
     return handlers
-      .handle("login", ({ payload }) =>
-        Effect.flatMap(CallerKey, (key) =>
-          inPlane(login, (plane) =>
-            Effect.tap(sessions.login(plane, { slt: Redacted.make(payload.slt), key }), told)
+      .handleRaw(
+        "login",
+        serveInPlane(login, (plane, { slt }) =>
+          Effect.flatMap(CallerKey, (key) =>
+            Effect.tap(sessions.login(plane, { slt: Redacted.make(slt), key }), recordSessionActor)
           )
         )
       )
-      .handle("refresh", ({ payload }) =>
-        Effect.flatMap(CallerKey, (key) =>
-          inPlane(refresh, (plane) =>
+      .handleRaw(
+        "refresh",
+        serveInPlane(refresh, (plane, { refresh_token }) =>
+          Effect.flatMap(CallerKey, (key) =>
             Effect.tap(
-              sessions.refresh(plane, { refreshToken: Redacted.make(payload.refresh_token), key }),
-              told
+              sessions.refresh(plane, { refreshToken: Redacted.make(refresh_token), key }),
+              recordSessionActor
             )
           )
         )
       )
-      .handle("logout", ({ payload }) =>
-        Effect.flatMap(CallerKey, (key) =>
-          inPlane(logout, (plane) => sessions.logout(plane, { token: Redacted.make(payload.token), key }))
+      .handleRaw(
+        "logout",
+        serveInPlane(logout, (plane, { token }) =>
+          Effect.flatMap(CallerKey, (key) => sessions.logout(plane, { token: Redacted.make(token), key }))
         )
       )
-      .handle("me", () => authenticated(me, sessions.me))
+      .handle("me", serveWithBearer(me, sessions.me))
   })
 )

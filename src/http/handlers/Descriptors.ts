@@ -8,9 +8,10 @@ import { RequestGuard } from "./RequestGuard.ts"
 export const DescriptorsLive = HttpApiBuilder.group(Api, "descriptors", (handlers) =>
   Effect.gen(function* () {
     const descriptors = yield* Descriptors
-    const { open, inPlane } = yield* RequestGuard
-    return handlers
-      .handle("iam", () => inPlane(iam, descriptors.iam))
-      .handle("version", () => open(version, descriptors.version))
+    const { serveInPlane, serveOpen } = yield* RequestGuard
+    return handlers.handle("iam", serveInPlane(iam, descriptors.iam)).handle(
+      "version",
+      serveOpen(version, () => descriptors.version)
+    )
   })
 )

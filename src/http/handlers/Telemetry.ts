@@ -1,19 +1,24 @@
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
+import { Settings } from "../../services/Settings.ts"
 import { Telemetry } from "../../services/Telemetry.ts"
 import { Api } from "../Api.ts"
 import { accept } from "../api/Telemetry.ts"
+import { makeCors } from "../middleware/Cors.ts"
 import { RequestGuard } from "./RequestGuard.ts"
 
 export const TelemetryLive = HttpApiBuilder.group(Api, "telemetry", (handlers) =>
   Effect.gen(function* () {
+    const { webOrigins } = yield* Settings
     const telemetry = yield* Telemetry
-    const { inPlane } = yield* RequestGuard
-    return handlers.handle("accept", ({ payload, headers }) =>
-      inPlane(accept, (plane) =>
-        telemetry.accept(plane, { request: payload, origin: Option.fromNullable(headers.origin) })
-      )
+    const { serveInPlane } = yield* RequestGuard
+    const cors = makeCors(webOrigins)
+    return handlers.handleRaw(
+      "accept",
+      serveInPlane(accept, (plane, request, { headers }) => {
+        const failure = cors.checkTelemetry(headers.origin, request.table)
+        return failure === undefined ? telemetry.accept(plane, request) : Effect.fail(failure)
+      })
     )
   })
 )

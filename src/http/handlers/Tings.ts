@@ -8,11 +8,9 @@ import { RequestGuard } from "./RequestGuard.ts"
 export const TingsLive = HttpApiBuilder.group(Api, "tings", (handlers) =>
   Effect.gen(function* () {
     const notifications = yield* Notifications
-    const { authenticated } = yield* RequestGuard
+    const { serveWithBearer } = yield* RequestGuard
     return handlers
-      .handle("subscribe", () => authenticated(subscribe, notifications.subscribe))
-      .handle("send", ({ payload }) =>
-        authenticated(send, (plane, caller) => notifications.send(plane, caller, payload))
-      )
+      .handleRaw("subscribe", serveWithBearer(subscribe, notifications.subscribe))
+      .handleRaw("send", serveWithBearer(send, notifications.send))
   })
 )

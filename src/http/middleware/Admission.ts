@@ -4,29 +4,29 @@ import * as Layer from "effect/Layer"
 import { type Failure, Overloaded, ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
+import { DetachedWork } from "../../services/DetachedWork.ts"
 import type { Call } from "./Routes.ts"
-import { DetachedWork } from "./DetachedWork.ts"
 
-/** Requests that are worked on at once; more would only wait and time out together. */
+/** Requests in flight at once; more would only wait and time out together. */
 export const defaultBound = 1_000
 
 interface AdmissionService {
-  /** Why a call is not let in: the process drains, or too many are in flight. Probes ask about just that and always are. */
+  /** Why a call is refused on arrival: the process drains, or too many requests are in flight. Probes are always admitted. */
   readonly refusal: (call: Call) => Effect.Effect<Failure | undefined>
   /**
-   * Gives a way to take a place among the requests in flight, and gives the place back at the end. What still waits for
-   * its body holds none: whoever never sends it would keep everybody else out.
+   * Gives `use` an effect that takes a place among the requests in flight, and frees the place when `use` ends. A
+   * request takes its place once its body has arrived; otherwise bodies that never arrive would keep all others out.
    */
-  readonly counted: <A, E, R>(
+  readonly withPlace: <A, E, R>(
     call: Call,
-    use: (enter: Effect.Effect<void, Overloaded>) => Effect.Effect<A, E, R>
+    use: (takePlace: Effect.Effect<void, Overloaded>) => Effect.Effect<A, E, R>
   ) => Effect.Effect<A, E, R>
   /** Waits until nothing is in flight. */
   readonly idle: Effect.Effect<void>
   readonly draining: Effect.Effect<boolean>
 }
 
-/** Whether a request is let in at all. */
+/** Counts the requests in flight and refuses those beyond the bound. */
 export class Admission extends Context.Tag("music/http/Admission")<Admission, AdmissionService>() {
   static readonly layer = (
     bound: number = defaultBound
@@ -39,50 +39,48 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
         const idle = yield* Effect.makeLatch(true)
         let inFlight = 0
 
-        const full = (running: number) => Math.max(inFlight, running) >= bound
+        const isFull = (detached: number) => Math.max(inFlight, detached) >= bound
         const overloaded = () => new Overloaded({ retryAfterSeconds: 1 })
 
         const refusal = (call: Call): Effect.Effect<Failure | undefined> =>
           call.probe
             ? Effect.succeed(undefined)
-            : Effect.zipWith(draining, work.running, (ending, running) => {
+            : Effect.zipWith(draining, work.running, (ending, detached) => {
                 if (ending) return new ShuttingDown()
-                return full(running) ? overloaded() : undefined
+                return isFull(detached) ? overloaded() : undefined
               })
 
-        const taken = () => {
+        const increment = () => {
           if (inFlight === 0) idle.unsafeClose()
           inFlight += 1
           recordNow(httpRequestsInFlight, inFlight)
         }
-        const left = () => {
+        const decrement = () => {
           inFlight -= 1
           recordNow(httpRequestsInFlight, inFlight)
           if (inFlight === 0) idle.unsafeOpen()
         }
 
-        const counted: AdmissionService["counted"] = (call, use) =>
+        const withPlace: AdmissionService["withPlace"] = (call, use) =>
           Effect.suspend(() => {
-            let inside = false
-            const enter = Effect.flatMap(work.running, (running) =>
-              Effect.suspend(() => {
-                if (inside) return Effect.void
-                // Asked again: many bodies may have become complete since the request was let in.
-                if (!call.probe && full(running)) return Effect.fail(overloaded())
-                inside = true
-                taken()
-                return Effect.void
-              })
-            )
+            let holdsPlace = false
+            const takePlace = Effect.flatMap(work.running, (detached) => {
+              if (holdsPlace) return Effect.void
+              // Checked again: many bodies may have arrived since this request was admitted.
+              if (!call.probe && isFull(detached)) return Effect.fail(overloaded())
+              holdsPlace = true
+              increment()
+              return Effect.void
+            })
             return Effect.ensuring(
-              use(enter),
+              use(takePlace),
               Effect.sync(() => {
-                if (inside) left()
+                if (holdsPlace) decrement()
               })
             )
           })
 
-        return { refusal, counted, idle: idle.await, draining }
+        return { refusal, withPlace, idle: idle.await, draining }
       })
     )
 }

@@ -3,11 +3,11 @@ import type { Source } from "../../services/RequestContext.ts"
 
 const sources: ReadonlyArray<Source> = ["cli", "daemon", "web"]
 
-/** `X-Music-Source`; a name that we do not know is no reason to refuse. */
-export const sourceOf = (headers: IncomingHttpHeaders): Source =>
+/** `X-Music-Source`; an unknown name is `unknown`, never a refusal. */
+export const readSource = (headers: IncomingHttpHeaders): Source =>
   sources.find((source) => source === headers["x-music-source"]) ?? "unknown"
 
-/** Whether the caller lets us record: anything but a plain yes is a no. */
+/** Whether the caller allows recording: anything but a plain yes is a no. */
 export const allowsRecording = (headers: IncomingHttpHeaders): boolean => {
   const preference = headers["x-music-telemetry"]
   return (
@@ -15,7 +15,7 @@ export const allowsRecording = (headers: IncomingHttpHeaders): boolean => {
   )
 }
 
-// A repeated header arrives joined with a comma; one yes in it is a yes.
+// Node joins a repeated header with commas; one yes among them is a yes.
 const saysYes = (value: string | ReadonlyArray<string> | undefined): boolean =>
   value !== undefined &&
   String(value)

@@ -1,4 +1,6 @@
-/** Cross-origin access for the configured web origins, on all of `/api/v1`. */
+/** Which web origins may call: the CORS headers of `/api/v1`, and the refusal of telemetry from other origins. */
+import { OriginNotAllowed } from "../../schema/Failure.ts"
+import { daemonTable } from "../../schema/Telemetry.ts"
 import type { Route } from "./Routes.ts"
 
 const prefix = "/api/v1/"
@@ -17,29 +19,37 @@ const allowedHeaders = [
 
 const exposedHeaders = ["X-Request-Id", "Retry-After", "RateLimit", "RateLimit-Policy"].join(", ")
 
-/** Seconds that a browser may remember a preflight. */
+/** Seconds that a browser may cache a preflight. */
 const maxAge = "600"
 
 type Headers = Readonly<Record<string, string>>
 
 const none: Headers = {}
-// Said to everybody once there is a list: a cache must not give one origin's answer to another.
+// Sent to every origin once there is a list: a cache must not give one origin's response to another.
 const varying: Headers = { vary: "Origin" }
 
 export interface Cors {
-  /** What an answer carries for this origin. */
-  readonly headersFor: (path: string, origin: string | undefined) => Headers
-  /** What the answer to `OPTIONS` carries besides, when it is a preflight of an allowed origin. */
-  readonly preflightFor: (route: Route, path: string, origin: string | undefined, asked: boolean) => Headers
+  /** CORS headers of every response. */
+  readonly responseHeaders: (path: string, origin: string | undefined) => Headers
+  /** Further headers of the response to `OPTIONS`, when it is a preflight of an allowed origin. */
+  readonly preflightHeaders: (
+    route: Route,
+    path: string,
+    origin: string | undefined,
+    requestedMethod: string | undefined
+  ) => Headers
+  /** Browsers may send telemetry from an allowed origin only, and never to the daemon's table. */
+  readonly checkTelemetry: (origin: string | undefined, table: string) => OriginNotAllowed | undefined
 }
 
-export const corsFor = (origins: ReadonlyArray<string>): Cors => {
-  const allows = (path: string, origin: string | undefined): origin is string =>
-    origin !== undefined && path.startsWith(prefix) && origins.includes(origin)
+/** The rules for the configured origins (`MUSIC_WEB_ORIGINS`). */
+export const makeCors = (origins: ReadonlyArray<string>): Cors => {
+  const isAllowed = (origin: string | undefined): origin is string =>
+    origin !== undefined && origins.includes(origin)
   return {
-    headersFor: (path, origin) => {
+    responseHeaders: (path, origin) => {
       if (origins.length === 0 || !path.startsWith(prefix)) return none
-      return allows(path, origin)
+      return isAllowed(origin)
         ? {
             ...varying,
             "access-control-allow-origin": origin,
@@ -47,13 +57,17 @@ export const corsFor = (origins: ReadonlyArray<string>): Cors => {
           }
         : varying
     },
-    preflightFor: (route, path, origin, asked) =>
-      asked && allows(path, origin)
+    preflightHeaders: (route, path, origin, requestedMethod) =>
+      requestedMethod !== undefined && path.startsWith(prefix) && isAllowed(origin)
         ? {
             "access-control-allow-methods": route.allow,
             "access-control-allow-headers": allowedHeaders,
             "access-control-max-age": maxAge
           }
-        : none
+        : none,
+    checkTelemetry: (origin, table) =>
+      origin === undefined || (isAllowed(origin) && table !== daemonTable)
+        ? undefined
+        : new OriginNotAllowed()
   }
 }

@@ -1,8 +1,7 @@
-import { HttpApiDecodeError } from "@effect/platform/HttpApiError"
-import * as HttpServerError from "@effect/platform/HttpServerError"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import {
   type Failure,
   failureHeaders,
@@ -10,26 +9,30 @@ import {
   Internal,
   InvalidInput,
   isFailure,
-  NotFound,
   toEnvelope
 } from "../../schema/Failure.ts"
-import type { RequestState } from "./RequestState.ts"
-import { fieldsOf } from "../body/ValidationErrors.ts"
 
-/** What went wrong, as one of the declared failures. A defect is logged with its cause and tells the caller nothing. */
-export const failureOf = (cause: Cause.Cause<unknown>, exchange: RequestState): Effect.Effect<Failure> => {
-  const error = Cause.squash(cause)
-  if (isFailure(error)) return Effect.succeed(error)
-  // The same class says that our own answer did not fit its schema.
-  if (error instanceof HttpApiDecodeError && !exchange.decoded) {
-    return Effect.succeed(new InvalidInput({ details: { fields: fieldsOf(error.issues) } }))
-  }
-  if (error instanceof HttpServerError.RouteNotFound) return Effect.succeed(new NotFound())
-  return Effect.as(Effect.logError("Request failed", cause), new Internal())
+/** 408: the request did not arrive completely in time. */
+export const requestTimeout = (): InvalidInput =>
+  new InvalidInput({
+    status: 408,
+    message: "The request did not arrive in time.",
+    hint: "Send the whole request without pauses, and retry with the same key."
+  })
+
+/**
+ * The declared failure of a cause. Anything else, such as a defect or a success that does not fit its schema, is logged
+ * with its cause and becomes `internal`.
+ */
+export const toFailure = (cause: Cause.Cause<unknown>): Effect.Effect<Failure> => {
+  const error = Option.getOrUndefined(Cause.failureOption(cause))
+  return isFailure(error)
+    ? Effect.succeed(error)
+    : Effect.as(Effect.logError("Request failed", cause), new Internal())
 }
 
-/** The one form of every error response. */
-export const responseOf = (failure: Failure): HttpServerResponse.HttpServerResponse =>
+/** The envelope, which every error response has. */
+export const toResponse = (failure: Failure): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(JSON.stringify(toEnvelope(failure)), {
     status: failureStatus(failure),
     contentType: "application/json",

@@ -1,4 +1,4 @@
-/** The header tags of `api/Middleware.ts`: shapes only, nothing is asked of anybody. */
+/** Implements the header tags of `api/Middleware.ts`: checks shapes only, without any call. */
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as Effect from "effect/Effect"
@@ -20,11 +20,11 @@ import {
 } from "../../schema/Identity.ts"
 import type { Credential } from "../../services/RequestCredentials.ts"
 import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection } from "../api/Middleware.ts"
-import { countOf } from "../transport/RawHeaders.ts"
+import { countHeader } from "../transport/RawHeaders.ts"
 
 const request = HttpServerRequest.HttpServerRequest
 
-// A repeated header that Node joins has a comma and a space in it, which no pattern here takes.
+// Node joins a repeated header with a comma and a space, which no pattern here matches.
 const IdempotencyKeyLive = Layer.succeed(
   IdempotencyKey,
   Effect.flatMap(
@@ -41,7 +41,7 @@ const IdempotencyKeyLive = Layer.succeed(
 
 const scheme = "Bearer "
 
-const organisationProblem = (given: string | undefined): InvalidInput =>
+const invalidOrganisation = (given: string | undefined): InvalidInput =>
   new InvalidInput({
     details: {
       fields: [
@@ -56,27 +56,27 @@ const organisationProblem = (given: string | undefined): InvalidInput =>
     }
   })
 
-const credential = Effect.flatMap(
+const readCredential = Effect.flatMap(
   request,
   (given): Effect.Effect<Credential, Unauthenticated | InvalidInput> => {
     const authorization = given.headers.authorization
     const token = authorization?.startsWith(scheme) ? authorization.slice(scheme.length) : ""
-    // Node keeps the first of several: which one was meant is not ours to guess.
-    const once = countOf(NodeHttpServerRequest.toIncomingMessage(given), "authorization") === 1
+    // Node keeps the first of several, so a repeated header is refused.
+    const once = countHeader(NodeHttpServerRequest.toIncomingMessage(given), "authorization") === 1
     if (!once || !accessTokenPattern.test(token)) return Effect.fail(new Unauthenticated())
     const organisation = given.headers["x-org-id"]
     return organisation !== undefined && organisationPattern.test(organisation)
       ? Effect.succeed({ token: Redacted.make(token), organisation })
-      : Effect.fail(organisationProblem(organisation))
+      : Effect.fail(invalidOrganisation(organisation))
   }
 )
 
-const BearerLive = Layer.succeed(Bearer, { bearer: () => credential })
+const BearerLive = Layer.succeed(Bearer, { bearer: () => readCredential })
 
 const OptionalBearerLive = Layer.succeed(OptionalBearer, {
   bearer: () =>
     Effect.flatMap(request, ({ headers }) =>
-      headers.authorization === undefined ? Effect.succeedNone : Effect.asSome(credential)
+      headers.authorization === undefined ? Effect.succeedNone : Effect.asSome(readCredential)
     )
 })
 

@@ -4,28 +4,30 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { RateLimited } from "../../schema/Failure.ts"
-import type { Credential } from "../../services/RequestCredentials.ts"
 import { digestOf } from "../../services/Digest.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { makeQuota, type QuotaPolicy, type QuotaReading } from "../../services/Quota.ts"
+import { RequestContext } from "../../services/RequestContext.ts"
+import type { Credential } from "../../services/RequestCredentials.ts"
 import { Settings } from "../../services/Settings.ts"
-import { strangeProxyFor } from "../transport/ClientAddress.ts"
-import { CurrentRequestState } from "./RequestState.ts"
+import { untrustedProxyDetector } from "../transport/ClientAddress.ts"
 
-/** One client address (a /64 of IPv6), and one access token. */
+/** Quotas of one client address (a /64 of IPv6) and of one access token. */
 export interface Policies {
   readonly address: QuotaPolicy
   readonly credential: QuotaPolicy
 }
 
-/** What every deployment has; a gateway that limits by itself makes them needless. */
+/** The quotas of every deployment that does not set `MUSIC_RATE_LIMIT=off`. */
 export const defaultPolicies: Policies = {
   address: { name: "address", quota: 1_200, windowSeconds: 60 },
   credential: { name: "credential", quota: 600, windowSeconds: 60 }
 }
 
+type RateLimitHeaders = Readonly<Record<string, string>>
+
 /** `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10). */
-const headersOf = (readings: ReadonlyArray<QuotaReading>): Readonly<Record<string, string>> => ({
+const toHeaders = (readings: ReadonlyArray<QuotaReading>): RateLimitHeaders => ({
   "ratelimit-policy": readings
     .map(({ policy }) => `"${policy.name}";q=${policy.quota};w=${policy.windowSeconds}`)
     .join(", "),
@@ -34,24 +36,32 @@ const headersOf = (readings: ReadonlyArray<QuotaReading>): Readonly<Record<strin
     .join(", ")
 })
 
-/** The same with one more reading. */
-export const withReading = (
-  rate: Readonly<Record<string, string>>,
-  reading: QuotaReading
-): Readonly<Record<string, string>> =>
+/** The same headers with one more reading. */
+export const addReading = (headers: RateLimitHeaders, reading: QuotaReading): RateLimitHeaders =>
   Object.fromEntries(
-    Object.entries(headersOf([reading])).map(([name, value]) => {
-      const before = rate[name]
+    Object.entries(toHeaders([reading])).map(([name, value]) => {
+      const before = headers[name]
       return [name, before === undefined ? value : `${before}, ${value}`]
     })
   )
 
-/** How often one client may ask; off when a gateway limits instead. State lives in this process and is bounded. */
+/** The result of counting a request: headers of its response, and the failure when a quota is used up. */
+export interface RateLimitResult {
+  readonly headers: RateLimitHeaders
+  readonly failure: RateLimited | undefined
+}
+
+const unlimited: RateLimitResult = { headers: {}, failure: undefined }
+
+/** Limits the requests of one client. Counts in this process only, in bounded memory. */
 export class RateLimits extends Context.Tag("music/http/RateLimits")<
   RateLimits,
   {
-    /** Counts the request in hand against its address and its credential. */
-    readonly admit: (credential: Option.Option<Credential>) => Effect.Effect<void, RateLimited>
+    /** Counts the current request against its address and its credential. */
+    readonly count: (
+      message: IncomingMessage,
+      credential: Option.Option<Credential>
+    ) => Effect.Effect<RateLimitResult>
   }
 >() {
   static readonly layer = (policies: Policies = defaultPolicies): Layer.Layer<RateLimits, never, Settings> =>
@@ -59,41 +69,49 @@ export class RateLimits extends Context.Tag("music/http/RateLimits")<
       RateLimits,
       Effect.gen(function* () {
         const { rateLimit, trustedProxies } = yield* Settings
-        if (!rateLimit) return { admit: () => Effect.void }
-        const isStrangeProxy = strangeProxyFor(trustedProxies)
+        if (!rateLimit) return { count: () => Effect.succeed(unlimited) }
+        const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
         const byAddress = makeQuota(policies.address)
         const byCredential = makeQuota(policies.credential)
 
+        const take = (
+          network: string,
+          credential: Option.Option<Credential>,
+          nowMillis: number
+        ): RateLimitResult => {
+          const readings = [
+            byAddress.take(network, nowMillis),
+            ...Option.match(credential, {
+              onNone: () => [],
+              onSome: ({ token }) => [byCredential.take(digestOf(token), nowMillis)]
+            })
+          ]
+          const retryAfterSeconds = Math.max(...readings.map((reading) => reading.retryAfterSeconds))
+          return {
+            headers: toHeaders(readings),
+            failure: retryAfterSeconds > 0 ? new RateLimited({ retryAfterSeconds }) : undefined
+          }
+        }
+
         let warned = false
-        const warnOf = (message: IncomingMessage): Effect.Effect<void> =>
-          Effect.suspend(() => {
-            if (warned || !isStrangeProxy(message)) return Effect.void
-            warned = true
-            return Effect.logWarning(
-              "A proxy on this machine is not trusted, so all its clients share one limit",
-              { fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1" }
+        const warnOnce = (message: IncomingMessage): Effect.Effect<void> => {
+          if (warned || !isFromUntrustedProxy(message)) return Effect.void
+          warned = true
+          return Effect.logWarning(
+            "A proxy on this machine is not trusted, so all its clients share one limit",
+            { fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1" }
+          )
+        }
+
+        return {
+          count: (message, credential) =>
+            Effect.zipRight(
+              warnOnce(message),
+              Effect.zipWith(RequestContext, monotonicMillis, ({ clientNetwork }, now) =>
+                take(clientNetwork, credential, now)
+              )
             )
-          })
-
-        const admit = (credential: Option.Option<Credential>): Effect.Effect<void, RateLimited> =>
-          Effect.gen(function* () {
-            const exchange = yield* CurrentRequestState
-            if (exchange === undefined) return
-            yield* warnOf(exchange.message)
-            const now = yield* monotonicMillis
-            const readings = [
-              byAddress.take(exchange.info.clientNetwork, now),
-              ...Option.match(credential, {
-                onNone: () => [],
-                onSome: ({ token }) => [byCredential.take(digestOf(token), now)]
-              })
-            ]
-            exchange.rate = headersOf(readings)
-            const retryAfterSeconds = Math.max(...readings.map((reading) => reading.retryAfterSeconds))
-            if (retryAfterSeconds > 0) return yield* new RateLimited({ retryAfterSeconds })
-          })
-
-        return { admit }
+        }
       })
     )
 }

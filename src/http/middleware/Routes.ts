@@ -1,29 +1,23 @@
-/** Which paths there are and which methods they take, from the contract itself. */
+/** The paths and methods of the service, read from the contract. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as Context from "effect/Context"
-import * as Either from "effect/Either"
-import * as Option from "effect/Option"
-import type * as ParseResult from "effect/ParseResult"
-import * as Schema from "effect/Schema"
 import { Api } from "../Api.ts"
 import { BodyBound, BodyOptional, NoStore, Probe } from "../api/EndpointAnnotations.ts"
 import { PlaneSelection } from "../api/Middleware.ts"
 
-/** What the server must know of a call before it runs. */
+/** Properties of a call that the server needs before it runs. */
 export interface Call {
   /** Bytes; 0 takes no body. */
   readonly bodyBound: number
-  /** An empty body is as good as `{}`. */
+  /** An empty body means `{}`. */
   readonly bodyOptional: boolean
-  /** Reads a decoded body only as far as its first problem. */
-  readonly firstProblem: ((body: unknown) => Option.Option<ParseResult.ParseError>) | undefined
   readonly probe: boolean
   readonly noStore: boolean
-  /** Reads `X-Testing-Environment-Key`; the other calls ignore it. */
+  /** Reads `X-Testing-Environment-Key`; other calls ignore it. */
   readonly planes: boolean
-  /** One of the backend's own events is recorded for it. */
+  /** Recorded as one of the backend's own events. */
   readonly recorded: boolean
-  /** The `Vary` header of every answer; the cross-origin rules set it for the API. */
+  /** The `Vary` header of every response; under `/api/v1` the CORS rules set it. */
   readonly vary: string | undefined
 }
 
@@ -34,16 +28,15 @@ export interface Route {
   readonly calls: ReadonlyMap<string, Call>
 }
 
-/** Where the contract is, for programs and for people; neither is a call of the API itself. */
+/** Paths of the OpenAPI document and its page; neither is a call of the API itself. */
 export const documentPath = "/openapi.json"
 export const docsPath = "/docs"
-/** The page once more, for a browser. */
+/** The page again, for browsers. */
 export const rootPath = "/"
 
-const documentCall = (vary: string): Call => ({
+const makeDocumentCall = (vary: string): Call => ({
   bodyBound: 0,
   bodyOptional: false,
-  firstProblem: undefined,
   probe: false,
   noStore: false,
   planes: false,
@@ -52,29 +45,18 @@ const documentCall = (vary: string): Call => ({
 })
 
 const documents: ReadonlyArray<readonly [path: string, call: Call]> = [
-  [documentPath, documentCall("Accept-Encoding")],
-  [docsPath, documentCall("Accept-Encoding")],
-  [rootPath, documentCall("Accept, Accept-Encoding")]
+  [documentPath, makeDocumentCall("Accept-Encoding")],
+  [docsPath, makeDocumentCall("Accept-Encoding")],
+  [rootPath, makeDocumentCall("Accept, Accept-Encoding")]
 ]
 
-const routeOf = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
+const makeRoute = (pattern: string, calls: ReadonlyMap<string, Call>): Route => {
   const get = calls.get("GET")
   const served = get === undefined ? calls : new Map([...calls, ["HEAD", get] as const])
   return { pattern, calls: served, allow: [...served.keys(), "OPTIONS"].join(", ") }
 }
 
-/** The contract's own schemas collect every problem; this one stops. */
-const firstProblemOf = (payload: Schema.Schema.All) => {
-  const decode = Schema.decodeUnknownEither(
-    // A payload needs no service to be read.
-    payload.annotations({
-      parseOptions: { onExcessProperty: "error", errors: "first" }
-    }) as Schema.Schema<unknown>
-  )
-  return (body: unknown) => Either.getLeft(decode(body))
-}
-
-/** Every path by its exact text: none has a parameter. */
+/** Every path by its exact text; none has a parameter. */
 export const routes: ReadonlyMap<string, Route> = (() => {
   const paths = new Map<string, Map<string, Call>>(
     documents.map(([path, call]) => [path, new Map([["GET", call]])])
@@ -87,7 +69,6 @@ export const routes: ReadonlyMap<string, Route> = (() => {
       calls.set(endpoint.method, {
         bodyBound: Context.get(endpoint.annotations, BodyBound),
         bodyOptional: Context.get(endpoint.annotations, BodyOptional),
-        firstProblem: Option.getOrUndefined(Option.map(endpoint.payloadSchema, firstProblemOf)),
         probe,
         noStore: Context.get(endpoint.annotations, NoStore),
         planes: Array.from(middleware, ({ key }) => key).includes(PlaneSelection.key),
@@ -97,14 +78,14 @@ export const routes: ReadonlyMap<string, Route> = (() => {
       paths.set(endpoint.path, calls)
     }
   })
-  return new Map([...paths].map(([pattern, calls]) => [pattern, routeOf(pattern, calls)]))
+  return new Map([...paths].map(([pattern, calls]) => [pattern, makeRoute(pattern, calls)]))
 })()
 
-/** Scheme and authority of an absolute-form target, which every server must take (RFC 9112, 3.2.2). */
+/** Scheme and authority of an absolute-form target, which every server must accept (RFC 9112, 3.2.2). */
 const authority = /^https?:\/\/[^/?#]*/i
 
-/** The path as it was sent, undecoded: exact in case and slashes. */
-export const pathOf = (target: string): string => {
+/** The path of a request target without its query: undecoded, exact in case and slashes. */
+export const toPath = (target: string): string => {
   const local = target.startsWith("/") ? target : target.replace(authority, "")
   const end = local.search(/[?#]/)
   return end === -1 ? local : local.slice(0, end)

@@ -1,4 +1,4 @@
-/** What the document says once and refers to from every call: headers, examples of failures. */
+/** Shared components of the document: headers and examples of failures. */
 import {
   type Details,
   type FailureCode,
@@ -20,7 +20,7 @@ const header = (name: string, required: boolean, description: string, schema: ob
   schema
 })
 
-/** Headers that every call under /api/v1 understands, and the one that selects a plane. */
+/** Request headers that several calls share. */
 export const parameters = {
   RequestId: header("X-Request-Id", false, "Kept when well-formed; otherwise the service makes one up.", {
     type: "string",
@@ -54,7 +54,7 @@ export const parameters = {
   )
 } as const
 
-/** How the identity service signs its deliveries (identity-service.md 11.1). */
+/** Signature headers of the identity service's deliveries (identity-service.md 11.1). */
 export const signatureParameters = [
   header("X-Silicon-IAM-Event-ID", true, "Equal to `event_id` in the body.", {
     type: "string",
@@ -83,24 +83,24 @@ export const signatureParameters = [
   )
 ]
 
-const answerHeader = (description: string, schema: object) => ({ description, schema })
+const responseHeader = (description: string, schema: object) => ({ description, schema })
 
-/** Headers of answers. */
+/** Response headers. */
 export const headers = {
-  RequestId: answerHeader("Names this request in the service's log.", {
+  RequestId: responseHeader("Names this request in the service's log.", {
     type: "string",
     examples: ["req_0f8c2a6d4b1e4c7f9a3d5e6b7c8d9e0f"]
   }),
-  RetryAfter: answerHeader("Seconds to wait before a retry.", {
+  RetryAfter: responseHeader("Seconds to wait before a retry.", {
     type: "integer",
     minimum: 1,
     examples: [3]
   }),
-  RateLimit: answerHeader("What is left of each quota, and the seconds until it is whole again.", {
+  RateLimit: responseHeader("What is left of each quota, and the seconds until it is whole again.", {
     type: "string",
     examples: ['"address";r=1199;t=1']
   }),
-  RateLimitPolicy: answerHeader(
+  RateLimitPolicy: responseHeader(
     "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `refusals` appears where a credential had to be tried: 30 a minute from one address may be no good." +
       " `reports` appears where a report was refused: 10 a minute and 60 an hour from one address, and more of a reporter who is signed in.",
     {
@@ -108,23 +108,28 @@ export const headers = {
       examples: ['"address";q=1200;w=60']
     }
   ),
-  WwwAuthenticate: answerHeader("The scheme to authenticate with.", { type: "string", examples: ["Bearer"] }),
-  CacheControl: answerHeader("Credentials and errors are kept by no cache.", {
+  WwwAuthenticate: responseHeader("The scheme to authenticate with.", {
+    type: "string",
+    examples: ["Bearer"]
+  }),
+  CacheControl: responseHeader("Credentials and errors are kept by no cache.", {
     type: "string",
     examples: ["no-store"]
   })
 } as const
 
-export const parameter = (name: keyof typeof parameters): Reference => ({
+export const parameterRef = (name: keyof typeof parameters): Reference => ({
   $ref: `#/components/parameters/${name}`
 })
-export const answer = (name: keyof typeof headers): Reference => ({ $ref: `#/components/headers/${name}` })
-export const example = (code: FailureCode): Reference => ({ $ref: `#/components/examples/${code}` })
+export const responseHeaderRef = (name: keyof typeof headers): Reference => ({
+  $ref: `#/components/headers/${name}`
+})
+export const exampleRef = (code: FailureCode): Reference => ({ $ref: `#/components/examples/${code}` })
 
-// Iterating over our own constant: its keys are the codes.
+// The keys of our own constant are the codes.
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
-/** What the codes that tell more usually tell. */
+/** Typical `details` of the codes that have them. */
 const details: Partial<Record<FailureCode, Details>> = {
   invalid_input: { fields: [{ path: "message", problem: "is missing" }] },
   forbidden: { reason: "organization_not_granted" },
@@ -135,20 +140,23 @@ const details: Partial<Record<FailureCode, Details>> = {
   not_ready: { checks: { database: "failed", serving: "ok", tracker: "ok", tables: "ok" } }
 }
 
-const exampleFailure = (code: FailureCode) => {
-  const told = details[code]
-  return new failureClasses[code](told === undefined ? {} : { details: told })
+const makeExampleFailure = (code: FailureCode) => {
+  const known = details[code]
+  return new failureClasses[code](known === undefined ? {} : { details: known })
 }
 
-/** One envelope a code. 405 belongs to no call. */
+/** One envelope for each code. `method_not_allowed` belongs to no call. */
 export const examples = Object.fromEntries(
   codes
     .filter((code) => code !== "method_not_allowed")
-    .map((code) => [code, { summary: failureTable[code].message, value: toEnvelope(exampleFailure(code)) }])
+    .map((code) => [
+      code,
+      { summary: failureTable[code].message, value: toEnvelope(makeExampleFailure(code)) }
+    ])
 )
 
 const codeByClass = new Map<string, FailureCode>(codes.map((code) => [failureClasses[code].name, code]))
 
-/** The code whose envelope a component schema describes. */
+/** The failure code that a component schema describes. */
 export const codeOf = ({ $ref }: Reference): FailureCode | undefined =>
   codeByClass.get($ref.slice($ref.lastIndexOf("/") + 1))

@@ -1,6 +1,6 @@
 /**
- * One call of every endpoint as it really goes: what is sent and what comes back. Tokens, keys and ids are placeholders
- * of the right form. A test sends each of them to the running service and compares the answers.
+ * An example request and response of every call. Tokens, keys and ids are placeholders of the right form. A test sends
+ * each request to the running service and compares the responses.
  */
 import type { Health, IamDescriptor, Readiness, Version } from "../../schema/Descriptors.ts"
 import { requestedScopes } from "../../schema/Identity.ts"
@@ -11,14 +11,14 @@ import type { TelemetryRequest } from "../../schema/Telemetry.ts"
 import type { Subscription, Ting, TingRequest } from "../../schema/Ting.ts"
 import type { WebhookReceipt } from "../../schema/Webhook.ts"
 
-/** What stands for the caller's own values. */
+/** Placeholders for the caller's own values. */
 export const placeholders = {
   slt: "oac_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
   accessToken: "oat_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1",
   refreshToken: "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"
 } as const
 
-/** A call that succeeds: its JSON body, where it takes one, what it answers in words, and as JSON; none for 204. */
+/** A successful call: the JSON body of its request, if any, and its response in words and as JSON; no JSON for 204. */
 export interface Example {
   readonly request?: unknown
   readonly returns: string

@@ -1,11 +1,11 @@
-/** JSON Schemas of the published document, rid of what the library says of itself. */
+/** JSON Schemas of the published document, without the library's generated texts. */
 
 type Members = Readonly<Record<string, unknown>>
 
 const isMembers = (value: unknown): value is Members =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-/** Values that are data and no schema: nothing in them is noise. */
+/** Members that hold data and not schemas; nothing in them is removed. */
 const data = ["value", "example", "examples", "default", "enum", "const"]
 
 const isEmpty = (value: unknown): boolean =>
@@ -14,8 +14,8 @@ const isEmpty = (value: unknown): boolean =>
 /** Descriptions that the library makes from its filters, such as `a string at most 500 character(s) long`. */
 const generated = /^an? [a-z ]+(?: of)? (?:at most|at least) \d+ [a-z]+\(s\)/
 
-/** Titles like `maxLength(64)`, marks of schemas that take anything, and empty lists say nothing to a reader. */
-const saysNothing = (name: string, member: unknown): boolean => {
+/** Titles like `maxLength(64)`, ids of schemas without a constraint, and empty lists. */
+const isNoise = (name: string, member: unknown): boolean => {
   switch (name) {
     case "title":
       return (
@@ -33,13 +33,14 @@ const saysNothing = (name: string, member: unknown): boolean => {
   }
 }
 
-export const tidied = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(tidied)
+/** Removes generated texts and empty members from a schema. */
+export const tidy = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(tidy)
   if (!isMembers(value)) return value
   return Object.fromEntries(
     Object.entries(value)
-      .filter(([name, member]) => !saysNothing(name, member))
-      .map(([name, member]) => [name, data.includes(name) ? member : tidied(member)])
+      .filter(([name, member]) => !isNoise(name, member))
+      .map(([name, member]) => [name, data.includes(name) ? member : tidy(member)])
   )
 }
 
@@ -55,8 +56,8 @@ const namesIn = (value: unknown): ReadonlyArray<string> => {
   )
 }
 
-/** Names of the schemas that these parts of the document are made of. */
-export const reachableFrom = (roots: ReadonlyArray<unknown>, schemas: Members): ReadonlySet<string> => {
+/** Names of the schemas that these parts of the document refer to, directly or indirectly. */
+export const collectReferences = (roots: ReadonlyArray<unknown>, schemas: Members): ReadonlySet<string> => {
   const seen = new Set<string>()
   const queue = [...namesIn(roots)]
   for (let name = queue.pop(); name !== undefined; name = queue.pop()) {
@@ -67,20 +68,21 @@ export const reachableFrom = (roots: ReadonlyArray<unknown>, schemas: Members): 
   return seen
 }
 
-const opened = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(opened)
+/** Removes `additionalProperties: false` at every depth. */
+const open = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(open)
   if (!isMembers(value)) return value
   return Object.fromEntries(
     Object.entries(value)
       .filter(([name, member]) => !(name === "additionalProperties" && member === false))
-      .map(([name, member]) => [name, data.includes(name) ? member : opened(member)])
+      .map(([name, member]) => [name, data.includes(name) ? member : open(member)])
   )
 }
 
-/** Requests refuse unknown fields; answers may grow, and a client that refused a new field would break by it. */
-export const openedExcept = (schemas: unknown, closed: ReadonlySet<string>): unknown =>
+/** Opens all schemas but those of requests: requests refuse unknown fields, responses may gain fields. */
+export const openExcept = (schemas: unknown, closed: ReadonlySet<string>): unknown =>
   isMembers(schemas)
     ? Object.fromEntries(
-        Object.entries(schemas).map(([name, schema]) => [name, closed.has(name) ? schema : opened(schema)])
+        Object.entries(schemas).map(([name, schema]) => [name, closed.has(name) ? schema : open(schema)])
       )
     : schemas

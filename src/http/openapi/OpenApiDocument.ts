@@ -1,6 +1,6 @@
 /**
- * The contract as OpenAPI 3.1: the generated document completed. What the library cannot say (response headers, shared
- * parameters, bounds, examples) is added, what it says of itself (its own error shapes, names of its filters) is taken away.
+ * The contract as OpenAPI 3.1: the document that the library generates, completed. Adds response headers, shared
+ * parameters, bounds and examples; removes the library's own error shapes and the names of its filters.
  */
 import * as HttpApi from "@effect/platform/HttpApi"
 import type { OpenAPISpec, OpenAPISpecOperation, OpenAPISpecParameter } from "@effect/platform/OpenApi"
@@ -11,11 +11,11 @@ import { Api } from "../Api.ts"
 import * as Components from "./Components.ts"
 import { exampleOf } from "./Examples.ts"
 import { BodyBound, BodyOptional, NoStore } from "../api/EndpointAnnotations.ts"
-import { openedExcept, reachableFrom, tidied } from "./JsonSchemas.ts"
+import { collectReferences, openExcept, tidy } from "./JsonSchemas.ts"
 
 type Response = OpenAPISpecOperation["responses"][number]
 
-/** Schemas of the framework's own decode error, which never leaves this service. */
+/** Schemas of the library's decode error, which this service never sends. */
 const foreign = ["HttpApiDecodeError", "Issue", "PropertyKey"]
 
 const canonicalNames: Readonly<Record<string, string>> = {
@@ -33,7 +33,7 @@ interface EndpointFacts {
 const noFacts: EndpointFacts = { bodyBound: 0, bodyOptional: false, noStore: false }
 
 /** By operation id. */
-const endpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
+const readEndpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
   const facts = new Map<string, EndpointFacts>()
   HttpApi.reflect(Api, {
     onGroup: () => {},
@@ -51,7 +51,7 @@ const endpointFacts = (): ReadonlyMap<string, EndpointFacts> => {
 const isReference = (value: unknown): value is Components.Reference =>
   typeof value === "object" && value !== null && "$ref" in value && typeof value.$ref === "string"
 
-/** The envelopes that a response can be, without the framework's. */
+/** The envelopes of a response, without the library's own error. */
 const referencesOf = (response: Response): ReadonlyArray<Components.Reference> => {
   const schema: unknown = response.content?.["application/json"]?.schema
   const members: ReadonlyArray<unknown> =
@@ -64,20 +64,22 @@ const referencesOf = (response: Response): ReadonlyArray<Components.Reference> =
 const codesOf = (response: Response): ReadonlyArray<FailureCode> =>
   referencesOf(response).flatMap((reference) => Components.codeOf(reference) ?? [])
 
-const gives = ({ responses }: OpenAPISpecOperation, code: FailureCode): boolean =>
+const declaresFailure = ({ responses }: OpenAPISpecOperation, code: FailureCode): boolean =>
   Object.values(responses).some((response) => codesOf(response).includes(code))
 
 const quotaHeaders = {
-  RateLimit: Components.answer("RateLimit"),
-  "RateLimit-Policy": Components.answer("RateLimitPolicy")
+  RateLimit: Components.responseHeaderRef("RateLimit"),
+  "RateLimit-Policy": Components.responseHeaderRef("RateLimitPolicy")
 }
-const noStoreHeader = { "Cache-Control": Components.answer("CacheControl") }
+const noStoreHeader = { "Cache-Control": Components.responseHeaderRef("CacheControl") }
 
 const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>) => ({
-  "X-Request-Id": Components.answer("RequestId"),
-  ...(status === 429 || status === 503 ? { "Retry-After": Components.answer("RetryAfter") } : {}),
+  "X-Request-Id": Components.responseHeaderRef("RequestId"),
+  ...(status === 429 || status === 503 ? { "Retry-After": Components.responseHeaderRef("RetryAfter") } : {}),
   ...(codes.includes("rate_limited") ? quotaHeaders : {}),
-  ...(codes.includes("unauthenticated") ? { "WWW-Authenticate": Components.answer("WwwAuthenticate") } : {}),
+  ...(codes.includes("unauthenticated")
+    ? { "WWW-Authenticate": Components.responseHeaderRef("WwwAuthenticate") }
+    : {}),
   ...noStoreHeader
 })
 
@@ -90,13 +92,13 @@ const failureResponse = (status: number, response: Response) => {
     content: {
       "application/json": {
         schema: references.length === 1 ? references[0] : { anyOf: references },
-        examples: Object.fromEntries(codes.map((code) => [code, Components.example(code)]))
+        examples: Object.fromEntries(codes.map((code) => [code, Components.exampleRef(code)]))
       }
     }
   }
 }
 
-const success = (value: unknown) => ({ success: { summary: "As it usually goes", value } })
+const successExample = (value: unknown) => ({ success: { summary: "As it usually goes", value } })
 
 const successResponse = (operation: OpenAPISpecOperation, response: Response, { noStore }: EndpointFacts) => {
   const example = exampleOf(operation.operationId)
@@ -105,17 +107,17 @@ const successResponse = (operation: OpenAPISpecOperation, response: Response, { 
     ...response,
     description: example?.returns ?? response.description,
     headers: {
-      "X-Request-Id": Components.answer("RequestId"),
-      ...(gives(operation, "rate_limited") ? quotaHeaders : {}),
+      "X-Request-Id": Components.responseHeaderRef("RequestId"),
+      ...(declaresFailure(operation, "rate_limited") ? quotaHeaders : {}),
       ...(noStore ? noStoreHeader : {})
     },
     ...(json === undefined
       ? {}
-      : { content: { "application/json": { ...json, examples: success(example?.response) } } })
+      : { content: { "application/json": { ...json, examples: successExample(example?.response) } } })
   }
 }
 
-const completedResponses = (operation: OpenAPISpecOperation, facts: EndpointFacts) =>
+const completeResponses = (operation: OpenAPISpecOperation, facts: EndpointFacts) =>
   Object.fromEntries(
     Object.entries(operation.responses).map(([key, response]) => {
       const status = Number(key)
@@ -126,7 +128,7 @@ const completedResponses = (operation: OpenAPISpecOperation, facts: EndpointFact
     })
   )
 
-const completedBody = (
+const completeBody = (
   { operationId, requestBody }: OpenAPISpecOperation,
   { bodyBound, bodyOptional }: EndpointFacts
 ) => {
@@ -137,40 +139,42 @@ const completedBody = (
       ...requestBody,
       required: !bodyOptional,
       description: `Strict JSON, at most ${bodyBound.toLocaleString("en")} bytes.`,
-      // For programs: OpenAPI has no word for the size of a body.
+      // OpenAPI has no keyword for the size of a body.
       "x-max-bytes": bodyBound,
-      content: { "application/json": { ...json, examples: success(exampleOf(operationId)?.request) } }
+      content: { "application/json": { ...json, examples: successExample(exampleOf(operationId)?.request) } }
     }
   }
 }
 
-const completedParameter = (parameter: OpenAPISpecParameter) => ({
+const completeParameter = (parameter: OpenAPISpecParameter) => ({
   ...parameter,
   name: canonicalNames[parameter.name] ?? parameter.name
 })
 
 const sharedParameters = (path: string, operation: OpenAPISpecOperation) => [
-  ...(gives(operation, "testing_secret_invalid") ? [Components.parameter("TestingEnvironmentKey")] : []),
-  ...(path.startsWith("/api/v1/")
-    ? [Components.parameter("MusicSource"), Components.parameter("MusicTelemetry")]
+  ...(declaresFailure(operation, "testing_secret_invalid")
+    ? [Components.parameterRef("TestingEnvironmentKey")]
     : []),
-  Components.parameter("RequestId"),
-  Components.parameter("Traceparent")
+  ...(path.startsWith("/api/v1/")
+    ? [Components.parameterRef("MusicSource"), Components.parameterRef("MusicTelemetry")]
+    : []),
+  Components.parameterRef("RequestId"),
+  Components.parameterRef("Traceparent")
 ]
 
-const completedOperation = (path: string, operation: OpenAPISpecOperation, facts: EndpointFacts) => {
+const completeOperation = (path: string, operation: OpenAPISpecOperation, facts: EndpointFacts) => {
   const organisation = operation.parameters.find(({ name }) => name === "x-org-id")
   return {
     ...operation,
     parameters: [
-      ...operation.parameters.map(completedParameter),
-      ...(gives(operation, "webhook_signature_invalid") ? Components.signatureParameters : []),
+      ...operation.parameters.map(completeParameter),
+      ...(declaresFailure(operation, "webhook_signature_invalid") ? Components.signatureParameters : []),
       ...sharedParameters(path, operation)
     ],
-    // Where the organisation may be left out, so may the bearer.
+    // A bearer is optional exactly where the organisation is.
     security: organisation?.required === false ? [...operation.security, {}] : operation.security,
-    ...completedBody(operation, facts),
-    responses: completedResponses(operation, facts)
+    ...completeBody(operation, facts),
+    responses: completeResponses(operation, facts)
   }
 }
 
@@ -179,16 +183,16 @@ const requestBodies = (spec: OpenAPISpec): ReadonlyArray<unknown> =>
     Object.values(item).flatMap(({ requestBody }) => requestBody ?? [])
   )
 
-/** The document as it is published; made anew at every call. */
+/** Generates the published document. */
 export const openApi = (): Readonly<Record<string, unknown>> => {
   const spec = OpenApi.fromApi(Api)
-  const facts = endpointFacts()
+  const facts = readEndpointFacts()
   const paths = Object.entries(spec.paths).map(([path, item]) => [
     path,
     Object.fromEntries(
       Object.entries(item).map(([method, operation]) => [
         method,
-        completedOperation(path, operation, facts.get(operation.operationId) ?? noFacts)
+        completeOperation(path, operation, facts.get(operation.operationId) ?? noFacts)
       ])
     )
   ])
@@ -197,10 +201,10 @@ export const openApi = (): Readonly<Record<string, unknown>> => {
   )
   return {
     ...spec,
-    paths: tidied(Object.fromEntries(paths)),
+    paths: tidy(Object.fromEntries(paths)),
     components: {
       ...spec.components,
-      schemas: openedExcept(tidied(schemas), reachableFrom(requestBodies(spec), schemas)),
+      schemas: openExcept(tidy(schemas), collectReferences(requestBodies(spec), schemas)),
       parameters: Components.parameters,
       headers: Components.headers,
       examples: Components.examples

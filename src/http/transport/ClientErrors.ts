@@ -1,4 +1,4 @@
-/** Answers for what never becomes a request: the parser's errors arrive on the socket, with no response object. */
+/** Answers bytes that never become a request: the parser's errors arrive on the socket, without a response object. */
 import { type Server, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import {
@@ -9,20 +9,21 @@ import {
   NotFound,
   toEnvelope
 } from "../../schema/Failure.ts"
-import { requestIdOf } from "../../services/RequestId.ts"
+import { resolveRequestId } from "../../services/RequestId.ts"
 import type { Connections } from "./Connections.ts"
-import { lateFailure } from "../middleware/Late.ts"
+import { requestTimeout } from "../middleware/Envelope.ts"
 
-/** Milliseconds that a refused peer has to read the answer before its connection is cut. */
-const patience = 1_000
+/** Milliseconds that a refused client has to read the answer before its connection is cut. */
+const lingerMillis = 1_000
 
+/** By Node's error code. */
 const failures: Readonly<Record<string, Failure>> = {
   HPE_HEADER_OVERFLOW: new InvalidInput({
     status: 431,
     message: "The headers of the request are too large.",
     hint: "Send at most 16 KiB of headers."
   }),
-  ERR_HTTP_REQUEST_TIMEOUT: lateFailure()
+  ERR_HTTP_REQUEST_TIMEOUT: requestTimeout()
 }
 
 const malformed = new InvalidInput({
@@ -30,7 +31,7 @@ const malformed = new InvalidInput({
   hint: "Send a complete HTTP/1.1 request; a body must have the length that its headers declare."
 })
 
-const rawResponse = (failure: Failure, requestId: string): string => {
+const formatResponse = (failure: Failure, requestId: string): string => {
   const status = failureStatus(failure)
   const body = JSON.stringify(toEnvelope(failure))
   return [
@@ -45,7 +46,7 @@ const rawResponse = (failure: Failure, requestId: string): string => {
   ].join("\r\n")
 }
 
-/** Tells of an answer that no handler gave. */
+/** Reports an answer that no handler gave. */
 export type Report = (facts: {
   readonly status: number
   readonly code: FailureCode
@@ -53,35 +54,36 @@ export type Report = (facts: {
 }) => void
 
 /**
- * Gives bad syntax, oversized headers, late requests and CONNECT the same envelope and a request id. What stands behind
- * whole requests on the same connection is answered after them: it must not pass for the answer to one of them.
+ * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id. Complete requests
+ * before it on the same connection are answered first: the error must not pass for the answer to one of them.
  */
-export const answerSyntaxErrors = (server: Server, connections: Connections, report: Report): void => {
-  // The parser fails again with every further packet.
+export const answerClientErrors = (server: Server, connections: Connections, report: Report): void => {
+  // The parser fails again at every further packet.
   const refused = new WeakSet<Duplex>()
-  const end = (socket: Duplex, failure: Failure) => {
+  const refuse = (socket: Duplex, failure: Failure) => {
     refused.add(socket)
     connections.afterAnswers(socket, () => {
       if (!socket.writable) {
         socket.destroy()
         return
       }
-      const requestId = requestIdOf(undefined)
-      socket.end(rawResponse(failure, requestId))
-      setTimeout(() => socket.destroy(), patience).unref()
+      const requestId = resolveRequestId(undefined)
+      socket.end(formatResponse(failure, requestId))
+      setTimeout(() => socket.destroy(), lingerMillis).unref()
       report({ status: failureStatus(failure), code: failure.code, request_id: requestId })
     })
   }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     if (refused.has(socket)) return
-    if (error.code === "ECONNRESET" || !socket.writable || connections.answersHalf(socket)) socket.destroy()
-    else end(socket, failures[error.code ?? ""] ?? malformed)
+    if (error.code === "ECONNRESET" || !socket.writable || connections.hasPartialExchange(socket))
+      socket.destroy()
+    else refuse(socket, failures[error.code ?? ""] ?? malformed)
   })
   server.on("connect", (_, socket) => {
-    // Node takes its own listeners off before it gives the connection away: a reset would end the process.
+    // Node removes its own error listener before it emits `connect`; without one a reset would end the process.
     socket.on("error", () => socket.destroy())
-    // Nobody reads what comes now, and unread bytes would turn the end into a reset.
+    // Discards what still arrives: unread bytes would turn the close into a reset.
     socket.resume()
-    end(socket, new NotFound())
+    refuse(socket, new NotFound())
   })
 }

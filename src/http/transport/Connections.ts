@@ -1,69 +1,69 @@
-/** What Node keeps to itself: which connections there are, and which requests are in hand on each. */
+/** Tracks what Node does not expose: the open connections, and the unanswered requests on each. */
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 
-interface InHand {
+interface Exchange {
   readonly message: IncomingMessage
   readonly response: ServerResponse
 }
 
 interface Connection {
   readonly socket: Socket
-  readonly requests: Set<InHand>
+  readonly requests: Set<Exchange>
 }
 
 export interface Connections {
-  /** The listener; its requests are in hand from then on until their answer is out or their connection gone. */
-  readonly noting: (listener: RequestListener) => RequestListener
-  /** Requests that are not answered yet. */
-  readonly inHand: () => number
-  /** Whether the answer to a request has begun that has not arrived whole: no other answer can replace it. */
-  readonly answersHalf: (socket: Duplex) => boolean
-  /** Runs once every request that arrived whole on the connection is answered, so that answers keep their order. */
+  /** Wraps the listener: a request counts from its arrival until its response or its connection is closed. */
+  readonly track: (listener: RequestListener) => RequestListener
+  /** The number of requests without a complete response. */
+  readonly countUnanswered: () => number
+  /** Whether a response has begun to a request that has not arrived completely: no other response can replace it. */
+  readonly hasPartialExchange: (socket: Duplex) => boolean
+  /** Runs `then` after the responses to all complete requests on the connection, so that responses keep their order. */
   readonly afterAnswers: (socket: Duplex, then: () => void) => void
-  /** Closes connections on which nothing was ever sent: Node counts them as busy, and would wait for them. */
+  /** Closes connections that never sent a byte: Node counts them as busy and would wait for them. */
   readonly closeSilent: () => void
-  /** Closes connections without a request in hand, whatever was begun on them. */
+  /** Closes connections without an unanswered request, also those with a partial head. */
   readonly closeFree: () => void
-  /** Also those that became something else than HTTP, which `closeAllConnections` forgets. */
+  /** Closes every connection, also one after CONNECT, which Node's `closeAllConnections` omits. */
   readonly closeAll: () => void
 }
 
-/** Follows the connections of a server, from before it listens. */
-export const connectionsOf = (server: Server): Connections => {
+/** Tracks the connections of a server; to be called before it listens. */
+export const trackConnections = (server: Server): Connections => {
   const open = new Map<Duplex, Connection>()
   server.on("connection", (socket: Socket) => {
     open.set(socket, { socket, requests: new Set() })
     socket.once("close", () => open.delete(socket))
   })
 
-  const on = (socket: Duplex): ReadonlyArray<InHand> => [...(open.get(socket)?.requests ?? [])]
+  const exchangesOn = (socket: Duplex): ReadonlyArray<Exchange> => [...(open.get(socket)?.requests ?? [])]
 
-  const closeWhere = (chosen: (connection: Connection) => boolean) => () => {
-    for (const connection of open.values()) if (chosen(connection)) connection.socket.destroy()
+  const closeWhere = (isChosen: (connection: Connection) => boolean) => () => {
+    for (const connection of open.values()) if (isChosen(connection)) connection.socket.destroy()
   }
 
   const afterAnswers = (socket: Duplex, then: () => void): void => {
-    const last = on(socket).findLast(({ message }) => message.complete)
+    const last = exchangesOn(socket).findLast(({ message }) => message.complete)
     if (last === undefined) then()
     else last.response.once("close", () => afterAnswers(socket, then))
   }
 
   return {
-    noting: (listener) => (message, response) => {
+    track: (listener) => (message, response) => {
       const requests = open.get(message.socket)?.requests
-      const noted = { message, response }
-      requests?.add(noted)
-      response.once("close", () => requests?.delete(noted))
+      const exchange = { message, response }
+      requests?.add(exchange)
+      response.once("close", () => requests?.delete(exchange))
       return listener(message, response)
     },
-    inHand: () =>
+    countUnanswered: () =>
       [...open.values()]
         .flatMap(({ requests }) => [...requests])
         .filter(({ response }) => !response.writableEnded).length,
-    answersHalf: (socket) =>
-      on(socket).some(({ message, response }) => response.headersSent && !message.complete),
+    hasPartialExchange: (socket) =>
+      exchangesOn(socket).some(({ message, response }) => response.headersSent && !message.complete),
     afterAnswers,
     closeSilent: closeWhere(({ socket }) => socket.bytesRead === 0),
     closeFree: closeWhere(({ requests }) => requests.size === 0),

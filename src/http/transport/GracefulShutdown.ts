@@ -6,80 +6,80 @@ import { Drain } from "../../services/Drain.ts"
 import { Admission } from "../middleware/Admission.ts"
 import type { Connections } from "./Connections.ts"
 import { IncomingBodies } from "../body/IncomingBodies.ts"
-import { DetachedWork } from "../middleware/DetachedWork.ts"
+import { DetachedWork } from "../../services/DetachedWork.ts"
 
-/** Milliseconds of the wall clock before the first look for idle connections, and between two. */
-const sweepEvery = 50
+/** Milliseconds of the wall clock before the first sweep of idle connections, and between two sweeps. */
+const sweepMillis = 50
 
-/** What the end of the grace period is kept for: letting go of what was cut off, the last writes, closing the store. */
+/** The end of the grace period, kept for releasing cut requests, the last writes and closing the store. */
 const reserve = Duration.millis(1_500)
-/** How long requests that were cut off have to let go of what they hold. */
-const afterCut = Duration.millis(750)
+/** How long requests that were cut off have to release what they hold. */
+const releaseTime = Duration.millis(750)
 
-const forRequests = (grace: Duration.Duration): Duration.Duration =>
+const requestTime = (grace: Duration.Duration): Duration.Duration =>
   Duration.max(Duration.subtract(grace, reserve), Duration.times(grace, 0.5))
 
-/** How long a request that is being written when the end begins has for the rest of its head, and of its body. */
-const forHeads = Duration.seconds(1)
-const forBodies = Duration.seconds(5)
+/** How long a request that is arriving when the drain begins has for the rest of its head, and of its body. */
+const headTime = Duration.seconds(1)
+const bodyTime = Duration.seconds(5)
 
 /**
- * Stops listening; done when the last connection is gone. Not at once: Node then closes idle connections, also those on
- * which a request has arrived that nobody has read yet, and that deserves its refusal.
+ * Stops listening and waits for the last connection to close. Starts after one interval, because Node then closes idle
+ * connections, also one with an arrived request that is still unread and must get its refusal.
  */
-const closed = (server: Server, sweep: () => void): Effect.Effect<void> =>
+const stopListening = (server: Server, sweep: () => void): Effect.Effect<void> =>
   Effect.async((resume) => {
     let timer: NodeJS.Timeout | undefined
     const stop = () => {
-      timer = setInterval(sweep, sweepEvery)
+      timer = setInterval(sweep, sweepMillis)
       server.close(() => {
         clearInterval(timer)
         resume(Effect.void)
       })
       sweep()
     }
-    // A timer that fires late, on a busy machine, would come before what there is to read.
-    timer = setTimeout(() => setImmediate(stop), sweepEvery)
+    // On a busy machine a late timer would run before pending reads; setImmediate runs after them.
+    timer = setTimeout(() => setImmediate(stop), sweepMillis)
     return Effect.sync(() => clearInterval(timer))
   })
 
 /**
- * Prepares a server for its end. Run at the close of its scope, the effect refuses new work, waits within the grace
- * period for what is in hand, and then cuts every connection. It does not wait for those who never finish a request: a
- * closed server no longer looks for late ones.
+ * Makes the effect that shuts the server down: it refuses new requests, waits within the grace period for those in
+ * flight, and then cuts every connection. Requests that never arrive completely are cut earlier, because a server that
+ * no longer listens does not check for late ones.
  */
-export const closingOf = (server: Server, connections: Connections, grace: Duration.Duration) =>
+export const makeShutdown = (server: Server, connections: Connections, grace: Duration.Duration) =>
   Effect.gen(function* () {
     const drain = yield* Drain
     const admission = yield* Admission
-    const receipts = yield* IncomingBodies
+    const bodies = yield* IncomingBodies
     const work = yield* DetachedWork
     return Effect.gen(function* () {
       yield* drain.begin
-      let headsAreDue = false
+      let headTimeIsOver = false
       const sweep = () => {
         server.closeIdleConnections()
-        if (headsAreDue) connections.closeFree()
+        if (headTimeIsOver) connections.closeFree()
         else connections.closeSilent()
       }
-      const impatience = Effect.gen(function* () {
-        yield* Effect.sleep(forHeads)
-        headsAreDue = true
-        yield* Effect.sleep(Duration.subtract(forBodies, forHeads))
-        yield* receipts.cutAll(new ShuttingDown())
+      const cutIncomplete = Effect.gen(function* () {
+        yield* Effect.sleep(headTime)
+        headTimeIsOver = true
+        yield* Effect.sleep(Duration.subtract(bodyTime, headTime))
+        yield* bodies.cutAll(new ShuttingDown())
         return yield* Effect.never
       })
-      const finished = yield* Effect.zipRight(closed(server, sweep), work.ended).pipe(
-        Effect.raceFirst(impatience),
-        // Finalisers are uninterruptible, and a timeout does not fire in what cannot be interrupted.
+      const finished = yield* Effect.zipRight(stopListening(server, sweep), work.ended).pipe(
+        Effect.raceFirst(cutIncomplete),
+        // Finalisers are uninterruptible, and a timeout does not fire in an uninterruptible region.
         Effect.interruptible,
-        Effect.timeoutOption(forRequests(grace))
+        Effect.timeoutOption(requestTime(grace))
       )
       if (finished._tag === "None") {
-        const requests = connections.inHand()
+        const requests = connections.countUnanswered()
         yield* Effect.logWarning("Requests cut off towards the end of the grace period", { requests })
         connections.closeAll()
-        yield* admission.idle.pipe(Effect.interruptible, Effect.timeoutOption(afterCut))
+        yield* admission.idle.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
       }
     })
   })

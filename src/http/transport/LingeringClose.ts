@@ -3,13 +3,13 @@ import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 
-/** Milliseconds of the wall clock, not of the program's: this is about a socket. */
-const patience = 5_000
-/** The same while the process ends, which must not wait for a client that has its answer. */
-const patienceAtTheEnd = 1_000
+/** Milliseconds of the wall clock, because they bound the time of a socket. */
+const lingerMillis = 5_000
+/** The same while the process drains: a client that has its answer must not delay the exit. */
+const lingerMillisWhileDraining = 1_000
 
-/** Reads and drops what the client still sends. */
-const discarded = (message: IncomingMessage, milliseconds: number): Effect.Effect<void> =>
+/** Reads and drops the rest of a request, until its end or the timeout. */
+const discardRest = (message: IncomingMessage, milliseconds: number): Effect.Effect<void> =>
   Effect.async((resume) => {
     const done = () => {
       clearTimeout(timer)
@@ -24,10 +24,10 @@ const discarded = (message: IncomingMessage, milliseconds: number): Effect.Effec
   })
 
 /**
- * The same answer, complete at once by its length, but the connection stays open while the client still sends. Closing
- * with unread bytes makes the kernel reset the connection, and the client would never see the answer.
+ * Keeps the connection open after the response while the client still sends. The response is complete at once, by its
+ * length. Closing with unread bytes would make the kernel reset the connection, and the client would not see the response.
  */
-export const lingering = (
+export const lingerOnClose = (
   response: HttpServerResponse.HttpServerResponse,
   message: IncomingMessage,
   draining: boolean
@@ -37,7 +37,7 @@ export const lingering = (
     : HttpServerResponse.stream(
         Stream.concat(
           Stream.make(response.body.body),
-          Stream.execute(discarded(message, draining ? patienceAtTheEnd : patience))
+          Stream.execute(discardRest(message, draining ? lingerMillisWhileDraining : lingerMillis))
         ),
         {
           status: response.status,

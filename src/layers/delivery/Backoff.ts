@@ -1,63 +1,27 @@
-/** What the background workers share: pauses, waiting, and staying alive. */
-import * as Cause from "effect/Cause"
-import * as Duration from "effect/Duration"
+/** One backoff rule: exponential from `first` up to `longest`, with a jitter of a fifth. */
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
-import * as Ref from "effect/Ref"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import type { StoreUnavailable } from "../../services/Store.ts"
+import * as Schedule from "effect/Schedule"
 
-/** Milliseconds before the next attempt after so many failures in a row: doubling from `first` up to `most`, jittered by a fifth. */
-export const backoff = (failures: number, first: number, most: number): Effect.Effect<number> =>
-  Effect.map(Random.nextRange(0.8, 1.2), (factor) =>
-    Math.round(Math.min(most, first * 2 ** Math.min(30, Math.max(0, failures - 1))) * factor)
-  )
+/** Milliseconds. */
+export interface BackoffPolicy {
+  /** After the first failure; doubles with each further one. */
+  readonly first: number
+  readonly longest: number
+}
 
-/** Milliseconds between looks at a destination that is paused. */
-export const pausedLook = 30_000
+/** Keeps the power finite; every policy reaches its longest delay long before. */
+const mostDoublings = 30
+const jitter = { least: 0.8, most: 1.2 }
 
-/** Until there may be work: the sign or the time (milliseconds), whichever comes first. */
-export const untilWoken = (wakeup: Effect.Effect<void>, millis: number): Effect.Effect<void> =>
-  Effect.raceFirst(wakeup, Effect.sleep(millis))
+/** Milliseconds until the next attempt after `failures` in a row, multiplied by `factor`. */
+export const backoffDelay = ({ first, longest }: BackoffPolicy, failures: number, factor: number): number =>
+  Math.round(Math.min(longest, first * 2 ** Math.min(mostDoublings, Math.max(0, failures - 1))) * factor)
 
-const calm = Duration.toMillis(Duration.minutes(1))
+/** The same with jitter, for due times that are stored. */
+export const jitteredDelay = (policy: BackoffPolicy, failures: number): Effect.Effect<number> =>
+  Effect.map(Random.nextRange(jitter.least, jitter.most), (factor) => backoffDelay(policy, failures, factor))
 
-/** Milliseconds between two tries of a database that is away, at most: what waits is taken up soon after its return. */
-const longestOutagePause = 5_000
-
-/** Repeats `round` for ever. A database that is away is told once, and asked again later each time (1 to 5 s). */
-export const patiently =
-  (what: string) =>
-  <R>(round: Effect.Effect<unknown, StoreUnavailable, R>): Effect.Effect<never, never, R> =>
-    Effect.flatMap(Ref.make(0), (outages) =>
-      round.pipe(
-        Effect.zipRight(Ref.getAndSet(outages, 0)),
-        Effect.flatMap((before) =>
-          before === 0 ? Effect.void : Effect.logInfo(`${what}: the database answers again`)
-        ),
-        Effect.catchAll(({ reason }) =>
-          Effect.gen(function* () {
-            const count = yield* Ref.updateAndGet(outages, (before) => before + 1)
-            const log = count === 1 ? Effect.logWarning : Effect.logDebug
-            yield* log(`${what}: waiting for the database`, { reason })
-            yield* Effect.sleep(yield* backoff(count, 1_000, longestOutagePause))
-          })
-        ),
-        Effect.forever
-      )
-    )
-
-/** Keeps work going that never ends by itself: what breaks it is logged, and it starts again, later each time (1 to 30 s). */
-export const supervised =
-  (name: string) =>
-  <E, R>(work: Effect.Effect<never, E, R>): Effect.Effect<never, never, R> =>
-    Effect.flatMap(Ref.make(0), (crashes) =>
-      Effect.gen(function* () {
-        const startedAt = yield* monotonicMillis
-        const cause = yield* Effect.flip(Effect.sandbox(work))
-        yield* Effect.logError(`${name} stopped and starts again`, Cause.pretty(cause))
-        const lasted = (yield* monotonicMillis) - startedAt
-        const count = yield* Ref.updateAndGet(crashes, (before) => (lasted > calm ? 1 : before + 1))
-        yield* Effect.sleep(yield* backoff(count, 1_000, 30_000))
-      }).pipe(Effect.forever)
-    )
+/** The same for retries within this process. Never ends. */
+export const backoffSchedule = (policy: BackoffPolicy): Schedule.Schedule<number> =>
+  Schedule.addDelayEffect(Schedule.forever, (retries) => jitteredDelay(policy, retries + 1))

@@ -10,24 +10,25 @@ import { Tracker } from "../../services/Tracker.ts"
 import { type DeliveryLimits, production } from "./DeliveryLimits.ts"
 import { makeReportDelivery } from "./ReportDelivery.ts"
 import { makeRetention } from "./Retention.ts"
+import { supervised } from "./Supervision.ts"
+import { makeTelemetryExpiry } from "./TelemetryExpiry.ts"
 import { makeTelemetryShipping } from "./TelemetryShipping.ts"
-import { supervised } from "./Backoff.ts"
 
-/** A database that does not answer is told by a check of its own. */
 const checkTimeout = Duration.seconds(1)
 
-const check = (configured: boolean, troubled: Effect.Effect<boolean, StoreUnavailable>) =>
+/** A database that does not answer counts as `ok` here: it has a check of its own. */
+const check = (configured: boolean, degraded: Effect.Effect<boolean, StoreUnavailable>) =>
   configured
-    ? troubled.pipe(
+    ? degraded.pipe(
         Effect.timeout(checkTimeout),
         Effect.orElseSucceed(() => false),
-        Effect.map((trouble) => (trouble ? ("degraded" as const) : ("ok" as const)))
+        Effect.map((isDegraded) => (isDegraded ? ("degraded" as const) : ("ok" as const)))
       )
     : Effect.succeed("off" as const)
 
-/** The background workers with other bounds than the default ones. */
+/** The background workers with some limits changed. */
 export const deliveryWith = (
-  bounds: Partial<DeliveryLimits>
+  changes: Partial<DeliveryLimits>
 ): Layer.Layer<DeliveryHealth, never, Store | Tracker | Tables | Settings> =>
   Layer.scoped(
     DeliveryHealth,
@@ -35,26 +36,27 @@ export const deliveryWith = (
       const settings = yield* Settings
       const tracker = yield* Tracker
       const tables = yield* Tables
-      const given = { ...production, ...bounds }
-      // Filing reports stops before it, in a time of its own; both must fit.
-      const telemetryStop = Math.min(given.telemetryStop, settings.shutdownGraceSeconds * 250)
-      const all = { ...given, telemetryStop }
+      const given = { ...production, ...changes }
+      // Report filing stops first and needs time too; both must fit into the grace period.
+      const telemetryStopGrace = Math.min(given.telemetryStopGrace, settings.shutdownGraceSeconds * 250)
+      const limits = { ...given, telemetryStopGrace }
       const reconcileSeconds = Option.match(settings.tracker, {
         onNone: () => [],
         onSome: (target) => target.reconcileSeconds
       })
-      const reports = yield* makeReportDelivery(reconcileSeconds, all)
-      const shipping = yield* makeTelemetryShipping(settings.telemetry.spoolHours, all)
+      const reports = yield* makeReportDelivery(reconcileSeconds, limits)
+      const shipping = yield* makeTelemetryShipping(limits)
       const ships = settings.telemetry.enabled && tables.open.size > 0
 
-      yield* Effect.forkScoped(supervised("Telemetry expiry")(shipping.expire))
+      const expire = yield* makeTelemetryExpiry(settings.telemetry.spoolHours)
+      yield* Effect.forkScoped(supervised("Telemetry expiry")(expire))
       yield* Effect.forkScoped(supervised("Retention")(yield* makeRetention(settings.retention)))
-      if (ships) yield* Effect.forkScoped(supervised("Telemetry shipping")(shipping.ship))
+      if (ships) yield* Effect.forkScoped(supervised("Telemetry shipping")(shipping.run))
       if (tracker.enabled) yield* Effect.forkScoped(supervised("Report delivery")(reports.run))
 
       return {
         checks: Effect.all({
-          tracker: check(tracker.enabled, reports.stopped),
+          tracker: check(tracker.enabled, reports.isStopped),
           tables: check(ships, shipping.anyClosed)
         })
       }
@@ -62,7 +64,7 @@ export const deliveryWith = (
   )
 
 /**
- * Runs the background workers for as long as the layer lives: what breaks one is logged and it starts again; closing
- * the layer stops them and hands their leases back. A tracker or tables that are not configured have no worker.
+ * Runs the background workers while the layer lives. A worker that breaks is logged and restarted. Closing the layer stops
+ * the workers and releases their leases. A tracker or table service that is not configured has no worker.
  */
 export const DeliveryLive = deliveryWith({})

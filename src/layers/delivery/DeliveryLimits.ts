@@ -1,38 +1,38 @@
-/** Times and numbers of delivery. Production takes these; tests lower them. */
+/** Times and numbers of delivery. Production uses `production`; tests lower them. */
 import * as Duration from "effect/Duration"
 
-/** Milliseconds where nothing else is said. */
+/** Milliseconds unless noted otherwise. */
 export interface DeliveryLimits {
-  /** For how long a worker holds a delivery without a heartbeat: what a dead one held is taken up by then. */
+  /** Lease of a delivery without a heartbeat. Another process takes over a dead holder's delivery after this time. */
   readonly lease: number
-  /** The same for telemetry records. No heartbeat: a request is cut off in time before its end. */
+  /** Lease of telemetry records. It has no heartbeat: a request is cut off before the lease ends. */
   readonly telemetryLease: number
-  /** For how long a stop of the process waits for the answer to what telemetry has sent; a quarter of the grace period at most. */
-  readonly telemetryStop: number
-  /** Between two looks for telemetry whose holder died. */
-  readonly telemetryLook: number
-  /** How long a first telemetry record waits for company. */
-  readonly gathering: number
-  /** The first pause after a failure; it doubles from there. */
-  readonly firstPause: number
-  /** Between tries of a destination that an operator must repair, and of a table whose key is unknown. */
-  readonly repairPause: number
+  /** How long a stop of the process waits for the answer to a telemetry request; at most a quarter of the grace period. */
+  readonly telemetryStopGrace: number
+  /** Between two searches for telemetry records whose holder died. */
+  readonly telemetryPollInterval: number
+  /** How long the first telemetry record waits for others to fill its batch. */
+  readonly batchDelay: number
+  /** The first backoff after a failure. */
+  readonly firstBackoff: number
+  /** Between two attempts at a destination whose settings an operator must repair, and at a table whose key is unknown. */
+  readonly probeInterval: number
   /** Between two writes to the tracker (issue-tracker.md 3). */
   readonly writeSpacing: number
-  /** Writes in any hour: below GitHub's 500, which people's own writes count into (issue-tracker.md 3). */
+  /** Writes in any hour, a count. Below GitHub's 500, which also include writes by people (issue-tracker.md 3). */
   readonly hourlyWrites: number
-  /** When duplicates are looked for once more, after a report that was sent more than once (issue-tracker.md 4.6). */
+  /** From a repeated send to the search for duplicate issues (issue-tracker.md 4.6). */
   readonly sweepDelay: number
 }
 
 export const production: DeliveryLimits = {
   lease: 10_000,
   telemetryLease: 12_000,
-  telemetryStop: 5_000,
-  telemetryLook: 1_500,
-  gathering: 1_000,
-  firstPause: 1_000,
-  repairPause: 5 * 60_000,
+  telemetryStopGrace: 5_000,
+  telemetryPollInterval: 1_500,
+  batchDelay: 1_000,
+  firstBackoff: 1_000,
+  probeInterval: 5 * 60_000,
   writeSpacing: 1_000,
   hourlyWrites: 450,
   sweepDelay: Duration.toMillis("1 hour")

@@ -1,8 +1,8 @@
 /**
- * A pool of workers for one destination over the table of deliveries.
+ * Leases and handles deliveries of one destination.
  *
- * Not `SqlPersistedQueue` of `@effect/experimental`: it repeats a failed job at once and without a pause, an exhausted
- * one leaves no trace that anybody could look at, and a dead worker's job stays locked for minutes.
+ * Not `SqlPersistedQueue` of `@effect/experimental`: it repeats a failed job at once and without a pause, keeps no record
+ * of an exhausted job, and a dead worker's job stays locked for minutes.
  */
 import { randomUUID } from "node:crypto"
 import * as Cause from "effect/Cause"
@@ -14,50 +14,51 @@ import * as Queue from "effect/Queue"
 import * as Ref from "effect/Ref"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import type { DeliveryKind, StoreService, StoreUnavailable } from "../../services/Store.ts"
-import { type Held, underLease } from "./Lease.ts"
-import { patiently, pausedLook, untilWoken } from "./Backoff.ts"
+import { longestPausedSleep } from "./DestinationBreaker.ts"
+import { type LeasedDelivery, underLease } from "./Lease.ts"
+import { repeatThroughOutages } from "./Outages.ts"
 
-/** Milliseconds. */
-const lockedPause = 250
+/** Milliseconds until the next attempt to lease rows that another transaction locks. */
+const lockedRowPause = 250
 
-export interface Work {
+export interface WorkerOptions {
   readonly kinds: ReadonlyArray<DeliveryKind>
-  /** What all processes together handle at once. */
+  /** How many deliveries all processes together handle at once. */
   readonly concurrency: number
-  /** Milliseconds for which the destination takes nothing; 0 when it does. */
-  readonly paused: Effect.Effect<number, StoreUnavailable>
-  /** Brings a delivery as far as it gets. Interrupted when the process stops or the lease is lost. */
-  readonly handle: (held: Held) => Effect.Effect<void, StoreUnavailable>
+  /** Milliseconds until the destination takes requests again; 0 when it does. */
+  readonly pauseMillis: Effect.Effect<number, StoreUnavailable>
+  /** Handles one delivery. Interrupted when the process stops or the lease is lost. */
+  readonly handle: (leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>
 }
 
 /**
- * Leases due work and handles it, for ever. It sleeps until the store's sign, the time at which something falls due, or
- * the end of somebody's lease. Interrupting it hands back what it holds.
+ * Leases due deliveries and handles them, forever. Between them it sleeps until the store wakes it up, a delivery falls
+ * due, or a lease of another process may have ended. An interruption releases the leases that it holds.
  */
 export const runDeliveryWorker = (
   store: Pick<StoreService, "deliveries" | "wakeups">,
   lease: number,
-  { concurrency, handle, kinds, paused }: Work
+  { concurrency, handle, kinds, pauseMillis }: WorkerOptions
 ): Effect.Effect<never> =>
   Effect.gen(function* () {
     const { deliveries, wakeups } = store
     const owner = yield* Effect.sync(() => `${kinds.join("-")}-${randomUUID()}`)
     const fibers = yield* FiberSet.make()
     const running = yield* Ref.make(0)
-    const freed = yield* Queue.sliding<void>(1)
-    // Another process may lease something while we sleep: its lease must be seen before it ends.
+    const slotFreed = yield* Queue.sliding<void>(1)
+    // Another process may lease something in the meantime: its lease must be seen before it ends.
     const longestSleep = Math.floor(lease / 2)
 
-    const work = (held: Held) =>
+    const handleUnlessPaused = (leased: LeasedDelivery) =>
       Effect.gen(function* () {
-        // Another process may have met a limit between our look at it and our lease.
-        const pause = yield* paused
-        if (pause === 0) return yield* handle(held)
-        const failure = Option.getOrElse(held.delivery.lastFailure, () => "the destination was paused")
-        yield* held.handBack(held.delivery.availableAt, failure)
+        // Another process may have met a limit since this round began.
+        const pause = yield* pauseMillis
+        if (pause === 0) return yield* handle(leased)
+        const failure = Option.getOrElse(leased.delivery.lastFailure, () => "the destination was paused")
+        yield* leased.release(leased.delivery.availableAt, failure)
       })
 
-    const claim = Effect.gen(function* () {
+    const leaseAndFork = Effect.gen(function* () {
       const count = concurrency - (yield* Ref.get(running))
       if (count === 0) return 0
       const endsAt = (yield* monotonicMillis) + lease
@@ -66,42 +67,45 @@ export const runDeliveryWorker = (
       const leased = yield* deliveries.lease({ kinds, count, concurrency, now, leaseUntil, owner })
       for (const delivery of leased) {
         yield* Ref.update(running, (before) => before + 1)
-        const done = Effect.zipRight(
+        const freeSlot = Effect.zipRight(
           Ref.update(running, (before) => before - 1),
-          Queue.offer(freed, undefined)
+          Queue.offer(slotFreed, undefined)
         )
-        // It hands back also when it is interrupted before it began.
-        yield* underLease(deliveries, lease)(delivery, { endsAt, leaseUntil }, work).pipe(
+        // Releases the lease also when it is interrupted before it began.
+        yield* underLease(deliveries, lease)(delivery, { endsAt, leaseUntil }, handleUnlessPaused).pipe(
           Effect.catchAllDefect((defect) =>
             Effect.logError("A delivery was dropped; its lease will end", Cause.pretty(Cause.die(defect)))
           ),
-          Effect.ensuring(done),
+          Effect.ensuring(freeSlot),
           FiberSet.run(fibers)
         )
       }
       return leased.length
     }).pipe(Effect.uninterruptible)
 
-    const rest = (millis: number) =>
-      Effect.raceFirst(Queue.take(freed), untilWoken(wakeups.deliveries, Math.min(longestSleep, millis)))
+    const sleepUntilWoken = (millis: number) =>
+      Effect.raceFirst(
+        Queue.take(slotFreed),
+        Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longestSleep, millis)))
+      )
 
-    const idle = Effect.gen(function* () {
-      if ((yield* Ref.get(running)) === concurrency) return yield* Queue.take(freed)
+    const sleepUntilDue = Effect.gen(function* () {
+      if ((yield* Ref.get(running)) === concurrency) return yield* Queue.take(slotFreed)
       const dueAt = yield* deliveries.nextDueAt(kinds, concurrency)
       const now = yield* Clock.currentTimeMillis
-      // What is due and could not be leased is locked by somebody for a moment.
+      // A row that is due and could not be leased is locked for a moment.
       const wait = Option.match(dueAt, {
         onNone: () => longestSleep,
-        onSome: (at) => (at > now ? at - now : lockedPause)
+        onSome: (at) => (at > now ? at - now : lockedRowPause)
       })
-      yield* rest(wait)
+      yield* sleepUntilWoken(wait)
     })
 
     const round = Effect.gen(function* () {
-      const pause = yield* paused
-      if (pause > 0) return yield* Effect.sleep(Math.min(pausedLook, pause))
-      if ((yield* claim) === 0) yield* idle
+      const pause = yield* pauseMillis
+      if (pause > 0) return yield* Effect.sleep(Math.min(longestPausedSleep, pause))
+      if ((yield* leaseAndFork) === 0) yield* sleepUntilDue
     })
 
-    return yield* patiently("Deliveries")(round)
+    return yield* repeatThroughOutages("Deliveries")(round)
   }).pipe(Effect.scoped)

@@ -1,71 +1,82 @@
-/** The late look whether a report that was sent more than once stands there more than once (issue-tracker.md 4.6). */
+/** Closes duplicate issues of a report, at the latest an hour after it was sent more than once (issue-tracker.md 4.6). */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { markerOf } from "../../services/IssueDraft.ts"
-import { DeliveryUpdate, type StoreUnavailable } from "../../services/Store.ts"
-import type { FoundIssue, Issue, LookTooLong } from "../../services/Tracker.ts"
+import { DeliveryUpdate, type Reports, type StoreUnavailable } from "../../services/Store.ts"
+import type { FoundIssue, Issue, LookTooLong, TrackerService } from "../../services/Tracker.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { describe, isConfiguration } from "./DestinationBreaker.ts"
-import type { Held } from "./Lease.ts"
-import { type FilingParts, lookMargin } from "./ReportFiling.ts"
-import { backoff } from "./Backoff.ts"
+import { jitteredDelay } from "./Backoff.ts"
+import { type DestinationBreaker, describeFailure, isConfigurationRefusal } from "./DestinationBreaker.ts"
+import type { LeasedDelivery } from "./Lease.ts"
+import { recordFailed as recordFailure } from "./ReportOutcome.ts"
+import { searchFrom } from "./ReportReconciliation.ts"
 
 /** Milliseconds. */
-const longestPause = 10 * 60_000
+const longestBackoff = 10 * 60_000
 /** A comment, and the closing. */
-const writesOfAClosing = 2
+const writesPerClosing = 2
 
-/** What a look found and did. */
-interface Seen {
+interface SearchResult {
   readonly original: Option.Option<Issue>
-  /** What was refused about single copies, which may stay open. */
+  /** Refusals to close single copies, which may stay open. */
   readonly refused: ReadonlyArray<string>
   readonly foreign: ReadonlyArray<FoundIssue>
 }
 
+const recordFailed = (leased: LeasedDelivery, failure: string) =>
+  recordFailure(leased, "Duplicates of a report may stay open", failure)
+
 /**
- * Keeps our issue with the lowest number, which the report then names, and closes our others. Repeatable at any point.
+ * Keeps the issue with the lowest number, which the report then names, and closes the others. Repeatable at any point.
  *
- * What another account wrote stays as it is, and nothing is closed for it: anybody can copy a marker that stands in a public issue, also
- * into an older issue of their own. It is named only where none of ours is left.
+ * Issues of other accounts stay as they are, and nothing is closed in their favour: anybody can copy a public marker, also
+ * into an older issue of their own. The report names one of them only when no issue of the token's account is left.
  */
 export const makeDuplicateIssues = ({
-  destination,
-  firstPause,
+  breaker,
+  firstBackoff,
   reports,
   sweepDelay,
   tracker
-}: FilingParts): ((held: Held) => Effect.Effect<void, StoreUnavailable>) => {
-  /** What was refused, when it may stay open for that. Only a refusal of the token concerns more than this copy. */
+}: {
+  readonly reports: Reports
+  readonly tracker: TrackerService
+  readonly breaker: DestinationBreaker
+  /** Milliseconds. */
+  readonly firstBackoff: number
+  readonly sweepDelay: number
+}): ((leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>) => {
+  const backoff = { first: firstBackoff, longest: longestBackoff }
+
+  /** Returns the refusal when the copy may stay open. Only a refused token concerns more than this copy. */
   const close = (copy: FoundIssue, original: Issue) =>
     Effect.gen(function* () {
-      // Whoever closed it, there is no more to say.
       if (!copy.open) return []
-      yield* destination.turn(writesOfAClosing)
+      yield* breaker.reserveWrites(writesPerClosing)
       const uncommented = yield* tracker.closeDuplicate(copy, original)
-      yield* destination.accepted
+      yield* breaker.recordWrite
       yield* Effect.logWarning("A duplicate issue was closed", {
         issue: copy.number,
         original: original.number,
-        ...(Option.isSome(uncommented) ? { uncommented: describe(uncommented.value) } : {})
+        ...(Option.isSome(uncommented) ? { uncommented: describeFailure(uncommented.value) } : {})
       })
       return []
     }).pipe(
       Effect.catchTag("Refused", (refusal) =>
         refusal.status === 401
           ? Effect.fail(refusal)
-          : Effect.succeed([`#${copy.number} ${describe(refusal)}`])
+          : Effect.succeed([`#${copy.number} ${describeFailure(refusal)}`])
       )
     )
 
-  const lookAndClose = (
+  const searchAndClose = (
     marker: string,
     since: number
-  ): Effect.Effect<Seen, UpstreamFailure | LookTooLong | StoreUnavailable> =>
+  ): Effect.Effect<SearchResult, UpstreamFailure | LookTooLong | StoreUnavailable> =>
     Effect.gen(function* () {
       const found = yield* tracker.findByMarker(marker, since)
-      yield* destination.answered
+      yield* breaker.recordAnswer
       const foreign = found.filter(({ own }) => !own)
       const [original, ...copies] = found.filter(({ own }) => own)
       const refused =
@@ -73,15 +84,15 @@ export const makeDuplicateIssues = ({
       return { original: Option.fromNullable(original ?? foreign[0]), refused: refused.flat(), foreign }
     })
 
-  const finish = (held: Held, { foreign, original, refused }: Seen) =>
+  const recordResult = (leased: LeasedDelivery, { foreign, original, refused }: SearchResult) =>
     Effect.gen(function* () {
-      const { delivery, write } = held
+      const { delivery, write } = leased
       const at = yield* Clock.currentTimeMillis
-      // A creation that has not come yet was written by a clock that was ahead.
-      const lateEnough = Math.min(delivery.createdAt, at) + sweepDelay
-      // Copies that were seen at once are closed at once; others may turn up as late as ever.
-      if (at < lateEnough)
-        return yield* write(DeliveryUpdate.Waiting({ availableAt: lateEnough, failure: "looks once more" }))
+      // A creation time in the future was written while the clock ran fast.
+      const lastSearchAt = Math.min(delivery.createdAt, at) + sweepDelay
+      // Copies that were visible at once are closed at once; others may appear up to the last search.
+      if (at < lastSearchAt)
+        return yield* write(DeliveryUpdate.Waiting({ availableAt: lastSearchAt, failure: "looks once more" }))
       if (Option.isNone(original))
         yield* Effect.logWarning("The issue of a report that was sent more than once is not in the list", {
           report: delivery.subject
@@ -91,40 +102,34 @@ export const makeDuplicateIssues = ({
           report: delivery.subject,
           issues: foreign.map(({ number }) => number)
         })
-      // An operator finds it in the list of what failed, and has it tried again.
-      if (refused.length > 0) return yield* failed(held, refused.join("; "))
+      // Listed as failed, so that an operator can retry it.
+      if (refused.length > 0) return yield* recordFailed(leased, refused.join("; "))
       return yield* write(DeliveryUpdate.Delivered({ at, issue: original, sweepAt: Option.none() }))
     })
 
-  const failed = ({ delivery, write }: Held, failure: string) =>
+  const postpone = (leased: LeasedDelivery, failure: UpstreamFailure) =>
     Effect.gen(function* () {
-      yield* write(DeliveryUpdate.Failed({ at: yield* Clock.currentTimeMillis, failure }))
-      yield* Effect.logError("Duplicates of a report may stay open", { report: delivery.subject, failure })
+      if (failure._tag === "Refused" && !isConfigurationRefusal(failure))
+        return yield* recordFailed(leased, describeFailure(failure))
+      const pause = yield* breaker.recordFailure(failure)
+      // Other requests may succeed meanwhile. Each attempt has a lease, so the fence counts attempts.
+      const ownPause = yield* jitteredDelay(backoff, leased.delivery.fence)
+      const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, ownPause)
+      yield* leased.write(DeliveryUpdate.Waiting({ availableAt, failure: describeFailure(failure) }))
     })
 
-  const postpone = (held: Held, failure: UpstreamFailure) =>
+  return (leased) =>
     Effect.gen(function* () {
-      if (failure._tag === "Refused" && !isConfiguration(failure))
-        return yield* failed(held, describe(failure))
-      const pause = yield* destination.failed(failure)
-      // Others may fare well meanwhile; every try is a lease.
-      const own = yield* backoff(held.delivery.fence, firstPause, longestPause)
-      const availableAt = (yield* Clock.currentTimeMillis) + Math.max(pause, own)
-      yield* held.write(DeliveryUpdate.Waiting({ availableAt, failure: describe(failure) }))
-    })
-
-  return (held) =>
-    Effect.gen(function* () {
-      const report = yield* reports.find(held.delivery.subject)
-      if (Option.isNone(report)) return yield* failed(held, "the report is gone")
-      yield* lookAndClose(markerOf(report.value), report.value.createdAt - lookMargin).pipe(
-        Effect.flatMap((seen) => finish(held, seen)),
+      const report = yield* reports.find(leased.delivery.subject)
+      if (Option.isNone(report)) return yield* recordFailed(leased, "the report is gone")
+      yield* searchAndClose(markerOf(report.value), searchFrom(report.value.createdAt)).pipe(
+        Effect.flatMap((result) => recordResult(leased, result)),
         Effect.catchTags({
-          Refused: (failure) => postpone(held, failure),
-          NotExecuted: (failure) => postpone(held, failure),
-          Unknown: (failure) => postpone(held, failure),
-          LookTooLong: ({ reason }) => Effect.zipRight(destination.answered, failed(held, reason))
+          Refused: (failure) => postpone(leased, failure),
+          NotExecuted: (failure) => postpone(leased, failure),
+          Unknown: (failure) => postpone(leased, failure),
+          LookTooLong: ({ reason }) => Effect.zipRight(breaker.recordAnswer, recordFailed(leased, reason))
         })
       )
-    }).pipe(Effect.withSpan("DuplicateSweep.handle", { attributes: { report: held.delivery.subject } }))
+    }).pipe(Effect.withSpan("DuplicateIssues.handle", { attributes: { report: leased.delivery.subject } }))
 }

@@ -1,4 +1,4 @@
-/** Work on one delivery under its lease: kept alive by a heartbeat, given up when it is lost, handed back when it ends early. */
+/** Handles one delivery under its lease: a heartbeat extends it, its loss interrupts the handler, an early end releases it. */
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -9,98 +9,100 @@ import * as Schedule from "effect/Schedule"
 import { monotonicMillis, recurWithin } from "../../services/MonotonicTime.ts"
 import { type Deliveries, type Delivery, DeliveryUpdate, StoreUnavailable } from "../../services/Store.ts"
 
-/** Milliseconds before a delivery is taken up again after the database failed, and after its handling broke; others go first. */
+/** Milliseconds before the next attempt after the database failed, and after a defect in the handler; other deliveries go first. */
 const storePause = 5_000
 const defectPause = 5 * 60_000
 
-/** An outcome must not be lost to a database that is away for a moment; what is only handed back may come back by itself. */
+/** An outcome must survive a short outage of the database. A release may fail: the lease then ends by itself. */
 const outcomeRetries = Schedule.spaced("1 second").pipe(Schedule.intersect(recurWithin(10_000)))
-const handBackRetries = Schedule.spaced("500 millis").pipe(Schedule.intersect(recurWithin(2_000)))
+const releaseRetries = Schedule.spaced("500 millis").pipe(Schedule.intersect(recurWithin(2_000)))
 
-/** A delivery in the hands of the one who may write about it. */
-export interface Held {
+/** A delivery, and what the holder of its lease may do with it. */
+export interface LeasedDelivery {
   readonly delivery: Delivery
-  /** False when the lease is no longer ours, or the database stayed away: then nobody knows of it. */
+  /** False when the lease is lost, or the database stayed away: then the update is not stored. */
   readonly write: (update: DeliveryUpdate) => Effect.Effect<boolean>
-  /** Whether the lease has not ended yet: to be asked right before a step that cannot be taken back. */
-  readonly alive: Effect.Effect<boolean>
-  /** Lets go of it, due again at `availableAt` (milliseconds since the epoch) or when it was due anyway. */
-  readonly handBack: (availableAt: number, failure: string) => Effect.Effect<void>
+  /** Whether the lease still holds. Ask right before a step that cannot be undone. */
+  readonly holds: Effect.Effect<boolean>
+  /** Ends the lease. The delivery is due at `availableAt` (milliseconds since the epoch), but not earlier than before. */
+  readonly release: (availableAt: number, failure: string) => Effect.Effect<void>
 }
 
-/** Processes share the row, so what it says is wall time; a holder goes by monotonic time, which no step of the clock changes. */
+/** The row holds wall time, which all processes share. The holder uses monotonic time, which no step of the clock changes. */
 export interface LeaseEnd {
   /** Monotonic milliseconds. */
   readonly endsAt: number
-  /** What the row says, in milliseconds since the epoch. */
+  /** The row's value, in milliseconds since the epoch. */
   readonly leaseUntil: number
 }
 
-interface Grip extends LeaseEnd {
-  /** Something was sent under this lease. */
+interface LeaseState extends LeaseEnd {
+  /** A request was sent under this lease. */
   readonly sent: boolean
-  /** Its outcome is written, or cannot be. */
+  /** The outcome is written, or cannot be. */
   readonly settled: boolean
 }
 
 /**
- * Does `work` with what was leased until `end`, for `millis` at a time. Whatever happens, someone can take it up
- * afterwards; `work` is interrupted when the lease is lost, or the caller is.
+ * Runs `handler` under a lease of `millis`, which the heartbeat extends. Whatever happens, the delivery can be leased
+ * again afterwards. The handler is interrupted when the lease is lost or the caller is interrupted.
  */
 export const underLease =
   (deliveries: Deliveries, millis: number) =>
   (
     delivery: Delivery,
     end: LeaseEnd,
-    work: (held: Held) => Effect.Effect<void, StoreUnavailable>
+    handler: (leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>
   ): Effect.Effect<void> =>
     Effect.gen(function* () {
-      const grip = yield* Ref.make<Grip>({ sent: false, settled: false, ...end })
-      // So that a heartbeat never meets what was settled a moment before, and takes it for lost.
-      const turn = yield* Effect.makeSemaphore(1)
+      const leaseState = yield* Ref.make<LeaseState>({ sent: false, settled: false, ...end })
+      // Serialises heartbeat and settle; otherwise a heartbeat could see the settled row and report a lost lease.
+      const mutex = yield* Effect.makeSemaphore(1)
       const { fence, id } = delivery
 
-      const writing = (update: DeliveryUpdate, retries: Schedule.Schedule<unknown>) =>
-        deliveries.update(id, fence, update).pipe(
-          Effect.tap((ours) =>
-            Ref.update(grip, (last) =>
-              update._tag === "Sending" ? { ...last, sent: ours } : { ...last, settled: true }
-            )
+      const settle = Ref.update(leaseState, (before) => ({ ...before, settled: true }))
+
+      const writeUpdate = (update: DeliveryUpdate, retries: Schedule.Schedule<unknown>) => {
+        const sending = update._tag === "Sending"
+        return deliveries.update(id, fence, update).pipe(
+          Effect.tap((sent) =>
+            sending ? Ref.update(leaseState, (before) => ({ ...before, sent })) : settle
           ),
-          turn.withPermits(1),
+          mutex.withPermits(1),
           Effect.retry(retries),
           Effect.catchAll(({ reason }) =>
             Effect.logError("A delivery could not be written; its lease will end", { reason }).pipe(
-              Effect.zipRight(
-                update._tag === "Sending"
-                  ? Effect.void
-                  : Ref.update(grip, (last) => ({ ...last, settled: true }))
-              ),
+              Effect.zipRight(sending ? Effect.void : settle),
               Effect.as(false)
             )
           ),
           Effect.uninterruptible
         )
+      }
 
-      const handBack = (availableAt: number, failure: string) =>
-        Effect.flatMap(Ref.get(grip), ({ sent }) => {
+      const release = (availableAt: number, failure: string) =>
+        Effect.flatMap(Ref.get(leaseState), ({ sent }) => {
           const facts = { availableAt: Math.max(availableAt, delivery.availableAt), failure }
-          return writing(
+          return writeUpdate(
             sent || Option.isSome(delivery.sentAt) || delivery.state === "unknown"
               ? DeliveryUpdate.Unknown({ ...facts, looks: sent ? 0 : delivery.looks })
               : DeliveryUpdate.Waiting(facts),
-            handBackRetries
+            releaseRetries
           )
         }).pipe(Effect.asVoid)
 
-      const lasts = Effect.zipWith(Ref.get(grip), monotonicMillis, ({ endsAt }, now) => now < endsAt)
+      const isBeforeEnd = Effect.zipWith(
+        Ref.get(leaseState),
+        monotonicMillis,
+        ({ endsAt }, now) => now < endsAt
+      )
 
       const extend = Effect.gen(function* () {
         const now = yield* monotonicMillis
         const leaseUntil = (yield* Clock.currentTimeMillis) + millis
-        const before = yield* Ref.get(grip)
+        const before = yield* Ref.get(leaseState)
         if (before.settled) return true
-        const ours = yield* deliveries.extend(id, fence, leaseUntil).pipe(
+        const extended = yield* deliveries.extend(id, fence, leaseUntil).pipe(
           Effect.disconnect,
           // A database that does not answer may never do so.
           Effect.timeoutFail({
@@ -108,40 +110,43 @@ export const underLease =
             onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
           })
         )
-        if (ours) yield* Ref.update(grip, (last) => ({ ...last, endsAt: now + millis, leaseUntil }))
-        return ours
-      }).pipe(turn.withPermits(1))
+        if (extended) yield* Ref.update(leaseState, (last) => ({ ...last, endsAt: now + millis, leaseUntil }))
+        return extended
+      }).pipe(mutex.withPermits(1))
 
-      /** Where the wall clock disagrees, other processes may have read the row's end differently: only the row knows. */
-      const alive = Effect.gen(function* () {
-        if (!(yield* lasts)) return false
-        const { leaseUntil } = yield* Ref.get(grip)
+      /** After a step of the wall clock other processes may have read the row's end differently: only the row is certain. */
+      const holds = Effect.gen(function* () {
+        if (!(yield* isBeforeEnd)) return false
+        const { leaseUntil } = yield* Ref.get(leaseState)
         const left = leaseUntil - (yield* Clock.currentTimeMillis)
         return (left > 0 && left <= millis) || (yield* Effect.orElseSucceed(extend, () => false))
       })
 
-      const held: Held = {
+      const leased: LeasedDelivery = {
         delivery,
-        write: (update) => writing(update, outcomeRetries),
-        alive,
-        handBack
+        write: (update) => writeUpdate(update, outcomeRetries),
+        holds,
+        release
       }
 
-      /** Ends when the lease is lost, or has ended because the database could not be told in time. */
-      const heartbeat = Effect.gen(function* () {
-        let pause = Math.floor(millis / 3)
-        for (;;) {
-          yield* Effect.sleep(pause)
-          const extended = yield* Effect.option(extend)
-          // What is settled has no lease any more, and its work ends by itself.
-          if ((yield* Ref.get(grip)).settled) return yield* Effect.never
-          if (Option.contains(extended, false) || !(yield* lasts)) break
-          pause = Math.floor(Option.isSome(extended) ? millis / 3 : millis / 10)
-        }
-        yield* Effect.logWarning("A lease was lost while its delivery was being handled")
-      })
+      /** A settled delivery has no lease left to lose: its handler ends by itself. */
+      const isSettledOrHeld = Effect.flatMap(Ref.get(leaseState), ({ settled }) =>
+        settled ? Effect.succeed(true) : isBeforeEnd
+      )
 
-      const broken = (cause: Cause.Cause<StoreUnavailable>) =>
+      /** Ends when the lease is lost, or has ended because the database was away. */
+      const heartbeat = extend.pipe(
+        Effect.retry({ schedule: Schedule.spaced(Math.floor(millis / 10)), while: () => isSettledOrHeld }),
+        Effect.orElseSucceed(() => false),
+        Effect.repeat({
+          schedule: Schedule.spaced(Math.floor(millis / 3)),
+          while: (extended) => (extended ? isSettledOrHeld : Effect.succeed(false))
+        }),
+        Effect.delay(Math.floor(millis / 3)),
+        Effect.zipRight(Effect.logWarning("A lease was lost while its delivery was being handled"))
+      )
+
+      const recordBrokenHandler = (cause: Cause.Cause<StoreUnavailable>) =>
         Effect.gen(function* () {
           const unavailable = Cause.failureOption(cause)
           yield* Effect.logError(
@@ -151,38 +156,38 @@ export const underLease =
               onSome: ({ reason }) => ({ reason })
             })
           )
-          if ((yield* Ref.get(grip)).settled) return
+          if ((yield* Ref.get(leaseState)).settled) return
           const pause = Option.isSome(unavailable) ? storePause : defectPause
-          yield* handBack((yield* Clock.currentTimeMillis) + pause, "handling it broke")
+          yield* release((yield* Clock.currentTimeMillis) + pause, "handling it broke")
         })
 
-      const letGo = Effect.flatMap(Ref.get(grip), ({ settled }) =>
+      const releaseUnlessSettled = Effect.flatMap(Ref.get(leaseState), ({ settled }) =>
         settled
           ? Effect.void
-          : handBack(
+          : release(
               delivery.availableAt,
               Option.getOrElse(delivery.lastFailure, () => "the process stopped")
             )
       )
 
-      const working = yield* work(held).pipe(
+      const handling = yield* handler(leased).pipe(
         Effect.catchAllCause((cause) =>
-          Cause.isInterruptedOnly(cause) ? Effect.failCause(cause) : broken(cause)
+          Cause.isInterruptedOnly(cause) ? Effect.failCause(cause) : recordBrokenHandler(cause)
         ),
         Effect.interruptible,
         Effect.fork
       )
       const beating = yield* heartbeat.pipe(
-        Effect.zipRight(Fiber.interrupt(working)),
+        Effect.zipRight(Fiber.interrupt(handling)),
         Effect.interruptible,
         Effect.fork
       )
-      // Not a race, which would not wait for what an interrupted send has to write.
-      yield* Fiber.await(working).pipe(
+      // Not a race: it would not wait for what an interrupted send has to write.
+      yield* Fiber.await(handling).pipe(
         Effect.interruptible,
-        Effect.onInterrupt(() => Fiber.interrupt(working)),
+        Effect.onInterrupt(() => Fiber.interrupt(handling)),
         Effect.exit
       )
       yield* Fiber.interrupt(beating)
-      yield* letGo
+      yield* releaseUnlessSettled
     }).pipe(Effect.uninterruptible, Effect.annotateLogs({ delivery: delivery.id }))

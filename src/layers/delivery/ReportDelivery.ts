@@ -1,27 +1,27 @@
-/** The work for the tracker: stored reports and late looks for duplicates, one at a time in all processes together. */
+/** The worker of the issue tracker: files reports and closes duplicate issues, one delivery at a time in all processes together. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import type { DeliveryLimits } from "./DeliveryLimits.ts"
+import { runDeliveryWorker } from "./DeliveryWorker.ts"
 import { makeDestinationBreaker } from "./DestinationBreaker.ts"
 import { makeDuplicateIssues } from "./DuplicateIssues.ts"
-import { runDeliveryWorker } from "./DeliveryWorker.ts"
-import type { Held } from "./Lease.ts"
-import { makeFiling } from "./ReportFiling.ts"
+import type { LeasedDelivery } from "./Lease.ts"
+import { makeReportFiling } from "./ReportFiling.ts"
 
 /** Milliseconds. */
-const longestPause = 5 * 60_000
+const longestBackoff = 5 * 60_000
 
 export interface ReportDelivery {
   readonly run: Effect.Effect<never>
-  /** The tracker refused our settings, whichever process learned it. */
-  readonly stopped: Effect.Effect<boolean, StoreUnavailable>
+  /** The tracker refused the settings of any process. */
+  readonly isStopped: Effect.Effect<boolean, StoreUnavailable>
 }
 
 export const makeReportDelivery = (
   reconcileSeconds: ReadonlyArray<number>,
-  bounds: DeliveryLimits
+  limits: DeliveryLimits
 ): Effect.Effect<ReportDelivery, never, Store | Tracker> =>
   Effect.gen(function* () {
     const store = yield* Store
@@ -31,32 +31,32 @@ export const makeReportDelivery = (
       (trouble) =>
         `${Option.getOrElse(trouble, () => "it refuses us")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is tried again by itself`
     )
-    const destination = makeDestinationBreaker(store.destinations, bounds, {
+    const breaker = makeDestinationBreaker(store.destinations, limits, {
       name: "tracker",
       title: "The tracker",
-      longestPause,
+      longestBackoff,
       advice
     })
-    const { firstPause, lease, sweepDelay } = bounds
-    const parts = { reports: store.reports, tracker, destination, reconcileSeconds, firstPause, sweepDelay }
-    const file = makeFiling(parts)
-    const sweep = makeDuplicateIssues(parts)
-    const handle = (held: Held) => {
-      switch (held.delivery.kind) {
+    const { firstBackoff, lease, sweepDelay } = limits
+    const parts = { reports: store.reports, tracker, breaker, firstBackoff, sweepDelay }
+    const fileReport = makeReportFiling({ ...parts, reconcileSeconds })
+    const closeDuplicates = makeDuplicateIssues(parts)
+    const handle = (leased: LeasedDelivery) => {
+      switch (leased.delivery.kind) {
         case "report":
-          return file(held)
+          return fileReport(leased)
         case "sweep":
-          return sweep(held)
+          return closeDuplicates(leased)
       }
     }
     return {
       run: runDeliveryWorker(store, lease, {
         kinds: ["report", "sweep"],
-        // GitHub asks for requests one after the other (issue-tracker.md 3).
+        // GitHub asks for sequential requests (issue-tracker.md 3).
         concurrency: 1,
-        paused: destination.paused,
+        pauseMillis: breaker.pauseMillis,
         handle
       }),
-      stopped: destination.stopped
+      isStopped: breaker.isStopped
     }
   })

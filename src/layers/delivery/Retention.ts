@@ -1,3 +1,4 @@
+/** Removes stored data whose retention time is over. */
 import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -9,19 +10,19 @@ import { Store, type StoreUnavailable } from "../../services/Store.ts"
 
 const day = Duration.toMillis(Duration.days(1))
 const interval = Duration.hours(1)
-/** After a look at the clock that did not agree with the one before; also the least time before the first cleaning. */
-const nextLook = Duration.minutes(10)
-/** So that instances that start together do not clean together; milliseconds. */
-const spread = Duration.toMillis(Duration.minutes(5))
+/** Until the next reading of a clock that did not agree with the reading before; also the least time before the first removal. */
+const clockPause = Duration.minutes(10)
+/** Milliseconds: a random part of it delays the first removal, so that instances that start together do not clean together. */
+const startSpread = Duration.toMillis(Duration.minutes(5))
 /** Between two small batches, so that requests come first. */
-const breath = Duration.millis(100)
+const batchPause = Duration.millis(100)
 
-/** IAM replays a login for 10 minutes (identity-service.md); nobody asks for an older outcome. */
+/** Longer than the 10 minutes for which IAM replays a login (identity-service.md). */
 const loginOutcomesDays = 1
-/** The list of refused telemetry records is for people to read. */
+/** Refused telemetry records are listed for operators. */
 const refusalsDays = 30
 
-/** Cleans once an hour what is kept for so many days; 0 days keeps for ever. */
+/** Removes once an hour what is older than its setting in days; 0 days keeps it forever. */
 export const makeRetention = (
   settings: SettingsValues["retention"]
 ): Effect.Effect<Effect.Effect<never>, never, Store> =>
@@ -36,11 +37,11 @@ export const makeRetention = (
     ) =>
       days === 0
         ? Effect.void
-        : Effect.repeat(Effect.zipLeft(remove(now - days * day), Effect.sleep(breath)), {
+        : Effect.repeat(Effect.zipLeft(remove(now - days * day), Effect.sleep(batchPause)), {
             while: (removed) => removed > 0
           }).pipe(
             Effect.sandbox,
-            // The others have nothing to do with it, and an hour later it is tried again.
+            // Other kinds of data go on, and this one is retried an hour later.
             Effect.catchAll((cause) =>
               Cause.isInterruptedOnly(cause)
                 ? Effect.failCause(cause)
@@ -50,7 +51,7 @@ export const makeRetention = (
           )
     const cleanAll = Effect.gen(function* () {
       const agreed = yield* agreedTime
-      if (Option.isNone(agreed)) return yield* Effect.sleep(nextLook)
+      if (Option.isNone(agreed)) return yield* Effect.sleep(clockPause)
       const now = agreed.value
       yield* clean(now, "deliveries", settings.deliveriesDays, retention.deliveries)
       yield* clean(now, "webhook inbox", settings.webhooksDays, retention.webhooks)
@@ -60,8 +61,8 @@ export const makeRetention = (
       yield* clean(now, "refusals", refusalsDays, retention.refusals)
       yield* Effect.sleep(interval)
     })
-    return Effect.sleep(nextLook).pipe(
-      Effect.zipRight(Effect.flatMap(Random.nextIntBetween(0, spread), Effect.sleep)),
+    return Effect.sleep(clockPause).pipe(
+      Effect.zipRight(Effect.flatMap(Random.nextIntBetween(0, startSpread), Effect.sleep)),
       Effect.zipRight(Effect.forever(cleanAll))
     )
   })

@@ -1,6 +1,7 @@
 /**
- * Tables whose key the service does not know, for all processes and across restarts. Their records wait, and one of
- * them is tried now and then: the contract forbids to hammer (table-service.md 3).
+ * Circuit breakers of single tables. A table is closed while the service does not know its key: its records wait, and one
+ * of them is sent as a probe at each interval, for the contract forbids to hammer (table-service.md 3). The state is
+ * stored, so it holds for all processes and across restarts.
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -9,13 +10,13 @@ import { pauseLeft } from "../../services/ClockSkew.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 
 export interface TableBreaker {
-  /** Tables that take records, and those that are closed and due for a try. */
-  readonly look: Effect.Effect<
+  /** Tables that take records, and closed tables that are due for a probe. */
+  readonly states: Effect.Effect<
     { readonly open: ReadonlySet<TableName>; readonly due: ReadonlySet<TableName> },
     StoreUnavailable
   >
-  /** Books the try of a closed table; false when another process was faster. */
-  readonly book: (table: TableName) => Effect.Effect<boolean, StoreUnavailable>
+  /** Reserves the probe of a closed table; false when another process was faster. */
+  readonly reserveProbe: (table: TableName) => Effect.Effect<boolean, StoreUnavailable>
   /** The service does not know the table's key. */
   readonly close: (table: TableName) => Effect.Effect<void, StoreUnavailable>
   /** A closed table took a record. */
@@ -26,25 +27,25 @@ export interface TableBreaker {
 const failure = "unauthorized"
 const nameOf = (table: TableName): string => `table ${table}`
 
-/** `pause` in milliseconds, from one try of a closed table to the next. */
+/** `probeInterval` in milliseconds. */
 export const makeTableBreaker = (
   destinations: Destinations,
   tables: ReadonlySet<TableName>,
-  pause: number
+  probeInterval: number
 ): TableBreaker => {
-  const states = Effect.forEach(tables, (table) =>
+  const allStates = Effect.forEach(tables, (table) =>
     Effect.map(destinations.find(nameOf(table)), (state) => ({ table, ...state }))
   )
 
-  const shut = (table: TableName) =>
+  const recordFailure = (table: TableName) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       destinations
-        .failed(nameOf(table), { now, pausedUntil: now + pause, stopped: true, failure })
+        .failed(nameOf(table), { now, pausedUntil: now + probeInterval, stopped: true, failure })
         .pipe(Effect.map((before) => ({ before, now })))
     )
 
   return {
-    look: Effect.zipWith(states, Clock.currentTimeMillis, (all, now) => ({
+    states: Effect.zipWith(allStates, Clock.currentTimeMillis, (all, now) => ({
       open: new Set(all.filter(({ stopped }) => !stopped).map(({ table }) => table)),
       due: new Set(
         all
@@ -52,10 +53,11 @@ export const makeTableBreaker = (
           .map(({ table }) => table)
       )
     })),
-    // Noted as the failure that it will be, unless the record is taken.
-    book: (table) => Effect.map(shut(table), ({ before, now }) => pauseLeft(before.pausedUntil, now) === 0),
+    // Stored as a failure in advance; `reopen` clears it when the record is taken.
+    reserveProbe: (table) =>
+      Effect.map(recordFailure(table), ({ before, now }) => pauseLeft(before.pausedUntil, now) === 0),
     close: (table) =>
-      Effect.flatMap(shut(table), ({ before }) =>
+      Effect.flatMap(recordFailure(table), ({ before }) =>
         before.stopped
           ? Effect.logDebug("The table service still does not know a table's key", { table })
           : Effect.logError("The table service does not know a table's key; its records wait", {
@@ -70,6 +72,6 @@ export const makeTableBreaker = (
         const before = yield* destinations.answered(nameOf(table), { now, wrote: true })
         if (before.stopped) yield* Effect.logInfo("The table takes records again", { table })
       }),
-    anyClosed: Effect.map(states, (all) => all.some(({ stopped }) => stopped))
+    anyClosed: Effect.map(allStates, (all) => all.some(({ stopped }) => stopped))
   }
 }

@@ -5,7 +5,7 @@ import * as Schema from "effect/Schema"
 import { ActorType, OrganisationId, PublicId, publicIdPattern } from "../../schema/Identity.ts"
 import type { Introspection, Membership } from "../../services/Iam.ts"
 import { type Answer, expect, readJson } from "../upstream/UpstreamResponse.ts"
-import { isOfType, omittable, parseScope, Uuid } from "./IamSchemas.ts"
+import { isOfType, omittable, Uuid } from "./IamSchemas.ts"
 
 const Snapshot = Schema.Struct({
   actor_type: omittable(ActorType),
@@ -110,8 +110,6 @@ const membershipOf = (live: Live, snapshot: Snapshot, expected: Expected): Check
       organisation: snapshot.org_id,
       organisationUuid: snapshot.organization_id,
       membershipId: snapshot.membership_id,
-      membershipVersion: snapshot.membership_version,
-      authorizationEpoch: snapshot.authorization_epoch,
       scopes: [...snapshot.scopes].sort(),
       actor: Option.all({ type, public_id: publicId })
     }
@@ -139,10 +137,7 @@ export const readIntrospection =
       )
       return Option.some({
         publicId: live.public_id,
-        actorType: live.actor_type,
         sessionId: live.session_id,
-        scopes: parseScope(live.scope),
-        issuedAt: live.issued_at,
         expiresAt: live.expires_at,
         answeredAt: answer.date ?? now,
         memberships: memberships.sort((one, other) => (one.organisation < other.organisation ? -1 : 1))

@@ -19,7 +19,7 @@ import {
 } from "../../schema/Failure.ts"
 import { version } from "../../schema/Release.ts"
 import { isLoopback } from "../../services/Loopback.ts"
-import { requestIdOf } from "../../services/RequestId.ts"
+import { resolveRequestId } from "../../services/RequestId.ts"
 
 /** The address could not be taken. */
 export class AdminListenFailed extends Data.TaggedError("AdminListenFailed")<{ readonly reason: string }> {}
@@ -66,7 +66,7 @@ const defectFailure = (defect: unknown): Effect.Effect<never, Internal> =>
 /** Every answer has a request id, and every error the API's envelope. */
 const answerFrom = (pages: ReadonlyMap<string, Page>) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
-    const requestId = requestIdOf(headers["x-request-id"])
+    const requestId = resolveRequestId(headers["x-request-id"])
     const page = pages.get(url.split("?")[0] ?? "")
     const readable = method === "GET" || method === "HEAD"
     const refusal = page === undefined ? new NotFound() : new MethodNotAllowed({ allow: "GET, HEAD" })

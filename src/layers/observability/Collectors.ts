@@ -9,7 +9,7 @@ import type { TableName } from "../../schema/Telemetry.ts"
 import { Descriptors } from "../../services/Descriptors.ts"
 import { type Described, sampled } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
-import { sharedFor } from "../../services/SharedResult.ts"
+import { shareFor } from "../../services/InFlight.ts"
 import { type DeliveryKind, type DeliveryState, type SpoolCounts, Store } from "../../services/Store.ts"
 
 export interface Collector {
@@ -156,5 +156,5 @@ export const makeCollectors = Effect.gen(function* () {
     ]
   ).pipe(Effect.withTracerEnabled(false))
 
-  return sharedFor(remembered, all)
+  return yield* shareFor(remembered, all)
 })

@@ -8,7 +8,7 @@ import * as Tracer from "effect/Tracer"
  * What is done in the background for somebody: a report filed, a batch of telemetry written. Looking for work every second,
  * flushing and tidying up would drown it.
  */
-const background = /^(?:ReportFiling|DuplicateSweep|Tracker|Tables)\./
+const background = /^(?:ReportFiling|DuplicateIssues|Tracker|Tables)\./
 
 /** A span that nobody sees: what is done inside has no parent either, and is asked the same. */
 const unseen = (

@@ -1,7 +1,7 @@
 /** What Ting answers to a success, and what must hold before it is believed (notification-service.md 3.1, 3.2). */
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
-import type { AcceptedTing, TingRegistration } from "../../services/Ting.ts"
+import type { AcceptedTing, RegisteredRecipient } from "../../services/Ting.ts"
 import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
 
 const readGrant = readJson(
@@ -15,7 +15,7 @@ const readGrant = readJson(
 
 /** 201 for a new or revived grant, 200 for one that was active. */
 export const readRegistration =
-  (applicationId: string, recipient: string): Read<TingRegistration> =>
+  (applicationId: string, recipient: string): Read<RegisteredRecipient> =>
   (answer) =>
     Either.gen(function* () {
       yield* expect(answer.status === 200 || answer.status === 201, "should be 200 or 201")

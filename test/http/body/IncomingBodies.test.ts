@@ -11,7 +11,7 @@ import { type Answer, type Backend, backend, call, errorOf, good, parseRaw, type
 
 const settle = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 5)))
 
-/** Looks again and again for a short while. */
+/** Repeats the check for two seconds at most. */
 const eventually = (what: string, check: () => boolean) =>
   Effect.gen(function* () {
     for (let at = 0; at < 400 && !check(); at += 1) yield* settle
@@ -69,7 +69,7 @@ const from = (address: string, sent: Sent): Sent => ({
   headers: { ...(sent.headers as Record<string, string>), "x-forwarded-for": address }
 })
 
-describe("A body that does not come", () => {
+describe("A stalled body", () => {
   it.scoped("takes no place among the requests in flight", () =>
     Effect.gen(function* () {
       const server = yield* backend({ inFlight: 1 })
@@ -103,7 +103,7 @@ describe("A body that does not come", () => {
         "x-request-id": expect.stringMatching(/^req_/)
       })
       expect([second.answered(), arriving()]).toEqual([false, 1])
-      // What still comes is read and dropped, and begins nothing.
+      // The rest is read and dropped.
       first.finish()
       yield* eventually("the end of the connection", first.closed)
       yield* TestClock.adjust("6 seconds")
@@ -115,7 +115,7 @@ describe("A body that does not come", () => {
     })
   )
 
-  it.scoped("that comes before the deadline after all is served", () =>
+  it.scoped("that arrives before the deadline is served", () =>
     Effect.gen(function* () {
       const server = yield* backend()
       const slow = yield* stalled(server, good.submit)
@@ -128,11 +128,11 @@ describe("A body that does not come", () => {
     })
   )
 
-  it.scoped("leaves nothing behind, however it ends", () =>
+  it.scoped("frees its places, however it ends", () =>
     Effect.gen(function* () {
       const server = yield* backend({ inFlight: 2, bodies: { all: 3, address: 2 }, settings: proxied })
       const names = ["submit", "accept", "receive", "login", "refresh", "send"] as const
-      // Without chance, and yet every ending follows every other, in every call.
+      // Deterministic: every ending follows every other, for every call.
       for (let at = 0; at < 48; at += 1) {
         const name = names[at % names.length] ?? "submit"
         const slow = yield* stalled(server, good[name], `203.0.113.${at % 3}`)
@@ -163,12 +163,12 @@ describe("A body that does not come", () => {
   )
 })
 
-describe("Many bodies that do not come", () => {
+describe("Many stalled bodies", () => {
   it("are 256 at once at most, and 64 of one address", () => {
     expect(defaultIncomingBodyLimits).toEqual({ all: 256, address: 64 })
   })
 
-  it.scoped("from one address: the oldest of them makes room, and no other address notices", () =>
+  it.scoped("from one address: its oldest is refused, and other addresses are not affected", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: proxied, bodies: { all: 100, address: 3 } })
       const other = yield* stalled(server, good.submit, "198.51.100.1")
@@ -195,7 +195,7 @@ describe("Many bodies that do not come", () => {
         headers: { connection: "close", "retry-after": "1" }
       })
       expect(first === undefined || errorOf(first.answer()).code).toBe("overloaded")
-      // A whole request of theirs gets through as well: what stalls makes room for what comes.
+      // A complete request of the same network is served too: a stalled body makes room for it.
       expect((yield* call(server, from("2001:db8:1:2::99", good.login))).status).toBe(200)
       expect((yield* call(server, from("198.51.100.7", good.login))).status).toBe(200)
       other.finish()
@@ -204,7 +204,7 @@ describe("Many bodies that do not come", () => {
     })
   )
 
-  it.scoped("from many addresses: whoever has most of them makes room", () =>
+  it.scoped("from many addresses: the oldest of the address with the most is refused", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: proxied, bodies: { all: 4, address: 3 } })
       const lone = yield* stalled(server, good.submit, "198.51.100.1")
@@ -226,7 +226,7 @@ describe("Many bodies that do not come", () => {
     })
   )
 
-  it.scoped("behind a gateway that limits, where all have one address: only the whole is bounded", () =>
+  it.scoped("with MUSIC_RATE_LIMIT=off: only the total is bounded", () =>
     Effect.gen(function* () {
       const server = yield* backend({ bodies: { all: 3, address: 1 } })
       for (let at = 0; at < 3; at += 1) yield* stalled(server, good.receive)
@@ -242,7 +242,7 @@ describe("Many bodies that do not come", () => {
 })
 
 describe("A place among the requests in flight", () => {
-  it.scoped("is taken when the body is complete: too many that complete at once are refused then", () =>
+  it.scoped("is taken when the body is complete; requests beyond the bound are refused then", () =>
     Effect.gen(function* () {
       const entered = yield* Deferred.make<void>()
       const released = yield* Deferred.make<void>()
@@ -258,7 +258,7 @@ describe("A place among the requests in flight", () => {
       slow.finish()
       yield* eventually("an answer", slow.answered)
       expect([slow.answer().status, errorOf(slow.answer()).code]).toEqual([503, "overloaded"])
-      // It was read to its end, so the connection can serve on.
+      // The body was read to its end, so the connection stays open.
       expect(slow.answer().headers).toMatchObject({ connection: "keep-alive", "retry-after": "1" })
       // A refusal on arrival reads nothing.
       const refused = yield* call(server, good.login)

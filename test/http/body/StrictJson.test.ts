@@ -1,10 +1,10 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Either from "effect/Either"
-import { nestingLimit, parse } from "../../../src/http/body/StrictJson.ts"
+import { nestingLimit, parseJson } from "../../../src/http/body/StrictJson.ts"
 
 const bytes = (text: string) => new TextEncoder().encode(text)
 const problem = (input: string | Uint8Array) =>
-  Either.match(parse(typeof input === "string" ? bytes(input) : input), {
+  Either.match(parseJson(typeof input === "string" ? bytes(input) : input), {
     onLeft: (text) => text,
     onRight: () => undefined
   })
@@ -13,8 +13,8 @@ const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth)
 describe("Strict JSON", () => {
   it("takes what the grammar allows, with brackets and quotes inside of strings", () => {
     const text = `{"a":"[[{\\"\\\\","b":[1,-2.5e3,true,null,"ä😀"],"c":{}}`
-    expect(parse(bytes(text))).toEqual(Either.right(JSON.parse(text)))
-    expect(parse(bytes("  7\n"))).toEqual(Either.right(7))
+    expect(parseJson(bytes(text))).toEqual(Either.right(JSON.parse(text)))
+    expect(parseJson(bytes("  7\n"))).toEqual(Either.right(7))
   })
 
   it.each([
@@ -72,7 +72,7 @@ describe("Strict JSON", () => {
   )
 
   it("takes an escaped pair of surrogates", () => {
-    expect(parse(bytes('"\\ud83d\\ude00"'))).toEqual(Either.right("😀"))
+    expect(parseJson(bytes('"\\ud83d\\ude00"'))).toEqual(Either.right("😀"))
   })
 
   it.each(["1e309", "-1e400", '{"a":[1e999]}', "9".repeat(400)])(
@@ -83,8 +83,8 @@ describe("Strict JSON", () => {
   )
 
   it("takes numbers at the edge of a double", () => {
-    expect(parse(bytes("1.7976931348623157e308"))).toEqual(Either.right(Number.MAX_VALUE))
-    expect(parse(bytes("1e-999"))).toEqual(Either.right(0))
+    expect(parseJson(bytes("1.7976931348623157e308"))).toEqual(Either.right(Number.MAX_VALUE))
+    expect(parseJson(bytes("1e-999"))).toEqual(Either.right(0))
   })
 
   it("reads half a megabyte in little time", () => {

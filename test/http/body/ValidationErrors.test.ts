@@ -3,7 +3,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
-import { fieldsOf } from "../../../src/http/body/ValidationErrors.ts"
+import { toFields } from "../../../src/http/body/ValidationErrors.ts"
 import { ReportRequest } from "../../../src/schema/Report.ts"
 import { LoginRequest, LogoutRequest, RefreshRequest } from "../../../src/schema/Session.ts"
 import { TelemetryRequest } from "../../../src/schema/Telemetry.ts"
@@ -11,7 +11,7 @@ import { SubscriptionRequest, TingRequest } from "../../../src/schema/Ting.ts"
 
 const fields = (schema: Schema.Schema.AnyNoContext, input: unknown) =>
   Either.match(Schema.decodeUnknownEither(schema)(input), {
-    onLeft: (error) => fieldsOf(Effect.runSync(HttpApiDecodeError.fromParseError(error)).issues),
+    onLeft: (error) => toFields(Effect.runSync(HttpApiDecodeError.fromParseError(error)).issues),
     onRight: () => []
   })
 

@@ -1,12 +1,11 @@
-import { describe, expect, it, vi } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
-import * as TestClock from "effect/TestClock"
-import { runDeliveryWorker, type Work } from "../../../src/layers/delivery/DeliveryWorker.ts"
-import type { Held } from "../../../src/layers/delivery/Lease.ts"
+import { runDeliveryWorker, type WorkerOptions } from "../../../src/layers/delivery/DeliveryWorker.ts"
+import type { LeasedDelivery } from "../../../src/layers/delivery/Lease.ts"
 import {
   type Deliveries,
   DeliveryUpdate,
@@ -15,14 +14,12 @@ import {
 } from "../../../src/services/Store.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
-
-// A step of the test clock costs real milliseconds, and more on a busy machine.
-vi.setConfig({ testTimeout: 30_000 })
+import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
 
 const lease = 10_000
 const away = Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
 
-const done = (held: Held, number = 1) =>
+const done = (held: LeasedDelivery, number = 1) =>
   Effect.flatMap(Clock.currentTimeMillis, (at) =>
     held.write(
       DeliveryUpdate.Delivered({
@@ -33,19 +30,23 @@ const done = (held: Held, number = 1) =>
     )
   )
 
-/** A database with so many reports, and engines that each have a connection of their own to it. */
+/** A database with so many reports, and workers that each have a connection of their own. */
 const makeWorld = (reports: number) =>
   Effect.gen(function* () {
+    const clock = yield* makeSimulatedClock(0)
     const path = yield* freshPath
     const store = yield* openStore(path)
     const ids = Array.from({ length: reports }, (_, index) => `rep_${index}`)
     yield* Effect.forEach(ids, (id, createdAt) =>
       store.reports.admit(sampleReport({ id, keyDigest: id, createdAt }), true)
     )
-    yield* TestClock.setTime(1_000)
+    yield* clock.setTime(1_000)
+    /** Stops at each due time, so that what one worker does the other can see before time goes on. */
+    const pass = (seconds: number) =>
+      Effect.suspend(() => clock.passUntil(clock.now() + seconds * 1_000, nextTurns))
     const start = (
-      handle: Work["handle"],
-      options: Partial<Work> & { readonly instead?: (real: Deliveries) => Partial<Deliveries> } = {}
+      handle: WorkerOptions["handle"],
+      options: Partial<WorkerOptions> & { readonly instead?: (real: Deliveries) => Partial<Deliveries> } = {}
     ) =>
       Effect.gen(function* () {
         const own = yield* openStore(path)
@@ -54,7 +55,7 @@ const makeWorld = (reports: number) =>
         const given = {
           kinds: ["report"],
           concurrency: 1,
-          paused: Effect.succeed(0),
+          pauseMillis: Effect.succeed(0),
           handle,
           ...work
         } as const
@@ -63,12 +64,8 @@ const makeWorld = (reports: number) =>
     const states = Effect.map(store.deliveries.counts, (counts) =>
       Object.fromEntries(counts.map(({ count, state }) => [state, count]))
     )
-    return { store, start, states }
+    return { pass, store, start, states }
   }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
-
-/** Steps, so that what one does another can see before time goes on. */
-const pass = (seconds: number) =>
-  Effect.forEach(Array.from({ length: seconds * 2 }), () => TestClock.adjust(500), { discard: true })
 
 const issueOf = (store: StoreService) =>
   Effect.map(store.reports.find("rep_0"), (found) =>
@@ -78,14 +75,14 @@ const issueOf = (store: StoreService) =>
     )
   )
 
-describe("Two engines on one database", () => {
+describe("Two workers on one database", () => {
   it.scoped.each([1, 3])("handle each delivery once, and %i at a time in all", (concurrency) =>
     Effect.gen(function* () {
-      const { start, states } = yield* makeWorld(7)
+      const { pass, start, states } = yield* makeWorld(7)
       const handled: Array<string> = []
       let running = 0
       let most = 0
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           handled.push(held.delivery.subject)
           running += 1
@@ -106,7 +103,7 @@ describe("Two engines on one database", () => {
 
   it.scoped("take over what a dead one held once its lease has ended, not before", () =>
     Effect.gen(function* () {
-      const { start, states } = yield* makeWorld(1)
+      const { pass, start, states } = yield* makeWorld(1)
       let dead = false
       const mortal = (real: Deliveries): Partial<Deliveries> => ({
         extend: (...values) => Effect.suspend(() => (dead ? Effect.die("gone") : real.extend(...values))),
@@ -134,10 +131,10 @@ describe("Two engines on one database", () => {
 
   it.scoped("leave a slow one, whose lease has ended, nothing to write", () =>
     Effect.gen(function* () {
-      const { start, states, store } = yield* makeWorld(1)
+      const { pass, start, states, store } = yield* makeWorld(1)
       let written: boolean | undefined
-      // It cannot be stopped: like a process that stood still.
-      const slow = (held: Held) =>
+      // Not interruptible, as a process that was suspended.
+      const slow = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           yield* Effect.sleep(20_000)
           written = yield* done(held, 1)
@@ -158,10 +155,10 @@ describe("Two engines on one database", () => {
 describe("A heartbeat", () => {
   it.scoped("that cannot be written does not end work whose lease still holds", () =>
     Effect.gen(function* () {
-      const { start, states } = yield* makeWorld(1)
+      const { pass, start, states } = yield* makeWorld(1)
       let broken = true
       let stopped = false
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.sleep(25_000).pipe(
           Effect.zipRight(done(held)),
           Effect.onInterrupt(() =>
@@ -190,14 +187,14 @@ describe("A heartbeat", () => {
     "over a database that %s ends the work with the lease",
     ([, extend]) =>
       Effect.gen(function* () {
-        const { start } = yield* makeWorld(1)
+        const { pass, start } = yield* makeWorld(1)
         const alive: Array<boolean> = []
         let stoppedAt = 0
-        const handle = (held: Held) =>
+        const handle = (held: LeasedDelivery) =>
           Effect.gen(function* () {
             for (;;) {
               yield* Effect.sleep(500)
-              alive.push(yield* held.alive)
+              alive.push(yield* held.holds)
             }
           }).pipe(
             Effect.onInterrupt(() =>
@@ -216,7 +213,7 @@ describe("A heartbeat", () => {
 
   it.scoped("that finds the lease gone stops the work", () =>
     Effect.gen(function* () {
-      const { start, store } = yield* makeWorld(1)
+      const { pass, start, store } = yield* makeWorld(1)
       let stoppedAt = 0
       yield* start(() =>
         Effect.never.pipe(
@@ -242,15 +239,15 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
   /** A holder on the stepped clock that asks every half second whether its lease lasts, and the monotonic time at which it was stopped. */
   const makeHolder = (instead: (real: Deliveries) => Partial<Deliveries> = () => ({})) =>
     Effect.gen(function* () {
-      const { start, store } = yield* makeWorld(1)
+      const { pass, start, store } = yield* makeWorld(1)
       const below = yield* Effect.clock
       const { clock, step } = yield* makeSteppedClock
       const seen: { readonly alive: Array<boolean>; stoppedAt: number } = { alive: [], stoppedAt: 0 }
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           for (;;) {
             yield* Effect.sleep(500)
-            seen.alive.push(yield* held.alive)
+            seen.alive.push(yield* held.holds)
           }
         }).pipe(
           Effect.onInterrupt(() =>
@@ -261,7 +258,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
         )
       yield* Effect.withClock(start(handle, { instead }), clock)
       yield* pass(2)
-      return { seen, step, store, now: () => below.unsafeCurrentTimeMillis() }
+      return { pass, seen, step, store, now: () => below.unsafeCurrentTimeMillis() }
     })
 
   for (const [direction, by] of [
@@ -270,7 +267,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
   ] as const) {
     it.scoped(`${direction} goes on`, () =>
       Effect.gen(function* () {
-        const { seen, step } = yield* makeHolder()
+        const { pass, seen, step } = yield* makeHolder()
         step(by)
         yield* pass(60)
         expect(seen.stoppedAt).toBe(0)
@@ -281,7 +278,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
 
     it.scoped(`${direction} ends in its time when the database stays away`, () =>
       Effect.gen(function* () {
-        const { seen, step } = yield* makeHolder(() => ({ extend: () => away }))
+        const { pass, seen, step } = yield* makeHolder(() => ({ extend: () => away }))
         step(by)
         yield* pass(5)
         expect(seen.stoppedAt).toBe(0)
@@ -293,7 +290,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
 
     it.scoped(`${direction} is not believed when another process has taken it`, () =>
       Effect.gen(function* () {
-        const { now, seen, step, store } = yield* makeHolder()
+        const { now, pass, seen, step, store } = yield* makeHolder()
         const theirs = now() + hour
         const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
         step(by)
@@ -301,17 +298,17 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
           yield* store.deliveries.lease({ ...thief, now: theirs, leaseUntil: theirs + lease })
         ).toHaveLength(1)
         const before = seen.alive.length
-        yield* TestClock.adjust(500)
+        yield* pass(0.5)
         expect(seen.alive.slice(before)).toEqual([false])
       })
     )
   }
 })
 
-describe("An engine", () => {
+describe("A worker", () => {
   it.scoped("hands back what it holds when it is stopped", () =>
     Effect.gen(function* () {
-      const { start, states, store } = yield* makeWorld(4)
+      const { pass, start, states, store } = yield* makeWorld(4)
       const engine = yield* start(() => Effect.never, { concurrency: 3 })
       yield* pass(1)
       expect(yield* states).toEqual({ leased: 3, waiting: 1 })
@@ -324,7 +321,7 @@ describe("An engine", () => {
 
   it.scoped("goes on when a handler breaks, and takes that delivery up later", () =>
     Effect.gen(function* () {
-      const { start, states, store } = yield* makeWorld(2)
+      const { pass, start, states, store } = yield* makeWorld(2)
       yield* start((held) => (held.delivery.subject === "rep_0" ? Effect.die("a mistake") : done(held)))
       yield* pass(2)
       expect(yield* states).toEqual({ delivered: 1, waiting: 1 })
@@ -335,10 +332,10 @@ describe("An engine", () => {
 
   it.scoped("keeps its work, and looks for more again, when the database is away for a while", () =>
     Effect.gen(function* () {
-      const { start, states } = yield* makeWorld(3)
+      const { pass, start, states } = yield* makeWorld(3)
       let broken = false
       const started: Array<string> = []
-      const handle = (held: Held) =>
+      const handle = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           started.push(held.delivery.subject)
           yield* Effect.sleep(4_000)
@@ -364,7 +361,7 @@ describe("An engine", () => {
 
   it.scoped("sleeps until something falls due, and does not poll", () =>
     Effect.gen(function* () {
-      const { start, states, store } = yield* makeWorld(1)
+      const { pass, start, states, store } = yield* makeWorld(1)
       const [held] = yield* store.deliveries.lease({
         kinds: ["report"],
         count: 1,
@@ -393,10 +390,10 @@ describe("An engine", () => {
           })
         }
       )
-      yield* TestClock.setTime(33_699)
+      yield* pass(32.699)
       expect(handledAt).toBe(0)
       expect(looks).toBeLessThanOrEqual(8)
-      yield* TestClock.setTime(33_700)
+      yield* pass(0.001)
       expect(handledAt).toBe(33_700)
       expect(yield* states).toEqual({ delivered: 1 })
     })
@@ -404,7 +401,7 @@ describe("An engine", () => {
 
   it.scoped("takes nothing from a paused destination, also when the pause came while it was leasing", () =>
     Effect.gen(function* () {
-      const { start, states, store } = yield* makeWorld(1)
+      const { pass, start, states, store } = yield* makeWorld(1)
       let pausedUntil = 0
       let handled = 0
       yield* start(
@@ -413,7 +410,7 @@ describe("An engine", () => {
           return done(held)
         },
         {
-          paused: Effect.map(Clock.currentTimeMillis, (now) => Math.max(0, pausedUntil - now)),
+          pauseMillis: Effect.map(Clock.currentTimeMillis, (now) => Math.max(0, pausedUntil - now)),
           instead: (real) => ({
             // Another process meets a limit at this very moment.
             lease: (request) =>

@@ -6,7 +6,10 @@ import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as TestClock from "effect/TestClock"
 import { production } from "../../../src/layers/delivery/DeliveryLimits.ts"
-import { makeDestinationBreaker } from "../../../src/layers/delivery/DestinationBreaker.ts"
+import {
+  isConfigurationRefusal,
+  makeDestinationBreaker
+} from "../../../src/layers/delivery/DestinationBreaker.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { freshPath, openStore } from "../store/Stores.ts"
 
@@ -30,7 +33,7 @@ const makeWorld = (bounds: Partial<typeof production> = {}) =>
         {
           name: "tracker",
           title: "The tracker",
-          longestPause: 300_000,
+          longestBackoff: 300_000,
           advice: Effect.succeed("set a new token")
         }
       )
@@ -43,6 +46,16 @@ const makeWorld = (bounds: Partial<typeof production> = {}) =>
     return { open, lines, logged }
   })
 
+it("takes a refusal of credentials, permission or address as one of the settings, and no other", () => {
+  const refusals = [301, 307, 400, 401, 403, 404, 410, 422, 451].map(
+    (status) => new Refused({ dependency: "tracker", status, code: "refused" })
+  )
+  expect(refusals.filter(isConfigurationRefusal).map(({ status }) => status)).toEqual([
+    301, 307, 401, 403, 404, 410
+  ])
+  expect(isConfigurationRefusal(lost)).toBe(false)
+})
+
 describe("A destination", () => {
   it.scoped("takes a write a second, of all processes together", () =>
     Effect.gen(function* () {
@@ -51,7 +64,7 @@ describe("A destination", () => {
       const times: Array<number> = []
       const write = (writes: number) => (index: number) =>
         Effect.gen(function* () {
-          yield* processes[index % 2]?.turn(writes) ?? Effect.void
+          yield* processes[index % 2]?.reserveWrites(writes) ?? Effect.void
           times.push((yield* Clock.currentTimeMillis) - start)
         })
       const writing = yield* Effect.fork(
@@ -74,12 +87,12 @@ describe("A destination", () => {
       expect(production.hourlyWrites).toBe(450)
       const { open } = yield* makeWorld({ hourlyWrites: 3 })
       const processes = [yield* open, yield* open, yield* open]
-      for (const { turn } of processes) {
-        yield* turn(1)
+      for (const { reserveWrites } of processes) {
+        yield* reserveWrites(1)
         yield* TestClock.adjust("10 seconds")
       }
-      const { turn } = yield* open
-      const waiting = yield* Effect.fork(turn(1))
+      const { reserveWrites } = yield* open
+      const waiting = yield* Effect.fork(reserveWrites(1))
       yield* TestClock.setTime(start + 3_599_999)
       expect(yield* Fiber.poll(waiting)).toMatchObject({ _tag: "None" })
       yield* TestClock.setTime(start + 3_600_000)
@@ -87,25 +100,25 @@ describe("A destination", () => {
     })
   )
 
-  it.scoped("that refuses our settings is told once, with what to do, and so is its repair", () =>
+  it.scoped("that refuses the settings is logged once, with advice, and so is its repair", () =>
     Effect.gen(function* () {
       const { lines, logged, open } = yield* makeWorld()
       const [one, other] = [yield* open, yield* open]
-      expect(yield* logged(one.failed(badCredentials))).toBe(300_000)
-      yield* logged(other.failed(badCredentials))
-      yield* logged(one.failed(lost))
-      yield* logged(one.answered)
+      expect(yield* logged(one.recordFailure(badCredentials))).toBe(300_000)
+      yield* logged(other.recordFailure(badCredentials))
+      yield* logged(one.recordFailure(lost))
+      yield* logged(one.recordAnswer)
       const restarted = yield* open
-      yield* logged(restarted.failed(badCredentials))
+      yield* logged(restarted.recordFailure(badCredentials))
       expect(lines.map(({ level }) => level)).toEqual(["ERROR"])
       expect(lines[0]?.text).toContain("401 bad_credentials")
       expect(lines[0]?.text).toContain("set a new token")
-      for (const { stopped } of [one, other, restarted]) expect(yield* stopped).toBe(true)
+      for (const { isStopped } of [one, other, restarted]) expect(yield* isStopped).toBe(true)
 
-      yield* logged(other.accepted)
-      yield* logged(one.accepted)
+      yield* logged(other.recordWrite)
+      yield* logged(one.recordWrite)
       expect(lines.slice(1)).toEqual([{ level: "INFO", text: expect.stringContaining("available again") }])
-      for (const { stopped } of [one, other, restarted]) expect(yield* stopped).toBe(false)
+      for (const { isStopped } of [one, other, restarted]) expect(yield* isStopped).toBe(false)
     })
   )
 
@@ -113,22 +126,24 @@ describe("A destination", () => {
     Effect.gen(function* () {
       const { logged, open } = yield* makeWorld()
       const [one, other] = [yield* open, yield* open]
-      expect(yield* other.paused).toBe(0)
+      expect(yield* other.pauseMillis).toBe(0)
       const asked = new NotExecuted({ dependency: "tracker", reason: "rate limit", retryAfterSeconds: 90 })
-      expect(yield* logged(one.failed(asked))).toBe(90_000)
-      expect(yield* other.paused).toBe(90_000)
+      expect(yield* logged(one.recordFailure(asked))).toBe(90_000)
+      expect(yield* other.pauseMillis).toBe(90_000)
       yield* TestClock.adjust("80 seconds")
       // A shorter one does not end it.
-      const first = yield* logged(other.failed(lost))
+      const first = yield* logged(other.recordFailure(lost))
       expect(first).toBeLessThan(3_000)
-      expect(yield* one.paused).toBe(10_000)
-      const pauses = yield* Effect.forEach([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], () => logged(one.failed(lost)))
+      expect(yield* one.pauseMillis).toBe(10_000)
+      const pauses = yield* Effect.forEach([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], () =>
+        logged(one.recordFailure(lost))
+      )
       expect(pauses[2]).toBeGreaterThan(10_000)
       expect(Math.max(...pauses)).toBeLessThanOrEqual(360_000)
-      expect(yield* (yield* open).paused).toBeGreaterThan(200_000)
+      expect(yield* (yield* open).pauseMillis).toBeGreaterThan(200_000)
       // Who answered was not away: the next failure is a first one.
-      yield* logged(other.answered)
-      expect(yield* logged(one.failed(lost))).toBeLessThan(1_500)
+      yield* logged(other.recordAnswer)
+      expect(yield* logged(one.recordFailure(lost))).toBeLessThan(1_500)
     })
   )
 })

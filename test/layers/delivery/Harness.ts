@@ -1,5 +1,5 @@
-/** The background workers over a real database and simulated upstreams on real HTTP; time is the test's. */
-import { mkdtemp, rm } from "node:fs/promises"
+/** The background workers over a real database and simulated upstreams on real HTTP, in simulated time. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Cause from "effect/Cause"
@@ -12,7 +12,6 @@ import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
-import * as TestClock from "effect/TestClock"
 import type { DeliveryLimits } from "../../../src/layers/delivery/DeliveryLimits.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
@@ -25,33 +24,44 @@ import { Settings, type SettingsValues } from "../../../src/services/Settings.ts
 import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { Tables } from "../../../src/services/Tables.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
+import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
+
+const makeFolder = Effect.acquireRelease(
+  Effect.sync(() => mkdtempSync(join(tmpdir(), "music-delivery-"))),
+  (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
+)
+
+/** The bytes of a database with today's schema, made once and copied for each test. */
+const makeTemplate = Effect.gen(function* () {
+  const file = join(yield* makeFolder, "music.sqlite")
+  yield* Effect.scoped(Layer.build(storeAt(file)))
+  return readFileSync(file)
+}).pipe(Effect.scoped)
+let template: Buffer | undefined
 
 export const startOfTime = Date.parse("2026-11-21T10:00:00Z")
 
-/** One run of the program: its workers and what they said. */
+/** The workers of one process. */
 export interface Process {
   readonly checks: (typeof DeliveryHealth.Service)["checks"]
-  /** An orderly shutdown, with time for its last seconds. */
+  /** Shuts down in order, and moves the clock until the shutdown is over. */
   readonly stop: Effect.Effect<void>
-  /** The same, while the clock stands still. */
+  /** Shuts down in order without moving the clock. */
   readonly close: Effect.Effect<void>
-  /** Gone at once: from here on nothing of it reaches the database. */
+  /** Ends at once: from here on nothing of it reaches the database. */
   readonly kill: Effect.Effect<void>
 }
 
 export const makeHarness = Effect.gen(function* () {
-  yield* TestClock.setTime(startOfTime)
-  const clock = yield* Effect.clock
-  const folder = yield* Effect.acquireRelease(
-    Effect.promise(() => mkdtemp(join(tmpdir(), "music-delivery-"))),
-    (path) => Effect.promise(() => rm(path, { recursive: true }))
-  )
-  const file = join(folder, "music.sqlite")
+  const clock = yield* makeSimulatedClock(startOfTime)
+  const file = join(yield* makeFolder, "music.sqlite")
+  template ??= yield* makeTemplate
+  writeFileSync(file, template)
   const store = Context.get(yield* Layer.build(storeAt(file)), Store)
-  /** What an operator's commands work with, beside the processes. */
+  /** The connection of an operator's commands. */
   const database = yield* openDatabase(file, { migrate: false })
   const records = makeOperatorQueries(database)
-  /** As an earlier version cleaned what had failed, though its report was there. */
+  /** Removes a delivery whose report still exists, as an earlier version did. */
   const forget = (id: string) =>
     database.write("Test.forget", database.sql`DELETE FROM deliveries WHERE id = ${id} RETURNING id`)
   const lines: Array<{ readonly level: string; readonly text: string }> = []
@@ -76,36 +86,26 @@ export const makeHarness = Effect.gen(function* () {
     calls += change
   })
 
-  /** Until no call to an upstream is under way, which real time decides; at most about two seconds. */
-  const settled = Effect.promise(async () => {
-    for (let quiet = 0, round = 0; quiet < 4 && round < 2000; round += 1) {
-      const busy = calls > hanging
-      await new Promise((wake) => (busy ? setTimeout(wake, 1) : setImmediate(wake)))
-      quiet = busy ? 0 : quiet + 1
+  /** Until no call to an upstream is in flight, which takes real time; at most about two seconds. */
+  const settled = Effect.gen(function* () {
+    yield* nextTurns
+    for (let round = 0; round < 2000 && calls > hanging; round += 1) {
+      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 1)))
+      if (calls <= hanging) yield* nextTurns
     }
   })
 
-  /** Calls that are never answered, and that `settled` need not wait for. */
+  /** The number of calls that are never answered; `settled` does not wait for them. */
   const expectHanging = (count: number) =>
     Effect.sync(() => {
       hanging = count
     })
 
-  /** Moves the clock from one thing that falls due to the next, and lets each be done before the next. */
+  /** Moves the clock from one due time to the next, and lets each step settle. */
   const pass = (seconds: number) =>
-    Effect.gen(function* () {
-      yield* settled
-      const end = clock.unsafeCurrentTimeMillis() + seconds * 1000
-      for (;;) {
-        const now = clock.unsafeCurrentTimeMillis()
-        const due = [...(yield* TestClock.sleeps())].filter((at) => at > now && at < end)
-        yield* TestClock.setTime(Math.min(end, ...due))
-        yield* settled
-        if (due.length === 0) return
-      }
-    })
+    Effect.suspend(() => clock.passUntil(clock.now() + seconds * 1000, settled))
 
-  /** Until something of the outside world holds, without moving the clock. */
+  /** Waits for a condition in real time, without moving the clock. */
   const until = (condition: () => boolean) =>
     Effect.promise(async () => {
       for (let round = 0; round < 1000 && !condition(); round += 1)
@@ -159,10 +159,9 @@ export const makeHarness = Effect.gen(function* () {
       const close = Scope.close(scope, Exit.void)
       const stop = Effect.gen(function* () {
         const closing = yield* Effect.fork(close)
-        yield* settledWithin(2)
-        // As long as it takes, but not for ever.
-        for (let more = 0; more < 8 && Option.isNone(yield* Fiber.poll(closing)); more += 1)
-          yield* settledWithin(1)
+        // Bounded, so that a shutdown that hangs fails its test.
+        for (let second = 0; second < 10; second += 1)
+          if (second < 2 || Option.isNone(yield* Fiber.poll(closing))) yield* passSecond
         yield* Fiber.await(closing)
       })
       return {
@@ -176,16 +175,14 @@ export const makeHarness = Effect.gen(function* () {
       }
     })
 
-  /** Lets a stopping process have its last seconds. */
-  const settledWithin = (seconds: number) =>
-    Effect.forEach(
-      Array.from({ length: seconds }),
-      () => Effect.zipRight(Effect.promise(nextTurns), TestClock.adjust("1 second")),
-      { discard: true }
-    )
+  /** Does not wait for calls, which may hang. */
+  const passSecond = Effect.suspend(() =>
+    clock.passUntil(clock.now() + 1_000, Effect.zipRight(Effect.promise(realPause), nextTurns))
+  )
 
   return {
-    now: () => clock.unsafeCurrentTimeMillis(),
+    now: clock.now,
+    setTime: clock.setTime,
     store,
     records,
     forget,
@@ -200,9 +197,7 @@ export const makeHarness = Effect.gen(function* () {
 
 export type Harness = Effect.Effect.Success<typeof makeHarness>
 
-const nextTurns = async (): Promise<void> => {
-  for (let turn = 0; turn < 4; turn += 1) await new Promise((wake) => setTimeout(wake, 2))
-}
+const realPause = () => new Promise<void>((wake) => setTimeout(wake, 2))
 
 /** Counts what goes through `fetch`, from the call to the last byte of the answer. */
 const countFetches = (count: (change: number) => void) =>

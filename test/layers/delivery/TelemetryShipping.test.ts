@@ -1,24 +1,19 @@
 import { randomUUID } from "node:crypto"
-import { describe, expect, it, vi } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { production } from "../../../src/layers/delivery/DeliveryLimits.ts"
-import { makeTelemetryShipping } from "../../../src/layers/delivery/TelemetryShipping.ts"
+import { makeTelemetryExpiry } from "../../../src/layers/delivery/TelemetryExpiry.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTables } from "../../../sandbox/upstreams/Tables.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { type SpoolEntry, Store, type TelemetrySpool } from "../../../src/services/Store.ts"
-import { Tables } from "../../../src/services/Tables.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
 
-// A step of the test clock costs real milliseconds, and more on a busy machine.
-vi.setConfig({ testTimeout: 30_000 })
-
-/** For stories of many minutes. */
-const seldom = { telemetryLook: 30_000 }
+/** For tests of many minutes. */
+const rarePolling = { telemetryPollInterval: 30_000 }
 
 const entry = (
   harness: Harness,
@@ -33,7 +28,7 @@ const entry = (
   acceptedAt: harness.now()
 })
 
-/** A table service with two tables, settings that name it, and a way to put records into the spool. */
+/** A table service with two tables, its settings, and functions that put records into the spool. */
 const makeWorld = (overrides: SettingsOverrides = {}) =>
   Effect.gen(function* () {
     const harness = yield* makeHarness
@@ -65,7 +60,7 @@ const makeWorld = (overrides: SettingsOverrides = {}) =>
   })
 
 describe("Telemetry shipping", () => {
-  it.scoped("brings every record to its own table, once, and remembers it", () =>
+  it.scoped("ships every record to its own table, once, and remembers it", () =>
     Effect.gen(function* () {
       const { counts, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
       const before = yield* offerSome(3, "musicbackend")
@@ -143,7 +138,7 @@ describe("Telemetry shipping", () => {
     Effect.gen(function* () {
       const { counts, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
       service.retire("musicclidaemon")
-      const { checks } = yield* start(settings, {}, seldom)
+      const { checks } = yield* start(settings, {}, rarePolling)
       const kept: Array<string> = []
       for (let round = 0; round < 3; round += 1) {
         kept.push(...(yield* offerSome(2, "musicclidaemon")))
@@ -177,7 +172,7 @@ describe("Telemetry shipping", () => {
       })
       service.retire("musicclidaemon")
       yield* offerSome(2)
-      yield* start(settings, {}, { telemetryLook: 200_000 })
+      yield* start(settings, {}, { telemetryPollInterval: 200_000 })
       // At 70 minutes both of the last two looks may find what is older than an hour; at 80 they do.
       yield* pass(4700)
       expect(yield* counts("musicclidaemon")).toMatchObject({ waiting: 2 })
@@ -208,12 +203,12 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("tells two processes that a table is closed, and one of them tries it", () =>
+  it.scoped("shares a closed table between two processes, and one of them probes it", () =>
     Effect.gen(function* () {
       const { lines, offerSome, pass, service, settings, start } = yield* makeWorld()
       service.retire("musicclidaemon")
-      const one = yield* start(settings, {}, seldom)
-      const other = yield* start(settings, {}, seldom)
+      const one = yield* start(settings, {}, rarePolling)
+      const other = yield* start(settings, {}, rarePolling)
       yield* offerSome(4)
       yield* pass(10)
       expect(yield* one.checks).toMatchObject({ tables: "degraded" })
@@ -225,7 +220,7 @@ describe("Telemetry shipping", () => {
       yield* one.stop
       yield* other.stop
       service.restore("musicclidaemon")
-      const { checks } = yield* start(settings, {}, seldom)
+      const { checks } = yield* start(settings, {}, rarePolling)
       expect(yield* checks).toMatchObject({ tables: "degraded" })
       yield* pass(310)
       expect(yield* checks).toMatchObject({ tables: "ok" })
@@ -255,7 +250,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("takes a refused batch for the end of an outage: whoever judges is there", () =>
+  it.scoped("takes a refused batch as the end of an outage", () =>
     Effect.gen(function* () {
       const { harness, offer, pass, service, settings, start } = yield* makeWorld()
       yield* offer([entry(harness, "musicclidaemon", "{broken")])
@@ -284,8 +279,8 @@ describe("Telemetry shipping", () => {
   it.scoped("waits for all processes and across restarts, when the service asks one to", () =>
     Effect.gen(function* () {
       const { lines, offerSome, pass, service, settings, start } = yield* makeWorld()
-      const one = yield* start(settings, {}, seldom)
-      yield* start(settings, {}, seldom)
+      const one = yield* start(settings, {}, rarePolling)
+      yield* start(settings, {}, rarePolling)
       service.fail({ fault: faults.status(429, {}, { "retry-after": "60" }) })
       yield* offerSome(1)
       yield* pass(5)
@@ -294,7 +289,7 @@ describe("Telemetry shipping", () => {
       yield* offerSome(300)
       yield* pass(20)
       yield* one.stop
-      yield* start(settings, {}, seldom)
+      yield* start(settings, {}, rarePolling)
       yield* offerSome(1)
       yield* pass(32)
       expect(service.seen.length).toBe(1)
@@ -354,7 +349,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("gives its records back when it is stopped, so that the next process sends them at once", () =>
+  it.scoped("releases its records when it is stopped, so that the next process sends them at once", () =>
     Effect.gen(function* () {
       const { expectHanging, offerSome, pass, service, settings, start, stored, until } = yield* makeWorld()
       const ids = yield* offerSome(3)
@@ -374,7 +369,7 @@ describe("Telemetry shipping", () => {
     [30, 5],
     [8, 2]
   ] as const)(
-    "keeps its stop short where nothing answers: of %i s of grace it takes %i",
+    "waits at a stop without an answer no longer than a share of the grace: of %i s it takes %i",
     ([grace, seconds]) =>
       Effect.gen(function* () {
         const { expectHanging, harness, offerSome, service, settings, start, until } = yield* makeWorld({
@@ -413,7 +408,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("sends nothing further while it stops, and gives back what is still open", () =>
+  it.scoped("sends nothing further while it stops, and releases unsettled records", () =>
     Effect.gen(function* () {
       const { counts, expectHanging, harness, offer, offerSome, service, settings, start, until } =
         yield* makeWorld()
@@ -434,7 +429,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("sends what a dead process had once its lease has ended", () =>
+  it.scoped("sends what a dead process held once its lease has ended", () =>
     Effect.gen(function* () {
       const { expectHanging, offerSome, pass, service, settings, start, stored, until } = yield* makeWorld()
       const ids = yield* offerSome(3)
@@ -483,7 +478,7 @@ describe("Telemetry shipping", () => {
         })
       const late = yield* delivered(23)
       const forgotten = yield* delivered(25)
-      yield* start(settings, {}, seldom)
+      yield* start(settings, {}, rarePolling)
       yield* pass(610)
       yield* offer([late, forgotten])
       yield* pass(40)
@@ -515,7 +510,7 @@ describe("Telemetry shipping", () => {
       const { clock, step } = yield* makeSteppedClock
       const kept = entry(harness, "musicbackend")
       yield* offer([kept])
-      yield* Effect.withClock(start(settings, {}, { telemetryLook: 200_000 }), clock)
+      yield* Effect.withClock(start(settings, {}, { telemetryPollInterval: 200_000 }), clock)
       yield* pass(5)
       expect(stored("musicbackend")).toEqual([kept.recordId])
       service.retire("musicclidaemon")
@@ -573,12 +568,8 @@ describe("Telemetry shipping", () => {
         ...harness.store.spool,
         expire: (bounds) => Effect.sync(() => void asked.push(bounds))
       }
-      const { expire } = yield* makeTelemetryShipping(24, production).pipe(
-        Effect.provideService(Store, { ...harness.store, spool }),
-        Effect.provideService(Tables, {
-          open: new Set<TableName>(),
-          write: () => Effect.dieMessage("nothing is sent")
-        })
+      const expire = yield* makeTelemetryExpiry(24).pipe(
+        Effect.provideService(Store, { ...harness.store, spool })
       )
       const from = harness.now()
       yield* Effect.forkScoped(expire)
@@ -675,7 +666,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("says so when the database takes so long that nothing can be sent under a lease", () =>
+  it.scoped("warns when the database takes so long that nothing can be sent under a lease", () =>
     Effect.gen(function* () {
       const { harness, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
       const lease = harness.store.spool.lease
@@ -697,7 +688,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("never tells a key", () =>
+  it.scoped("never logs a key", () =>
     Effect.gen(function* () {
       const { harness, lines, offer, offerSome, pass, service, settings, start } = yield* makeWorld()
       yield* offerSome(2)

@@ -11,13 +11,15 @@ import initial from "./0001_initial.ts"
 import durableDelivery from "./0002_durable_delivery.ts"
 import discardedDeliveries from "./0003_discarded_deliveries.ts"
 import boundedReports from "./0004_bounded_reports.ts"
+import loginRefusals from "./0005_login_refusals.ts"
 import { any, first, OptionalWhole } from "../repositories/Rows.ts"
 
 const migrations = {
   "0001_initial": initial,
   "0002_durable_delivery": durableDelivery,
   "0003_discarded_deliveries": discardedDeliveries,
-  "0004_bounded_reports": boundedReports
+  "0004_bounded_reports": boundedReports,
+  "0005_login_refusals": loginRefusals
 }
 
 export const migrationsTable = "migrations"

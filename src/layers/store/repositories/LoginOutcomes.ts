@@ -2,8 +2,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { TingOutcome } from "../../../schema/Session.ts"
-import type { LoginOutcomes } from "../../../services/Store.ts"
+import { LoginOutcome, type LoginOutcomes } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { Flag, first, OptionalText, toFlag } from "./Rows.ts"
 
@@ -11,37 +10,70 @@ const Row = Schema.Struct({
   subscribed: Flag,
   subscriptionId: OptionalText,
   error: OptionalText,
+  refusal: OptionalText,
   transient: Flag
 })
 
-const toOutcome = (row: typeof Row.Type): TingOutcome => ({
-  subscribed: row.subscribed,
-  ...(Option.isSome(row.subscriptionId) ? { subscription_id: row.subscriptionId.value } : {}),
-  ...(Option.isSome(row.error) ? { error: row.error.value } : {})
+const toOutcome = ({
+  error,
+  refusal,
+  subscribed,
+  subscriptionId,
+  transient
+}: typeof Row.Type): LoginOutcome =>
+  // An earlier version that runs beside this one overwrites a refusal with a registration and leaves the column `refusal` as it was.
+  Option.isSome(refusal) && !subscribed && Option.isNone(error)
+    ? LoginOutcome.Refusal({ reason: refusal.value })
+    : LoginOutcome.Registration({
+        ting: {
+          subscribed,
+          ...(Option.isSome(subscriptionId) ? { subscription_id: subscriptionId.value } : {}),
+          ...(Option.isSome(error) ? { error: error.value } : {})
+        },
+        transient
+      })
+
+const toColumns = LoginOutcome.$match({
+  Registration: ({ ting, transient }) => ({
+    subscribed: toFlag(ting.subscribed),
+    subscription_id: ting.subscription_id ?? null,
+    error: ting.error ?? null,
+    refusal: null,
+    transient: toFlag(transient)
+  }),
+  Refusal: ({ reason }) => ({
+    subscribed: toFlag(false),
+    subscription_id: null,
+    error: null,
+    refusal: reason,
+    transient: toFlag(true)
+  })
 })
 
 /**
- * Milliseconds. IAM replays a login for 10 minutes, and takes its key for a new one after 24 hours (identity-service.md 4). A
- * record of an age between is of no login that can be repeated, and the key's next login may be another caller's.
+ * Milliseconds. IAM replays a login for 10 minutes, and takes its key for a new one after 24 hours (identity-service.md 4). A row older
+ * than this belongs to no login that can be repeated, and the key's next login may be another caller's.
  */
 const lifetime = 12 * 60 * 60 * 1_000
 
 export const makeLoginOutcomes = ({ sql, read, write }: Database): LoginOutcomes => ({
-  record: (key, plane, { subscribed, subscription_id = null, error = null }, transient) =>
+  record: (key, plane, outcome) =>
     write(
       "LoginOutcomes.record",
       Effect.gen(function* () {
         const now = yield* Clock.currentTimeMillis
-        // The first lasting outcome stands: a late attempt must not change what a replay tells.
+        const { error, refusal, subscribed, subscription_id, transient } = toColumns(outcome)
+        // The first lasting outcome stays: a late attempt must not change what a replay answers.
         yield* sql`
           INSERT INTO login_outcomes
-            (upstream_key, plane, subscribed, subscription_id, error, transient, recorded_at)
+            (upstream_key, plane, subscribed, subscription_id, error, refusal, transient, recorded_at)
           VALUES
-            (${key}, ${plane}, ${toFlag(subscribed)}, ${subscription_id}, ${error}, ${toFlag(transient)}, ${now})
+            (${key}, ${plane}, ${subscribed}, ${subscription_id}, ${error}, ${refusal}, ${transient}, ${now})
           ON CONFLICT (upstream_key) DO UPDATE SET
             subscribed = excluded.subscribed,
             subscription_id = excluded.subscription_id,
             error = excluded.error,
+            refusal = excluded.refusal,
             transient = excluded.transient,
             recorded_at = excluded.recorded_at
           WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`
@@ -52,8 +84,8 @@ export const makeLoginOutcomes = ({ sql, read, write }: Database): LoginOutcomes
       read(
         "LoginOutcomes.find",
         first(Row)(sql`
-          SELECT subscribed, subscription_id, error, transient FROM login_outcomes
+          SELECT subscribed, subscription_id, error, refusal, transient FROM login_outcomes
           WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
       )
-    ).pipe(Effect.map(Option.map((row) => ({ outcome: toOutcome(row), transient: row.transient }))))
+    ).pipe(Effect.map(Option.map(toOutcome)))
 })

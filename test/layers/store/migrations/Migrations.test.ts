@@ -9,7 +9,7 @@ import { latestMigration } from "../../../../src/layers/store/migrations/Migrati
 import { databaseFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
-import type { StoreService } from "../../../../src/services/Store.ts"
+import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
 import { type Kind, onBoth, sampleEvent, sampleReport } from "../Stores.ts"
 
 /** One SQL file a migration, named by its number: a database as that version left it, with a row of everything. */
@@ -100,6 +100,7 @@ const readEverything = (store: StoreService) =>
       }),
       // Keys are made by hashing; any text of their form will do.
       outcome: yield* store.loginOutcomes.find("a".repeat(64) as UpstreamKey),
+      refusal: yield* store.loginOutcomes.find("b".repeat(64) as UpstreamKey),
       content: Option.map(report, ({ content }) => content),
       reporter: Option.map(report, ({ reporter }) => reporter),
       plane: yield* store.planes.findByKeyDigest("digest-1"),
@@ -129,7 +130,10 @@ const deliveriesOf = (version: number) => [
 
 const everything = (version: number) => ({
   active: true,
-  outcome: Option.some({ outcome: { subscribed: true, subscription_id: "sub_1" }, transient: false }),
+  outcome: Option.some(
+    LoginOutcome.Registration({ ting: { subscribed: true, subscription_id: "sub_1" }, transient: false })
+  ),
+  refusal: version < 5 ? Option.none() : Option.some(LoginOutcome.Refusal({ reason: "no_organization" })),
   content: Option.some(sampleReport().content),
   reporter: Option.some(sampleReport().reporter),
   plane: Option.some("env-1"),
@@ -237,6 +241,35 @@ onBoth("Migrations", (kind) => {
         { id: "report:verified:c:eva", priority: 0 },
         { id: "sweep:rep_0", priority: 0 }
       ])
+    })
+  )
+
+  it.scoped("a refusal of a login moves from the registration's error to its own column", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 4)
+      const outcomes = {
+        b: ["login:no_organization", LoginOutcome.Refusal({ reason: "no_organization" })],
+        c: [
+          "dependency_unavailable",
+          LoginOutcome.Registration({
+            ting: { subscribed: false, error: "dependency_unavailable" },
+            transient: true
+          })
+        ]
+      } as const
+      for (const [digit, [error]] of Object.entries(outcomes))
+        yield* rawQuery(
+          path,
+          `INSERT INTO login_outcomes (upstream_key, plane, subscribed, error, transient, recorded_at)
+          VALUES ('${digit.repeat(64)}', 'production', 0, '${error}', 1, 1000)`
+        )
+      yield* withStore(path, ({ loginOutcomes }) =>
+        Effect.forEach(Object.entries(outcomes), ([digit, [, outcome]]) =>
+          Effect.map(loginOutcomes.find(digit.repeat(64) as UpstreamKey), (found) =>
+            deepStrictEqual(found, Option.some<LoginOutcome>(outcome))
+          )
+        )
+      )
     })
   )
 

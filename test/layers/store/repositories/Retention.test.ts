@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { DeliveryUpdate } from "../../../../src/services/Store.ts"
+import { DeliveryUpdate, LoginOutcome } from "../../../../src/services/Store.ts"
 import { onBoth, sampleEntry, sampleEvent, sampleReport } from "../Stores.ts"
 
 const lease = {
@@ -125,7 +125,7 @@ onBoth("Retention", ({ freshStore }) => {
       // Keys are made by hashing; any text of their form will do.
       const key = (digit: string) => digit.repeat(64) as UpstreamKey
       const record = (digit: string) =>
-        loginOutcomes.record(key(digit), productionId, { subscribed: true }, false)
+        loginOutcomes.record(key(digit), productionId, LoginOutcome.Refusal({ reason: "no_organization" }))
       yield* record("a")
       yield* TestClock.setTime(1_000)
       yield* record("b")

@@ -1,0 +1,41 @@
+import type { IncomingHttpHeaders } from "node:http"
+import * as Either from "effect/Either"
+import * as ParseResult from "effect/ParseResult"
+import * as Schema from "effect/Schema"
+import { type Failure, InvalidInput, UnsupportedMediaType } from "../../schema/Failure.ts"
+import { parseJson } from "./StrictJson.ts"
+import { type Field, toFields } from "./ValidationErrors.ts"
+
+/** Bytes. In a larger body only the first problem is looked for, so that a hostile one costs little. */
+const allProblemsBelow = 16_384
+
+const refuse = (fields: ReadonlyArray<Field>): Either.Either<never, Failure> =>
+  Either.left(new InvalidInput({ details: { fields } }))
+
+/** Decodes the bytes of a body, given the headers that came with it. */
+export type BodyDecoder<Payload> = (
+  headers: IncomingHttpHeaders,
+  bytes: Uint8Array
+) => Either.Either<Payload, Failure>
+
+/** Strict JSON first, then the schema of the contract. An empty body means `{}` where it is optional. */
+export const makeBodyDecoder = <Payload>(
+  schema: Schema.Schema<Payload, unknown>,
+  bodyOptional: boolean
+): BodyDecoder<Payload> => {
+  // The contract's own parse options collect every problem.
+  const decodeAll = Schema.decodeUnknownEither(schema)
+  const decodeToFirst = Schema.decodeUnknownEither(
+    schema.annotations({ parseOptions: { onExcessProperty: "error", errors: "first" } })
+  )
+  return (headers, bytes) => {
+    if (bytes.length > 0 && headers["content-type"] === undefined)
+      return Either.left(new UnsupportedMediaType())
+    const json = bodyOptional && bytes.length === 0 ? Either.right({}) : parseJson(bytes)
+    if (Either.isLeft(json)) return refuse([{ path: "body", problem: json.left }])
+    const decoded = (bytes.length < allProblemsBelow ? decodeAll : decodeToFirst)(json.right)
+    return Either.isRight(decoded)
+      ? Either.right(decoded.right)
+      : refuse(toFields(ParseResult.ArrayFormatter.formatErrorSync(decoded.left)))
+  }
+}

@@ -1,0 +1,97 @@
+/** Searches the tracker for a report that may have been sent already (issue-tracker.md 4.5). */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
+import { markerOf } from "../../services/IssueDraft.ts"
+import { type Delivery, DeliveryUpdate, type StoredReport } from "../../services/Store.ts"
+import type { TrackerService } from "../../services/Tracker.ts"
+import { type DestinationBreaker, describeFailure } from "./DestinationBreaker.ts"
+import type { LeasedDelivery } from "./Lease.ts"
+import { copiesAfter, recordFailed, recordFiled } from "./ReportOutcome.ts"
+
+/** Milliseconds by which clocks may differ, including the time of an answer (issue-tracker.md 4.5). */
+const clockTolerance = 5 * 60_000
+
+/** The search covers issues created at or after this time. Both in milliseconds since the epoch. */
+export const searchFrom = (sentAt: number): number => sentAt - clockTolerance
+
+/** Milliseconds from a send to the search after `searches` others. Later searches use the last of the delays. */
+export const searchDelay = (reconcileSeconds: ReadonlyArray<number>, searches: number): number =>
+  (reconcileSeconds[Math.min(searches, reconcileSeconds.length - 1)] ?? 0) * 1000
+
+/** It was sent under the last lease, and no search is planned yet. */
+export const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean =>
+  state === "unknown" && Option.exists(sentAt, (at) => availableAt <= at)
+
+/**
+ * Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is
+ * recorded; a failed search changes only the time of the next one.
+ *
+ * The marker is unknown before the issue exists, so an issue with the marker, whoever wrote it, proves that the report was
+ * filed. Another account's issue may be the original, from before the token changed hands, or a copy of ours that the list
+ * still hides. It counts as the report's issue only after all searches have shown no other; the search for duplicates follows.
+ */
+export const reconcile =
+  (parts: {
+    readonly tracker: TrackerService
+    readonly breaker: DestinationBreaker
+    /** Seconds from the send to each search. */
+    readonly reconcileSeconds: ReadonlyArray<number>
+    readonly sweepDelay: number
+  }) =>
+  (leased: LeasedDelivery, report: StoredReport): Effect.Effect<boolean> =>
+    Effect.gen(function* () {
+      const { breaker, reconcileSeconds, sweepDelay, tracker } = parts
+      const { delivery } = leased
+      const startedAt = yield* Clock.currentTimeMillis
+      // The delivery may have been created anew, long after an earlier one of the same report was sent and removed.
+      const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
+      const result = yield* Effect.either(tracker.findByMarker(markerOf(report), since))
+      if (Either.isLeft(result)) {
+        if (result.left._tag === "LookTooLong") {
+          yield* breaker.recordAnswer
+          // A retry searches again before it sends.
+          yield* recordFailed(
+            leased,
+            "A report may be filed, and the tracker lists too many issues to find out",
+            `${result.left.reason}: it may be filed. Search the tracker for its report-ref, then discard it, or retry`
+          )
+          return false
+        }
+        const pause = yield* breaker.recordFailure(result.left)
+        yield* leased.release((yield* Clock.currentTimeMillis) + pause, describeFailure(result.left))
+        return false
+      }
+      yield* breaker.recordAnswer
+      const [issue, ...copies] = result.right.filter(({ own }) => own)
+      if (issue !== undefined) {
+        yield* recordFiled(
+          leased,
+          issue,
+          copies.length > 0 ? "seen" : copiesAfter(delivery.attempts),
+          sweepDelay
+        )
+        return false
+      }
+      const [foreign] = result.right
+      const searches = delivery.looks + 1
+      if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) {
+        if (foreign === undefined) return true
+        yield* Effect.logWarning("A report was found under another account than the token's", {
+          report: delivery.subject,
+          issue: foreign.number
+        })
+        yield* recordFiled(leased, foreign, "possible", sweepDelay)
+        return false
+      }
+      // A search that came late keeps the distance to the next one: the list needs the time.
+      const delay = searchDelay(reconcileSeconds, searches)
+      const availableAt = Math.max(
+        delivery.sentAt.value + delay,
+        startedAt + delay - searchDelay(reconcileSeconds, searches - 1)
+      )
+      const failure = foreign === undefined ? "not found yet" : "found under another account only"
+      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, looks: searches }))
+      return false
+    })
