@@ -3,7 +3,7 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
-import { UpstreamClient } from "../upstream/Connection.ts"
+import { UpstreamHttpClient } from "../upstream/Connection.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
 import { type Check, type Finding, inTime, pass, skip } from "./Finding.ts"
 import { checkIam } from "./IamCheck.ts"
@@ -70,7 +70,7 @@ const checksOf = (
       problems,
       "tracker",
       ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
-      checkTracker(settings)
+      checkTracker(client, settings)
     ),
     whenConfigured(
       problems,
@@ -104,4 +104,4 @@ export const runChecks = (
       { concurrency: "unbounded" }
     )
     return [...checkSettings(environment, problems), ...findings.flat()]
-  }).pipe(Effect.provide(UpstreamClient))
+  }).pipe(Effect.provide(UpstreamHttpClient))
