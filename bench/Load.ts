@@ -1,4 +1,4 @@
-/** Sends requests at a fixed rate, whatever the answers do, and measures each from the moment it was due. */
+/** Load generators: requests at a fixed rate, or from a fixed number of senders. */
 import { Agent, request as requestHttp } from "node:http"
 import { setTimeout as pause } from "node:timers/promises"
 
@@ -39,8 +39,8 @@ const post = (agent: Agent, base: URL, { body, headers, path }: Outgoing): Promi
     outgoing.end(body)
   })
 
-const latenciesOf = (taken: ReadonlyArray<number>, failed: number): Latencies => {
-  const sorted = [...taken].sort((one, other) => one - other)
+const latenciesOf = (latencies: ReadonlyArray<number>, failed: number): Latencies => {
+  const sorted = [...latencies].sort((one, other) => one - other)
   const at = (share: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0
   return {
     count: sorted.length,
@@ -52,14 +52,14 @@ const latenciesOf = (taken: ReadonlyArray<number>, failed: number): Latencies =>
   }
 }
 
-/** An open loop: a slow answer does not slow the sender down, so that a stall shows in everything that met it. */
+/** Open loop: sends at a fixed rate and measures each request from its due time, so that a stall shows in every request that it delays. */
 export const atRate = async (
   target: { readonly url: string; readonly perSecond: number; readonly seconds: number },
   next: () => Outgoing
 ): Promise<Latencies> => {
   const agent = new Agent({ keepAlive: true, maxSockets: 64 })
   const base = new URL(target.url)
-  const taken: Array<number> = []
+  const latencies: Array<number> = []
   let failed = 0
   const total = target.perSecond * target.seconds
   const interval = 1000 / target.perSecond
@@ -67,16 +67,16 @@ export const atRate = async (
   const began = performance.now()
   for (let index = 0; index < total; ) {
     const due = began + index * interval
-    const early = due - performance.now()
-    if (early > 0) {
-      await pause(Math.max(1, early))
+    const untilDue = due - performance.now()
+    if (untilDue > 0) {
+      await pause(Math.max(1, untilDue))
       continue
     }
     index += 1
     running.push(
       post(agent, base, next()).then(
         (status) => {
-          if (status >= 200 && status < 300) taken.push(performance.now() - due)
+          if (status >= 200 && status < 300) latencies.push(performance.now() - due)
           else failed += 1
         },
         () => {
@@ -87,10 +87,10 @@ export const atRate = async (
   }
   await Promise.all(running)
   agent.destroy()
-  return latenciesOf(taken, failed)
+  return latenciesOf(latencies, failed)
 }
 
-/** A closed loop: so many senders, each waiting for its answer. Answers a second. */
+/** Closed loop: each sender waits for its answer before it sends again. Gives answers per second. */
 export const throughput = async (
   target: { readonly url: string; readonly senders: number; readonly seconds: number },
   next: () => Outgoing

@@ -1,11 +1,11 @@
 /**
- * What observability costs: the server's CPU for a request, of two builds side by side.
+ * The cost of observability: the server's CPU per request, of two builds side by side.
  *
  *     git archive HEAD~1 | tar -x -C ../before && ln -s $PWD/node_modules ../before/node_modules
  *     (cd ../before && npm run build) && npm run build
  *     npx tsx bench/observability.ts ../before .
  *
- * Rounds alternate, so that what else the machine does hits all alike; told are medians, and their ratio to the first.
+ * Rounds alternate between the servers, so that other load on the machine affects all of them. Prints medians and their ratio to the first server.
  */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs"
 import { Agent, request } from "node:http"
@@ -28,7 +28,7 @@ interface Subject {
 
 const agent = new Agent({ keepAlive: true, maxSockets: connections })
 
-const ask = (url: string, headers: Readonly<Record<string, string>>): Promise<number> =>
+const get = (url: string, headers: Readonly<Record<string, string>>): Promise<number> =>
   new Promise((done, failed) => {
     request(url, { agent, headers }, (response) => {
       response.resume()
@@ -40,7 +40,7 @@ const ask = (url: string, headers: Readonly<Record<string, string>>): Promise<nu
 
 const ticksPerSecond = 100
 
-/** Milliseconds of CPU that a process used, from Linux: what else the machine does hardly shows in it. */
+/** Milliseconds of CPU that a process used (Linux only); other load on the machine hardly changes it. */
 const cpuOf = (pid: number): number => {
   const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
     .replace(/^.*\) /, "")
@@ -48,7 +48,7 @@ const cpuOf = (pid: number): number => {
   return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticksPerSecond
 }
 
-/** Microseconds of the server's CPU for one request. */
+/** Microseconds of the server's CPU per request. */
 const load = async (
   pid: number,
   url: string,
@@ -60,7 +60,7 @@ const load = async (
   const client = async () => {
     while (left > 0) {
       left -= 1
-      const status = await ask(url, headers)
+      const status = await get(url, headers)
       if (status !== 200) throw new Error(`${url} answered ${status}`)
     }
   }
@@ -79,12 +79,14 @@ const running = (world: SimulatedUpstreams, scratch: string, { environment, fold
       const server = start(process.execPath, [resolve(folder, "dist/main.js")], {
         ...environmentFor(world, { port, databasePath: join(scratch, `${name.replace(/\W/g, "-")}.sqlite`) }),
         MUSIC_RATE_LIMIT: "off",
+        // Every measured request makes one call to IAM.
+        MUSIC_IAM_CALLS_PER_MINUTE: "10000",
         MUSIC_LOG_LEVEL: "error",
         ...environment
       })
       const base = `http://127.0.0.1:${port}`
       while (
-        !(await ask(`${base}/healthz`, {}).then(
+        !(await get(`${base}/healthz`, {}).then(
           (status) => status === 200,
           () => false
         ))
@@ -139,7 +141,7 @@ const program = Effect.gen(function* () {
       for (const { count, headers, path } of targets) {
         for (const { base, rates, server } of servers) {
           const rate = await load(server.child.pid ?? 0, `${base}${path}`, headers, count)
-          // The first one warms up.
+          // The first round warms up.
           if (round > 0) rates.set(path, [...(rates.get(path) ?? []), rate])
           collector.received.length = 0
         }
@@ -148,12 +150,12 @@ const program = Effect.gen(function* () {
   })
   const first = servers[0]
   for (const { name, rates, started } of servers) {
-    const told = targets.map(({ path }) => {
+    const columns = targets.map(({ path }) => {
       const rate = median(rates.get(path) ?? [])
       const ratio = rate / median(first?.rates.get(path) ?? [])
       return `${path} ${Math.round(rate)} us (${ratio.toFixed(3)})`
     })
-    process.stdout.write(`${name.padEnd(14)} ${told.join("   ")}   up after ${Math.round(started)} ms\n`)
+    process.stdout.write(`${name.padEnd(14)} ${columns.join("   ")}   up after ${Math.round(started)} ms\n`)
   }
 }).pipe(Effect.scoped)
 

@@ -1,4 +1,4 @@
-// What a webhook costs at the least: a bare HTTP server that appends every request to a file and waits for the disk.
+// The minimal cost of a webhook: a bare HTTP server that appends every request to a file and waits for the disk.
 import { createHmac } from "node:crypto"
 import { open } from "node:fs/promises"
 import { createServer } from "node:http"

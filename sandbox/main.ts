@@ -5,7 +5,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { hearInterruption } from "../src/layers/process/Interruption.ts"
+import { handleInterruption } from "../src/layers/process/ProcessSignals.ts"
 import { reportStartupError } from "../src/layers/process/StartupErrors.ts"
 import { sandbox } from "./Program.ts"
 
@@ -17,7 +17,7 @@ const knownFlags = ["--walk", "--debug"]
 const flags = process.argv.slice(2)
 
 const walk = flags.includes("--walk")
-const interruption = hearInterruption()
+const interruption = handleInterruption()
 
 const exit = (code: number, text = "") =>
   Effect.sync(() => {
@@ -33,11 +33,11 @@ const program = flags.every((flag) => knownFlags.includes(flag))
 
 /** An interrupted scenario has not passed. */
 const reportInterruption = Effect.map(
-  interruption.by,
+  interruption.signal,
   Option.map((signal) => process.stderr.write(`The scenario was interrupted by ${signal} before its end\n`))
 )
 
-Effect.when(interruption.expected, () => !walk).pipe(
+Effect.when(interruption.expectSignal, () => !walk).pipe(
   Effect.zipRight(program),
   reportStartupError,
   Effect.onInterrupt(() => reportInterruption),

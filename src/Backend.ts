@@ -11,7 +11,7 @@ import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
-import { UpstreamClient } from "./layers/upstream/Connection.ts"
+import { UpstreamHttpClient } from "./layers/upstream/Connection.ts"
 import { Descriptors } from "./services/Descriptors.ts"
 import { Drain } from "./services/Drain.ts"
 import { Idempotency } from "./services/Idempotency.ts"
@@ -39,7 +39,7 @@ export const parts = {
 
 const makePorts = (given: typeof parts) =>
   Layer.mergeAll(HttpIam, HttpTing, given.store, given.tables, given.tracker, Drain.Default).pipe(
-    Layer.provide(UpstreamClient)
+    Layer.provide(UpstreamHttpClient)
   )
 
 const makeUseCases = (delivery: typeof DeliveryLive) =>

@@ -4,12 +4,12 @@ import { Backend } from "./Backend.ts"
 import { reportUncaughtExceptions } from "./layers/process/UncaughtExceptions.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
 import { SettingsFromEnvironment } from "./layers/settings/Settings.ts"
-import { endInTime, endOnSecondSignal } from "./layers/process/ProcessSignals.ts"
+import { exitAfterGracePeriod, exitOnSecondSignal } from "./layers/process/ProcessSignals.ts"
 import { reportStartupError } from "./layers/process/StartupErrors.ts"
 
-/** Runs the server with the settings of this process until it is interrupted; sets the exit code when it cannot start. */
-export const serve: Effect.Effect<void> = endOnSecondSignal.pipe(
-  Effect.zipRight(endInTime),
+/** The server, with the settings of this process, until it is interrupted; sets the exit code when it does not start. */
+export const serve: Effect.Effect<void> = exitOnSecondSignal.pipe(
+  Effect.zipRight(exitAfterGracePeriod),
   Effect.zipRight(Effect.provide(reportUncaughtExceptions, LoggingLive)),
   Effect.zipRight(Layer.launch(Backend)),
   Effect.provide(SettingsFromEnvironment),

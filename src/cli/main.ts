@@ -3,7 +3,7 @@ import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { hearInterruption } from "../layers/process/Interruption.ts"
+import { handleInterruption } from "../layers/process/ProcessSignals.ts"
 import { processEnvironment } from "../layers/settings/Settings.ts"
 import { runCommand, reportInterruption } from "./Program.ts"
 import { Screen } from "./Screen.ts"
@@ -17,7 +17,7 @@ const Here = Layer.effect(
 ).pipe(Layer.merge(Layer.effect(CliEnvironment, processEnvironment)))
 
 const args = process.argv.slice(2)
-const interruption = hearInterruption()
+const interruption = handleInterruption()
 
 runCommand(args).pipe(
   Effect.tap((exit) =>
@@ -29,11 +29,11 @@ runCommand(args).pipe(
   // Last, after every finalizer.
   Effect.onInterrupt(() =>
     Effect.flatMap(
-      interruption.by,
+      interruption.signal,
       Option.match({ onNone: () => Effect.void, onSome: (signal) => reportInterruption(args, signal) })
     )
   ),
-  Effect.provideService(UntilSignal, interruption.expected),
+  Effect.provideService(UntilSignal, interruption.expectSignal),
   Effect.provide(Here),
   NodeRuntime.runMain({
     disableErrorReporting: true,

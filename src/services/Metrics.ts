@@ -1,6 +1,6 @@
 /**
- * Every metric of the process: name, unit and labels, by the conventions of Prometheus. Label values are bounded: route
- * patterns, our own codes and names; never an id, an address or anything that a caller wrote.
+ * Every metric of the process: name, help and labels, by the naming conventions of Prometheus. Label values are bounded:
+ * route patterns, codes and names of this program; never an id, an address or a text of a caller.
  */
 import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
@@ -8,35 +8,37 @@ import * as MetricBoundaries from "effect/MetricBoundaries"
 import * as MetricLabel from "effect/MetricLabel"
 import { failureTable } from "../schema/FailureTable.ts"
 
-/** How a metric is called and what tells its series apart. */
-export interface Described<Label extends string = string> {
+export interface MetricDescription<Label extends string = string> {
   readonly name: string
   readonly kind: "counter" | "gauge" | "histogram"
   readonly help: string
   readonly labels: ReadonlyArray<Label>
 }
 
-/** Told by the end of the name, as Prometheus has it; in the codes of UCUM. */
+/** The unit of a metric as a UCUM code, from the suffix of its name; empty for a plain count. */
 export const unitOf = (name: string): string =>
   /_seconds(?:_total)?$/.test(name) ? "s" : /_bytes(?:_total)?$/.test(name) ? "By" : ""
 
-const catalogue: Array<Described> = []
+const catalogue: Array<MetricDescription> = []
 
-const described = <Label extends string>(
-  kind: Described["kind"],
+/** All metrics. */
+export const metrics: ReadonlyArray<MetricDescription> = catalogue
+
+const describe = <const Label extends string>(
+  kind: MetricDescription["kind"],
   name: string,
   help: string,
   labels: ReadonlyArray<Label>
-): Described<Label> => {
+): MetricDescription<Label> => {
   const description = { kind, name, help, labels }
   catalogue.push(description)
   return description
 }
 
-/** A series is looked up once: recording must not cost a request a search by labels. */
+/** The series of a metric by its labels. Each is made once: a request must not pay for a search by labels. */
 const seriesOf = <Label extends string, Type, In, Out>(
   metric: Metric.Metric<Type, In, Out>,
-  names: ReadonlyArray<Label>
+  { labels: names }: MetricDescription<Label>
 ) => {
   const made = new Map<string, Metric.Metric<Type, In, Out>>()
   return (labels: Readonly<Record<Label, string>>): Metric.Metric<Type, In, Out> => {
@@ -52,24 +54,26 @@ const seriesOf = <Label extends string, Type, In, Out>(
   }
 }
 
-/** Records without an effect of its own, for what happens at every request: adds to a counter, sets a gauge, counts a duration. */
+/** Adds to a counter, sets a gauge or records a duration, without an effect: it runs several times in every request. */
 export const recordNow = <Type, Out>(metric: Metric.Metric<Type, number, Out>, value: number): void =>
   metric.unsafeUpdate(value, [])
 
-const counter = <const Label extends string>(name: string, help: string, labels: ReadonlyArray<Label>) => {
-  described("counter", name, help, labels)
-  return seriesOf(Metric.counter(name, { description: help, incremental: true }), labels)
-}
+const counter = <const Label extends string>(name: string, help: string, labels: ReadonlyArray<Label>) =>
+  seriesOf(
+    Metric.counter(name, { description: help, incremental: true }),
+    describe("counter", name, help, labels)
+  )
+
+const gauge = <const Label extends string>(name: string, help: string, labels: ReadonlyArray<Label>) =>
+  seriesOf(Metric.gauge(name, { description: help }), describe("gauge", name, help, labels))
 
 /** Seconds; the last one is the default deadline of a request. */
 const boundaries = MetricBoundaries.fromIterable([
   0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25
 ])
 
-const durations = <const Label extends string>(name: string, help: string, labels: ReadonlyArray<Label>) => {
-  described("histogram", name, help, labels)
-  return seriesOf(Metric.histogram(name, boundaries, help), labels)
-}
+const durations = <const Label extends string>(name: string, help: string, labels: ReadonlyArray<Label>) =>
+  seriesOf(Metric.histogram(name, boundaries, help), describe("histogram", name, help, labels))
 
 export const httpRequests = counter(
   "music_http_requests_total",
@@ -83,15 +87,13 @@ export const httpRequestDuration = durations(
   ["route", "method"]
 )
 
-const inFlightName = "music_http_requests_in_flight"
-const inFlightHelp = "Requests that are worked on now."
-described("gauge", inFlightName, inFlightHelp, [])
-export const httpRequestsInFlight = Metric.gauge(inFlightName, { description: inFlightHelp })
+export const httpRequestsInFlight = gauge("music_http_requests_in_flight", "Requests in progress.", [])({})
 
-const arrivingName = "music_http_bodies_arriving"
-const arrivingHelp = "Bodies of requests that have not arrived whole yet."
-described("gauge", arrivingName, arrivingHelp, [])
-export const bodiesArriving = Metric.gauge(arrivingName, { description: arrivingHelp })
+export const bodiesArriving = gauge(
+  "music_http_bodies_arriving",
+  "Request bodies that have not arrived completely.",
+  []
+)({})
 
 export const failures = counter("music_failures_total", "Error answers by their code.", ["code"])
 
@@ -101,7 +103,7 @@ export const replays = counter(
   ["operation"]
 )
 
-/** Counts a repetition of `operation` when it was one. */
+/** Counts a repeated request of `operation`. */
 export const countReplay = (operation: string, replayed: boolean): Effect.Effect<void> =>
   replayed ? Metric.increment(replays({ operation })) : Effect.void
 
@@ -113,13 +115,13 @@ export const sharedRequests = counter(
 
 export const upstreamRequests = counter(
   "music_upstream_requests_total",
-  "Calls to other systems by outcome: ok, refused, not_executed, unknown, or interrupted when nobody waited any longer.",
+  "Calls to other systems by outcome: ok, refused, not_executed, unknown, or interrupted when the caller left.",
   ["dependency", "operation", "outcome"]
 )
 
 export const upstreamRequestDuration = durations(
   "music_upstream_request_duration_seconds",
-  "One call to another system, its answer's last byte included.",
+  "One call to another system, including the last byte of its answer.",
   ["dependency", "operation"]
 )
 
@@ -135,92 +137,82 @@ export const iamCallsRefused = counter(
   ["priority"]
 )
 
-const placesName = "music_upstream_places_taken"
-const placesHelp = "Requests that hold a place to wait for another system."
-described("gauge", placesName, placesHelp, ["dependency"])
-export const upstreamPlacesTaken = seriesOf(Metric.gauge(placesName, { description: placesHelp }), [
-  "dependency"
-])
+export const upstreamPlacesTaken = gauge(
+  "music_upstream_places_taken",
+  "Requests that hold a place to wait for another system.",
+  ["dependency"]
+)
 
 const dropReasons = ["buffer", "spool", "database"] as const
-/** Where there was no room for the backend's own events. */
+/** The store that had no room for an event of the backend itself. */
 export type DropReason = (typeof dropReasons)[number]
 
 export const ownEventsDropped = counter(
   "music_own_events_dropped_total",
-  `The backend's own telemetry that was dropped, by where there was no room: ${dropReasons.join(", ")}.`,
+  `The backend's own telemetry that was dropped, by the store that had no room: ${dropReasons.join(", ")}.`,
   ["reason"]
 )
 
 export const storeWritesFailed = counter(
   "music_store_writes_failed_total",
-  "Writes to the database that failed; whoever asked for one was told.",
+  "Writes to the database that failed; the caller got an error.",
   []
 )
 
-export const exports = counter(
+export const otlpExports = counter(
   "music_otlp_exports_total",
   "Batches sent to the OpenTelemetry collector: ok or failed.",
   ["signal", "result"]
 )
 
 /**
- * Makes the series whose increase alerts ask for: of one that begins with its first count, that count is no increase, and the
- * first defect of a process would go unseen. For when somebody reads the metrics; otherwise it is not needed.
+ * Creates the series that alerts take the increase of. The first count of a series that did not exist is no increase for
+ * Prometheus: the first defect of a process would go unnoticed.
  */
-export const beginAtZero: Effect.Effect<void> = Effect.sync(() => {
+export const createAlertedSeries = (): void => {
   for (const code of Object.keys(failureTable)) recordNow(failures({ code }), 0)
   for (const reason of dropReasons) recordNow(ownEventsDropped({ reason }), 0)
   recordNow(storeWritesFailed({}), 0)
-})
+}
 
-/** Read when somebody looks (layers/observability/Readings.ts); the ones of the store are absent while it is away. */
-export const sampled = {
-  buildInfo: described("gauge", "music_build_info", "Always 1; the label tells the version.", ["version"]),
-  storeUp: described("gauge", "music_store_up", "1 when the database answers, else 0.", []),
-  check: described("gauge", "music_check", "What GET /readyz says: 1 for the state a check is in, else 0.", [
-    "check",
-    "state"
-  ]),
-  deliveries: described("gauge", "music_deliveries", "Deliveries to the tracker by state.", [
-    "kind",
-    "state"
-  ]),
-  oldestDelivery: described(
+/** Read at each scrape or export (layers/observability/Collectors.ts); those of the store are absent while it is away. */
+export const collected = {
+  buildInfo: describe("gauge", "music_build_info", "Always 1; the label holds the version.", ["version"]),
+  storeUp: describe("gauge", "music_store_up", "1 when the database answers, else 0.", []),
+  check: describe(
+    "gauge",
+    "music_check",
+    "Checks of GET /readyz: 1 for the current state of a check, else 0.",
+    ["check", "state"]
+  ),
+  deliveries: describe("gauge", "music_deliveries", "Deliveries to the tracker by state.", ["kind", "state"]),
+  oldestDelivery: describe(
     "gauge",
     "music_delivery_oldest_seconds",
     "Age of the oldest delivery that is not over; 0 when all are.",
     []
   ),
-  reportsBytes: described(
-    "gauge",
-    "music_reports_bytes",
-    "Bytes of all stored reports, as their bound counts them.",
-    []
-  ),
-  reportsLimit: described("gauge", "music_reports_limit_bytes", "The bound of all stored reports.", []),
-  spoolRecords: described("gauge", "music_spool_records", "Telemetry records that wait in the spool.", [
+  reportsBytes: describe("gauge", "music_reports_bytes", "Bytes of all stored reports.", []),
+  reportsLimit: describe("gauge", "music_reports_limit_bytes", "The bound of all stored reports.", []),
+  spoolRecords: describe("gauge", "music_spool_records", "Telemetry records that wait in the spool.", [
     "table"
   ]),
-  spoolBytes: described("gauge", "music_spool_bytes", "Bytes of the telemetry records that wait.", ["table"]),
-  spoolLimit: described("gauge", "music_spool_limit_bytes", "The bound of the spool.", []),
-  spoolEvents: described(
+  spoolBytes: describe("gauge", "music_spool_bytes", "Bytes of the telemetry records that wait.", ["table"]),
+  spoolLimit: describe("gauge", "music_spool_limit_bytes", "The bound of the spool.", []),
+  spoolEvents: describe(
     "counter",
     "music_spool_events_total",
     "Telemetry records since the database was made: accepted, delivered, duplicate, expired, refused.",
     ["table", "result"]
   ),
-  cpu: described("counter", "process_cpu_seconds_total", "CPU time of the process, user and system.", []),
-  memory: described("gauge", "process_resident_memory_bytes", "Resident memory of the process.", []),
-  started: described("gauge", "process_start_time_seconds", "When the process started, Unix time.", []),
-  heap: described("gauge", "nodejs_heap_size_used_bytes", "Heap of V8 that is in use.", []),
-  eventLoopLag: described(
+  cpu: describe("counter", "process_cpu_seconds_total", "CPU time of the process, user and system.", []),
+  memory: describe("gauge", "process_resident_memory_bytes", "Resident memory of the process.", []),
+  started: describe("gauge", "process_start_time_seconds", "Start of the process, Unix time.", []),
+  heap: describe("gauge", "nodejs_heap_size_used_bytes", "Used heap of V8.", []),
+  eventLoopLag: describe(
     "gauge",
     "nodejs_eventloop_lag_p99_seconds",
-    "99th percentile of the event loop's lag since somebody last looked.",
+    "99th percentile of the event loop's lag since the previous scrape or export.",
     []
   )
 } as const
-
-/** All of them. */
-export const metrics: ReadonlyArray<Described> = catalogue

@@ -8,7 +8,7 @@ import * as Runtime from "effect/Runtime"
 import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { deliveryWith } from "../../src/layers/delivery/Delivery.ts"
 import { SettingsFromEnvironment } from "../../src/layers/settings/Settings.ts"
-import { endInTime, endOnSecondSignal } from "../../src/layers/process/ProcessSignals.ts"
+import { exitAfterGracePeriod, exitOnSecondSignal } from "../../src/layers/process/ProcessSignals.ts"
 import { reportStartupError } from "../../src/layers/process/StartupErrors.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store } from "../../src/services/Store.ts"
@@ -80,8 +80,8 @@ const watched = {
 
 const ready = Layer.effectDiscard(Effect.map(Listening, ({ url }) => tell({ ready: url })))
 
-endOnSecondSignal.pipe(
-  Effect.zipRight(endInTime),
+exitOnSecondSignal.pipe(
+  Effect.zipRight(exitAfterGracePeriod),
   Effect.zipRight(Effect.promise(watchDrivers)),
   Effect.zipRight(Layer.launch(Layer.provide(ready, makeBackend(watched)))),
   Effect.provide(settings),

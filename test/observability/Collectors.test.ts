@@ -6,7 +6,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { makeCollectors, type Collector } from "../../src/layers/observability/Collectors.ts"
+import { makeCollectors, type Sample } from "../../src/layers/observability/Collectors.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Drain } from "../../src/services/Drain.ts"
@@ -16,7 +16,7 @@ import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
 import { makeSteppedClock } from "../support/SteppedClock.ts"
 import * as TestStore from "../support/TestStore.ts"
 
-const readingsOf = (change: (store: StoreService) => StoreService, settings: SettingsOverrides = {}) => {
+const collectorsOf = (change: (store: StoreService) => StoreService, settings: SettingsOverrides = {}) => {
   const changed = Layer.effect(Store, Effect.map(Store, change)).pipe(Layer.provide(TestStore.layer))
   const health = Layer.succeed(DeliveryHealth, {
     checks: Effect.succeed({ tracker: "degraded", tables: "off" } as const)
@@ -29,65 +29,63 @@ const readingsOf = (change: (store: StoreService) => StoreService, settings: Set
 }
 
 const valueOf = (
-  readings: ReadonlyArray<Collector>,
+  samples: ReadonlyArray<Sample>,
   name: string,
   labels: Readonly<Record<string, string>> = {}
 ): number | undefined =>
-  readings.find(
-    (reading) =>
-      reading.metric.name === name &&
-      Object.entries(labels).every(([key, value]) => reading.labels[key] === value)
+  samples.find(
+    (sample) =>
+      sample.metric.name === name &&
+      Object.entries(labels).every(([key, value]) => sample.labels[key] === value)
   )?.value
 
-describe("Readings", () => {
-  it.scoped("of a store that hangs are left out, and take 3 s at most", () =>
+describe("Collectors", () => {
+  it.scoped("leave out a store that hangs, and take 3 s at most", () =>
     Effect.gen(function* () {
       const hanging = Effect.uninterruptible(Effect.never)
-      const readings = yield* readingsOf((store) => ({
+      const collect = yield* collectorsOf((store) => ({
         ...store,
         check: hanging,
         deliveries: { ...store.deliveries, counts: hanging }
       }))
-      const looking = yield* Effect.fork(readings)
+      const collecting = yield* Effect.fork(collect)
       yield* TestClock.adjust("3 seconds")
-      const found = yield* Fiber.join(looking)
+      const found = yield* Fiber.join(collecting)
       expect(valueOf(found, "music_store_up")).toBe(0)
       expect(valueOf(found, "music_check", { check: "database", state: "failed" })).toBe(1)
       expect(valueOf(found, "music_deliveries")).toBeUndefined()
     })
   )
 
-  it.scoped(
-    "are taken once for all who look within 2 s, also when the wall clock is put back by an hour",
-    () =>
-      Effect.gen(function* () {
-        const { clock, step } = yield* makeSteppedClock
-        let looks = 0
-        const made = yield* readingsOf((store) => ({
-          ...store,
-          deliveries: {
-            ...store.deliveries,
-            counts: Effect.suspend(() => {
-              looks += 1
-              return Effect.succeed([])
-            })
-          }
-        }))
-        const readings = Effect.withClock(made, clock)
-        yield* Effect.all([readings, readings, readings], { concurrency: "unbounded" })
-        yield* TestClock.adjust("1900 millis")
-        yield* readings
-        expect(looks).toBe(1)
-        step(-3_600_000)
-        yield* TestClock.adjust("200 millis")
-        yield* readings
-        expect(looks).toBe(2)
-      })
+  it.scoped("read once for all scrapes within 2 s, also when the wall clock is set back by an hour", () =>
+    Effect.gen(function* () {
+      const { clock, step } = yield* makeSteppedClock
+      let reads = 0
+      const made = yield* collectorsOf((store) => ({
+        ...store,
+        deliveries: {
+          ...store.deliveries,
+          counts: Effect.suspend(() => {
+            reads += 1
+            return Effect.succeed([])
+          })
+        }
+      }))
+      const collect = Effect.withClock(made, clock)
+      yield* Effect.all([collect, collect, collect], { concurrency: "unbounded" })
+      yield* TestClock.adjust("1900 millis")
+      yield* collect
+      expect(reads).toBe(1)
+      step(-3_600_000)
+      yield* TestClock.adjust("200 millis")
+      yield* collect
+      expect(reads).toBe(2)
+    })
   )
 
-  it.scoped("tell zeros of a table that nothing was accepted for yet", () =>
+  it.scoped("give zeros for a table without an accepted event", () =>
     Effect.gen(function* () {
-      const found = yield* yield* readingsOf((store) => store, {
+      const found = yield* yield* collectorsOf((store) => store, {
         tables: Option.some({
           url: "https://tables.example",
           keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
@@ -100,9 +98,9 @@ describe("Readings", () => {
     })
   )
 
-  it.scoped("tell what reports take of their room", () =>
+  it.scoped("give the bytes of all reports and their bound", () =>
     Effect.gen(function* () {
-      const found = yield* yield* readingsOf(
+      const found = yield* yield* collectorsOf(
         (store) => ({ ...store, reports: { ...store.reports, storedBytes: Effect.succeed(7_000) } }),
         { reportsBytes: 10_000 }
       )
@@ -111,9 +109,9 @@ describe("Readings", () => {
     })
   )
 
-  it.scoped("tell the age of the oldest open delivery, and 0 for every state that has none", () =>
+  it.scoped("give the age of the oldest open delivery, and 0 for a state without deliveries", () =>
     Effect.gen(function* () {
-      const readings = yield* readingsOf((store) => ({
+      const collect = yield* collectorsOf((store) => ({
         ...store,
         deliveries: {
           ...store.deliveries,
@@ -122,7 +120,7 @@ describe("Readings", () => {
         }
       }))
       yield* TestClock.adjust(Duration.seconds(70))
-      const found = yield* readings
+      const found = yield* collect
       expect(valueOf(found, "music_delivery_oldest_seconds")).toBe(60)
       expect(valueOf(found, "music_deliveries", { kind: "report", state: "failed" })).toBe(2)
       expect(valueOf(found, "music_deliveries", { kind: "report", state: "waiting" })).toBe(0)

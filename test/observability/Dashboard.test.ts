@@ -1,4 +1,4 @@
-/** The files for operators name only what is told, and what is told stands in them. */
+/** The dashboard, the alerts and the documentation name existing metrics, and all of them. */
 import { readFileSync } from "node:fs"
 import { fileURLToPath } from "node:url"
 import { describe, expect, it } from "vitest"
@@ -21,22 +21,22 @@ const dashboard: Dashboard = JSON.parse(text("ops/grafana-dashboard.json"))
 const panels = dashboard.panels.filter(({ type }) => type !== "row")
 const inPanels = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr))
 
-/** Of each rule: what stands behind `expr:`, on the same line or indented below it. */
+/** The expression of each rule, on the line of `expr:` or indented below it. */
 const inAlerts = [...text("ops/alerts.yml").matchAll(/^ {8}expr: (?:\|\n((?: {10}.*\n)+)|(.*)\n)/gm)].map(
   ([, block, line]) => block ?? line ?? ""
 )
 
-/** Labels that Prometheus adds, and that of a bucket. */
+/** Labels that Prometheus adds, and the label of a bucket. */
 const added = ["job", "instance", "le"]
 const histogramPart = /_(?:bucket|count|sum)$/
 
-/** The metric that a name in an expression means. */
+/** The metric of a series name in an expression. */
 const metricOf = (name: string) =>
   metrics.find((metric) =>
     metric.kind === "histogram" ? name.replace(histogramPart, "") === metric.name : name === metric.name
   )
 
-/** Every metric of an expression, with the labels that choose its series. */
+/** Every metric of an expression, with the labels of its matchers. */
 const selectorsIn = (expr: string) =>
   [...expr.matchAll(/\b((?:music|process|nodejs)_[a-z0-9_]+)(?:\{([^}]*)\})?/g)].map(
     ([, name = "", matchers = ""]) => ({
@@ -77,7 +77,7 @@ describe("The Grafana dashboard", () => {
     expect(text("ops/grafana-dashboard.json")).not.toMatch(/"uid": "(?!\$\{datasource\}|music-backend")/)
   })
 
-  it("asks for metrics and labels that there are, and shows every metric", () => {
+  it("queries existing metrics and labels, and shows every metric", () => {
     expect(inPanels.flatMap(wrongIn)).toEqual([])
     const shown = new Set(inPanels.flatMap(selectorsIn).map(({ name }) => metricOf(name)?.name))
     expect(metrics.map(({ name }) => name).filter((name) => !shown.has(name))).toEqual([])
@@ -98,20 +98,20 @@ describe("The Grafana dashboard", () => {
 })
 
 describe("The alert rules", () => {
-  it("ask for metrics and labels that there are", () => {
+  it("query existing metrics and labels", () => {
     expect(inAlerts.length).toBe(text("ops/alerts.yml").split("- alert: ").length - 1)
     expect(inAlerts.flatMap(wrongIn)).toEqual([])
   })
 
-  it("are each explained to operators", () => {
+  it("are all documented", () => {
     const names = [...text("ops/alerts.yml").matchAll(/- alert: (\w+)/g)].map(([, name]) => name)
-    const told = text("docs/observability.md")
-    expect(names.filter((name) => !told.includes(`\`${name}\``))).toEqual([])
+    const documentation = text("docs/observability.md")
+    expect(names.filter((name) => !documentation.includes(`\`${name}\``))).toEqual([])
   })
 })
 
 describe("The metrics", () => {
-  it("are each described, by Prometheus' rules for names", () => {
+  it("have a description and follow Prometheus' rules for names", () => {
     for (const { help, kind, labels, name } of metrics) {
       expect(name).toMatch(/^(?:music|process|nodejs)_[a-z0-9]+(?:_[a-z0-9]+)*$/)
       expect([name, name.endsWith("_total")]).toEqual([name, kind === "counter"])
@@ -121,7 +121,7 @@ describe("The metrics", () => {
     expect(new Set(metrics.map(({ name }) => name)).size).toBe(metrics.length)
   })
 
-  it("stand in the documentation with their labels", () => {
+  it("are documented with their labels", () => {
     const rows = text("docs/observability.md")
       .split("\n")
       .filter((row) => row.startsWith("| `"))

@@ -1,4 +1,4 @@
-/** Prometheus' text format, read back. */
+/** A reader of Prometheus' text format. */
 import * as Effect from "effect/Effect"
 
 export interface Sample {
@@ -19,7 +19,7 @@ export const parse = (text: string): ReadonlyArray<Sample> =>
       if (name === "") throw new Error(`not a sample: ${row}`)
       return {
         name,
-        labels: Object.fromEntries([...labels.matchAll(label)].map(([, key = "", told = ""]) => [key, told])),
+        labels: Object.fromEntries([...labels.matchAll(label)].map(([, key = "", text = ""]) => [key, text])),
         value: Number(value.replace("+Inf", "Infinity"))
       }
     })
@@ -40,7 +40,7 @@ export const sum = (
 
 const seriesOf = ({ labels, name }: Sample): string => JSON.stringify([name, Object.entries(labels).sort()])
 
-/** What was counted since: metrics belong to the process, which other tests may have used before. Gauges are as they are now. */
+/** The increase of counters since `before`: metrics belong to the process, and other tests may have counted too. Gauges keep their value. */
 export const since = (
   before: ReadonlyArray<Sample>,
   samples: ReadonlyArray<Sample>

@@ -11,7 +11,7 @@ import { calls, keyed } from "../conformance/Calls.ts"
 import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 
-/** How often each call arrived, as the other systems themselves saw it. */
+/** How often each call arrived, counted by the simulated systems. */
 const arrived = ({ iam, tables, ting, tracker }: SimulatedUpstreams) => {
   const seen = (
     { seen }: { readonly seen: ReadonlyArray<{ readonly method: string; readonly path: string }> },
@@ -47,24 +47,28 @@ const counted = (samples: ReadonlyArray<Sample>): ReturnType<typeof arrived> => 
 }
 
 /** Every request by route, method and status, as `GET /healthz 200`. */
-const answers = (samples: ReadonlyArray<Sample>): Readonly<Record<string, number>> =>
+const answersByRoute = (samples: ReadonlyArray<Sample>): Readonly<Record<string, number>> =>
   Object.fromEntries(
     samples
       .filter(({ name }) => name === "music_http_requests_total")
       .map(({ labels, value }) => [`${labels.method} ${labels.route} ${labels.status}`, value])
   )
 
-describe("The metrics", () => {
-  it.scopedLive("tell at once of everything whose first increase is an alert", () =>
+describe("Metrics", () => {
+  it.scopedLive("have from the start every series that an alert takes the increase of", () =>
     Effect.gen(function* () {
       const { admin } = yield* startObserved({ settings: { adminBind: anyPort } })
       const samples = parse(yield* scrape(admin))
-      const told = (name: string, label: string) =>
+      const labelsOf = (name: string, label: string) =>
         samples.filter((sample) => sample.name === name).map(({ labels }) => labels[label])
-      expect(told("music_failures_total", "code").sort()).toEqual(Object.keys(failureTable).sort())
-      expect(told("music_own_events_dropped_total", "reason").sort()).toEqual(["buffer", "database", "spool"])
-      expect(told("music_store_writes_failed_total", "")).toHaveLength(1)
-      expect(told("music_iam_calls_refused_total", "priority").sort()).toEqual([...priorities].sort())
+      expect(labelsOf("music_failures_total", "code").sort()).toEqual(Object.keys(failureTable).sort())
+      expect(labelsOf("music_own_events_dropped_total", "reason").sort()).toEqual([
+        "buffer",
+        "database",
+        "spool"
+      ])
+      expect(labelsOf("music_store_writes_failed_total", "")).toHaveLength(1)
+      expect(labelsOf("music_iam_calls_refused_total", "priority").sort()).toEqual([...priorities].sort())
       const lost = samples.filter(
         ({ labels, name }) => name === "music_spool_events_total" && labels.result === "refused"
       )
@@ -77,13 +81,13 @@ describe("The metrics", () => {
     })
   )
 
-  it.scopedLive("agree with what a scripted load sent", () =>
+  it.scopedLive("agree with a scripted load", () =>
     Effect.gen(function* () {
       const server = yield* startObserved({ settings: { adminBind: anyPort } })
       const { world } = server
       const { get, post } = calls(server)
       const before = parse(yield* scrape(server.admin))
-      const look = Effect.map(scrape(server.admin), (text) => since(before, parse(text)))
+      const scrapeSince = Effect.map(scrape(server.admin), (text) => since(before, parse(text)))
       const login = { slt: mintSlt(world) }
       const loginKey = keyed()
       const session = yield* expectJson(yield* post("/api/v1/auth/login", login, loginKey), 200)
@@ -91,14 +95,14 @@ describe("The metrics", () => {
       const bearer = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
       const signed = bearer(yield* textOf(session, "access_token"))
 
-      for (let turn = 0; turn < 5; turn += 1) yield* expectJson(yield* get("/api/v1/auth/me", signed), 200)
-      // Four at once while IAM is slow: one looks, three join it.
-      world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 150 } })
+      for (let call = 0; call < 5; call += 1) yield* expectJson(yield* get("/api/v1/auth/me", signed), 200)
+      // Four at once while IAM is slow: one asks IAM, three join it.
+      world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 300 } })
       yield* Effect.all(
         Array.from({ length: 4 }, () => get("/api/v1/auth/me", signed)),
         { concurrency: "unbounded" }
       )
-      // An answer that is lost is asked for once more.
+      // A call whose answer is lost is repeated once.
       world.iam.fail({ times: 1, fault: { kind: "drop" } })
       yield* expectJson(yield* get("/api/v1/auth/me", signed), 200)
       yield* get("/api/v1/auth/me", bearer(`oat_${"x".repeat(43)}`))
@@ -124,7 +128,7 @@ describe("The metrics", () => {
       yield* expectJson(yield* post("/api/v1/auth/refresh", refresh, refreshKey), 200)
       yield* post("/api/v1/auth/logout", { token: yield* textOf(refreshed, "access_token") }, keyed())
 
-      for (let turn = 0; turn < 3; turn += 1) yield* get("/nowhere")
+      for (let call = 0; call < 3; call += 1) yield* get("/nowhere")
       yield* post("/healthz", {})
 
       // The report is filed and the events are written in the background.
@@ -133,17 +137,19 @@ describe("The metrics", () => {
           world.tracker.seen.some(({ method }) => method === "POST") && world.tables.seen.length > 0,
         times: 200
       })
-      let samples = yield* look
+      // A scrape shares its read of the store for 2 s, so the first one comes after the answers are stored.
+      yield* Effect.sleep("300 millis")
+      let samples = yield* scrapeSince
       const delivered = () =>
         sum(samples, "music_deliveries", { state: "delivered" }) === 1 &&
         sum(samples, "music_spool_records") === 0
-      for (let turn = 0; turn < 40 && !delivered(); turn += 1) {
+      for (let attempt = 0; attempt < 40 && !delivered(); attempt += 1) {
         yield* Effect.sleep("100 millis")
-        samples = yield* look
+        samples = yield* scrapeSince
       }
 
-      const { "POST /webhook/ 200": webhooks = 0, ...asked } = answers(samples)
-      expect(asked).toEqual({
+      const { "POST /webhook/ 200": webhooks = 0, ...answers } = answersByRoute(samples)
+      expect(answers).toEqual({
         "POST /api/v1/auth/login 200": 2,
         "GET /api/v1/auth/me 200": 10,
         "GET /api/v1/auth/me 401": 2,
@@ -191,18 +197,18 @@ describe("The metrics", () => {
       expect(sum(samples, "music_spool_bytes")).toBe(0)
       expect(sum(samples, "music_spool_limit_bytes")).toBe(500_000_000)
 
-      // What is told is what is described, with just those labels; four tell of what this load has none of.
-      const untroubled = [
+      // Every described metric is there with exactly its labels, except four that this load does not touch.
+      const untouched = [
         "music_iam_calls_refused_total",
         "music_own_events_dropped_total",
         "music_otlp_exports_total",
         "music_store_writes_failed_total"
       ]
       const described = metrics
-        .filter(({ name }) => !untroubled.includes(name))
+        .filter(({ name }) => !untouched.includes(name))
         .map(({ labels, name }) => [name, [...labels].sort().join()])
-      const told = samples
-        .filter(({ name }) => !untroubled.includes(name))
+      const found = samples
+        .filter(({ name }) => !untouched.includes(name))
         .map(({ labels, name }) => [
           metrics.some((metric) => metric.name === name) ? name : name.replace(/_(?:bucket|count|sum)$/, ""),
           Object.keys(labels)
@@ -210,7 +216,7 @@ describe("The metrics", () => {
             .sort()
             .join()
         ])
-      expect(new Map(told.map(([name = "", labels = ""]) => [name, labels]))).toEqual(
+      expect(new Map(found.map(([name = "", labels = ""]) => [name, labels]))).toEqual(
         new Map(described.map(([name = "", labels = ""]) => [name, labels]))
       )
 

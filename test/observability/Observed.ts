@@ -1,4 +1,4 @@
-/** The real server against the simulators, watched: settings of a test's own, its log kept. */
+/** The real server against the simulators, with settings of the test; keeps its log. */
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -11,7 +11,7 @@ import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts
 import { type OtlpTarget, Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 
-/** Sends to a collector of the tests. */
+/** The settings of one signal that goes to a collector of the tests. */
 export const otlpTo = (url: string): OtlpTarget => ({
   url,
   protocol: "http/json",

@@ -13,11 +13,11 @@ const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 const callerSpan = "00f067aa0ba902b7"
 const traceparent = `00-${traceId}-${callerSpan}-01`
 
-/** What Ting itself asks IAM is none of our calls. */
+/** A call that Ting makes to IAM, not this service. */
 const tingsOwn = "/api/v1/obo-access/verify"
 
-/** Runs a server to its end, so that every span has left; gives what the collector has then. */
-const watched = <A>(
+/** Runs a server to its end, so that every span is exported; gives the requests that the collector got. */
+const traced = <A>(
   use: (server: Effect.Effect.Success<ReturnType<typeof startObserved>>) => Effect.Effect<A>
 ) =>
   Effect.gen(function* () {
@@ -40,14 +40,14 @@ const pathOf = (spans: ReadonlyArray<Span>, span: Span): ReadonlyArray<string> =
 describe("A login", () => {
   it.scopedLive("is one trace, from the caller's context through every call to another system", () =>
     Effect.gen(function* () {
-      const { received, server, spans } = yield* watched((running) =>
+      const { received, server, spans } = yield* traced((running) =>
         calls(running).login({ traceparent }).pipe(Effect.orDie)
       )
       const login = spans.filter((span) => span.traceId === traceId)
       expect(
         login.filter(({ kind }) => kind === 2).map(({ name, parentSpanId }) => [name, parentSpanId])
       ).toEqual([["POST /api/v1/auth/login", callerSpan]])
-      // Everything in it hangs on that one span.
+      // Every other span descends from that one.
       expect(login.every((span) => pathOf(login, span)[0] === "POST /api/v1/auth/login")).toBe(true)
 
       const outward = login.filter(({ attributes }) => "peer.service" in attributesOf(attributes))
@@ -62,14 +62,14 @@ describe("A login", () => {
       )
       expect(login.map(({ name }) => name)).toContain("Recipients.activate")
 
-      // What each system was told is the span of exactly that call.
-      const told = [...server.world.iam.seen, ...server.world.ting.seen]
+      // Each system got the span of its own call.
+      const propagated = [...server.world.iam.seen, ...server.world.ting.seen]
         .filter(({ path }) => path !== tingsOwn)
         .map(({ headers, method, path }) => [`${method} ${path}`, headers.get("traceparent")?.join()])
-      expect(new Map(told.map(([name, header]) => [name, header]))).toEqual(
+      expect(new Map(propagated.map(([name, header]) => [name, header]))).toEqual(
         new Map(outward.map(({ name, spanId }) => [name, `00-${traceId}-${spanId}-01`]))
       )
-      expect(told).toHaveLength(outward.length)
+      expect(propagated).toHaveLength(outward.length)
 
       expect(resourceIn(received)).toMatchObject({ "service.name": "music-backend" })
       const line = server.log
@@ -79,9 +79,9 @@ describe("A login", () => {
     })
   )
 
-  it.scopedLive("of a caller whose trace is not kept leaves no span, and tells the others so", () =>
+  it.scopedLive("of a caller whose trace is not sampled leaves no span, and passes that decision on", () =>
     Effect.gen(function* () {
-      const { server, spans } = yield* watched((running) =>
+      const { server, spans } = yield* traced((running) =>
         calls(running)
           .login({ traceparent: traceparent.replace(/01$/, "00") })
           .pipe(Effect.orDie)
@@ -94,14 +94,14 @@ describe("A login", () => {
   )
 })
 
-describe("What leaves for a collector or a scraper", () => {
+describe("Exported telemetry", () => {
   it.scopedLive(
-    "holds no credential, no name of a person, no text of a caller; every trace begins at a request or at a delivery",
+    "holds no credential, no name of a person and no text of a caller; every trace begins at a request or a delivery",
     () =>
       Effect.gen(function* () {
         const message = "The player stops after a seek."
         const secretKey = `key-${randomUUID()}`
-        const { received, result, server, spans } = yield* watched((running) =>
+        const { received, result, server, spans } = yield* traced((running) =>
           Effect.gen(function* () {
             const { get, login, post } = calls(running)
             const { refreshToken, session, signed } = yield* login()

@@ -243,7 +243,7 @@ describe("Ting's refusals", () => {
 
 describe("the database", () => {
   it("is a dependency that did not answer; the reason stays in the log", () => {
-    const failure = mapStoreFailure(new StoreUnavailable({ reason: "disk I/O error" }))
+    const failure = mapStoreFailure(new StoreUnavailable({ problem: { kind: "unreachable" } }))
     assert.strictEqual(failure.code, "dependency_unavailable")
     deepStrictEqual(failure.details, { dependency: "database" })
     assert.notInclude(JSON.stringify(failure), "disk I/O")

@@ -1,4 +1,4 @@
-/** Whether IAM is there, is IAM, keeps our time, knows the application and lists what tings need; nothing is spent. */
+/** Checks that IAM is reachable, agrees with our clock, accepts our secret and lists Ting's endpoints. Spends nothing. */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -7,8 +7,9 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { makeIamCall } from "../iam/IamCall.ts"
-import { readJson } from "../upstream/UpstreamResponse.ts"
+import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { readJson } from "../upstream/UpstreamResponse.ts"
 import { type Check, type Finding, fail, pass, patience, skip, told, warn } from "./Finding.ts"
 
 const Version = Schema.Struct({
@@ -23,7 +24,7 @@ const Catalogue = Schema.Struct({
 
 const needed = ["subscriptions.register", "tings.send"]
 
-/** The form of an access token, and nobody's: IAM says `active: false` to whoever may ask (identity-service.md 6). */
+/** Well formed and never issued: IAM answers `active: false` to an authorised caller (identity-service.md 6). */
 const unknownToken = `oat_${"A".repeat(43)}`
 
 /** Seconds: signatures and webhooks are refused from 60 and 300 on (identity-service.md 10.2, 11.2). */
@@ -50,14 +51,13 @@ export const checkIam = (
   const credentials = { secret: iam.applicationSecret, testing: false }
   const addressFix = "set MUSIC_IAM_URL to the address of IAM, and let this machine reach it"
 
-  // The secret goes nowhere before this has shown that IAM is who answers.
+  // Sent first, without the secret: it identifies the other side as IAM.
   const identify = makeUpstream(client, {
     dependency: "iam",
     url: iam.url,
     timeoutSeconds: iam.timeoutSeconds,
-    largestAnswer: 65_536,
-    requestIdHeader: "x-request-id",
-    nothingDone: new Set()
+    maxResponseBytes: 65_536,
+    failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
   })({
     operation: "check",
     method: "GET",

@@ -1,4 +1,4 @@
-/** Whether the table service is there and takes our keys; nothing is stored. */
+/** Checks that the table service is reachable and accepts our keys. Stores nothing. */
 import { randomUUID } from "node:crypto"
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
@@ -11,15 +11,16 @@ import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { type TableRecord, Tables } from "../../services/Tables.ts"
 import { tableKeyNames } from "../settings/SettingsTable.ts"
 import { TablesFromSettings } from "../tables/HttpTables.ts"
-import { readJson } from "../upstream/UpstreamResponse.ts"
+import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { readJson } from "../upstream/UpstreamResponse.ts"
 import { type Check, type Finding, fail, pass, patience, skip, told, warn } from "./Finding.ts"
 
 const Health = Schema.Struct({ status: Schema.Literal("ok") })
 
 const names: ReadonlyArray<TableName> = [backendTable, ...clientTables]
 
-/** Longer than the service takes (table-service.md 2): it looks at the key first, and then refuses the record for its size. */
+/** Over the size limit (table-service.md 2): the service checks the key first, and then refuses the record for its size. */
 const tooLarge = JSON.stringify({ probe: "x".repeat(270_336) })
 
 const lineOf = (table: TableName): string => `table ${table}`
@@ -66,9 +67,8 @@ export const checkTables = (
         dependency: "tables",
         url,
         timeoutSeconds: patience,
-        largestAnswer: 65_536,
-        requestIdHeader: "x-request-id",
-        nothingDone: new Set()
+        maxResponseBytes: 65_536,
+        failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
       })({ operation: "check", method: "GET", path: "/api/health", headers: {}, read: readJson(Health) })
 
       const probe = Effect.gen(function* () {
@@ -98,7 +98,7 @@ export const checkTables = (
         )
       )
 
-      // The keys go nowhere before the service has shown itself.
+      // The keys are sent only after the health route identified the service.
       return Effect.matchEffect(health, {
         onSuccess: () =>
           Effect.map(probe, (found) => [pass("tables", `reached at ${url}`), ...found, ...unset]),

@@ -2,8 +2,9 @@ import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type { SettingsValues } from "../../services/Settings.ts"
-import { readJson } from "../upstream/UpstreamResponse.ts"
+import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { readJson } from "../upstream/UpstreamResponse.ts"
 import { type Check, fail, pass, patience, told } from "./Finding.ts"
 
 const Health = Schema.Struct({
@@ -12,15 +13,14 @@ const Health = Schema.Struct({
   version: Schema.optional(Schema.String.pipe(Schema.pattern(/^[\w.+-]{1,64}$/)))
 })
 
-/** Its health route alone: any other call would spend a proof (notification-service.md 1, 2). */
+/** Calls the health route only: any other call would spend a proof (notification-service.md 1, 2). */
 export const checkTing = (client: HttpClient.HttpClient, { ting }: Pick<SettingsValues, "ting">): Check =>
   makeUpstream(client, {
     dependency: "ting",
     url: ting.url,
     timeoutSeconds: Math.min(ting.timeoutSeconds, patience),
-    largestAnswer: 65_536,
-    requestIdHeader: "ting-request-id",
-    nothingDone: new Set()
+    maxResponseBytes: 65_536,
+    failureOf: envelopeFailure({ requestIdHeader: "ting-request-id" })
   })({ operation: "check", method: "GET", path: "/healthz", headers: {}, read: readJson(Health) }).pipe(
     Effect.match({
       onSuccess: ({ status, version }) =>

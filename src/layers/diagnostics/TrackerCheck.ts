@@ -1,35 +1,39 @@
-/** Whether the tracker's repository is there, takes issues, and takes them from our token; nothing is filed. */
+/** Checks that the tracker's repository exists, accepts issues, and accepts them from our token. Files nothing. */
+import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { SettingsValues } from "../../services/Settings.ts"
-import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { judge } from "../tracker/GitHubResponses.ts"
-import { type Answer, type Ask, makeRequests } from "../tracker/GitHubRequests.ts"
+import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { gitHubFailure } from "../tracker/GitHubFailures.ts"
+import { type GitHubRequest, gitHubTarget, toUpstreamRequest } from "../tracker/GitHubRequests.ts"
+import { makeSendRequest } from "../upstream/UpstreamRequest.ts"
+import { readJson, type UpstreamResponse } from "../upstream/UpstreamResponse.ts"
 import { type Check, type Finding, fail, pass, patience, skip, told, warn } from "./Finding.ts"
 
-const Repository = Schema.Struct({
-  full_name: Schema.String,
-  archived: Schema.optional(Schema.Boolean),
-  has_issues: Schema.optional(Schema.Boolean)
-})
+const readRepository = readJson(
+  Schema.Struct({
+    full_name: Schema.String,
+    archived: Schema.optional(Schema.Boolean),
+    has_issues: Schema.optional(Schema.Boolean)
+  })
+)
 
 const day = 24 * 60 * 60 * 1_000
-/** Milliseconds before its end at which a token is spoken of. */
+/** Milliseconds before its expiry from which a token is warned about. */
 const soon = 14 * day
 
 /** `2026-12-21 07:27:00 UTC`, or with an offset. */
-const endOf = ({ headers }: Answer): number | undefined => {
-  const text = String(headers["github-authentication-token-expiration"] ?? "")
+const expiryOf = ({ headers }: UpstreamResponse): number | undefined => {
+  const text = headers["github-authentication-token-expiration"] ?? ""
   const end = Date.parse(text.replace(" UTC", "Z").replace(" ", "T").replace(" ", ""))
   return Number.isNaN(end) ? undefined : end
 }
 
-const tokenFinding = (answer: Answer, now: number): Finding => {
-  const end = endOf(answer)
+const tokenFinding = (response: UpstreamResponse, now: number): Finding => {
+  const end = expiryOf(response)
   if (end === undefined) return pass("tracker token", "accepted; it tells no end")
   const date = new Date(end).toISOString().slice(0, 10)
   return end - now < soon
@@ -48,7 +52,10 @@ const later = (name: string, why: string): Finding =>
 
 const rightsName = "tracker rights"
 
-export const checkTracker = (settings: Pick<SettingsValues, "tracker">): Check =>
+export const checkTracker = (
+  client: HttpClient.HttpClient,
+  settings: Pick<SettingsValues, "tracker">
+): Check =>
   Option.match(settings.tracker, {
     onNone: () =>
       Effect.succeed([
@@ -58,30 +65,25 @@ export const checkTracker = (settings: Pick<SettingsValues, "tracker">): Check =
           "to file them, set MUSIC_GITHUB_TOKEN and MUSIC_GITHUB_REPOSITORY"
         )
       ]),
-    onSome: ({ owner, repository, token, url }) => {
+    onSome: (target) => {
+      const { owner, repository, url } = target
       const name = `${owner}/${repository}`
-      const { send } = makeRequests({ url, token })
-      const place = { owner, repo: repository }
-      const ask = (request: Ask) =>
-        Effect.timeoutFail(send(request), {
-          duration: Duration.seconds(patience),
-          onTimeout: () =>
-            new Unknown({ dependency: "tracker", reason: `no answer within ${patience} seconds` })
-        })
+      const prepare = toUpstreamRequest(target)
+      const sendRequest = makeSendRequest(client, { ...gitHubTarget(url), timeoutSeconds: patience })
+      const send = (request: GitHubRequest) => sendRequest(prepare(request))
 
-      /** Who may file learns that the title is missing; who may not is refused before. Nothing is filed either way. */
+      /** With the right to file, GitHub refuses the missing title; without it, the token. Files nothing either way. */
       const rights = Effect.gen(function* () {
-        const answer = yield* ask({
+        const response = yield* send({
           method: "POST",
-          route: "/repos/{owner}/{repo}/issues",
-          path: place,
+          template: "/repos/{owner}/{repo}/issues",
           body: { body: "A check of permissions: without a title this is refused." }
         })
-        if (answer.status === 422) return pass(rightsName, "the token may file issues")
-        const failure = judge(answer, yield* Clock.currentTimeMillis, 0)
+        if (response.status === 422) return pass(rightsName, "the token may file issues")
+        const failure = gitHubFailure(response, yield* Clock.currentTimeMillis, 0)
         if (failure._tag !== "Refused" || !["permission", "not_found"].includes(failure.code))
           return later(rightsName, told(failure))
-        const needed = answer.headers["x-accepted-github-permissions"]
+        const needed = response.headers["x-accepted-github-permissions"]
         return fail(
           rightsName,
           `the token may not file issues in ${name}${needed === "issues=write" ? " (it lacks issues=write)" : ""}`,
@@ -89,8 +91,8 @@ export const checkTracker = (settings: Pick<SettingsValues, "tracker">): Check =
         )
       }).pipe(Effect.catchAll((failure) => Effect.succeed(later(rightsName, told(failure)))))
 
-      const read = (answer: Answer): Finding => {
-        const body = Schema.decodeUnknownEither(Repository)(answer.data)
+      const repositoryFinding = (response: UpstreamResponse): Finding => {
+        const body = readRepository(response)
         if (Either.isLeft(body))
           return fail(
             "tracker",
@@ -112,7 +114,7 @@ export const checkTracker = (settings: Pick<SettingsValues, "tracker">): Check =
           : pass("tracker", `${name} is there and takes issues`)
       }
 
-      const refused = (failure: UpstreamFailure): ReadonlyArray<Finding> => {
+      const failureFindings = (failure: UpstreamFailure): ReadonlyArray<Finding> => {
         switch (failure._tag === "Refused" ? failure.code : "") {
           case "bad_credentials":
             return [skip("tracker", "the token is refused"), refusedToken]
@@ -142,11 +144,11 @@ export const checkTracker = (settings: Pick<SettingsValues, "tracker">): Check =
       }
 
       return Effect.gen(function* () {
-        const answer = yield* ask({ method: "GET", route: "/repos/{owner}/{repo}", path: place })
+        const response = yield* send({ method: "GET", template: "/repos/{owner}/{repo}" })
         const now = yield* Clock.currentTimeMillis
-        if (answer.status !== 200) return refused(judge(answer, now, 0))
-        const found = read(answer)
-        const accepted = tokenFinding(answer, now)
+        if (response.status !== 200) return failureFindings(gitHubFailure(response, now, 0))
+        const found = repositoryFinding(response)
+        const accepted = tokenFinding(response, now)
         return found.status === "PASS"
           ? [found, accepted, yield* rights]
           : [found, accepted, skip(rightsName, "the repository takes no issues")]

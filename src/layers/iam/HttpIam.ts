@@ -12,6 +12,7 @@ import { makeTingEndpoints } from "./TingEndpoints.ts"
 import { makeOboProof } from "./OboProof.ts"
 import { makeIamCall, type PlaneCall } from "./IamCall.ts"
 import { makeIntrospection } from "./Introspection.ts"
+import { makeIntrospectionHealth } from "./IntrospectionHealth.ts"
 import { makeTestingContext } from "./TestingContext.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
 import { makeWebhookVerifier } from "./WebhookSignature.ts"
@@ -33,20 +34,23 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
     const secretOf = (plane: Plane): Redacted.Redacted =>
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
 
-    const planeCall: PlaneCall = (plane, ask) =>
-      Effect.tapError(call({ secret: secretOf(plane), testing: plane._tag === "Testing" }, ask), (failure) =>
-        plane._tag === "Testing" &&
-        failure._tag === "Refused" &&
-        (failure.code === "invalid_client" || failure.code === "unauthenticated")
-          ? testingContext.forget(plane.secret)
-          : Effect.void
+    const planeCall: PlaneCall = (plane, request) =>
+      Effect.tapError(
+        call({ secret: secretOf(plane), testing: plane._tag === "Testing" }, request),
+        (failure) =>
+          plane._tag === "Testing" &&
+          failure._tag === "Refused" &&
+          (failure.code === "invalid_client" || failure.code === "unauthenticated")
+            ? testingContext.forget(plane.secret)
+            : Effect.void
       )
 
-    const introspection = yield* makeIntrospection(planeCall, budget, credentials, {
+    const health = yield* makeIntrospectionHealth(planeCall, budget)
+    const introspection = yield* makeIntrospection(health.send, budget, credentials, {
       applicationId,
       cacheSeconds: settings.introspectionCacheSeconds
     })
-    const tokens = makeTokenExchange(planeCall, budget, credentials, introspection, applicationId)
+    const tokens = makeTokenExchange(planeCall, budget, credentials, health, introspection, applicationId)
     const catalogue = yield* makeTingEndpoints(planeCall, budget)
 
     return {

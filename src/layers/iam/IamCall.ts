@@ -10,16 +10,17 @@ import type { Plane } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import type { Read } from "../upstream/UpstreamResponse.ts"
+import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
 
-/** The application's secret of one plane; `testing` adds the selector, and nothing falls back to production. */
+/** The application's secret in one plane. `testing` adds the plane selector; nothing falls back to production. */
 export interface Credentials {
   readonly secret: Redacted.Redacted
   readonly testing: boolean
 }
 
-export interface IamAsk<A> {
+export interface IamRequest<A> {
   readonly operation: string
   readonly method: "GET" | "POST"
   /** Below `/api/v1`. */
@@ -28,23 +29,26 @@ export interface IamAsk<A> {
   readonly json?: unknown
   readonly key?: UpstreamKey
   readonly headers?: Readonly<Record<string, string | Redacted.Redacted>>
-  readonly read: Read<A>
+  readonly read: ResponseReader<A>
 }
 
-export type IamCall = <A>(credentials: Credentials, ask: IamAsk<A>) => Effect.Effect<A, UpstreamFailure>
+export type IamCall = <A>(
+  credentials: Credentials,
+  request: IamRequest<A>
+) => Effect.Effect<A, UpstreamFailure>
 
 /** A call with the credentials of a plane. */
-export type PlaneCall = <A>(plane: Plane, ask: IamAsk<A>) => Effect.Effect<A, UpstreamFailure>
+export type PlaneCall = <A>(plane: Plane, request: IamRequest<A>) => Effect.Effect<A, UpstreamFailure>
 
 /** Bytes (identity-service.md 1). */
-const largestAnswer = 4 * 1024 * 1024
+const maxResponseBytes = 4 * 1024 * 1024
 
-/** Seconds for which IAM blocks who asked too often (identity-service.md 1). */
-const longestPause = 60
+/** Seconds for which IAM blocks a caller over its limit (identity-service.md 1). */
+const maxRetryAfterSeconds = 60
 
 const versionHeader = "silicon-iam-api-version"
 
-const bodyOf = ({ form, json }: IamAsk<unknown>): { readonly body?: HttpBody.HttpBody } => {
+const bodyOf = ({ form, json }: IamRequest<unknown>): { readonly body?: HttpBody.HttpBody } => {
   if (form !== undefined)
     return { body: HttpBody.text(new URLSearchParams(form).toString(), "application/x-www-form-urlencoded") }
   return json === undefined ? {} : { body: HttpBody.text(JSON.stringify(json), "application/json") }
@@ -57,7 +61,7 @@ const basic = (applicationId: string, secret: Redacted.Redacted): Redacted.Redac
 const selectorOf = ({ testing }: Credentials, authorization: Redacted.Redacted) =>
   testing ? { "x-testing-application": authorization } : {}
 
-// What work sees that no request caused.
+// The default, which work outside of a request sees.
 const noRequest = Context.get(Context.empty(), RequestContext)
 
 export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsValues["iam"]): IamCall => {
@@ -65,35 +69,37 @@ export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsVal
     dependency: "iam",
     url: settings.url,
     timeoutSeconds: settings.timeoutSeconds,
-    largestAnswer,
-    requestIdHeader: "x-request-id",
-    longestPause,
-    // identity-service.md 1: the concurrency cap answers before anything is done.
-    nothingDone: new Set(["server_overloaded"]),
+    maxResponseBytes,
+    failureOf: envelopeFailure({
+      requestIdHeader: "x-request-id",
+      maxRetryAfterSeconds,
+      // identity-service.md 1: the concurrency cap answers before anything is done.
+      notExecutedCodes: new Set(["server_overloaded"])
+    }),
     // identity-service.md 1.2: absent is accepted on ordinary calls.
-    foreign: (headers) =>
+    rejectHeaders: (headers) =>
       (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
   })
-  return (credentials, ask) =>
+  return (credentials, request) =>
     Effect.gen(function* () {
       const info = yield* RequestContext
       const requestId = yield* Effect.sync(() => randomUUID())
       const authorization = basic(settings.applicationId, credentials.secret)
       return yield* upstream({
-        operation: ask.operation,
-        method: ask.method,
-        path: `/api/v1${ask.path}`,
+        operation: request.operation,
+        method: request.method,
+        path: `/api/v1${request.path}`,
         headers: {
           authorization,
           ...selectorOf(credentials, authorization),
           "silicon-iam-supported-api-versions": "v1",
           "x-request-id": requestId,
           "x-iam-telemetry": info !== noRequest && !info.recording ? "off" : "on",
-          ...(ask.key === undefined ? {} : { "idempotency-key": ask.key }),
-          ...ask.headers
+          ...(request.key === undefined ? {} : { "idempotency-key": request.key }),
+          ...request.headers
         },
-        ...bodyOf(ask),
-        read: ask.read
+        ...bodyOf(request),
+        read: request.read
       })
     })
 }

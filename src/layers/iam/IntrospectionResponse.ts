@@ -1,13 +1,13 @@
-/** What an introspection answers, and every check that the contract recommends before it is believed (identity-service.md 6). */
+/** The introspection response, with every check that the contract recommends before it is trusted (identity-service.md 6). */
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { ActorType, OrganisationId, PublicId, publicIdPattern } from "../../schema/Identity.ts"
 import type { Introspection, Membership } from "../../services/Iam.ts"
-import { type Answer, expect, readJson } from "../upstream/UpstreamResponse.ts"
+import { type UpstreamResponse, expect, readJson } from "../upstream/UpstreamResponse.ts"
 import { isOfType, omittable, Uuid } from "./IamSchemas.ts"
 
-const Snapshot = Schema.Struct({
+const Authorization = Schema.Struct({
   actor_type: omittable(ActorType),
   public_id: omittable(PublicId),
   organization_id: Uuid,
@@ -19,7 +19,7 @@ const Snapshot = Schema.Struct({
   testing_environment_id: Schema.NullOr(Uuid),
   scopes: Schema.Array(Schema.String)
 })
-type Snapshot = typeof Snapshot.Type
+type Authorization = typeof Authorization.Type
 
 const Live = Schema.Struct({
   active: Schema.Literal(true),
@@ -34,14 +34,14 @@ const Live = Schema.Struct({
   issued_at: Schema.Int,
   expires_at: Schema.Int,
   authorization_epoch: Schema.Int,
-  authorization: omittable(Snapshot),
-  authorizations: omittable(Schema.Array(Snapshot))
+  authorization: omittable(Authorization),
+  authorizations: omittable(Schema.Array(Authorization))
 })
 type Live = typeof Live.Type
 
-const readAnswer = readJson(Schema.Union(Schema.Struct({ active: Schema.Literal(false) }), Live))
+const readLiveOrInactive = readJson(Schema.Union(Schema.Struct({ active: Schema.Literal(false) }), Live))
 
-/** What the answer must agree with. */
+/** Values that the response must match. */
 export interface Expected {
   readonly applicationId: string
   /** The plane's environment, null in production. */
@@ -50,9 +50,9 @@ export interface Expected {
 
 type Checked<A> = Either.Either<A, string>
 
-/** What is not told contradicts nothing. */
-const agrees = (told: Option.Option<string>, value: string): boolean =>
-  Option.getOrElse(told, () => value) === value
+/** An undisclosed value agrees with every value. */
+const agrees = (disclosed: Option.Option<string>, value: string): boolean =>
+  Option.getOrElse(disclosed, () => value) === value
 
 const fits = (publicId: Option.Option<string>, type: Option.Option<ActorType>): boolean =>
   Option.match(Option.all([publicId, type]), {
@@ -60,7 +60,7 @@ const fits = (publicId: Option.Option<string>, type: Option.Option<ActorType>): 
     onSome: ([id, kind]) => isOfType(id, kind)
   })
 
-const snapshotsOf = (live: Live): Checked<ReadonlyArray<Snapshot>> =>
+const authorizationsOf = (live: Live): Checked<ReadonlyArray<Authorization>> =>
   Either.gen(function* () {
     const { authorization, authorizations } = live
     yield* expect(
@@ -74,22 +74,22 @@ const snapshotsOf = (live: Live): Checked<ReadonlyArray<Snapshot>> =>
   })
 
 /** Like `si:deejay[acme]`; the person is compared as far as it is disclosed. */
-const namesMember = (snapshot: Snapshot, publicId: Option.Option<string>): boolean => {
-  const [, person, organisation] = /^([^[\]]*)\[([^[\]]*)\]$/.exec(snapshot.membership_id) ?? []
+const namesMember = (authorization: Authorization, publicId: Option.Option<string>): boolean => {
+  const [, person, organisation] = /^([^[\]]*)\[([^[\]]*)\]$/.exec(authorization.membership_id) ?? []
   return (
-    organisation === snapshot.org_id &&
+    organisation === authorization.org_id &&
     person !== undefined &&
     publicIdPattern.test(person) &&
     agrees(publicId, person)
   )
 }
 
-const membershipOf = (live: Live, snapshot: Snapshot, expected: Expected): Checked<Membership> =>
+const membershipOf = (live: Live, authorization: Authorization, expected: Expected): Checked<Membership> =>
   Either.gen(function* () {
-    const { actor_type: type, public_id: publicId } = snapshot
-    yield* expect(snapshot.audience === expected.applicationId, "is for another application")
-    yield* expect(snapshot.testing_environment_id === expected.environmentId, "is of another plane")
-    yield* expect(agrees(live.org_id, snapshot.org_id), "is of another organisation")
+    const { actor_type: type, public_id: publicId } = authorization
+    yield* expect(authorization.audience === expected.applicationId, "is for another application")
+    yield* expect(authorization.testing_environment_id === expected.environmentId, "is of another plane")
+    yield* expect(agrees(live.org_id, authorization.org_id), "is of another organisation")
     yield* expect(
       Option.isSome(type) === Option.isSome(publicId),
       "should disclose both or neither of actor type and public id"
@@ -101,35 +101,35 @@ const membershipOf = (live: Live, snapshot: Snapshot, expected: Expected): Check
     )
     yield* expect(
       namesMember(
-        snapshot,
+        authorization,
         Option.orElse(publicId, () => live.public_id)
-      ) && agrees(live.membership_id, snapshot.membership_id),
+      ) && agrees(live.membership_id, authorization.membership_id),
       "names another member"
     )
     return {
-      organisation: snapshot.org_id,
-      organisationUuid: snapshot.organization_id,
-      membershipId: snapshot.membership_id,
-      scopes: [...snapshot.scopes].sort(),
+      organisation: authorization.org_id,
+      organisationUuid: authorization.organization_id,
+      membershipId: authorization.membership_id,
+      scopes: [...authorization.scopes].sort(),
       actor: Option.all({ type, public_id: publicId })
     }
   })
 
-/** A live token, or none for an inactive one. `now`, milliseconds, stands in for an answer without a `Date`. */
+/** A live token, or none for an inactive one. `now`, in milliseconds, replaces a missing `Date` of the response. */
 export const readIntrospection =
   (expected: Expected, now: number) =>
-  (answer: Answer): Checked<Option.Option<Introspection>> =>
+  (response: UpstreamResponse): Checked<Option.Option<Introspection>> =>
     Either.gen(function* () {
-      const live = yield* readAnswer(answer)
+      const live = yield* readLiveOrInactive(response)
       if (!live.active) return Option.none()
       yield* expect(
         live.audience === expected.applicationId && live.client_id === expected.applicationId,
         "is for another application"
       )
       yield* expect(fits(live.public_id, live.actor_type), "mixes Carbon and Silicon")
-      const snapshots = yield* snapshotsOf(live)
+      const authorizations = yield* authorizationsOf(live)
       const memberships = yield* Either.all(
-        snapshots.map((snapshot) => membershipOf(live, snapshot, expected))
+        authorizations.map((authorization) => membershipOf(live, authorization, expected))
       )
       yield* expect(
         new Set(memberships.map(({ organisation }) => organisation)).size === memberships.length,
@@ -139,7 +139,7 @@ export const readIntrospection =
         publicId: live.public_id,
         sessionId: live.session_id,
         expiresAt: live.expires_at,
-        answeredAt: answer.date ?? now,
+        answeredAt: response.date ?? now,
         memberships: memberships.sort((one, other) => (one.organisation < other.organisation ? -1 : 1))
       })
     })

@@ -1,4 +1,4 @@
-/** Asking for a proof that lets Ting act for a user, bound to one method, path and body (identity-service.md 10). */
+/** OBO proofs: IAM lets Ting act for a user, for one method, path and body (identity-service.md 10). */
 import { createHmac } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -11,7 +11,7 @@ import { sha256 } from "../../services/Digest.ts"
 import type { IamService, Proof, UpstreamKey } from "../../services/Iam.ts"
 import { isPlane, type Plane, planeId } from "../../services/Plane.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { tokenKey } from "./budget/CredentialCache.ts"
 import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import { audience, type TingEndpoints } from "./TingEndpoints.ts"
@@ -19,8 +19,8 @@ import type { PlaneCall } from "./IamCall.ts"
 import { omittable } from "./IamSchemas.ts"
 
 const method = "POST"
-/** Seconds; no endpoint of Ting publishes more. */
-const longestProof = 60
+/** Seconds; the maximum of Ting's endpoints. */
+const maxProofSeconds = 60
 
 /** `hex(HMAC_SHA256(application secret, T.M.P.H.K))`; `timestamp` in seconds, `path` from the catalogue. */
 export const signature = (
@@ -39,7 +39,7 @@ export const signature = (
 const Exchanged = Schema.Struct({
   access_proof: Schema.Redacted(Schema.String.pipe(Schema.pattern(/^obo_[A-Za-z0-9_-]{28,8188}$/))),
   proof_id: Schema.String,
-  expires_in: Schema.Int.pipe(Schema.between(1, longestProof)),
+  expires_in: Schema.Int.pipe(Schema.between(1, maxProofSeconds)),
   expires_at: Schema.String,
   testing_context: omittable(
     Schema.Struct({
@@ -51,10 +51,10 @@ const Exchanged = Schema.Struct({
 })
 
 const readProof =
-  (plane: Plane, path: string): Read<Proof> =>
-  (answer) =>
+  (plane: Plane, path: string): ResponseReader<Proof> =>
+  (response) =>
     Either.gen(function* () {
-      const { access_proof, testing_context: context } = yield* readJson(Exchanged)(answer)
+      const { access_proof, testing_context: context } = yield* readJson(Exchanged)(response)
       const testing = isPlane("Testing")(plane)
       yield* expect(testing || Option.isNone(context), "holds a testing context in production")
       yield* expect(
@@ -75,10 +75,10 @@ const readProof =
       }
     })
 
-// A digest of a key fits the grammar of keys; the cast is the brand's only other entrance.
+// The digest of a key is a valid key. This cast and `Idempotency.upstreamKey` are the only places that make one.
 const keyFor = (key: UpstreamKey, path: string): UpstreamKey => sha256(`${key}:${path}`) as UpstreamKey
 
-/** A signature over a path that has moved is refused as `invalid_client`, and one over an endpoint that went as 404. */
+/** IAM refuses a signature over a moved path as `invalid_client`, and a removed endpoint with 404. */
 const mayHaveMoved = (failure: UpstreamFailure): boolean =>
   failure._tag === "Refused" && (failure.code === "invalid_client" || failure.status === 404)
 
@@ -126,7 +126,7 @@ export const makeOboProof = (
         Effect.gen(function* () {
           yield* catalogue.forget(plane)
           const moved = yield* Effect.mapError(catalogue.pathOf(plane, request.endpoint), (failure) =>
-            // An outage of the catalogue must not look like a missing scope.
+            // An outage of the catalogue must not surface as a missing scope.
             failure._tag === "Refused" ? refused : failure
           )
           return yield* moved === path ? refused : exchange(moved, keyFor(request.key, moved))

@@ -1,4 +1,4 @@
-/** Which testing environment a secret belongs to (identity-service.md 9.1). */
+/** Resolves the testing environment of an application secret (identity-service.md 9.1). */
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
@@ -9,15 +9,15 @@ import type { IamService } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Testing } from "../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { type CredentialCache, refusalMillis, secretKey } from "./budget/CredentialCache.ts"
 import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import type { IamCall } from "./IamCall.ts"
-import { nilUuid, omittable, only, Uuid } from "./IamSchemas.ts"
+import { nilUuid, omittable, Uuid } from "./IamSchemas.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
-const rememberedMillis = 60_000
-const rememberedPlanes = 1_000
+const cacheMillis = 60_000
+const maxCachedPlanes = 1_000
 
 const Context = Schema.Struct({
   environment_id: Uuid,
@@ -32,10 +32,10 @@ interface Environment {
 }
 
 const readContext =
-  (applicationId: string): Read<Environment> =>
-  (answer) =>
+  (applicationId: string): ResponseReader<Environment> =>
+  (response) =>
     Either.gen(function* () {
-      const context = yield* readJson(Context)(answer)
+      const context = yield* readJson(Context)(response)
       const { environment_id: environmentId } = context
       yield* expect(context.application.app_id === applicationId, "is for another application")
       yield* expect(environmentId !== nilUuid, "names no environment")
@@ -50,16 +50,16 @@ const readContext =
     })
 
 export interface TestingContextClient extends Pick<IamService, "resolvePlane"> {
-  /** For a secret that IAM has just refused. */
+  /** Drops the cached environment of a secret that IAM refused. */
   readonly forget: (secret: Redacted.Redacted) => Effect.Effect<void>
 }
 
 const path: IamPath = "/application/testing-context"
 
 /** Codes with which IAM refuses the secret itself (identity-service.md 9). */
-const badSecret: ReadonlyArray<string> = ["unauthenticated", "invalid_client"]
+const badSecretCodes: ReadonlyArray<string> = ["unauthenticated", "invalid_client"]
 
-/** An environment is remembered for 60 s under the secret's digest; the secret itself is not kept. */
+/** Caches an environment for 60 s under the secret's digest. The secret itself is not kept. */
 export const makeTestingContext = (
   call: IamCall,
   applicationId: string,
@@ -67,9 +67,9 @@ export const makeTestingContext = (
   credentials: CredentialCache
 ): Effect.Effect<TestingContextClient, never, Scope.Scope> =>
   Effect.map(
-    makeTtlCache<Environment, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
+    makeTtlCache<Environment, UpstreamFailure>({ capacity: maxCachedPlanes, millis: cacheMillis }),
     (environments) => {
-      const lookUp = (secret: Redacted.Redacted, credential: string) =>
+      const fetchEnvironment = (secret: Redacted.Redacted, credential: string) =>
         Effect.suspend(() =>
           call(
             { secret, testing: true },
@@ -77,17 +77,19 @@ export const makeTestingContext = (
               operation: "testing_context",
               method: "GET",
               path,
-              read: only(200, readContext(applicationId))
+              read: expectStatus(200, readContext(applicationId))
             }
           ).pipe(
-            // IAM counts each plane apart; all secrets whose plane is not known are counted as one.
+            // IAM counts calls per plane. All secrets of unknown planes share one window.
             budget.within(
               { plane: credentials.isKnown(credential) ? credential : "unresolved", path },
               { credential, use: "session" }
             ),
-            Effect.tap(() => Effect.sync(() => credentials.vouch(credential))),
+            Effect.tap(() => Effect.sync(() => credentials.markLive(credential))),
             Effect.tapErrorTag("Refused", ({ code }) =>
-              badSecret.includes(code) ? budget.refuse(credential, refusalMillis.secret) : Effect.void
+              badSecretCodes.includes(code)
+                ? budget.recordRefusal(credential, refusalMillis.secret)
+                : Effect.void
             )
           )
         )
@@ -97,7 +99,7 @@ export const makeTestingContext = (
           const credential = secretKey(secret)
           if (credentials.isRefused(credential, yield* monotonicMillis))
             return yield* new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
-          const environment = yield* environments.get(credential, lookUp(secret, credential))
+          const environment = yield* environments.get(credential, fetchEnvironment(secret, credential))
           return Testing({ ...environment, secret })
         })
 

@@ -1,4 +1,4 @@
-/** Where Ting's endpoints live: the paths that proofs are signed for (identity-service.md 10.1, 10.2). */
+/** The catalogue of Ting's endpoints at IAM: the paths that proofs are signed for (identity-service.md 10.1, 10.2). */
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
@@ -6,10 +6,9 @@ import type * as Scope from "effect/Scope"
 import type { TingEndpoint } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import { only } from "./IamSchemas.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
 /** Ting's application id, the audience of every proof. */
@@ -17,9 +16,9 @@ export const audience = "ting"
 
 const path: IamPath = `/obo-access/applications/${audience}/endpoints`
 
-const rememberedMillis = 600_000
-const rememberedPlanes = 1_000
-const longestPath = 2_048
+const cacheMillis = 600_000
+const maxCachedPlanes = 1_000
+const maxPathLength = 2_048
 
 const Endpoints = Schema.Struct({
   application: Schema.Struct({ app_id: Schema.String }),
@@ -33,19 +32,19 @@ const Endpoints = Schema.Struct({
 })
 type Endpoints = (typeof Endpoints.Type)["endpoints"]
 
-const readEndpoints: Read<Endpoints> = (answer) =>
+const readEndpoints: ResponseReader<Endpoints> = (response) =>
   Either.gen(function* () {
-    const { application, endpoints } = yield* readJson(Endpoints)(answer)
+    const { application, endpoints } = yield* readJson(Endpoints)(response)
     yield* expect(application.app_id === audience, "is for another application")
     return endpoints
   })
 
 /**
- * Absolute, at most 2048 characters, no `//` at its start, no query, no fragment, no whitespace, no dot segments. A path
- * that a URL parser would rewrite is refused too: it would be sent as another one than was signed.
+ * Absolute, at most 2048 characters, no leading `//`, no query, no fragment, no whitespace, no dot segments. A path that a
+ * URL parser would rewrite is invalid too, because the sent path would differ from the signed one.
  */
 export const isEndpointPath = (path: string): boolean =>
-  path.length <= longestPath &&
+  path.length <= maxPathLength &&
   /^\/(?!\/)[^?#\s\\]*$/.test(path) &&
   !path.split("/").some((segment) => segment === "." || segment === "..") &&
   URL.canParse(path, "http://host") &&
@@ -61,19 +60,19 @@ const pathIn = (endpoints: Endpoints, id: TingEndpoint): Either.Either<string, U
 }
 
 export interface TingEndpoints {
-  /** Fetched when it isn't remembered. An endpoint that is not listed is refused as 404 `not_found`. */
+  /** From the cache or from IAM. An endpoint that is not listed fails as 404 `not_found`. */
   readonly pathOf: (plane: Plane, endpoint: TingEndpoint) => Effect.Effect<string, UpstreamFailure>
   readonly warm: (plane: Plane) => Effect.Effect<void>
   readonly forget: (plane: Plane) => Effect.Effect<void>
 }
 
-/** Remembered for 10 minutes per plane. */
+/** Cached for 10 minutes per plane. */
 export const makeTingEndpoints = (
   call: PlaneCall,
   budget: IamBudget
 ): Effect.Effect<TingEndpoints, never, Scope.Scope> =>
   Effect.map(
-    makeTtlCache<Endpoints, UpstreamFailure>({ capacity: rememberedPlanes, millis: rememberedMillis }),
+    makeTtlCache<Endpoints, UpstreamFailure>({ capacity: maxCachedPlanes, millis: cacheMillis }),
     (catalogues) => {
       const fetch = (plane: Plane) =>
         catalogues.get(
@@ -81,13 +80,20 @@ export const makeTingEndpoints = (
           budget.within(
             { plane: planeId(plane), path },
             {}
-          )(call(plane, { operation: "catalogue", method: "GET", path, read: only(200, readEndpoints) }))
+          )(
+            call(plane, {
+              operation: "catalogue",
+              method: "GET",
+              path,
+              read: expectStatus(200, readEndpoints)
+            })
+          )
         )
       const forget = (plane: Plane) => catalogues.forget(planeId(plane))
       return {
         pathOf: (plane, endpoint) =>
           Effect.flatMap(fetch(plane), (endpoints) =>
-            // A catalogue that does not serve is not kept, so that its correction shows at once.
+            // A catalogue without a usable entry is dropped, so that a correction takes effect at once.
             Effect.tapError(pathIn(endpoints, endpoint), () => forget(plane))
           ),
         warm: (plane) => Effect.ignore(fetch(plane)),

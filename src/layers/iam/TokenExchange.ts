@@ -1,4 +1,4 @@
-/** The calls that make and end tokens: SLT exchange, refresh and revocation (identity-service.md 5, 7). */
+/** The token lifecycle at IAM: SLT exchange, refresh and revocation (identity-service.md 5, 7). */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -11,12 +11,13 @@ import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
 import type { IamBudget, IamPath, Purpose } from "./budget/IamBudget.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import type { IntrospectionClient } from "./Introspection.ts"
-import { ConsistentActor, omittable, only, parseScope } from "./IamSchemas.ts"
+import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
+import { ConsistentActor, omittable, parseScope } from "./IamSchemas.ts"
 
 const Tokens = Schema.Struct({
   access_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(accessTokenPattern))),
@@ -28,7 +29,7 @@ const Tokens = Schema.Struct({
   org_id: omittable(OrganisationId)
 })
 
-const readTokens: Read<TokenGrant> = (answer) =>
+const readTokens: ResponseReader<TokenGrant> = (answer) =>
   Either.map(readJson(Tokens)(answer), (tokens) => ({
     accessToken: tokens.access_token,
     refreshToken: tokens.refresh_token,
@@ -40,22 +41,22 @@ const readTokens: Read<TokenGrant> = (answer) =>
   }))
 
 /** A body shows that another system answered. */
-const readNothing: Read<void> = ({ body }) => expect(body.length === 0, "has a body")
+const readEmpty: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
 
 const tokensPath: IamPath = "/app-auth/tokens"
 const revokePath: IamPath = "/oauth/revoke"
 
 /** Codes that end a refresh token (identity-service.md 3). */
-const deadToken: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
-/** In production these speak of the application's own secret. */
-const ownSecret: ReadonlyArray<string> = ["invalid_client", "unauthenticated"]
+const deadTokenCodes: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
+/** Codes about the application's own secret. */
+const ownSecretCodes: ReadonlyArray<string> = ["invalid_client", "unauthenticated"]
 
-/** A refusal of what the caller presented. */
-const isVerdict = ({ code, status }: Refused): boolean =>
-  status !== 429 && code !== "idempotency_in_progress" && !ownSecret.includes(code)
+/** IAM refused the presented credential itself. */
+const refusesCredential = ({ code, status }: Refused): boolean =>
+  status !== 429 && code !== "idempotency_in_progress" && !ownSecretCodes.includes(code)
 
-/** It never reached what it asks for. An interrupted call, or one without an answer, may have. */
-const didNothing = (exit: Exit.Exit<unknown, UpstreamFailure>): boolean =>
+/** True when the call certainly had no effect. An interrupted call, or one without a response, may have had one. */
+const hadNoEffect = (exit: Exit.Exit<unknown, UpstreamFailure>): boolean =>
   Exit.isFailure(exit) &&
   Option.exists(
     Cause.failureOption(exit.cause),
@@ -68,16 +69,17 @@ export const makeTokenExchange = (
   call: PlaneCall,
   budget: IamBudget,
   credentials: CredentialCache,
-  introspection: Pick<IntrospectionClient, "ensureLooks" | "forgetWhere">,
+  health: Pick<IntrospectionHealth, "ensureWorking">,
+  introspection: Pick<IntrospectionClient, "forgetWhere">,
   applicationId: string
 ): TokenExchange => {
-  const endFamily = (isKin: (key: string) => boolean): Effect.Effect<void> =>
+  const endFamily = (matches: (key: string) => boolean): Effect.Effect<void> =>
     Effect.zipRight(
-      Effect.sync(() => credentials.end(isKin)),
-      introspection.forgetWhere(isKin)
+      Effect.sync(() => credentials.endFamily(matches)),
+      introspection.forgetWhere(matches)
     )
 
-  /** Looks before it spends: a spent token whose new pair does not reach the caller is a lost session. */
+  /** Ensures introspection and reserves its place before it spends: a spent token without a usable new pair is a lost session. */
   const spend = (
     plane: Plane,
     field: "slt" | "refresh_token",
@@ -94,32 +96,27 @@ export const makeTokenExchange = (
       path: tokensPath,
       key,
       form: { app_id: applicationId, [field]: Redacted.value(presented) },
-      read: only(200, readTokens)
+      read: expectStatus(200, readTokens)
     }).pipe(
       budget.within({ plane: planeId(plane), path: tokensPath }, purpose),
-      // A refusal, or one that was not heard, may have ended the family: used twice, the token compromises it.
+      // A refusal, or a lost response, may have ended the family: a second use of the token revokes it.
       Effect.onExit((exit) =>
-        Option.isNone(refreshed) || Exit.isSuccess(exit) || didNothing(exit)
+        Option.isNone(refreshed) || Exit.isSuccess(exit) || hadNoEffect(exit)
           ? Effect.void
-          : endFamily(credentials.kinOf(plane, presented))
+          : endFamily(credentials.inFamilyOf(plane, presented))
       ),
       Effect.tapErrorTag("Refused", (refused) => {
-        if (!isVerdict(refused)) return Effect.void
-        const dead = Option.isSome(refreshed) && deadToken.includes(refused.code)
-        return budget.refuse(credential, dead ? refusalMillis.refresh : 0, use)
+        if (!refusesCredential(refused)) return Effect.void
+        const isDead = Option.isSome(refreshed) && deadTokenCodes.includes(refused.code)
+        return budget.recordRefusal(credential, isDead ? refusalMillis.refresh : 0, use)
       })
     )
-    return introspection
-      .ensureLooks(plane, refreshed)
-      .pipe(
-        Effect.zipRight(
-          budget.withLook(plane, purpose, (look) =>
-            Effect.tap(send, (grant) =>
-              Effect.map(monotonicMillis, (now) => credentials.issued(plane, grant, refreshed, look, now))
-            )
-          )
-        )
+    const sendReserved = budget.reserveIntrospection(plane, purpose, (place) =>
+      Effect.tap(send, (grant) =>
+        Effect.map(monotonicMillis, (now) => credentials.recordGrant(plane, grant, refreshed, place, now))
       )
+    )
+    return Effect.zipRight(health.ensureWorking(plane, refreshed), sendReserved)
   }
 
   const refresh: IamService["refresh"] = (plane, token, key) =>
@@ -134,23 +131,23 @@ export const makeTokenExchange = (
   const revoke: IamService["revoke"] = (plane, token, key) =>
     Effect.suspend(() => {
       const value = Redacted.value(token)
-      const family = value.startsWith("ort_")
+      const isRefreshToken = value.startsWith("ort_")
       const credential = tokenKey(plane, token)
-      const isKin = credentials.kinOf(plane, token)
+      const inFamily = credentials.inFamilyOf(plane, token)
       return call(plane, {
         operation: "revoke",
         method: "POST",
         path: revokePath,
         key,
-        form: { token: value, token_type_hint: family ? "refresh_token" : "access_token" },
-        read: only(200, readNothing)
+        form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
+        read: expectStatus(200, readEmpty)
       }).pipe(
         budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "session" }),
-        // After the call, and whatever its outcome: what was looked at before may be dead.
+        // After the call, unless it had no effect: cached introspections may be stale.
         Effect.onExit((exit) =>
-          didNothing(exit)
+          hadNoEffect(exit)
             ? Effect.void
-            : endFamily((other) => other === credential || (family && isKin(other)))
+            : endFamily((other) => other === credential || (isRefreshToken && inFamily(other)))
         ),
         Effect.tap(() => Effect.sync(() => credentials.forget(credential)))
       )

@@ -1,4 +1,4 @@
-/** What a delivery says, once its signature is known to be right (identity-service.md 11.2 steps 6 to 8, 11.3, 11.4). */
+/** The event in a delivery whose signature is verified (identity-service.md 11.2 steps 6 to 8, 11.3, 11.4). */
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -12,7 +12,7 @@ type JsonObject = Readonly<Record<string, unknown>>
 const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value)
 
-// Declared, not a record: the value is kept as it was parsed.
+// Declared instead of Schema.Record, so that decoding does not copy the value.
 const JsonObject = Schema.declare(isObject)
 
 const PositiveInt = Schema.Int.pipe(Schema.positive())
@@ -90,7 +90,7 @@ const testing = (value: JsonObject): Read<WebhookEvent> =>
   Either.gen(function* () {
     const { test } = yield* Either.mapLeft(decodeTest(value), () => "testing envelope")
     const { metadata } = test
-    // An aggregate may repeat them, but not contradict.
+    // The aggregate may repeat these members, but not contradict them.
     yield* expect(
       (["environment_id", "generation"] as const).every(
         (name) => !Object.hasOwn(metadata.aggregate, name) || metadata.aggregate[name] === metadata[name]
@@ -112,7 +112,7 @@ const testing = (value: JsonObject): Read<WebhookEvent> =>
     }
   })
 
-/** The event in a verified body, or which step failed. `eventId` is the header's. */
+/** The event in a verified body, or the name of the failed step. `eventId` comes from the header. */
 export const readEvent = (body: Uint8Array, eventId: string): Either.Either<WebhookEvent, string> =>
   Either.gen(function* () {
     const value = yield* Either.mapLeft(parseJson(body), () => "JSON")

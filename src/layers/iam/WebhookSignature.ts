@@ -23,7 +23,7 @@ const names = {
   signature: "x-silicon-iam-signature"
 } as const
 
-/** The value of a header that is there exactly once. */
+/** The value of a header that occurs exactly once. */
 const single = (rawHeaders: ReadonlyArray<string>, name: string): Either.Either<string, string> => {
   const values = rawHeaders.filter(
     (_, index) => index % 2 === 1 && rawHeaders[index - 1]?.toLowerCase() === name
@@ -68,7 +68,7 @@ const verify = (
     return yield* readEvent(body, eventId)
   })
 
-/** `secrets` by key version. Says which step failed, and nothing of the delivery. */
+/** `secrets` by key version. The failure names the failed step and holds nothing of the delivery. */
 export const makeWebhookVerifier = (
   secrets: SettingsValues["iam"]["webhookSecrets"]
 ): IamService["verifyWebhook"] =>

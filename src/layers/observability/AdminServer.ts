@@ -1,4 +1,4 @@
-/** The small server for operators: `/metrics` and `/healthz`, on an address of its own. */
+/** The admin server: `/metrics` and `/healthz` for operators, on an address of its own. */
 import { createServer } from "node:http"
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
@@ -8,7 +8,6 @@ import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import {
-  DependencyUnavailable,
   type Failure,
   failureHeaders,
   failureStatus,
@@ -20,74 +19,57 @@ import {
 import { version } from "../../schema/Release.ts"
 import { isLoopback } from "../../services/Loopback.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
+import { contentType } from "./PrometheusText.ts"
 
-/** The address could not be taken. */
+/** The address is taken or not of this machine. */
 export class AdminListenFailed extends Data.TaggedError("AdminListenFailed")<{ readonly reason: string }> {}
 
-/** Prometheus' text format. */
-const textFormat = "text/plain; version=0.0.4; charset=utf-8"
+type Page = Effect.Effect<HttpServerResponse.HttpServerResponse>
 
-const health = HttpServerResponse.unsafeJson({ status: "ok", service: "music-backend", version })
-
-const responseOf = (failure: Failure): HttpServerResponse.HttpServerResponse =>
+const errorResponse = (failure: Failure): HttpServerResponse.HttpServerResponse =>
   HttpServerResponse.text(JSON.stringify(toEnvelope(failure)), {
     status: failureStatus(failure),
     contentType: "application/json",
     headers: failureHeaders(failure)
   })
 
-const uncollected = () =>
-  new DependencyUnavailable({
-    message: "The metrics could not be collected.",
-    hint: "Scrape again; the cause is in the service's log under the X-Request-Id."
-  })
-
-type Page = Effect.Effect<HttpServerResponse.HttpServerResponse, Failure>
-
-const pagesOf = <E extends { readonly reason: string }>(
-  scrape: Effect.Effect<string, E>
-): ReadonlyMap<string, Page> =>
-  new Map<string, Page>([
-    [
-      "/metrics",
-      scrape.pipe(
-        Effect.map((text) => HttpServerResponse.text(text, { contentType: textFormat })),
-        Effect.catchAll(({ reason }) =>
-          Effect.zipRight(Effect.logError("Metrics not collected", { reason }), Effect.fail(uncollected()))
-        )
-      )
-    ],
-    ["/healthz", Effect.succeed(health)]
-  ])
-
-const defectFailure = (defect: unknown): Effect.Effect<never, Internal> =>
-  Effect.zipRight(Effect.logError("Request failed", Cause.die(defect)), Effect.fail(new Internal()))
-
 /** Every answer has a request id, and every error the API's envelope. */
 const answerFrom = (pages: ReadonlyMap<string, Page>) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const requestId = resolveRequestId(headers["x-request-id"])
     const page = pages.get(url.split("?")[0] ?? "")
-    const readable = method === "GET" || method === "HEAD"
-    const refusal = page === undefined ? new NotFound() : new MethodNotAllowed({ allow: "GET, HEAD" })
-    return (page !== undefined && readable ? page : Effect.fail(refusal)).pipe(
-      Effect.catchAllDefect(defectFailure),
-      Effect.catchAll((failure) => Effect.succeed(responseOf(failure))),
+    const answer =
+      page === undefined
+        ? Effect.succeed(errorResponse(new NotFound()))
+        : method === "GET" || method === "HEAD"
+          ? page
+          : Effect.succeed(errorResponse(new MethodNotAllowed({ allow: "GET, HEAD" })))
+    return answer.pipe(
+      Effect.catchAllDefect((defect) =>
+        Effect.as(Effect.logError("Request failed", Cause.die(defect)), errorResponse(new Internal()))
+      ),
       Effect.map(HttpServerResponse.setHeader("x-request-id", requestId)),
       Effect.annotateLogs("request_id", requestId)
     )
   })
 
-/** Answers GET and HEAD until its scope closes; fails when the address cannot be taken. Port 0 takes a free one. */
-export const adminServer = <E extends { readonly reason: string }>(
+/** Serves until its scope closes; gives its base address. Port 0 takes a free one. */
+export const adminServer = (
   { host, port }: { readonly host: string; readonly port: number },
-  scrape: Effect.Effect<string, E>
+  scrape: Effect.Effect<string>
 ) =>
   Effect.gen(function* () {
-    // Not the library's `serve`: it also listens for upgrades, for which Node leaves a connection without a listener for
-    // its errors, so that a peer that resets it would end the process.
+    const pages = new Map<string, Page>([
+      ["/metrics", Effect.map(scrape, (text) => HttpServerResponse.text(text, { contentType }))],
+      [
+        "/healthz",
+        Effect.succeed(HttpServerResponse.unsafeJson({ status: "ok", service: "music-backend", version }))
+      ]
+    ])
+    // Not the library's `serve`: it also listens for upgrades. Node leaves an upgraded connection without a listener for
+    // errors, so that a peer that resets it would end the process.
     const node = createServer(
-      yield* NodeHttpServer.makeHandler(answerFrom(pagesOf(scrape))).pipe(
+      yield* NodeHttpServer.makeHandler(answerFrom(pages)).pipe(
         Effect.locally(HttpMiddleware.currentTracerDisabledWhen, () => true),
         Effect.withTracerEnabled(false)
       )
@@ -100,7 +82,7 @@ export const adminServer = <E extends { readonly reason: string }>(
           })
       )
     )
-    // A connection on which nothing is asked must not hold the end of the process up.
+    // An idle connection must not delay the end of the process.
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
         node.close()
@@ -110,8 +92,7 @@ export const adminServer = <E extends { readonly reason: string }>(
     const bound = server.address._tag === "TcpAddress" ? server.address.port : port
     const url = `http://${host.includes(":") ? `[${host}]` : host}:${bound}`
     yield* Effect.logInfo("Metrics served", { url: `${url}/metrics` })
-    if (!isLoopback(host)) {
+    if (!isLoopback(host))
       yield* Effect.logWarning("Metrics are not authenticated, and MUSIC_ADMIN_BIND is no loopback address")
-    }
     return url
   })

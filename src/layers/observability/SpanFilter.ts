@@ -1,55 +1,44 @@
-/** Which work is worth a trace of its own. */
-import * as OtelTracer from "@effect/opentelemetry/Tracer"
+/** Which spans are recorded: those of requests and of background deliveries, as far as the sampler keeps their trace. */
 import * as Context from "effect/Context"
 import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
+import type { TraceSampler } from "../../services/Settings.ts"
 
-/**
- * What is done in the background for somebody: a report filed, a batch of telemetry written. Looking for work every second,
- * flushing and tidying up would drown it.
- */
+/** Background work with a trace of its own. Polling, flushing and cleaning up have none: they would bury the rest. */
 const background = /^(?:ReportFiling|DuplicateIssues|Tracker|Tables)\./
 
-/** A span that nobody sees: what is done inside has no parent either, and is asked the same. */
-const unseen = (
-  name: string,
-  context: Context.Context<never>,
-  startTime: bigint,
-  kind: Tracer.SpanKind
-): Tracer.Span => ({
-  _tag: "Span",
-  name,
-  kind,
-  spanId: "",
-  traceId: "",
-  parent: Option.none(),
-  context: Context.add(context, Tracer.DisablePropagation, true),
-  status: { _tag: "Started", startTime },
-  attributes: new Map(),
-  links: [],
-  sampled: false,
-  attribute: () => {},
-  event: () => {},
-  addLinks: () => {},
-  end: () => {}
-})
+/** By the trace id, so that every process with the same ratio keeps the same traces. */
+const isSampled = (traceId: string, ratio: number): boolean =>
+  Number.parseInt(traceId.slice(-8), 16) < ratio * 2 ** 32
 
-/** The bridge to OpenTelemetry takes a caller's span for a kept one unless its flags say otherwise. */
-const withFlags = (parent: Tracer.AnySpan): Tracer.AnySpan =>
-  parent._tag === "ExternalSpan"
-    ? OtelTracer.makeExternalSpan({
-        traceId: parent.traceId,
-        spanId: parent.spanId,
-        traceFlags: parent.sampled ? 1 : 0
-      })
-    : parent
-
-/** Traces begin at a request or at such work, nowhere else. */
-export const spanFilterOf = (tracer: Tracer.Tracer): Tracer.Tracer =>
+/** Keeps the spans that `sampler` decides for; a span without a parent must be a request or background work. */
+export const filterSpans = (tracer: Tracer.Tracer, { parentBased, ratio }: TraceSampler): Tracer.Tracer =>
   Tracer.make({
-    span: (name, parent, context, links, startTime, kind, options) =>
-      Option.isSome(parent) || kind === "server" || background.test(name)
-        ? tracer.span(name, Option.map(parent, withFlags), context, links, startTime, kind, options)
-        : unseen(name, context, startTime, kind),
+    span: (name, parent, context, links, startTime, kind, options) => {
+      const unrecorded: Tracer.Span = {
+        _tag: "Span",
+        name,
+        kind,
+        spanId: "",
+        traceId: "",
+        parent,
+        context,
+        status: { _tag: "Started", startTime },
+        attributes: new Map(),
+        links,
+        sampled: false,
+        attribute: () => {},
+        event: () => {},
+        addLinks: () => {},
+        end: () => {}
+      }
+      // Not propagated: spans inside have no parent either and are filtered by the same rule.
+      if (Option.isNone(parent) && kind !== "server" && !background.test(name))
+        return { ...unrecorded, context: Context.add(context, Tracer.DisablePropagation, true) }
+      const span = tracer.span(name, parent, context, links, startTime, kind, options)
+      const sampled =
+        parentBased && Option.isSome(parent) ? parent.value.sampled : isSampled(span.traceId, ratio)
+      return sampled ? span : { ...unrecorded, spanId: span.spanId, traceId: span.traceId }
+    },
     context: (run, fiber) => tracer.context(run, fiber)
   })

@@ -1,19 +1,23 @@
+/** SIGINT and SIGTERM: of the server, which drains, and of a command, which is cut short. */
+import { defaultTeardown, type Teardown } from "@effect/platform/Runtime"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 import { Settings } from "../../services/Settings.ts"
 
-/** As a shell reports a process that a signal ended: 128 and its number. */
+/** Exit codes of a process that a signal ended, as shells report them: 128 and the number of the signal. */
 export const signalExits = { SIGINT: 130, SIGTERM: 143 } as const
 export type EndingSignal = keyof typeof signalExits
 const signals = ["SIGINT", "SIGTERM"] as const satisfies ReadonlyArray<EndingSignal>
 
-/** Milliseconds within which a repeated signal is taken for the same one: npm passes its own on a second time. */
-const sameSignal = 1_000
+/** Milliseconds within which a second signal counts as the same one: npm forwards the signal that the terminal sent too. */
+const sameSignalMillis = 1_000
 
 /**
- * Tells of the first signal, and of every one at least 1 s later. Until the function that it returns is run a repetition
- * does not kill by default.
+ * Calls `first` at the first signal and `again` at every one at least 1 s later. While it listens Node does not end the
+ * process at a signal. Returns a function that stops listening.
  */
-export const hearSignals = (heard: {
+const listenForSignals = (on: {
   readonly first?: (signal: EndingSignal) => void
   readonly again?: (signal: EndingSignal) => void
 }): (() => void) => {
@@ -21,12 +25,12 @@ export const hearSignals = (heard: {
   const listeners = signals.map((signal) => ({
     signal,
     listener: () => {
-      // The process clock, not ours: signals belong to the process, also when tests move time.
+      // The clock of the process, which tests do not move.
       const now = performance.now()
       if (firstAt === undefined) {
         firstAt = now
-        heard.first?.(signal)
-      } else if (now - firstAt >= sameSignal) heard.again?.(signal)
+        on.first?.(signal)
+      } else if (now - firstAt >= sameSignalMillis) on.again?.(signal)
     }
   }))
   for (const { listener, signal } of listeners) process.on(signal, listener)
@@ -35,27 +39,62 @@ export const hearSignals = (heard: {
   }
 }
 
-/**
- * The first SIGTERM or SIGINT drains (the runtime interrupts the main fiber); a second one at least 1 s later ends the
- * process now.
- */
-export const endOnSecondSignal: Effect.Effect<void> = Effect.sync(() => {
-  hearSignals({ again: () => process.exit(signalExits.SIGTERM) })
+/** The first SIGTERM or SIGINT drains: the runtime interrupts the main fiber. A second one ends the process at once. */
+export const exitOnSecondSignal: Effect.Effect<void> = Effect.sync(() => {
+  listenForSignals({ again: () => process.exit(signalExits.SIGTERM) })
 })
 
 /**
- * Ends the process when the grace period after a signal is over, whatever still hangs: a database that is gone must not
- * keep it. Nothing acknowledged is lost by that, and what was held comes back when its lease ends, as after a crash.
+ * Ends the process when the grace period after a signal is over: a database that is gone must not keep it alive. Nothing
+ * acknowledged is lost. Leased work is taken up again when its lease expires, as after a crash.
  */
-export const endInTime: Effect.Effect<void, never, Settings> = Effect.map(
+export const exitAfterGracePeriod: Effect.Effect<void, never, Settings> = Effect.map(
   Settings,
   ({ shutdownGraceSeconds }) => {
-    const end = () => {
+    const exit = () => {
       process.stderr.write(
         `music-backend: not everything was finished within MUSIC_SHUTDOWN_GRACE_SECONDS (${shutdownGraceSeconds}); what was held comes back when its lease ends\n`
       )
       process.exit(0)
     }
-    hearSignals({ first: () => void setTimeout(end, shutdownGraceSeconds * 1_000).unref() })
+    listenForSignals({ first: () => void setTimeout(exit, shutdownGraceSeconds * 1_000).unref() })
   }
 )
+
+/** The signal handling of a program that does one thing and ends: an interrupted run must not look like a finished one. */
+export interface Interruption {
+  /** Declares that the program now runs until a signal: the signal is its regular end, with exit code 0. */
+  readonly expectSignal: Effect.Effect<void>
+  /** The signal that interrupted the program; none for an expected one. */
+  readonly signal: Effect.Effect<Option.Option<EndingSignal>>
+  /** For the runtime, which interrupts the main fiber at the first signal. */
+  readonly teardown: Teardown
+}
+
+/** Starts to listen. A second signal at least 1 s after the first ends the process at once; an earlier one does nothing. */
+export const handleInterruption = (): Interruption => {
+  let first: EndingSignal | undefined
+  let expected = false
+  const stopListening = listenForSignals({
+    first: (signal) => {
+      first = signal
+    },
+    again: (signal) => process.exit(signalExits[expected ? "SIGTERM" : signal])
+  })
+  return {
+    expectSignal: Effect.sync(() => {
+      expected = true
+    }),
+    signal: Effect.sync(() => (first === undefined || expected ? Option.none() : Option.some(first))),
+    teardown: (exit, end) =>
+      defaultTeardown(exit, (code) => {
+        if (first === undefined) {
+          // Writing the remaining output may take a while; a signal ends that as it ends any process.
+          stopListening()
+          return end(code)
+        }
+        const interrupted = Exit.isInterrupted(exit) && !expected
+        end(interrupted ? signalExits[first] : Number(process.exitCode ?? code))
+      })
+  }
+}

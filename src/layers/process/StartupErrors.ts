@@ -1,7 +1,7 @@
 import * as Effect from "effect/Effect"
 import { SettingsInvalid } from "../settings/Settings.ts"
 
-/** `EX_CONFIG` and `EX_UNAVAILABLE` of sysexits: an operator's scripts tell a bad setting from a bad database or port. */
+/** `EX_CONFIG` and `EX_UNAVAILABLE` of sysexits: they distinguish a bad setting from a bad database or port. */
 const exitCodes = { settings: 78, other: 69 } as const
 
 const describe = (error: unknown): string =>
@@ -16,7 +16,7 @@ const linesOf = (error: unknown): ReadonlyArray<string> =>
     ? error.problems.map(({ name, problem }) => `music-backend: ${name}: ${problem}`)
     : [`music-backend: ${describe(error)}`]
 
-/** Tells why the server did not start, one line each on standard error and without a stack, and sets the exit code. */
+/** Writes why the program did not start to standard error, a line for each problem and no stack, and sets the exit code. */
 export const reportStartupError = <A, E, R>(program: Effect.Effect<A, E, R>): Effect.Effect<void, never, R> =>
   Effect.matchEffect(program, {
     onSuccess: () => Effect.void,

@@ -6,8 +6,8 @@ import * as Scope from "effect/Scope"
 import { Drain } from "../../services/Drain.ts"
 
 /**
- * A layer whose work stops as soon as the process begins to shut down, beside the requests that are being finished, so
- * that both fit into one grace period. What it provides stays usable until the end.
+ * Stops the work of a layer as soon as the drain begins, concurrently with the last requests, so that both fit into one
+ * grace period. The services of the layer stay usable until the end.
  */
 export const stopOnDrain = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A, E, R | Drain> =>
   Layer.scopedContext(
@@ -16,7 +16,7 @@ export const stopOnDrain = <A, E, R>(layer: Layer.Layer<A, E, R>): Layer.Layer<A
       const scope = yield* Scope.make()
       const closed = yield* Deferred.make<void>()
       let closing = false
-      // Once, in a fiber that nobody interrupts, and waited for by whoever asks: what the layer stands on is closed after it.
+      // Closes once, in a fiber that is not interrupted. Every caller waits: the dependencies of the layer close after it.
       const close = Effect.suspend(() => {
         if (closing) return Deferred.await(closed)
         closing = true

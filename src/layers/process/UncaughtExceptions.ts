@@ -3,15 +3,15 @@ import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 
 /**
- * Tells of a defect that nobody caught as a line of the log, with its stack. It changes nothing else: Node prints it on
- * standard error and ends the process with 1, for nobody knows what such a defect left half done.
+ * Logs an uncaught exception with its stack. Node still prints it on standard error and ends the process with exit code 1,
+ * because the state of the process after it is unknown.
  */
 export const reportUncaughtExceptions: Effect.Effect<void> = Effect.map(
   Effect.runtime<never>(),
   (runtime) => {
     const runSync = Runtime.runSync(runtime)
     process.on("uncaughtExceptionMonitor", (error, origin) => {
-      runSync(Effect.logFatal("Ended by a defect that nobody caught", { origin }, Cause.die(error)))
+      runSync(Effect.logFatal("Uncaught exception", { origin }, Cause.die(error)))
     })
   }
 )

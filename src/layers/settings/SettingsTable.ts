@@ -305,8 +305,8 @@ const protocol = withDefault(
       choice("http/protobuf", "http/json")(raw),
       () => "must be http/protobuf or http/json; gRPC is not supported"
     ),
-  "http/protobuf",
-  "or http/json"
+  "http/json",
+  "or http/protobuf"
 )
 const headers = optional(otlpHeaders, "name=value,… for the collector", { secret: true })
 const timeout = withDefault(whole(1, 600_000), "10000", "milliseconds for one export")

@@ -9,12 +9,13 @@ import type { TableName } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
 import { Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import { batchCodes, encodeBatch, readAcknowledgement } from "./TableBatch.ts"
 
 const dependency = "tables"
 
-/** Only a 400 in the service's own words is about the batch; every other refusal may pass and must lose nothing. */
+/** Only a 400 with one of `batchCodes` refuses the batch. Any other refusal may end, so its records are kept. */
 const outcomeOf = (refusal: Refused): UpstreamFailure => {
   if (refusal.status === 400 && batchCodes.includes(refusal.code)) return refusal
   const { code, retryAfterSeconds, status } = refusal
@@ -34,9 +35,8 @@ const make = (
     dependency,
     url: target.url,
     timeoutSeconds: 10,
-    largestAnswer: 4 * 1024 * 1024,
-    requestIdHeader: "x-request-id",
-    nothingDone: new Set()
+    maxResponseBytes: 4 * 1024 * 1024,
+    failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
   })
 
   const write: TablesService["write"] = Effect.fn("Tables.write")(function* (records): Effect.fn.Return<
@@ -71,7 +71,7 @@ const off: TablesService = {
   write: () => Effect.dieMessage("no table is configured")
 }
 
-/** The table service of the settings (`MUSIC_TABLES_URL`), or none with no table open. */
+/** The table service of the settings (`MUSIC_TABLES_URL`). Without one no table is open. */
 export const TablesFromSettings: Layer.Layer<Tables, never, Settings | HttpClient.HttpClient> = Layer.effect(
   Tables,
   Effect.gen(function* () {

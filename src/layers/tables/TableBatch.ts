@@ -2,9 +2,9 @@
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 import type { TableRecord, WriteResult } from "../../services/Tables.ts"
-import { expect, type Read, readJson } from "../upstream/UpstreamResponse.ts"
+import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 
-/** The body of one ingest call; `record.json` goes in as it is. Secret, because it carries the keys. */
+/** The body of one ingest call, with `record.json` unchanged. Secret, because it holds the keys. */
 export const encodeBatch = (
   batchId: string,
   records: ReadonlyArray<{ readonly key: string; readonly record: TableRecord }>
@@ -26,24 +26,24 @@ const Acknowledgement = Schema.Struct({
   code: Schema.optional(Schema.String),
   rejected: Schema.optional(Schema.Array(Schema.Struct({ record_id: Schema.String, code: Schema.String })))
 })
-/** What an acknowledgement says: the fate of each record, or that the batch is spoiled by one that it does not name. */
+/** Each record's outcome, or `Spoiled`: the service refused the batch for a record that it does not name. */
 export type Verdict =
   | { readonly _tag: "Written"; readonly result: WriteResult }
   | { readonly _tag: "Spoiled"; readonly code: string }
 
 /** Reads the acknowledgement of the batch that was sent. */
 export const readAcknowledgement =
-  (batchId: string, records: ReadonlyArray<TableRecord>): Read<Verdict> =>
-  (answer) =>
+  (batchId: string, records: ReadonlyArray<TableRecord>): ResponseReader<Verdict> =>
+  (response) =>
     Either.gen(function* () {
-      yield* expect(answer.status === 200, "is not the one that acknowledges")
-      const { batch_id, code, rejected = [], status } = yield* readJson(Acknowledgement)(answer)
+      yield* expect(response.status === 200, "should be 200")
+      const { batch_id, code, rejected = [], status } = yield* readJson(Acknowledgement)(response)
       yield* expect(batch_id.toLowerCase() === batchId, "names another batch")
       yield* expect(status === "rejected" || rejected.length === 0, "contradicts itself")
       if (code !== undefined) return { _tag: "Spoiled", code }
       const ours = new Set(records.map(({ recordId }) => recordId))
       const listed = rejected.map((entry) => ({ recordId: entry.record_id.toLowerCase(), code: entry.code }))
-      // Unusable metadata is listed under the all-zero id: some record of ours, but not known which.
+      // Unusable metadata is listed under the all-zero id: one of our records, but unknown which.
       const stray = listed.find(({ recordId }) => !ours.has(recordId))
       if (stray !== undefined) return { _tag: "Spoiled", code: stray.code }
       return {
@@ -55,5 +55,5 @@ export const readAcknowledgement =
       }
     })
 
-/** Codes of a 400 that concerns the batch as a whole. */
+/** Codes of a 400 that refuses the batch as a whole. */
 export const batchCodes: ReadonlyArray<string> = ["bad_json", "invalid_batch", "batch_too_large"]

@@ -9,12 +9,13 @@ import { version } from "../../schema/Release.ts"
 import type { Proof } from "../../services/Iam.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type PreparedCall, Ting } from "../../services/Ting.ts"
-import type { Read } from "../upstream/UpstreamResponse.ts"
+import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
 import { readAcceptance, readRegistration } from "./TingResponses.ts"
 
 /** Bytes (notification-service.md 1). */
-const largestAnswer = 1024 * 1024
+const maxResponseBytes = 1024 * 1024
 
 const utf8 = new TextEncoder()
 const serialise = (fields: Readonly<Record<string, unknown>>): Uint8Array =>
@@ -39,13 +40,15 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient.HttpClient
       dependency: "ting",
       url: settings.url,
       timeoutSeconds: settings.timeoutSeconds,
-      largestAnswer,
-      requestIdHeader: "ting-request-id",
-      // Of its three 503s this one alone tells that nothing was stored (notification-service.md 8).
-      nothingDone: new Set(["dependency_unavailable"])
+      maxResponseBytes,
+      failureOf: envelopeFailure({
+        requestIdHeader: "ting-request-id",
+        // The only one of Ting's three 503s that guarantees that nothing was stored (notification-service.md 8).
+        notExecutedCodes: new Set(["dependency_unavailable"])
+      })
     })
 
-    const post = <A>(operation: string, call: PreparedCall, proof: Proof, read: Read<A>) =>
+    const post = <A>(operation: string, call: PreparedCall, proof: Proof, read: ResponseReader<A>) =>
       Effect.suspend(() =>
         upstream({
           operation,

@@ -1,225 +1,76 @@
-import * as Clock from "effect/Clock"
+/** The `Tracker` port over GitHub Issues (issue-tracker.md 2 and 4). */
+import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
-import type * as Redacted from "effect/Redacted"
-import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import { type FoundIssue, type Issue, LookTooLong, type TrackerService } from "../../services/Tracker.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { observed, peerOf } from "../upstream/CallMetrics.ts"
-import { configurationTroubles, judge, misshapen } from "./GitHubResponses.ts"
-import { type Answer, type Ask, makeRequests } from "./GitHubRequests.ts"
+import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import {
+  expectStatus,
+  type ResponseReader,
+  readJson,
+  type UpstreamResponse
+} from "../upstream/UpstreamResponse.ts"
+import { configurationTroubles, gitHubFailure } from "./GitHubFailures.ts"
+import {
+  type GitHubRepository,
+  type GitHubRequest,
+  gitHubTarget,
+  toUpstreamRequest
+} from "./GitHubRequests.ts"
 
-const IssueAnswer = Schema.Struct({
+const IssueFields = Schema.Struct({
   number: Schema.Int.pipe(Schema.positive()),
   html_url: Schema.String.pipe(Schema.pattern(/^https?:\/\/\S+$/)),
   user: Schema.optional(Schema.NullOr(Schema.Struct({ login: Schema.String })))
 })
 const ListedIssue = Schema.Struct({
-  ...IssueAnswer.fields,
+  ...IssueFields.fields,
   body: Schema.optional(Schema.NullOr(Schema.String)),
   state: Schema.optional(Schema.String),
   created_at: Schema.String.pipe(Schema.filter((text) => !Number.isNaN(Date.parse(text)))),
   pull_request: Schema.optional(Schema.Unknown)
 })
 type ListedIssue = typeof ListedIssue.Type
-const UserAnswer = Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) })
+
+const readIssue = readJson(IssueFields)
+const readIssues = readJson(Schema.Array(ListedIssue))
+const readUser = readJson(Schema.Struct({ login: Schema.String.pipe(Schema.minLength(1)) }))
+
+const issuesTemplate = "/repos/{owner}/{repo}/issues"
+const issueTemplate = `${issuesTemplate}/{issue_number}`
 
 const pageSize = 100
-/** Pages of one look. A look that stops here is not complete, and must not count as one that found nothing. */
-const mostPages = 100
-const tooLong = new LookTooLong({
-  reason: `the tracker lists more than ${(mostPages * pageSize).toLocaleString("en")} issues since then, too many to look through`
+/** Pages of one search. A search that stops here is incomplete, and must not count as one that found nothing. */
+const maxPages = 100
+const searchTooLong = new LookTooLong({
+  reason: `the tracker lists more than ${(maxPages * pageSize).toLocaleString("en")} issues since then, too many to look through`
 })
 
 /** What is kept of an issue that carries the marker. */
 interface Hit extends Issue {
   readonly open: boolean
-  /** Logins are compared without case. */
+  /** Lower case: logins are compared without case. */
   readonly author: string | undefined
 }
 
-/** Who owns the token: not asked yet, not to be had, or known. */
-type Login = { readonly asked: boolean; readonly name: Option.Option<string> }
+/** A refusal that only an operator can end, and the kind of call that received it. */
+type Trouble = { readonly shownBy: "file" | "search"; readonly text: string }
 
-/** A configuration trouble, and the call that showed it. */
-type Trouble = { readonly shownBy: "file" | "look"; readonly text: string }
+/** The query of the next page. Only the query is taken from the link, so it cannot lead to another host. */
+const nextPage = ({ headers }: UpstreamResponse): Readonly<Record<string, string>> | undefined => {
+  const next = /<([^<>]+)>\s*;[^,]*\brel="next"/.exec(headers.link ?? "")?.[1]
+  return next !== undefined && URL.canParse(next) ? Object.fromEntries(new URL(next).searchParams) : undefined
+}
 
-export const makeGitHub = (settings: {
-  readonly url: string
-  readonly token: Redacted.Redacted
-  readonly owner: string
-  readonly repository: string
-}): Effect.Effect<TrackerService> =>
-  Effect.gen(function* () {
-    const { send } = makeRequests(settings)
-    const peer = peerOf("tracker", settings.url)
-    const login = yield* Ref.make<Login>({ asked: false, name: Option.none() })
-    const trouble = yield* Ref.make(Option.none<Trouble>())
-    const limits = yield* Ref.make(0)
-    const repository = { owner: settings.owner, repo: settings.repository }
-    const issues = "/repos/{owner}/{repo}/issues"
+const readPage: ResponseReader<{
+  readonly issues: ReadonlyArray<ListedIssue>
+  readonly next: Readonly<Record<string, string>> | undefined
+}> = (response) => Either.map(readIssues(response), (issues) => ({ issues, next: nextPage(response) }))
 
-    /** The decoded body of the one status that means success; anything else is judged. */
-    const ask = <A, I>(
-      request: Ask & { readonly operation: string },
-      success: number,
-      schema: Schema.Schema<A, I>
-    ): Effect.Effect<{ readonly value: A; readonly answer: Answer }, UpstreamFailure> =>
-      Effect.gen(function* () {
-        const answer = yield* send(request)
-        if (answer.status !== success) {
-          const failure = judge(answer, yield* Clock.currentTimeMillis, yield* Ref.get(limits))
-          if (failure._tag === "NotExecuted") yield* Ref.update(limits, (count) => count + 1)
-          return yield* failure
-        }
-        yield* Ref.set(limits, 0)
-        const value = yield* Schema.decodeUnknown(schema)(answer.data).pipe(Effect.mapError(misshapen))
-        return { value, answer }
-      }).pipe(
-        observed({ peer, operation: request.operation, method: request.method, template: request.route })
-      )
-
-    /** A success of listing says nothing about the right to write. */
-    const watched =
-      (by: Trouble["shownBy"]) =>
-      <A, E extends UpstreamFailure | LookTooLong>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-        effect.pipe(
-          Effect.tap(() =>
-            Ref.update(trouble, (last) =>
-              by === "file" ? Option.none() : Option.filter(last, ({ shownBy }) => shownBy === "file")
-            )
-          ),
-          Effect.tapError((failure: UpstreamFailure | LookTooLong) => {
-            if (failure._tag !== "Refused") return Effect.void
-            const { code, status } = failure
-            const text = configurationTroubles[code]
-            return text === undefined
-              ? Effect.void
-              : Ref.set(trouble, Option.some({ shownBy: by, text: `${status} ${code}: ${text}` }))
-          })
-        )
-
-    const file: TrackerService["file"] = ({ body, title }) =>
-      Effect.gen(function* () {
-        const { value } = yield* ask(
-          { operation: "file", method: "POST", route: issues, path: repository, body: { title, body } },
-          201,
-          IssueAnswer
-        )
-        const name = value.user?.login
-        if (name !== undefined) yield* Ref.set(login, { asked: true, name: Option.some(name) })
-        return { number: value.number, url: value.html_url }
-      }).pipe(watched("file"), Effect.withSpan("Tracker.file"))
-
-    /** None when the token may not say whose it is. */
-    const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.gen(function* () {
-      const known = yield* Ref.get(login)
-      if (known.asked) return known.name
-      const name = yield* ask({ operation: "user", method: "GET", route: "/user" }, 200, UserAnswer).pipe(
-        Effect.map(({ value }) => Option.some(value.login)),
-        Effect.catchTag("Refused", (refusal) =>
-          refusal.status === 401 ? Effect.fail(refusal) : Effect.succeed(Option.none())
-        )
-      )
-      yield* Ref.set(login, { asked: true, name })
-      return name
-    })
-
-    /** Hits by number. A page, up to 6 MB of other people's text, is let go before the next one is asked for. */
-    const findHits = (
-      marker: string,
-      since: number
-    ): Effect.Effect<ReadonlyMap<number, Hit>, UpstreamFailure | LookTooLong> =>
-      Effect.gen(function* () {
-        const hits = new Map<number, Hit>()
-        // Not by creator: what another account filed for us, before the token changed hands, must be seen as well.
-        let query: Record<string, string | number> | undefined = {
-          state: "all",
-          sort: "created",
-          direction: "desc",
-          per_page: pageSize,
-          since: new Date(since).toISOString()
-        }
-        for (let page = 1; query !== undefined; page += 1) {
-          if (page > mostPages) return yield* tooLong
-          const { answer, value }: { readonly answer: Answer; readonly value: ReadonlyArray<ListedIssue> } =
-            yield* ask(
-              { operation: "list", method: "GET", route: issues, path: repository, query },
-              200,
-              Schema.Array(ListedIssue)
-            )
-          // A page can repeat what moved there meanwhile.
-          for (const issue of value) if (carries(issue, marker, since)) hits.set(issue.number, toHit(issue))
-          const oldest = value.at(-1)
-          query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : nextPage(answer)
-        }
-        return hits
-      })
-
-    const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
-      Effect.gen(function* () {
-        const hits = [...(yield* findHits(marker, since)).values()].sort(
-          (left, right) => left.number - right.number
-        )
-        const [first] = hits
-        if (first === undefined) return []
-        // Where the token may not say whose it is, whoever wrote the first one is taken for us.
-        const us = Option.match(yield* ownLogin, {
-          onNone: () => first.author,
-          onSome: (name) => name.toLowerCase()
-        })
-        return hits.map(({ author, ...issue }): FoundIssue => ({ ...issue, own: author === us }))
-      }).pipe(watched("look"), Effect.withSpan("Tracker.findByMarker"))
-
-    const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
-      Effect.gen(function* () {
-        const path = { ...repository, issue_number: duplicate.number }
-        const uncommented = yield* ask(
-          {
-            operation: "comment",
-            method: "POST",
-            route: `${issues}/{issue_number}/comments`,
-            path,
-            body: {
-              body: `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
-            }
-          },
-          201,
-          Schema.Unknown
-        ).pipe(
-          Effect.as(Option.none<Refused>()),
-          // A locked issue, say, takes no comments; the token is another matter.
-          Effect.catchTag("Refused", (refusal) =>
-            refusal.status === 401 ? Effect.fail(refusal) : Effect.succeed(Option.some(refusal))
-          )
-        )
-        // One second between writes (issue-tracker.md 3).
-        yield* Effect.sleep("1 second")
-        yield* ask(
-          {
-            operation: "close",
-            method: "PATCH",
-            route: `${issues}/{issue_number}`,
-            path,
-            body: { state: "closed", state_reason: "not_planned" }
-          },
-          200,
-          IssueAnswer
-        )
-        return uncommented
-      }).pipe(Effect.withSpan("Tracker.closeDuplicate"))
-
-    return {
-      enabled: true,
-      file,
-      findByMarker,
-      closeDuplicate,
-      trouble: Ref.get(trouble).pipe(Effect.map(Option.map(({ text }) => text)))
-    }
-  })
-
-const carries = (issue: ListedIssue, marker: string, since: number): boolean =>
+const hasMarker = (issue: ListedIssue, marker: string, since: number): boolean =>
   issue.pull_request === undefined &&
   Date.parse(issue.created_at) >= since &&
   (issue.body ?? "").split(/\r?\n/).some((line) => line.trim() === marker)
@@ -231,8 +82,177 @@ const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
   author: user?.login.toLowerCase()
 })
 
-/** The query of the next page: only that is taken from the link, so that it cannot lead elsewhere. */
-const nextPage = ({ headers }: Answer): Record<string, string> | undefined => {
-  const next = /<([^<>]+)>\s*;[^,]*\brel="next"/.exec(String(headers.link ?? ""))?.[1]
-  return next !== undefined && URL.canParse(next) ? Object.fromEntries(new URL(next).searchParams) : undefined
+export const makeGitHub = (
+  client: HttpClient.HttpClient,
+  settings: GitHubRepository & { readonly url: string }
+): TrackerService => {
+  /** The token owner's login: undefined before it was asked for, none when GitHub does not disclose it. */
+  let login: Option.Option<string> | undefined
+  let trouble = Option.none<Trouble>()
+  let limitsInARow = 0
+
+  const prepare = toUpstreamRequest(settings)
+  const upstream = makeUpstream(client, {
+    ...gitHubTarget(settings.url),
+    failureOf: (_, response, now) => {
+      const failure = gitHubFailure(response, now, limitsInARow)
+      if (failure._tag === "NotExecuted") limitsInARow += 1
+      return failure
+    }
+  })
+
+  const call = <A>(
+    { operation, ...request }: GitHubRequest & { readonly operation: string },
+    success: number,
+    read: ResponseReader<A>
+  ): Effect.Effect<A, UpstreamFailure> =>
+    Effect.tap(upstream({ ...prepare(request), operation, read: expectStatus(success, read) }), () =>
+      Effect.sync(() => {
+        limitsInARow = 0
+      })
+    )
+
+  /** Remembers a configuration trouble, and forgets it on success. A successful search proves no right to write. */
+  const trackTrouble =
+    (by: Trouble["shownBy"]) =>
+    <A, E extends UpstreamFailure | LookTooLong>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+      effect.pipe(
+        Effect.tap(() =>
+          Effect.sync(() => {
+            trouble =
+              by === "file" ? Option.none() : Option.filter(trouble, ({ shownBy }) => shownBy === "file")
+          })
+        ),
+        Effect.tapError((failure: UpstreamFailure | LookTooLong) =>
+          Effect.sync(() => {
+            const text = failure._tag === "Refused" ? configurationTroubles[failure.code] : undefined
+            if (failure._tag === "Refused" && text !== undefined)
+              trouble = Option.some({ shownBy: by, text: `${failure.status} ${failure.code}: ${text}` })
+          })
+        )
+      )
+
+  /** Turns a refusal into a value, except for a refused token. */
+  const allowRefusal = <A, B>(
+    effect: Effect.Effect<A, UpstreamFailure>,
+    onRefusal: (refused: Refused) => B
+  ): Effect.Effect<A | B, UpstreamFailure> =>
+    Effect.catchTag(effect, "Refused", (refused) =>
+      refused.status === 401 ? Effect.fail(refused) : Effect.succeed(onRefusal(refused))
+    )
+
+  const file: TrackerService["file"] = ({ body, title }) =>
+    call(
+      { operation: "file", method: "POST", template: issuesTemplate, body: { title, body } },
+      201,
+      readIssue
+    ).pipe(
+      Effect.map(({ html_url, number, user }) => {
+        if (user != null) login = Option.some(user.login)
+        return { number, url: html_url }
+      }),
+      trackTrouble("file"),
+      Effect.withSpan("Tracker.file")
+    )
+
+  const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.suspend(() => {
+    if (login !== undefined) return Effect.succeed(login)
+    const user = call({ operation: "user", method: "GET", template: "/user" }, 200, readUser)
+    return allowRefusal(
+      Effect.map(user, ({ login: name }) => Option.some(name)),
+      () => Option.none<string>()
+    ).pipe(
+      Effect.tap((name) =>
+        Effect.sync(() => {
+          login = name
+        })
+      )
+    )
+  })
+
+  /** Hits by number. Each page, up to 6 MB of other people's text, is released before the next one is requested. */
+  const findHits = (
+    marker: string,
+    since: number
+  ): Effect.Effect<ReadonlyMap<number, Hit>, UpstreamFailure | LookTooLong> =>
+    Effect.gen(function* () {
+      const hits = new Map<number, Hit>()
+      // Without `creator`: an issue that another account filed for us, before the token changed, must be found too.
+      let query: Readonly<Record<string, string>> | undefined = {
+        state: "all",
+        sort: "created",
+        direction: "desc",
+        per_page: String(pageSize),
+        since: new Date(since).toISOString()
+      }
+      for (let page = 1; query !== undefined; page += 1) {
+        if (page > maxPages) return yield* searchTooLong
+        const { issues, next }: Either.Either.Right<ReturnType<typeof readPage>> = yield* call(
+          { operation: "list", method: "GET", template: issuesTemplate, query },
+          200,
+          readPage
+        )
+        // Issues that move between pages can appear twice.
+        for (const issue of issues) if (hasMarker(issue, marker, since)) hits.set(issue.number, toHit(issue))
+        const oldest = issues.at(-1)
+        query = oldest === undefined || Date.parse(oldest.created_at) < since ? undefined : next
+      }
+      return hits
+    })
+
+  const findByMarker: TrackerService["findByMarker"] = (marker, since) =>
+    Effect.gen(function* () {
+      const hits = [...(yield* findHits(marker, since)).values()].sort(
+        (left, right) => left.number - right.number
+      )
+      const [first] = hits
+      if (first === undefined) return []
+      // When GitHub does not disclose the token's owner, the author of the first issue counts as the owner.
+      const owner = Option.match(yield* ownLogin, {
+        onNone: () => first.author,
+        onSome: (name) => name.toLowerCase()
+      })
+      return hits.map(({ author, ...issue }): FoundIssue => ({ ...issue, own: author === owner }))
+    }).pipe(trackTrouble("search"), Effect.withSpan("Tracker.findByMarker"))
+
+  const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
+    Effect.gen(function* () {
+      const issueNumber = duplicate.number
+      const body = `Duplicate of #${original.number}: one report was filed twice after an answer was lost.`
+      const comment = call(
+        {
+          operation: "comment",
+          method: "POST",
+          template: `${issueTemplate}/comments`,
+          issueNumber,
+          body: { body }
+        },
+        201,
+        () => Either.right(Option.none<Refused>())
+      )
+      // A locked issue, for example, refuses comments.
+      const commentRefusal = yield* allowRefusal(comment, (refused) => Option.some(refused))
+      // One second between writes (issue-tracker.md 3).
+      yield* Effect.sleep("1 second")
+      yield* call(
+        {
+          operation: "close",
+          method: "PATCH",
+          template: issueTemplate,
+          issueNumber,
+          body: { state: "closed", state_reason: "not_planned" }
+        },
+        200,
+        readIssue
+      )
+      return commentRefusal
+    }).pipe(Effect.withSpan("Tracker.closeDuplicate"))
+
+  return {
+    enabled: true,
+    file,
+    findByMarker,
+    closeDuplicate,
+    trouble: Effect.sync(() => Option.map(trouble, ({ text }) => text))
+  }
 }

@@ -1,4 +1,4 @@
-/** What is told of a call to another system: how often, how long, how it ended, and a span that it continues. */
+/** Metrics and spans of calls to other systems, and the header that continues the trace there. */
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -9,7 +9,7 @@ import * as Tracer from "effect/Tracer"
 import { recordNow, upstreamRequestDuration, upstreamRequests } from "../../services/Metrics.ts"
 import type { Dependency, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 
-/** Where calls of one kind go, as spans tell it. */
+/** The destination of a call, as span attributes. */
 export interface Peer {
   readonly "server.address": string
   readonly "server.port": number
@@ -27,16 +27,16 @@ export const peerOf = (dependency: Dependency, url: string): Peer => {
 
 export interface ObservedCall {
   readonly peer: Peer
-  /** Our name for what is asked, such as `introspect`; one of a few. */
+  /** Name of the operation, such as `introspect`; one of a few. */
   readonly operation: string
   readonly method: string
-  /** The path, with names in place of what varies. */
+  /** The path with `{name}` in place of what varies. */
   readonly template: string
 }
 
 const outcomes = { Refused: "refused", NotExecuted: "not_executed", Unknown: "unknown" } as const
 
-/** A call that nobody waits for any longer is interrupted; what it did stays unknown. */
+/** `interrupted`: the caller went away, and the outcome is unknown. */
 const outcomeOf = Exit.match({
   onSuccess: () => "ok",
   onFailure: (cause: Cause.Cause<UpstreamFailure>) =>
@@ -46,7 +46,7 @@ const outcomeOf = Exit.match({
     })
 })
 
-/** By OpenTelemetry's conventions for HTTP clients; no query, no header. */
+/** OpenTelemetry's attributes of an HTTP client span, without query and headers. */
 const attributesOf = ({ method, operation, peer, template }: ObservedCall) => ({
   ...peer,
   "http.request.method": method,
@@ -54,7 +54,7 @@ const attributesOf = ({ method, operation, peer, template }: ObservedCall) => ({
   "music.operation": operation
 })
 
-const counted = <A, R>(
+const recordMetrics = <A, R>(
   { operation, peer }: ObservedCall,
   effect: Effect.Effect<A, UpstreamFailure, R>
 ): Effect.Effect<A, UpstreamFailure, R> =>
@@ -70,41 +70,41 @@ const counted = <A, R>(
     )
   })
 
-const tracing = FiberRef.get(FiberRef.currentTracerEnabled)
+const tracerEnabled = FiberRef.get(FiberRef.currentTracerEnabled)
 
-/** Counts and times one call; with tracing it is a span of its own, which `traceContext` names inside. */
-export const observed =
+/** Counts and times one call. With tracing it is a span of its own, the parent that `traceHeaders` names inside. */
+export const observeCall =
   (call: ObservedCall) =>
   <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
-    Effect.flatMap(tracing, (enabled) =>
+    Effect.flatMap(tracerEnabled, (enabled) =>
       enabled
-        ? Effect.withSpan(counted(call, effect), `${call.method} ${call.template}`, {
+        ? Effect.withSpan(recordMetrics(call, effect), `${call.method} ${call.template}`, {
             kind: "client",
             attributes: attributesOf(call),
             captureStackTrace: false
           })
-        : counted(call, effect)
+        : recordMetrics(call, effect)
     )
 
-/** The status of the answer to the call in hand. */
-export const noteStatus = (status: number): Effect.Effect<void> =>
-  Effect.flatMap(tracing, (enabled) =>
+/** Adds the response's status to the call's span. */
+export const recordResponseStatus = (status: number): Effect.Effect<void> =>
+  Effect.flatMap(tracerEnabled, (enabled) =>
     enabled ? Effect.annotateCurrentSpan("http.response.status_code", status) : Effect.void
   )
 
-const none: Readonly<Record<string, string>> = {}
+const noHeaders: Readonly<Record<string, string>> = {}
 
-/** The header that makes the other side's spans part of this trace (W3C Trace Context); none while nothing is traced. */
-export const traceContext: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
-  tracing,
+/** `traceparent`, with which the other side's spans join this trace (W3C Trace Context); none without tracing. */
+export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
+  tracerEnabled,
   (enabled) =>
     enabled
       ? Effect.match(Effect.currentSpan, {
-          onFailure: () => none,
+          onFailure: () => noHeaders,
           onSuccess: ({ context, sampled, spanId, traceId }) =>
             Context.get(context, Tracer.DisablePropagation)
-              ? none
+              ? noHeaders
               : { traceparent: `00-${traceId}-${spanId}-${sampled ? "01" : "00"}` }
         })
-      : Effect.succeed(none)
+      : Effect.succeed(noHeaders)
 )

@@ -1,5 +1,7 @@
-/** The HTTP client for other systems: connects quickly or not at all, never follows a redirect, and tells a connection that was never made from one that was lost. */
-
+/**
+ * The HTTP client for other systems: one connection pool with a short connect timeout and no redirects. It distinguishes a
+ * connection that was never made from one that was lost.
+ */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import type * as HttpClientError from "@effect/platform/HttpClientError"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
@@ -7,13 +9,13 @@ import * as Undici from "@effect/platform-node/Undici"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
-/** Milliseconds for a connection, TLS included; below the time of a whole call, so that it is told apart from a slow answer. */
+/** Milliseconds for a connection, TLS included. Shorter than a whole call, so that it differs from a slow response. */
 const connectTimeout = 3_000
 
-const neverMade = new WeakSet<Error>()
+const connectErrors = new WeakSet<Error>()
 
-/** Codes that show the same with any other client. */
-const neverMadeCodes = new Set([
+/** Codes that prove the same without this module's connector. */
+const connectErrorCodes = new Set([
   "ECONNREFUSED",
   "ENOTFOUND",
   "EAI_AGAIN",
@@ -22,11 +24,11 @@ const neverMadeCodes = new Set([
   "UND_ERR_CONNECT_TIMEOUT"
 ])
 
-const connect = (): Undici.buildConnector.connector => {
+const makeConnector = (): Undici.buildConnector.connector => {
   const connector = Undici.buildConnector({ timeout: connectTimeout })
   return (options, callback) =>
     connector(options, (...outcome) => {
-      if (outcome[0] !== null) neverMade.add(outcome[0])
+      if (outcome[0] !== null) connectErrors.add(outcome[0])
       callback(...outcome)
     })
 }
@@ -34,18 +36,18 @@ const connect = (): Undici.buildConnector.connector => {
 const Dispatcher = Layer.scoped(
   NodeHttpClient.Dispatcher,
   Effect.acquireRelease(
-    Effect.sync(() => new Undici.Agent({ connect: connect() })),
+    Effect.sync(() => new Undici.Agent({ connect: makeConnector() })),
     (agent) => Effect.promise(() => agent.destroy())
   )
 )
 
 /** One pool of kept-alive connections for every upstream; closed with its scope. */
-export const UpstreamClient: Layer.Layer<HttpClient.HttpClient> = Layer.provide(
+export const UpstreamHttpClient: Layer.Layer<HttpClient.HttpClient> = Layer.provide(
   NodeHttpClient.layerUndiciWithoutDispatcher,
   Dispatcher
 )
 
-/** The system's own word for what went wrong, such as `ECONNRESET`. */
+/** The system's error code, such as `ECONNRESET`. */
 export const transportCode = (error: HttpClientError.HttpClientError): string => {
   const { cause } = error
   return typeof cause === "object" && cause !== null && "code" in cause && typeof cause.code === "string"
@@ -53,9 +55,9 @@ export const transportCode = (error: HttpClientError.HttpClientError): string =>
     : "no code"
 }
 
-/** True when not one byte of the request can have arrived: no name, no route, no listener, no trusted certificate. */
+/** True when no byte of the request can have arrived: no name, no route, no listener, no trusted certificate. */
 export const neverSent = (error: HttpClientError.HttpClientError): boolean =>
   error._tag === "RequestError" &&
   (error.reason !== "Transport" ||
-    (error.cause instanceof Error && neverMade.has(error.cause)) ||
-    neverMadeCodes.has(transportCode(error)))
+    (error.cause instanceof Error && connectErrors.has(error.cause)) ||
+    connectErrorCodes.has(transportCode(error)))

@@ -1,36 +1,42 @@
-/** What another system answered, and how it is read: bounded bytes, strict UTF-8, JSON of a known shape. */
+/** An HTTP response of another system, and readers for it: bounded bytes, strict UTF-8, JSON of a known shape. */
 import type * as Headers from "@effect/platform/Headers"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 
-export interface Answer {
+export interface UpstreamResponse {
   readonly status: number
   readonly headers: Headers.Headers
-  /** Never longer than the upstream's bound. */
+  /** At most the upstream's `maxResponseBytes`. */
   readonly body: Uint8Array
-  /** Its own `Date`, milliseconds since the epoch. */
+  /** The response's own `Date`, milliseconds since the epoch. */
   readonly date: number | undefined
 }
 
-/** An answer that is what the contract promises, or why it is not; the reason never quotes the answer. */
-export type Read<A> = (answer: Answer) => Either.Either<A, string>
+/** Decodes a response, or says why it violates the contract. The reason never quotes the response. */
+export type ResponseReader<A> = (response: UpstreamResponse) => Either.Either<A, string>
 
-/** A check that the contract asks for before an answer is trusted. */
+/** A check that the contract demands before a response is trusted. */
 export const expect = (holds: boolean, otherwise: string): Either.Either<void, string> =>
   holds ? Either.void : Either.left(otherwise)
 
-// A byte order mark is kept, and so refused by the JSON parser.
+/** Accepts one status only: the success that the contract names. */
+export const expectStatus =
+  <A>(status: number, read: ResponseReader<A>): ResponseReader<A> =>
+  (response) =>
+    Either.flatMap(expect(response.status === status, `should be ${status}`), () => read(response))
+
+// A byte order mark is kept, so the JSON parser refuses it.
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
-/** Strict: invalid UTF-8 and anything around the value are refused. */
+/** Refuses invalid UTF-8 and anything around the value. */
 export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> =>
   Either.try({ try: (): unknown => JSON.parse(utf8.decode(bytes)), catch: () => "is not JSON" })
 
 const isJson = (contentType: string | undefined): boolean =>
   contentType === undefined || /^application\/(?:[a-z0-9.+-]+\+)?json\s*(?:;|$)/i.test(contentType)
 
-/** JSON of the given shape; members that the shape does not name are let pass, because contracts grow. */
-export const readJson = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
+/** JSON of the given shape. Members that the schema does not name are ignored, because contracts grow. */
+export const readJson = <A, I>(schema: Schema.Schema<A, I>): ResponseReader<A> => {
   const decode = Schema.decodeUnknownEither(schema)
   return ({ body, headers }) =>
     Either.gen(function* () {
@@ -40,32 +46,26 @@ export const readJson = <A, I>(schema: Schema.Schema<A, I>): Read<A> => {
     })
 }
 
-/** Seconds; what asks for longer is not believed. */
-const longestPause = 3_600
+/** Seconds; a longer pause is cut to this. */
+const maxSeconds = 3_600
+
+/** Whole seconds, at least 1 and at most `max`. */
+export const boundPause = (seconds: number, max = maxSeconds): number =>
+  Math.min(max, Math.max(1, Math.ceil(seconds)))
 
 /**
- * `Retry-After` in whole seconds, at least 1 and at most `longest`; given as seconds or as a date. `now` is in
- * milliseconds.
+ * `Retry-After` in whole seconds, bounded by `boundPause`. It may hold seconds or a date; a date counts from the
+ * response's own `Date`. `now` is in milliseconds.
  */
 export const retryAfterSeconds = (
-  answer: Answer,
+  response: UpstreamResponse,
   now: number,
-  longest = longestPause
+  max = maxSeconds
 ): number | undefined => {
-  const told = answer.headers["retry-after"]?.trim()
-  if (told === undefined) return undefined
-  const seconds = /^\d{1,9}$/.test(told) ? Number(told) : (Date.parse(told) - (answer.date ?? now)) / 1_000
-  return Number.isNaN(seconds) ? undefined : Math.min(longest, Math.max(1, Math.ceil(seconds)))
+  const value = response.headers["retry-after"]?.trim()
+  if (value === undefined) return undefined
+  const seconds = /^\d{1,9}$/.test(value)
+    ? Number(value)
+    : (Date.parse(value) - (response.date ?? now)) / 1_000
+  return Number.isNaN(seconds) ? undefined : boundPause(seconds, max)
 }
-
-const Envelope = Schema.Struct({
-  error: Schema.Struct({
-    code: Schema.String.pipe(Schema.pattern(/^[a-z][a-z0-9_]{0,63}$/)),
-    message: Schema.String,
-    request_id: Schema.optional(Schema.NullOr(Schema.String))
-  })
-})
-
-/** The error envelope that IAM and Ting have in common (identity-service.md 3, notification-service.md 8). */
-export const readEnvelope = (answer: Answer): (typeof Envelope.Type)["error"] | undefined =>
-  Either.match(readJson(Envelope)(answer), { onLeft: () => undefined, onRight: ({ error }) => error })

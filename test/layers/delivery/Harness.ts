@@ -2,6 +2,8 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
+import * as HttpClient from "@effect/platform/HttpClient"
+import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -18,11 +20,10 @@ import { makeOperatorQueries } from "../../../src/layers/store/repositories/Oper
 import { openDatabase, storeAt } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
-import { Tables } from "../../../src/services/Tables.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
 
@@ -82,9 +83,14 @@ export const makeHarness = Effect.gen(function* () {
           calls -= 1
         })
     )
-  yield* countFetches((change) => {
-    calls += change
-  })
+  const upstreamClient = Layer.map(UpstreamHttpClient, (context) =>
+    Context.make(
+      HttpClient.HttpClient,
+      HttpClient.transformResponse(Context.get(context, HttpClient.HttpClient), (sent) =>
+        counted(Effect.flatMap(sent, readWhole))
+      )
+    )
+  )
 
   /** Until no call to an upstream is in flight, which takes real time; at most about two seconds. */
   const settled = Effect.gen(function* () {
@@ -141,12 +147,9 @@ export const makeHarness = Effect.gen(function* () {
         Layer.map(TrackerFromSettings, (context) =>
           Context.make(Tracker, { ...Context.get(context, Tracker), ...instead })
         ),
-        Layer.map(TablesFromSettings, (context) => {
-          const tables = Context.get(context, Tables)
-          return Context.make(Tables, { ...tables, write: (records) => counted(tables.write(records)) })
-        }).pipe(Layer.provide(UpstreamClient)),
+        TablesFromSettings,
         Layer.succeed(Store, own)
-      )
+      ).pipe(Layer.provide(upstreamClient))
       const scope = yield* Scope.make()
       const context = yield* deliveryWith(bounds).pipe(
         Layer.provide(ports),
@@ -199,26 +202,14 @@ export type Harness = Effect.Effect.Success<typeof makeHarness>
 
 const realPause = () => new Promise<void>((wake) => setTimeout(wake, 2))
 
-/** Counts what goes through `fetch`, from the call to the last byte of the answer. */
-const countFetches = (count: (change: number) => void) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const original = globalThis.fetch
-      globalThis.fetch = async (...request) => {
-        count(1)
-        try {
-          const response = await original(...request)
-          const bytes = await response.arrayBuffer()
-          const { headers, status } = response
-          return new Response(bytes.byteLength === 0 ? null : bytes, { headers, status })
-        } finally {
-          count(-1)
-        }
-      }
-      return original
-    }),
-    (original) =>
-      Effect.sync(() => {
-        globalThis.fetch = original
+/** The response with its body read, so that a counted call ends with the last byte. */
+const readWhole = (response: HttpClientResponse.HttpClientResponse) =>
+  Effect.map(response.arrayBuffer, (bytes) =>
+    HttpClientResponse.fromWeb(
+      response.request,
+      new Response(bytes.byteLength === 0 ? null : bytes, {
+        status: response.status,
+        headers: response.headers
       })
+    )
   )

@@ -1,17 +1,10 @@
-import * as Headers from "@effect/platform/Headers"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { makeCredentialCache } from "../../../src/layers/iam/budget/CredentialCache.ts"
-import { makeIamBudget } from "../../../src/layers/iam/budget/IamBudget.ts"
-import type { PlaneCall } from "../../../src/layers/iam/IamCall.ts"
-import { makeIntrospection } from "../../../src/layers/iam/Introspection.ts"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { IamService, Introspection } from "../../../src/services/Iam.ts"
@@ -111,7 +104,7 @@ describe("introspect", () => {
     })
   )
 
-  it.scoped("shows an undisclosed actor by its membership only", () =>
+  it.scoped("identifies an undisclosed actor by its membership only", () =>
     Effect.gen(function* () {
       const { iam, login } = yield* iamWorld()
       const { accessToken } = yield* login("si:deejay", ["self.profile.read"])
@@ -142,7 +135,7 @@ describe("introspect", () => {
     })
   )
 
-  it.scoped("takes our clock when the answer has no date of its own", () =>
+  it.scoped("uses our clock when the response has no `Date`", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()
       simulator.fail({
@@ -153,7 +146,7 @@ describe("introspect", () => {
   )
 })
 
-describe("an answer is not believed, and is no verdict on the token, when", () => {
+describe("an answer has an unknown outcome when", () => {
   type Ask = (iam: IamService) => Effect.Effect<Option.Option<Introspection>, UpstreamFailure>
   const check = (name: string, body: unknown, ask: Ask) =>
     it.scoped(name, () =>
@@ -218,38 +211,40 @@ describe("an answer is not believed, and is no verdict on the token, when", () =
   )
 })
 
-describe("while the last look of a plane failed", () => {
+describe("while the last introspection of a plane failed", () => {
   const tokens = "/app-auth/tokens"
   const unavailable = { path: `/api/v1${path}`, fault: iamFaults.serviceUnavailable() }
 
-  it.scoped("no refresh token is spent: a look at it that works comes first, and does not consume it", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      yield* iam.introspect(production, accessToken)
-      simulator.fail({ ...unavailable, times: 2 })
-      yield* Effect.flip(iam.introspect(production, accessToken))
-      const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
-      for (const name of ["one", "two"])
-        assert.strictEqual((yield* Effect.flip(refresh(name)))._tag, "Unknown")
-      assert.lengthOf(asked(tokens), 1)
-      // What one such look found holds for a second.
-      assert.lengthOf(asked(path), 3)
-      yield* TestClock.adjust("1 seconds")
-      // Under a third key: had one of the others spent it, this would kill the family.
-      const grant = yield* refresh("three")
-      assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
-      const probes = asked(path).filter((look) => form(look).token_type_hint === "refresh_token")
-      deepStrictEqual(
-        probes.map((look) => form(look).token),
-        [1, 2].map(() => Redacted.value(refreshToken))
-      )
-      yield* iam.refresh(production, grant.refreshToken, key("four"))
-      assert.lengthOf(asked(path), 5)
-    })
+  it.scoped(
+    "no refresh token is spent before an introspection of it succeeds, which does not consume it",
+    () =>
+      Effect.gen(function* () {
+        const { asked, iam, login, simulator } = yield* iamWorld()
+        const { accessToken, refreshToken } = yield* login()
+        yield* iam.introspect(production, accessToken)
+        simulator.fail({ ...unavailable, times: 2 })
+        yield* Effect.flip(iam.introspect(production, accessToken))
+        const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
+        for (const name of ["one", "two"])
+          assert.strictEqual((yield* Effect.flip(refresh(name)))._tag, "Unknown")
+        assert.lengthOf(asked(tokens), 1)
+        // What one such look found holds for a second.
+        assert.lengthOf(asked(path), 3)
+        yield* TestClock.adjust("1 seconds")
+        // Under a third key: had one of the others spent it, this would kill the family.
+        const grant = yield* refresh("three")
+        assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
+        const probes = asked(path).filter((look) => form(look).token_type_hint === "refresh_token")
+        deepStrictEqual(
+          probes.map((look) => form(look).token),
+          [1, 2].map(() => Redacted.value(refreshToken))
+        )
+        yield* iam.refresh(production, grant.refreshToken, key("four"))
+        assert.lengthOf(asked(path), 5)
+      })
   )
 
-  it.scoped("no SLT is spent: a look at no token comes first, one for all that wait", () =>
+  it.scoped("no SLT is spent before a probe succeeds, which all waiting callers share", () =>
     Effect.gen(function* () {
       const { asked, iam, simulator, slt } = yield* iamWorld()
       simulator.fail({ ...unavailable, times: 2 })
@@ -270,7 +265,7 @@ describe("while the last look of a plane failed", () => {
     })
   )
 
-  it.scoped("a look that has been out for two seconds counts as failing", () =>
+  it.scoped("an introspection without a response for two seconds counts as failing", () =>
     Effect.gen(function* () {
       const { asked, iam, login, simulator } = yield* iamWorld()
       const { accessToken, refreshToken } = yield* login()
@@ -287,7 +282,7 @@ describe("while the last look of a plane failed", () => {
     })
   )
 
-  it.scoped("another plane, and a dead refresh token, need no look", () =>
+  it.scoped("another plane, and a dead refresh token, need no probe", () =>
     Effect.gen(function* () {
       const { asked, iam, loginIn, simulator, testing } = yield* iamWorld()
       const dead = Redacted.make(`ort_${"d".repeat(43)}`)
@@ -303,7 +298,7 @@ describe("while the last look of a plane failed", () => {
     })
   )
 
-  it.scoped("a look that had begun before the failure proves nothing", () =>
+  it.scoped("the success of an introspection that began before the failure proves nothing", () =>
     Effect.gen(function* () {
       const { asked, iam, login, simulator } = yield* iamWorld()
       const { accessToken, refreshToken } = yield* login()
@@ -318,7 +313,7 @@ describe("while the last look of a plane failed", () => {
     })
   )
 
-  it.scoped("a 429 is passed on with its seconds, 60 at most, until a look works again", () =>
+  it.scoped("a 429 is passed on with its seconds, 60 at most, until an introspection succeeds", () =>
     Effect.gen(function* () {
       const { asked, iam, login, simulator } = yield* iamWorld()
       const { accessToken, refreshToken } = yield* login()
@@ -338,7 +333,7 @@ describe("while the last look of a plane failed", () => {
   )
 })
 
-describe("looks at one token at the same time", () => {
+describe("concurrent introspections of one token", () => {
   const held = Effect.gen(function* () {
     const made = yield* iamWorld()
     const { asked, iam, login, simulator } = made
@@ -354,7 +349,7 @@ describe("looks at one token at the same time", () => {
     return { ...made, grant, slow, looks: () => asked(path).length }
   })
 
-  it.scoped("are one look, whoever of the callers leaves, and the next one asks again", () =>
+  it.scoped("share one call, which no caller's disconnection stops, and the next one calls again", () =>
     Effect.gen(function* () {
       const { grant, iam, looks, slow } = yield* held
       const first = yield* slow
@@ -426,7 +421,7 @@ describe("looks at one token at the same time", () => {
     ]
   ]
   for (const [what, happens, anew] of ends)
-    it.scoped(`after ${what} a caller ${anew ? "asks anew" : "still shares the running one"}`, () =>
+    it.scoped(`after ${what} a caller ${anew ? "calls again" : "still shares the running call"}`, () =>
       Effect.gen(function* () {
         const made = yield* held
         const running = yield* made.slow
@@ -438,10 +433,10 @@ describe("looks at one token at the same time", () => {
     )
 })
 
-describe("an inactive answer about what IAM has just issued", () => {
+describe("an inactive answer for a token that IAM has just issued", () => {
   const inactive = { path: `/api/v1${path}`, fault: reply({ active: false }) }
 
-  it.scoped("is no verdict: it is asked again, and the pair is told", () =>
+  it.scoped("fails as unknown, and is introspected again", () =>
     Effect.gen(function* () {
       const { iam, login, simulator } = yield* iamWorld()
       const { accessToken } = yield* login()
@@ -451,7 +446,7 @@ describe("an inactive answer about what IAM has just issued", () => {
     })
   )
 
-  it.scoped("is one a minute later, after a live answer, after a logout, and where IAM replays", () =>
+  it.scoped("counts a minute later, after a live answer, after a logout, and for a replay", () =>
     Effect.gen(function* () {
       const { iam, login, simulator, slt } = yield* iamWorld()
       const isNone = (token: Redacted.Redacted) =>
@@ -479,7 +474,7 @@ describe("an inactive answer about what IAM has just issued", () => {
 })
 
 describe("a token that IAM called inactive", () => {
-  it.scoped("is not asked about again for 30 s, in its plane", () =>
+  it.scoped("is not introspected again for 30 s, in its plane", () =>
     Effect.gen(function* () {
       const { asked, iam, login, testing } = yield* iamWorld()
       const { accessToken } = yield* login()
@@ -497,7 +492,7 @@ describe("a token that IAM called inactive", () => {
     })
   )
 
-  it.scoped("is asked about at once when IAM issues it again", () =>
+  it.scoped("is introspected at once when IAM issues it again", () =>
     Effect.gen(function* () {
       const { asked, iam, slt, simulator } = yield* iamWorld()
       const one = slt()
@@ -515,7 +510,7 @@ describe("a token that IAM called inactive", () => {
 describe("the introspection cache", () => {
   const cached = iamWorld({ introspectionCacheSeconds: 30 })
 
-  it.scoped("is off by default: every look asks", () =>
+  it.scoped("is off by default: every introspection calls IAM", () =>
     Effect.gen(function* () {
       const { asked, iam, login } = yield* iamWorld()
       const { accessToken } = yield* login()
@@ -525,7 +520,7 @@ describe("the introspection cache", () => {
     })
   )
 
-  it.scoped("answers for its seconds, as old as it is, and never past the token's end", () =>
+  it.scoped("answers for its seconds, with the age of the answer, and never past the token's expiry", () =>
     Effect.gen(function* () {
       const { asked, iam, login } = yield* cached
       const { accessToken } = yield* login()
@@ -544,7 +539,7 @@ describe("the introspection cache", () => {
     })
   )
 
-  it.scoped("tells planes and tokens apart, and keeps no failure", () =>
+  it.scoped("separates planes and tokens, and caches no failure", () =>
     Effect.gen(function* () {
       const { asked, iam, login, simulator, testing } = yield* cached
       const { accessToken } = yield* login()
@@ -591,7 +586,7 @@ describe("the introspection cache", () => {
       })
   )
 
-  it.scoped("keeps live tokens when strangers log out or refresh what IAM never issued", () =>
+  it.scoped("keeps live tokens when others revoke or refresh tokens that IAM never issued", () =>
     Effect.gen(function* () {
       const { asked, iam, login, loginIn, simulator, testing } = yield* cached
       const { accessToken } = yield* login()
@@ -609,7 +604,7 @@ describe("the introspection cache", () => {
     })
   )
 
-  it.scoped("is forgotten for tokens of a login that another process made, whichever family ends", () =>
+  it.scoped("drops tokens of unknown families whichever family ends", () =>
     Effect.gen(function* () {
       const { asked, login, simulator } = yield* cached
       const elsewhere = yield* iamOver(simulator.url)
@@ -623,41 +618,6 @@ describe("the introspection cache", () => {
       yield* here.revoke(production, refreshToken, key("logout-2"))
       assert.isTrue(Option.isNone(yield* here.introspect(production, accessToken)))
       assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, accessToken)))
-    })
-  )
-
-  it.scoped("does not keep what was looked at before it was to be forgotten", () =>
-    Effect.gen(function* () {
-      yield* TestClock.setTime(startTime)
-      const held = yield* Deferred.make<void>()
-      let looks = 0
-      const answer = {
-        status: 200,
-        headers: Headers.empty,
-        body: new TextEncoder().encode(JSON.stringify(general())),
-        date: startTime
-      }
-      const call: PlaneCall = (_, ask) =>
-        Effect.gen(function* () {
-          looks += 1
-          yield* Deferred.await(held)
-          return Either.getOrThrow(ask.read(answer))
-        })
-      const options = { applicationId: "music", cacheSeconds: 30 }
-      const credentials = makeCredentialCache()
-      const client = yield* makeIntrospection(
-        call,
-        makeIamBudget({ callsPerMinute: 110, countAddresses: true }, credentials),
-        credentials,
-        options
-      )
-      const looking = yield* Effect.fork(client.introspect(production, someone))
-      yield* eventually(() => looks === 1)
-      yield* client.forgetWhere(() => true)
-      yield* Deferred.succeed(held, undefined)
-      assert.isTrue(Option.isSome(yield* Fiber.join(looking)))
-      for (const _ of [1, 2]) yield* client.introspect(production, someone)
-      assert.strictEqual(looks, 2)
     })
   )
 })

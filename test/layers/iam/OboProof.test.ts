@@ -60,7 +60,7 @@ describe("the signature", () => {
     )
   })
 
-  it.scoped("goes out with that vector", () =>
+  it.scoped("is sent with that vector", () =>
     Effect.gen(function* () {
       const { asked, accessToken, iam } = yield* proofWorld
       yield* iam.prove(production, {
@@ -94,7 +94,7 @@ describe("the signature", () => {
     })
   )
 
-  it.scoped("is made anew, with the time of the attempt", () =>
+  it.scoped("is computed again for each attempt, with its time", () =>
     Effect.gen(function* () {
       const { asked, prove } = yield* proofWorld
       yield* prove("first")
@@ -130,7 +130,7 @@ describe("a proof", () => {
     })
   )
 
-  it.scoped("is refused as IAM refuses it", () =>
+  it.scoped("fails with IAM's refusal", () =>
     Effect.gen(function* () {
       const { prove, world } = yield* proofWorld
       assert.include(yield* Effect.flip(prove("a", { organisation: "zenith" })), {
@@ -177,7 +177,7 @@ describe("a proof", () => {
 
   const wrongly = (plane: "production" | "testing", cases: Readonly<Record<string, unknown>>) => {
     for (const [name, answer] of Object.entries(cases))
-      it.scoped(`in ${plane} is not believed with ${name}`, () =>
+      it.scoped(`in ${plane} is rejected with ${name}`, () =>
         Effect.gen(function* () {
           const { prove, simulator, testing } = yield* proofWorld
           simulator.fail({ path: `/api/v1${exchanges}`, fault: reply(answer, 201) })
@@ -218,7 +218,7 @@ describe("a proof", () => {
 })
 
 describe("the catalogue", () => {
-  it.scoped("is fetched once a plane for 10 minutes", () =>
+  it.scoped("is cached per plane for 10 minutes", () =>
     Effect.gen(function* () {
       const { asked, iam, prove, testing } = yield* proofWorld
       yield* iam.warmCatalogue(production)
@@ -236,18 +236,7 @@ describe("the catalogue", () => {
     })
   )
 
-  it.scoped("is fetched once for those who need it at the same time", () =>
-    Effect.gen(function* () {
-      const { asked, iam, prove } = yield* proofWorld
-      yield* Effect.all([iam.warmCatalogue(production), prove("a"), prove("b")], {
-        concurrency: "unbounded"
-      })
-      assert.lengthOf(asked(catalogue), 1)
-      assert.lengthOf(asked(exchanges), 2)
-    })
-  )
-
-  it.scoped("is warmed without ever failing, and a failure is not remembered", () =>
+  it.scoped("is warmed without failing, and a failure is not cached", () =>
     Effect.gen(function* () {
       const { iam, prove, simulator } = yield* proofWorld
       for (const fault of [iamFaults.internalError(), faults.html(), { kind: "drop" } as const]) {
@@ -285,7 +274,7 @@ describe("the catalogue", () => {
     "has a relative path": listing({ ...endpoint, path: "v1/tings" }),
     "has another host": listing({ ...endpoint, path: "//elsewhere.example/v1" })
   }))
-    it.scoped(`is not believed when it ${name}, and not kept`, () =>
+    it.scoped(`is rejected when it ${name}, and not cached`, () =>
       Effect.gen(function* () {
         const { asked, prove, simulator } = yield* proofWorld
         simulator.fail({ path: `/api/v1${catalogue}`, fault: reply(answer) })
@@ -296,7 +285,7 @@ describe("the catalogue", () => {
       })
     )
 
-  it("takes a path only as it will be sent", () => {
+  it("accepts a path only in the form in which it is sent", () => {
     for (const path of ["/v1/tings", "/", "/a%20b", "/.well-known/x", "/a/b..c", `/${"a".repeat(2047)}`])
       assert.isTrue(isEndpointPath(path), path)
     for (const path of [
@@ -322,7 +311,7 @@ describe("the catalogue", () => {
 })
 
 describe("an endpoint that moved", () => {
-  it.scoped("is found again: one more catalogue, one more exchange under a key of its own", () =>
+  it.scoped("is found with one more catalogue, and one more exchange under its own key", () =>
     Effect.gen(function* () {
       const { asked, prove, world } = yield* proofWorld
       yield* prove("a")
@@ -339,7 +328,7 @@ describe("an endpoint that moved", () => {
 
   const refusal = (status: number, code: string) => faults.status(status, { error: { code, message: "no" } })
 
-  it.scoped("is looked for once; without another path the refusal stands", () =>
+  it.scoped("is searched for once; without another path the refusal is returned", () =>
     Effect.gen(function* () {
       const { asked, prove, simulator } = yield* proofWorld
       yield* prove("a")
@@ -358,7 +347,7 @@ describe("an endpoint that moved", () => {
     })
   )
 
-  it.scoped("is an outage while it cannot be looked for, never a verdict, and moves at most once", () =>
+  it.scoped("is an outage while the catalogue fails, never a refusal, and is retried at most once", () =>
     Effect.gen(function* () {
       const { asked, prove, simulator, world } = yield* proofWorld
       yield* prove("a")

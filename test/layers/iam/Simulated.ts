@@ -5,7 +5,7 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
-import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { seedIam, startIam } from "../../../sandbox/upstreams/Iam.ts"
 import type { Seen } from "../../../sandbox/upstreams/Simulator.ts"
 import { Iam, type UpstreamKey } from "../../../src/services/Iam.ts"
@@ -31,7 +31,7 @@ export const production: Plane = Production()
 export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =>
   Layer.build(
     HttpIam.pipe(
-      Layer.provide(UpstreamClient),
+      Layer.provide(UpstreamHttpClient),
       Layer.provide(Layer.succeed(Settings, testSettings({ iam: { url, ...overrides } })))
     )
   ).pipe(Effect.map((context) => Context.get(context, Iam)))

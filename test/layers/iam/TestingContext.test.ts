@@ -55,7 +55,7 @@ describe("resolvePlane", () => {
   const id = "0199b000-0000-7000-8000-00000000000e"
   const context = { environment_id: id, application: { app_id: "music" } }
 
-  it.scoped("does without the parts that older servers leave out", () =>
+  it.scoped("accepts responses of older servers without the newer members", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()
       simulator.fail({ fault: reply(context) })
@@ -72,7 +72,7 @@ describe("resolvePlane", () => {
     "two environments": { ...context, environment: { environment_id: id.replace("b000", "b001") } },
     "a digest that is none": { ...context, webhook_key_digest: "cc61" }
   }))
-    it.scoped(`does not believe ${name}, and does not remember it`, () =>
+    it.scoped(`rejects ${name}, and does not cache it`, () =>
       Effect.gen(function* () {
         const { iam, simulator, testing } = yield* iamWorld()
         simulator.fail({ fault: reply(body) })
@@ -81,7 +81,7 @@ describe("resolvePlane", () => {
       })
     )
 
-  it.scoped("remembers a plane for 60 seconds, and a failure not at all", () =>
+  it.scoped("caches a plane for 60 seconds, and no failure", () =>
     Effect.gen(function* () {
       const { asked, iam, simulator, testing } = yield* iamWorld()
       simulator.fail({ fault: iamFaults.serviceUnavailable() })
@@ -93,23 +93,6 @@ describe("resolvePlane", () => {
       yield* TestClock.adjust("1 millis")
       yield* iam.resolvePlane(testing.secret)
       assert.lengthOf(asked(path), 3)
-    })
-  )
-
-  it.scoped("shares one call among identical ones in flight, whoever of them leaves", () =>
-    Effect.gen(function* () {
-      const { asked, iam, simulator, testing } = yield* iamWorld()
-      simulator.fail({ fault: { kind: "delay", milliseconds: 60 } })
-      const first = yield* Effect.fork(iam.resolvePlane(testing.secret))
-      yield* eventually(() => asked(path).length === 1)
-      const others = yield* Effect.fork(
-        Effect.all([iam.resolvePlane(testing.secret), iam.resolvePlane(testing.secret)], {
-          concurrency: "unbounded"
-        })
-      )
-      yield* Fiber.interrupt(first)
-      assert.lengthOf(yield* Fiber.join(others), 2)
-      assert.lengthOf(asked(path), 1)
     })
   )
 

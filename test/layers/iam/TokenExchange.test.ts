@@ -71,7 +71,7 @@ describe("exchange", () => {
     })
   )
 
-  it.scoped("knows no actor without consent to the identity", () =>
+  it.scoped("returns no actor without consent to the identity", () =>
     Effect.gen(function* () {
       const { login } = yield* iamWorld()
       assert.isTrue(Option.isNone((yield* login("si:deejay", ["self.profile.read"])).actor))
@@ -105,7 +105,7 @@ describe("exchange", () => {
     })
   )
 
-  it.scoped("takes opaque tokens of up to 8192 visible characters, and null for what is left out", () =>
+  it.scoped("accepts opaque tokens of up to 8192 visible characters, and null for absent members", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()
       const odd = "!~/+=.,:".repeat(1_024).slice(4)
@@ -137,7 +137,7 @@ describe("exchange", () => {
     "a list": [grant]
   }
   for (const [name, body] of Object.entries(wrong))
-    it.scoped(`does not believe ${name}`, () =>
+    it.scoped(`rejects ${name}`, () =>
       Effect.gen(function* () {
         const { iam, simulator } = yield* iamWorld()
         simulator.fail({ fault: reply(body) })
@@ -146,7 +146,7 @@ describe("exchange", () => {
       })
     )
 
-  it.scoped("does not believe another status, or another version of the contract", () =>
+  it.scoped("rejects another status, and another version of the contract", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()
       const version = (value: string) => ({ "silicon-iam-api-version": value })
@@ -213,7 +213,7 @@ describe("a call to IAM", () => {
       })
   )
 
-  it.scoped("never takes more than 4 MiB for an answer", () =>
+  it.scoped("reads at most 4 MiB of a response", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()
       simulator.fail({ fault: faults.oversized(4 * 1024 * 1024) })
@@ -222,13 +222,61 @@ describe("a call to IAM", () => {
     })
   )
 
-  it.scoped("is refused with what IAM tells of it", () =>
+  it.scoped("fails with IAM's code, request id and pause", () =>
     Effect.gen(function* () {
       const { asked, iam } = yield* iamWorld()
       const failure = yield* Effect.flip(iam.exchange(production, Redacted.make("oac_no"), key("login")))
       assert.instanceOf(failure, Refused)
       assert.deepInclude(failure, { status: 400, code: "invalid_grant", answeredAt: 1_790_331_330_000 })
       assert.strictEqual(failure.requestId, header(asked(path)[0], "x-request-id"))
+    })
+  )
+})
+
+const revokePath = "/oauth/revoke"
+
+describe("revoke", () => {
+  it.scoped("ends a family by its refresh token, and one token by itself", () =>
+    Effect.gen(function* () {
+      const { asked, iam, login } = yield* iamWorld()
+      const first = yield* login()
+      yield* iam.revoke(production, first.refreshToken, key("logout-1"))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, first.accessToken)))
+      const second = yield* login()
+      yield* iam.revoke(production, second.accessToken, key("logout-2"))
+      assert.isTrue(Option.isNone(yield* iam.introspect(production, second.accessToken)))
+      yield* iam.refresh(production, second.refreshToken, key("refresh"))
+      deepStrictEqual(asked(revokePath).map(form), [
+        { token: Redacted.value(first.refreshToken), token_type_hint: "refresh_token" },
+        { token: Redacted.value(second.accessToken), token_type_hint: "access_token" }
+      ])
+      assert.strictEqual(header(asked(revokePath)[0], "idempotency-key"), key("logout-1"))
+    })
+  )
+
+  it.scoped("succeeds for a token that IAM does not know", () =>
+    Effect.gen(function* () {
+      const { iam } = yield* iamWorld()
+      yield* iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout"))
+    })
+  )
+
+  it.scoped("accepts only an empty 200", () =>
+    Effect.gen(function* () {
+      const { iam, simulator } = yield* iamWorld()
+      for (const fault of [
+        faults.html(200),
+        faults.html(403),
+        faults.redirect(),
+        reply({}),
+        { kind: "reply", reply: { status: 204 } } as const
+      ]) {
+        simulator.fail({ fault })
+        const failure = yield* Effect.flip(
+          iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout"))
+        )
+        assert.strictEqual(failure._tag, "Unknown")
+      }
     })
   )
 })

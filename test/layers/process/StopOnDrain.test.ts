@@ -9,35 +9,35 @@ import { stopOnDrain } from "../../../src/layers/process/StopOnDrain.ts"
 import { Drain } from "../../../src/services/Drain.ts"
 
 class Worker extends Context.Tag("test/Worker")<Worker, { readonly name: string }>() {}
-class Ground extends Context.Tag("test/Ground")<Ground, object>() {}
+class Dependency extends Context.Tag("test/Dependency")<Dependency, object>() {}
 
-/** A layer that takes a while to stop, in an interruptible way, over another; both note their end. */
+/** A layer whose release takes a while and can be interrupted, over another layer; both record their release. */
 const made = Effect.gen(function* () {
   const ended: Array<string> = []
-  const noting = (name: string) => Effect.sync(() => ended.push(name))
-  const ground = Layer.scoped(
-    Ground,
-    Effect.acquireRelease(Effect.succeed({}), () => noting("ground"))
+  const recordEnd = (name: string) => Effect.sync(() => ended.push(name))
+  const dependency = Layer.scoped(
+    Dependency,
+    Effect.acquireRelease(Effect.succeed({}), () => recordEnd("dependency"))
   )
   const worker = Layer.scoped(
     Worker,
     Effect.zipRight(
-      Ground,
+      Dependency,
       Effect.acquireRelease(Effect.succeed({ name: "worker" }), () =>
-        Effect.sleep("30 millis").pipe(Effect.interruptible, Effect.zipRight(noting("worker")))
+        Effect.sleep("30 millis").pipe(Effect.interruptible, Effect.zipRight(recordEnd("worker")))
       )
     )
   )
   const scope = yield* Scope.make()
   const context = yield* Layer.buildWithScope(
-    stopOnDrain(worker).pipe(Layer.provide(ground), Layer.provideMerge(Drain.Default)),
+    stopOnDrain(worker).pipe(Layer.provide(dependency), Layer.provideMerge(Drain.Default)),
     scope
   )
   return { ended, context, drain: Context.get(context, Drain), close: Scope.close(scope, Exit.void) }
 })
 
-describe("A layer that ends with the drain", () => {
-  it.live("stops when the drain begins, while what it provides stays", () =>
+describe("stopOnDrain", () => {
+  it.live("releases the layer when the drain begins, and keeps its services", () =>
     Effect.gen(function* () {
       const { close, context, drain, ended } = yield* made
       yield* drain.begin
@@ -45,25 +45,25 @@ describe("A layer that ends with the drain", () => {
       deepStrictEqual(ended, ["worker"])
       assert.strictEqual(Context.get(context, Worker).name, "worker")
       yield* close
-      deepStrictEqual(ended, ["worker", "ground"])
+      deepStrictEqual(ended, ["worker", "dependency"])
     })
   )
 
-  it.live("has ended, undisturbed, before what it stands on, also when all ends at once", () =>
+  it.live("completes the release before that of the dependencies, also when all scopes close at once", () =>
     Effect.gen(function* () {
       const { close, drain, ended } = yield* made
       yield* drain.begin
       yield* Effect.sleep("5 millis")
       assert.isTrue(Exit.isSuccess(yield* Effect.exit(close)))
-      deepStrictEqual(ended, ["worker", "ground"])
+      deepStrictEqual(ended, ["worker", "dependency"])
     })
   )
 
-  it.live("ends without a drain as well", () =>
+  it.live("releases the layer without a drain too", () =>
     Effect.gen(function* () {
       const { close, ended } = yield* made
       yield* close
-      deepStrictEqual(ended, ["worker", "ground"])
+      deepStrictEqual(ended, ["worker", "dependency"])
     })
   )
 })

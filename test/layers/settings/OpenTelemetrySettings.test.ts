@@ -19,12 +19,12 @@ describe("OpenTelemetry's variables", () => {
     expect([Option.isNone(off.traces), Option.isNone(off.metrics)]).toEqual([true, true])
   })
 
-  it("send both signals to paths below one endpoint, with the defaults of the specification", () => {
+  it("send both signals to paths below one endpoint, with the documented defaults", () => {
     const { metrics, resource, serviceName, traces } = read({
       OTEL_EXPORTER_OTLP_ENDPOINT: "http://collector:4318/base/"
     })
     const defaults = {
-      protocol: "http/protobuf",
+      protocol: "http/json",
       headers: new Map(),
       timeoutMillis: 10_000,
       compression: "none"
@@ -46,7 +46,7 @@ describe("OpenTelemetry's variables", () => {
     const { metrics, traces } = read({
       ...endpoint,
       OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: "https://traces.example/in",
-      OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json",
+      OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/protobuf",
       OTEL_EXPORTER_OTLP_COMPRESSION: "gzip",
       OTEL_EXPORTER_OTLP_METRICS_TIMEOUT: "500",
       OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20abc, x-team=music",
@@ -54,14 +54,14 @@ describe("OpenTelemetry's variables", () => {
     })
     expect(Option.getOrThrow(traces)).toMatchObject({
       url: "https://traces.example/in",
-      protocol: "http/json",
+      protocol: "http/protobuf",
       compression: "gzip",
       timeoutMillis: 10_000
     })
     const sent = Option.getOrThrow(metrics)
     expect(sent).toMatchObject({
       url: "http://collector:4318/v1/metrics",
-      protocol: "http/protobuf",
+      protocol: "http/json",
       timeoutMillis: 500,
       intervalMillis: 15_000
     })

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
@@ -6,6 +7,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { Settings } from "../../../src/services/Settings.ts"
@@ -41,8 +43,11 @@ const start = Effect.gen(function* () {
       reconcileSeconds: [5]
     })
   })
-  const tracker = yield* Tracker.pipe(
-    Effect.provide(Layer.provide(TrackerFromSettings, Layer.succeed(Settings, settings)))
+  const tracker = Context.get(
+    yield* Layer.build(
+      Layer.provide(TrackerFromSettings, Layer.merge(UpstreamHttpClient, Layer.succeed(Settings, settings)))
+    ),
+    Tracker
   )
   const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
   const numbers = (since = now - hour) =>
@@ -63,7 +68,7 @@ const start = Effect.gen(function* () {
   return { add, close, github, lists, numbers, tracker }
 })
 
-describe("A look for a marker", () => {
+describe("A search for a marker", () => {
   it.scoped("finds issues that carry it on a line of its own, lowest number first, closed ones too", () =>
     Effect.gen(function* () {
       const { add, github, numbers, tracker } = yield* start
@@ -80,7 +85,7 @@ describe("A look for a marker", () => {
     })
   )
 
-  it.scoped("leaves out pull requests, and tells issues of other accounts from our own", () =>
+  it.scoped("skips pull requests, and distinguishes issues of other accounts from our own", () =>
     Effect.gen(function* () {
       const { add, github, lists, numbers, tracker } = yield* start
       github.addPullRequest(repository, { login: "harbor-bot", body: marker })
@@ -159,7 +164,7 @@ describe("A look for a marker", () => {
     })
   )
 
-  it.scoped("never leaves the host, whatever a page links to", () =>
+  it.scoped("never leaves the host, even if a page links elsewhere", () =>
     Effect.gen(function* () {
       const { github, lists, numbers } = yield* start
       const link = `<https://elsewhere.example/issues?page=2>; rel="next", <${github.url}/x>; rel="last"`
@@ -175,7 +180,7 @@ describe("A look for a marker", () => {
     })
   )
 
-  it.scoped("asks once whose the token is, not before it matters, nor after an issue was filed", () =>
+  it.scoped("asks for the token's owner once, only if needed, and not after an issue was filed", () =>
     Effect.gen(function* () {
       const { add, github, numbers } = yield* start
       const users = () => github.seen.filter(({ path }) => path === "/user").length
@@ -193,7 +198,7 @@ describe("A look for a marker", () => {
     })
   )
 
-  it.scoped("takes who was first for us when the token may not tell whose it is", () =>
+  it.scoped("takes the first author for us when GitHub does not disclose the token's owner", () =>
     Effect.gen(function* () {
       const { add, github, tracker } = yield* start
       for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)
@@ -205,7 +210,7 @@ describe("A look for a marker", () => {
     })
   )
 
-  it.scoped("fails while the account cannot be asked for", () =>
+  it.scoped("fails while the token's owner cannot be read", () =>
     Effect.gen(function* () {
       const { add, github, numbers } = yield* start
       add(marker)
@@ -219,7 +224,7 @@ describe("A look for a marker", () => {
 })
 
 describe("A moved repository", () => {
-  it.scoped("takes issues through a 307, and is reported when a look meets a 301", () =>
+  it.scoped("accepts issues through a 307, and is reported when a search receives a 301", () =>
     Effect.gen(function* () {
       const { github, numbers, tracker } = yield* start
       github.move(repository, "harbor/tunes")
@@ -232,8 +237,8 @@ describe("A moved repository", () => {
   )
 })
 
-describe("Trouble of looking", () => {
-  it.scoped("ends when looking works again, and says nothing about writing", () =>
+describe("Trouble of a search", () => {
+  it.scoped("ends with a successful search, which proves no right to write", () =>
     Effect.gen(function* () {
       const { github, numbers, tracker } = yield* start
       github.fail({ path: list, fault: faults.status(404, { message: "Not Found" }) })
@@ -251,7 +256,7 @@ describe("Trouble of looking", () => {
 })
 
 describe("A duplicate", () => {
-  it.scoped("is closed, and told which issue is the original", () =>
+  it.scoped("is closed with a comment that names the original", () =>
     Effect.gen(function* () {
       const { add, close, github } = yield* start
       add(marker)
@@ -267,10 +272,10 @@ describe("A duplicate", () => {
   )
 })
 
-describe("A duplicate that takes no comment", () => {
+describe("A duplicate that refuses comments", () => {
   const comments = `${list}/2/comments`
 
-  it.scoped("is closed all the same, and why it took none is told", () =>
+  it.scoped("is closed all the same, and the refusal is returned", () =>
     Effect.gen(function* () {
       const { add, close, github } = yield* start
       add(marker)
@@ -285,7 +290,7 @@ describe("A duplicate that takes no comment", () => {
     [401, { message: "Bad credentials" }, "Refused"],
     [403, { message: "You have exceeded a secondary rate limit." }, "NotExecuted"],
     [502, "<html>", "Unknown"]
-  ] as const)("because of something else is left as it is: %i", ([status, body, tag]) =>
+  ] as const)("for another reason stays open: %i", ([status, body, tag]) =>
     Effect.gen(function* () {
       const { add, close, github } = yield* start
       add(marker)
@@ -304,6 +309,13 @@ describe("Without a token", () => {
       expect(tracker.enabled).toBe(false)
       expect(Option.isNone(yield* tracker.trouble)).toBe(true)
       expect((yield* Effect.flip(tracker.file({ title: "x", body: "x" })))._tag).toBe("NotExecuted")
-    }).pipe(Effect.provide(Layer.provide(TrackerFromSettings, Layer.succeed(Settings, testSettings()))))
+    }).pipe(
+      Effect.provide(
+        Layer.provide(
+          TrackerFromSettings,
+          Layer.merge(UpstreamHttpClient, Layer.succeed(Settings, testSettings()))
+        )
+      )
+    )
   )
 })

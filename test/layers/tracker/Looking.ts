@@ -1,15 +1,18 @@
 /** A process of its own that looks for a marker: `<url of the tracker> <marker>`; prints the issues that it found. */
+import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { makeGitHub } from "../../../src/layers/tracker/GitHub.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 
 const [, , url = "", marker = ""] = process.argv
 
 const look = Effect.gen(function* () {
   const token = Redacted.make("github_pat_A1b2C3d4E5f6G7h8I9j0")
-  const tracker = yield* makeGitHub({ url, token, owner: "harbor", repository: "music" })
+  const client = yield* HttpClient.HttpClient
+  const tracker = makeGitHub(client, { url, token, owner: "harbor", repository: "music" })
   const found = yield* tracker.findByMarker(marker, 0)
   yield* Effect.sync(() => process.stdout.write(JSON.stringify(found.map(({ number }) => number))))
 })
 
-await Effect.runPromise(look)
+await Effect.runPromise(Effect.provide(look, UpstreamHttpClient))

@@ -15,9 +15,11 @@ import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import * as Tracer from "effect/Tracer"
+import { envelopeFailure } from "../../../src/layers/upstream/ErrorEnvelope.ts"
 import { readJson } from "../../../src/layers/upstream/UpstreamResponse.ts"
-import { UpstreamClient } from "../../../src/layers/upstream/Connection.ts"
-import { type Ask, makeUpstream, sensitiveHeaders } from "../../../src/layers/upstream/UpstreamClient.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
+import { makeUpstream, type UpstreamCall } from "../../../src/layers/upstream/UpstreamClient.ts"
+import { sensitiveHeaders } from "../../../src/layers/upstream/UpstreamRequest.ts"
 import { faults, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
@@ -25,7 +27,7 @@ import { answering, eventually, rawServer } from "./Simulated.ts"
 
 const largestAnswer = 1_000
 
-const ask: Ask<{ readonly ok: boolean }> = {
+const ask: UpstreamCall<{ readonly ok: boolean }> = {
   operation: "ask",
   method: "POST",
   path: "/thing",
@@ -40,9 +42,11 @@ const upstreamTo = (url: string, largest = largestAnswer) =>
       dependency: "ting",
       url,
       timeoutSeconds: 2,
-      largestAnswer: largest,
-      requestIdHeader: "x-request-id",
-      nothingDone: new Set(["server_overloaded"])
+      maxResponseBytes: largest,
+      failureOf: envelopeFailure({
+        requestIdHeader: "x-request-id",
+        notExecutedCodes: new Set(["server_overloaded"])
+      })
     })
   )
 
@@ -79,7 +83,7 @@ const write = (response: ServerResponse, chunks: ReadonlyArray<string>, end = tr
 }
 
 const scoped = <E>(name: string, effect: () => Effect.Effect<void, E, HttpClient.HttpClient | Scope.Scope>) =>
-  it.scoped(name, () => Effect.provide(effect(), UpstreamClient))
+  it.scoped(name, () => Effect.provide(effect(), UpstreamHttpClient))
 
 describe("a call to another system", () => {
   scoped("keeps the base's path prefix, names this program and sends no Origin", () =>

@@ -1,56 +1,56 @@
 /**
- * Counts the calls to IAM by plane and path, and decides which of them may go out. Pure bookkeeping: times are monotonic
- * milliseconds that the caller passes in.
+ * The sliding-window limiter of calls to IAM, by plane and path. Plain bookkeeping without effects: the caller passes the
+ * time in monotonic milliseconds.
  *
- * IAM allows the application 120 calls in 60 s for each plane and path, and blocks all of them beyond that
- * (identity-service.md 1). A place is therefore taken when a call begins and is free again 60 s after its answer: then no
- * 60 s of IAM's, wherever they begin, hold more calls than the budget.
+ * IAM allows the application 120 calls in 60 s for each plane and path. Beyond that it blocks the path
+ * (identity-service.md 1). A call therefore takes a place when it begins, and the place is free again 60 s after the
+ * response. So no 60 s of IAM's clock, wherever they begin, contain more calls than the budget.
  */
 
 /**
- * What a call is for, the most important first.
- * - `essential`: it keeps or completes a session (refresh, the look after a login or refresh, logout of a known token)
- * - `known`: other calls for a credential that IAM vouched for; logins from an address without a recent refusal
+ * Priorities of calls, highest first.
+ * - `essential`: keeps or completes a session (refresh, the introspection after a login or refresh, logout of a known token)
+ * - `known`: other calls for a credential that IAM confirmed; logins from an address without a recent refusal
  * - `newcomer`: a credential that this process does not know
- * - `suspect`: the same, from an address whose credentials IAM refused lately
+ * - `suspect`: the same, from an address whose credentials IAM refused recently
  */
 export const priorities = ["essential", "known", "newcomer", "suspect"] as const
 export type Priority = (typeof priorities)[number]
 
-/** Part of the budget up to which calls of a priority fill a path. What is above it stays free for those before it. */
+/** Part of the budget up to which calls of a priority may fill a path. The rest stays free for higher priorities. */
 const ceilings: Readonly<Record<Priority, number>> = {
   essential: 1,
   known: 0.85,
   newcomer: 0.5,
   suspect: 0.3
 }
-/** Newcomers get this part also above their ceiling, so that known credentials cannot keep them out for ever. */
+/** Newcomers get this part even above their ceiling, so that known credentials cannot shut them out. */
 const newcomerFloor = 0.1
-/** Suspects never hold more than this part. */
+/** Suspects never hold more than this part of the budget. */
 const suspectCap = 0.08
-/** A credential with more calls than this in its 60 s leaves a part of the ceiling to those with fewer. */
+/** A credential with more calls than this in 60 s leaves part of the ceiling to credentials with fewer. */
 const busyAbove = 3
 const leftToOthers = 0.2
 
 const minute = 60_000
-/** While IAM blocks a path, one important call in so many milliseconds finds out whether it still does. */
+/** While IAM blocks a path, one essential or known call in this many milliseconds probes it. */
 const probePause = 5_000
-/** Milliseconds for which a promised place is kept for a caller that comes late. */
-const lateness = 10_000
-/** Part of what essential calls leave that is promised; the rest is for those who come without a promise. */
+/** Milliseconds for which a promised place is kept beyond its time. */
+const promiseGrace = 10_000
+/** Part of what essential calls leave free that is promised. The rest is for calls without a promise. */
 const promisedPart = 0.9
-/** Milliseconds: no place is promised for later. */
+/** Milliseconds; no promise lies further ahead. */
 const farthestPromise = 15 * minute
 
-/** A call that goes out now, or a place that is kept for one. */
+/** One call in a window: out now, answered in the last 60 s, or reserved. */
 export interface Place {
   readonly key: string | undefined
   readonly priority: Priority
   /** Monotonic milliseconds; infinite while the call is out. */
   freeAt: number
-  /** Until then it counts against its key's bound. */
+  /** Monotonic milliseconds until which it counts against the bound of its key. */
   ownUntil: number
-  /** It waits for the one call that it is kept for. */
+  /** Kept for one more call of the same credential. */
   reserved: boolean
   takenAt: number
 }
@@ -59,13 +59,13 @@ export interface Claim {
   /** Plane and path. */
   readonly window: string
   readonly priority: Priority
-  /** Whose calls are counted together; none for calls that belong to no credential. */
+  /** Calls with the same key share one bound; none for calls without a credential. */
   readonly key: string | undefined
-  /** Calls of that key in 60 s. The essential ones are counted by themselves: frequent looks keep no session from its refresh. */
+  /** Calls of the key in 60 s. Essential calls are counted separately, so that frequent introspection cannot block a refresh. */
   readonly bound: number
-  /** A refusal promises the key a place. For known credentials: others could take every place without ever coming. */
+  /** A refusal promises the key a later place. Only for known credentials: others could reserve every place and never return. */
   readonly promise: boolean
-  /** A place that was kept for this call. */
+  /** The place reserved for this call. */
   readonly place?: Place | undefined
 }
 
@@ -75,7 +75,7 @@ export type Admission =
 
 interface Window {
   readonly places: Set<Place>
-  /** When a refused credential was promised a place. */
+  /** Key of a refused credential, and the time for which it was promised a place. */
   readonly promised: Map<string, number>
   blockedUntil: number
   blockedAt: number
@@ -84,15 +84,15 @@ interface Window {
 
 export interface CallWindows {
   readonly admit: (claim: Claim, now: number) => Admission
-  /** The call was answered, or given up. `ownMillis` is how long it counts against its key; a minute if not given. */
+  /** After a response, or after the call was abandoned. `ownMillis`: time for which it counts against its key; a minute if absent. */
   readonly release: (place: Place, now: number, ownMillis?: number) => void
-  /** The place is kept for one more call, for 60 s. */
+  /** Keeps the place for one more call, for 60 s. */
   readonly reserve: (place: Place, now: number) => void
-  /** The call was never made. */
+  /** After a call that was never sent. */
   readonly cancel: (window: string, place: Place) => void
   /** IAM answered 429 on this path. */
   readonly block: (window: string, seconds: number, now: number) => void
-  /** IAM answered a call; one that began after the block began ends it. */
+  /** After a successful call. One that began after the block began ends the block. */
   readonly unblock: (window: string, place: Place) => void
 }
 
@@ -100,8 +100,8 @@ const seconds = (millis: number): number => Math.max(1, Math.ceil(millis / 1_000
 
 const refuse = (retryAfterSeconds: number): Admission => ({ _tag: "Refused", retryAfterSeconds })
 
-/** Places that essential calls hold are expected to go to essential calls again. */
-const isRivalOf = (priority: Priority, place: Place): boolean =>
+/** Places of essential calls are expected to go to essential calls again. */
+const canInherit = (priority: Priority, place: Place): boolean =>
   priority === "essential" || place.priority !== "essential"
 
 const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => {
@@ -110,24 +110,24 @@ const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => 
   return found
 }
 
-/** `windows` holds what it remembers, by plane and path. */
+/** `windows` holds the state, by plane and path. */
 export const makeCallWindows = (budget: number, windows = new Map<string, Window>()): CallWindows => {
   const part = (fraction: number): number => Math.max(1, Math.floor(budget * fraction))
 
-  const forgetOver = (window: Window, now: number): void => {
+  const removeExpired = (window: Window, now: number): void => {
     for (const place of window.places) if (place.freeAt <= now) window.places.delete(place)
-    for (const [key, at] of window.promised) if (at + lateness < now) window.promised.delete(key)
+    for (const [key, at] of window.promised) if (at + promiseGrace < now) window.promised.delete(key)
   }
 
   const open = (name: string, now: number): Window => {
     const found = windows.get(name)
     if (found !== undefined) {
-      forgetOver(found, now)
+      removeExpired(found, now)
       return found
     }
-    // Testing planes come and go: what is idle is not kept.
+    // Testing planes come and go, so idle windows are removed.
     for (const [other, window] of windows) {
-      forgetOver(window, now)
+      removeExpired(window, now)
       if (window.places.size + window.promised.size === 0 && window.blockedUntil <= now) windows.delete(other)
     }
     const window = {
@@ -149,23 +149,22 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
   }
 
   /**
-   * The moment at which a refused call will find a place, as far as it can be known: the first that becomes free, or, for
-   * one without a turn, behind the promises that were made, one after the other at the pace of the last minute. A ceiling of
-   * 0 says that the priority has all that it may hold.
+   * The expected time of a place for a refused call: the first place that becomes free, or, without a promise, after all
+   * promised places, at the pace of the last minute. A ceiling of 0 means that the priority holds all that it may.
    */
   const nextFree = (
     { places, promised }: Window,
     priority: Priority,
     ceiling: number,
-    hasTurn: boolean,
+    hasPromise: boolean,
     now: number
   ): number => {
     const ends = [...places]
-      .filter((place) => (ceiling === 0 ? place.priority === priority : isRivalOf(priority, place)))
+      .filter((place) => (ceiling === 0 ? place.priority === priority : canInherit(priority, place)))
       .map(({ freeAt }) => Math.min(freeAt, now + minute))
       .sort((one, other) => one - other)
     const first = ends[ceiling === 0 ? 0 : Math.max(0, places.size - ceiling)] ?? now + minute
-    if (priority === "essential" || hasTurn) return first
+    if (priority === "essential" || hasPromise) return first
     let last = 0
     for (const at of promised.values()) last = Math.max(last, at)
     const perMinute = Math.max(1, promisedPart * (ceiling - (places.size - ends.length)))
@@ -199,7 +198,7 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
       return refuseUntil(own.reduce((earliest, { ownUntil }) => Math.min(earliest, ownUntil), now + minute))
     const promise = key === undefined ? undefined : promised.get(key)
     const ceiling = ceilingOf(window, priority, own.length)
-    // A promise is kept from what essential calls leave free, should they have been more than expected.
+    // A due promise may use half of what lies between the ceiling and the budget, in case essential calls were more than expected.
     const kept = promise !== undefined && promise <= now && places.size < (ceiling + budget) / 2
     const others = priority === "essential" ? 0 : count(promised, ([other, at]) => other !== key && at <= now)
     if (kept || places.size + others < ceiling) {

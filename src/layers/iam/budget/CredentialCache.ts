@@ -1,6 +1,6 @@
 /**
- * What this process saw IAM say about credentials, as digests, in bounded memory. It never grants access: every live
- * answer comes from IAM. It separates known credentials from strangers' ones, and repeats recent refusals.
+ * IAM's recent answers about credentials, as digests, in bounded memory. It never grants access: every live answer comes
+ * from IAM. It distinguishes known credentials from unknown ones, and repeats recent refusals.
  */
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
@@ -9,19 +9,19 @@ import type { TokenGrant } from "../../../services/Iam.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
 import type { Place } from "./CallWindows.ts"
 
-/** Entries of either kind; beyond it the one that was written longest ago is forgotten. */
+/** Entries of each kind, known and refused. Beyond it the entry with the oldest write is removed. */
 const capacity = 20_000
 
 /**
- * Milliseconds for which a refusal is repeated without asking. An inactive access token or a testing secret may come
- * back to life (a suspension that ends); a refused refresh token never does (identity-service.md 5).
+ * Milliseconds for which a refusal is repeated without a call. An inactive access token or testing secret may become active
+ * again (a suspension that ends); a refused refresh token never does (identity-service.md 5).
  */
 export const refusalMillis = { access: 30_000, refresh: 600_000, secret: 30_000 } as const
 
-/** Milliseconds: IAM knows for certain what it issued that lately, so an inactive answer is a fault of its own. */
-const issuedLately = 60_000
+/** Milliseconds after the issue of a token in which an inactive answer counts as a fault of IAM. */
+const justIssuedMillis = 60_000
 
-/** The tokens of one login, as far as they came through this process. */
+/** The tokens of one login that this process has seen. */
 interface Family {
   readonly name: string
   owner: string | undefined
@@ -29,49 +29,49 @@ interface Family {
 
 interface Known {
   readonly family: Family | undefined
-  /** The look that completes the login or refresh has not succeeded yet, and its place is kept. */
-  readonly unseen?: { readonly issuedAt: number | undefined; readonly look: Place }
+  /** Set until the introspection that completes the login or refresh succeeds; holds the place reserved for it. */
+  readonly unconfirmed?: { readonly issuedAt: number | undefined; readonly place: Place }
 }
 
-/** Names a token in its plane. */
+/** Identifies a token in its plane. */
 export const tokenKey = (plane: Plane, token: Redacted.Redacted): string =>
   `${planeId(plane)} ${digestOf(token)}`
 
-/** Names a testing secret. */
+/** Identifies a testing secret. */
 export const secretKey = (secret: Redacted.Redacted): string => `secret ${digestOf(secret)}`
 
 export interface CredentialCache {
   readonly isKnown: (key: string) => boolean
-  /** IAM called it live, and named its owner where that is disclosed. */
-  readonly vouch: (key: string, owner?: string) => void
-  /** A pair that IAM issued. `look` is the place that is kept for the look which completes it. */
-  readonly issued: (
+  /** IAM called it live. `owner` is its actor, if disclosed. */
+  readonly markLive: (key: string, owner?: string) => void
+  /** IAM issued a pair of tokens. `place` is reserved for the introspection that completes the login or refresh. */
+  readonly recordGrant: (
     plane: Plane,
     grant: TokenGrant,
     presented: Option.Option<Redacted.Redacted>,
-    look: Place,
+    place: Place,
     now: number
   ) => void
-  /** The place for the look that completes a login or refresh; none for any other token. */
-  readonly completingLook: (key: string) => Option.Option<Place>
-  /** IAM issued it moments ago, and it was neither seen live nor ended since. */
+  /** The place reserved for the introspection that completes a login or refresh; none for any other token. */
+  readonly completingPlace: (key: string) => Option.Option<Place>
+  /** Issued within the last minute, and since then neither confirmed live nor ended. */
   readonly isJustIssued: (key: string, now: number) => boolean
-  /** IAM refused it: answers the same for `millis`. True when this was not known before. */
-  readonly refuse: (key: string, millis: number, now: number) => boolean
+  /** IAM refused it: `isRefused` for `millis`. True for the first refusal. */
+  readonly recordRefusal: (key: string, millis: number, now: number) => boolean
   readonly isRefused: (key: string, now: number) => boolean
-  /** It is no longer known, and no longer just issued. */
+  /** It is no longer known, nor just issued. */
   readonly forget: (key: string) => void
-  /** Counts the calls of one login together, however often its tokens rotate. */
+  /** The same for all tokens of one login, however often they rotate, so that their calls share a bound. */
   readonly budgetKey: (key: string) => string
-  /** The actor behind a login, across all of their logins; none before a look named it. */
+  /** The actor of a login, the same for all of the actor's logins; undefined until an introspection discloses it. */
   readonly ownerOf: (key: string) => string | undefined
   /**
-   * Which access tokens may have ended with a refresh token: those of its family, and those of an unknown family in its
-   * plane. IAM does not name them.
+   * Matches the access tokens that may end with a refresh token: those of its family, and those of unknown family in its
+   * plane, because IAM does not name the tokens that it ends.
    */
-  readonly kinOf: (plane: Plane, refreshToken: Redacted.Redacted) => (key: string) => boolean
-  /** The family ended: none of its tokens is just issued any more. */
-  readonly end: (isKin: (key: string) => boolean) => void
+  readonly inFamilyOf: (plane: Plane, refreshToken: Redacted.Redacted) => (key: string) => boolean
+  /** The family ended: none of the matching tokens counts as just issued. */
+  readonly endFamily: (matches: (key: string) => boolean) => void
 }
 
 const put = <A>(map: Map<string, A>, key: string, value: A): void => {
@@ -84,16 +84,16 @@ const put = <A>(map: Map<string, A>, key: string, value: A): void => {
 }
 
 export const makeCredentialCache = (): CredentialCache => {
-  // Apart, so that a flood of strangers' tokens drives out none that is known.
+  // Two maps, so that a flood of unknown tokens evicts no known one.
   const known = new Map<string, Known>()
   const refusedUntil = new Map<string, number>()
   let families = 0
 
-  const issued: CredentialCache["issued"] = (plane, grant, presented, look, now) => {
+  const recordGrant: CredentialCache["recordGrant"] = (plane, grant, presented, place, now) => {
     const before = Option.getOrUndefined(Option.map(presented, (token) => tokenKey(plane, token)))
     const access = tokenKey(plane, grant.accessToken)
     const refresh = tokenKey(plane, grant.refreshToken)
-    // A replayed login stays in the family that its first answer began.
+    // A replayed login stays in the family of its first response.
     const family = known.get(before ?? access)?.family ??
       known.get(access)?.family ?? { name: `family ${++families}`, owner: undefined }
     if (before !== undefined) {
@@ -101,31 +101,31 @@ export const makeCredentialCache = (): CredentialCache => {
       refusedUntil.delete(before)
     }
     put(known, refresh, { family })
-    // A replay may tell of a pair that has ended since.
-    const issuedAt = grant.replayed ? known.get(access)?.unseen?.issuedAt : now
-    put(known, access, { family, unseen: { issuedAt, look } })
+    // A replayed pair may have ended since.
+    const issuedAt = grant.replayed ? known.get(access)?.unconfirmed?.issuedAt : now
+    put(known, access, { family, unconfirmed: { issuedAt, place } })
     for (const key of [access, refresh]) refusedUntil.delete(key)
   }
 
-  const settle = (key: string): void => {
-    const { family, unseen } = known.get(key) ?? {}
-    if (unseen !== undefined) known.set(key, { family })
+  const confirm = (key: string): void => {
+    const { family, unconfirmed } = known.get(key) ?? {}
+    if (unconfirmed !== undefined) known.set(key, { family })
   }
 
   return {
     isKnown: (key) => known.has(key),
-    vouch: (key, owner) => {
+    markLive: (key, owner) => {
       const family = known.get(key)?.family
       if (family !== undefined) family.owner = owner
       put(known, key, { family })
     },
-    issued,
-    completingLook: (key) => Option.fromNullable(known.get(key)?.unseen?.look),
+    recordGrant,
+    completingPlace: (key) => Option.fromNullable(known.get(key)?.unconfirmed?.place),
     isJustIssued: (key, now) => {
-      const issuedAt = known.get(key)?.unseen?.issuedAt
-      return issuedAt !== undefined && now < issuedAt + issuedLately
+      const issuedAt = known.get(key)?.unconfirmed?.issuedAt
+      return issuedAt !== undefined && now < issuedAt + justIssuedMillis
     },
-    refuse: (key, millis, now) => {
+    recordRefusal: (key, millis, now) => {
       const first = !refusedUntil.has(key)
       known.delete(key)
       put(refusedUntil, key, now + millis)
@@ -135,7 +135,7 @@ export const makeCredentialCache = (): CredentialCache => {
     forget: (key) => void known.delete(key),
     budgetKey: (key) => known.get(key)?.family?.name ?? key,
     ownerOf: (key) => known.get(key)?.family?.owner,
-    kinOf: (plane, refreshToken) => {
+    inFamilyOf: (plane, refreshToken) => {
       const family = known.get(tokenKey(plane, refreshToken))?.family
       const within = `${planeId(plane)} `
       return (key) => {
@@ -143,8 +143,8 @@ export const makeCredentialCache = (): CredentialCache => {
         return key.startsWith(within) && (own === undefined || own === family)
       }
     },
-    end: (isKin) => {
-      for (const [key, { unseen }] of known) if (unseen !== undefined && isKin(key)) settle(key)
+    endFamily: (matches) => {
+      for (const [key, { unconfirmed }] of known) if (unconfirmed !== undefined && matches(key)) confirm(key)
     }
   }
 }

@@ -1,6 +1,6 @@
 /**
- * The budget of calls to IAM (docs/api.md, "The budget for IAM"): every call says what it is for, and goes out, or is
- * refused here with 429 before IAM has to refuse everybody.
+ * The budget of calls to IAM (docs/api.md, "The budget for IAM"). Every call declares its purpose. A call beyond the budget
+ * is refused here with 429, before IAM blocks the whole application.
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -33,24 +33,24 @@ export type IamPath =
   | "/application/testing-context"
   | `/obo-access/applications/${string}/endpoints`
 
-/** What a call is for. */
+/** The purpose of a call, from which its priority and its bounds follow. */
 export interface Purpose {
-  /** The credential that the call is about, as `CredentialCache` names it; none for the application's own calls. */
+  /** The credential of the call, as a key of `CredentialCache`; none for the application's own calls. */
   readonly credential?: string
-  /** `login` spends an SLT, which is unknown by nature; `refresh` keeps a session; `session` ends one, or selects a plane. */
+  /** `login` exchanges an SLT, which is never known before; `refresh` keeps a session; `session` ends one, or selects a plane. */
   readonly use?: "login" | "refresh" | "session"
-  /** Without it a session that IAM has issued is lost. */
+  /** The call completes a login or refresh. Without it a session that IAM issued is lost. */
   readonly completing?: boolean
-  /** A place that was kept for it. */
+  /** The place reserved for it. */
   readonly place?: Place
 }
 
-/** The code of a refusal that IAM has not seen. */
+/** The code of a refusal by the budget; the call did not reach IAM. */
 const overBudget = "over_budget"
 
 /**
- * Calls in a minute about one credential, of a budget of 110; another budget has them in proportion. In a testing plane an
- * actor's id is a login token that is used again (identity-service.md 5).
+ * Calls per minute and credential at the usual budget of 110; another budget scales them. In a testing plane an actor's id
+ * is a reusable login token (identity-service.md 5).
  */
 const boundOf = ({ path, plane }: Counted, { use }: Purpose): number => {
   if (path !== "/app-auth/tokens" && path !== "/oauth/revoke") return 30
@@ -58,52 +58,52 @@ const boundOf = ({ path, plane }: Counted, { use }: Purpose): number => {
 }
 const usualBudget = 110
 
-/** Milliseconds for which a call without an answer counts against its credential: an outage must not outlast itself. */
+/** Milliseconds for which a call without a response counts against its credential. Short, so that an outage has no aftermath. */
 const unansweredMillis = 15_000
 
 /**
- * Different credentials of one network that IAM refused in five minutes. With the last one its strangers are suspect, and
- * with the first refused login its logins lose their lead. Logins and tokens are counted apart: an office whose sessions
- * ended can log in.
+ * Distinct credentials of one network that IAM refused in five minutes. At the quota the network's unknown credentials
+ * become `suspect`. From the first refused login on, its logins are `newcomer` instead of `known`. Logins and tokens are
+ * counted separately, so that an office whose sessions ended can log in.
  */
-const suspicion = { name: "suspicion", quota: 6, windowSeconds: 300 }
-/** Logins of one network, and refreshes of one actor with however many logins: a whole office at once, then a part of the budget. */
+const refusalsOfNetwork = { name: "suspicion", quota: 6, windowSeconds: 300 }
+/** Logins of one network, and refreshes of one actor over all logins: a burst as large as an office, then a part of the budget. */
 const loginsOfNetwork = { name: "logins", quota: 60, windowSeconds: 90 }
 const refreshesOfActor = { name: "refreshes", quota: 60, windowSeconds: 120 }
 
-/** A path of a plane, or of a testing secret whose plane is not known yet: what IAM counts together. */
+/** What IAM counts together: a path in a plane, or for a testing secret whose plane is not known yet. */
 export interface Counted {
   readonly plane: string
   readonly path: IamPath
 }
 
 export interface IamBudget {
-  /** Runs the call, or fails with 429 and the seconds after which its credential finds a place. */
+  /** Runs the call, or fails with 429 and the seconds after which there is a place for its credential. */
   readonly within: (
     counted: Counted,
     purpose: Purpose
   ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
   /**
-   * Keeps the place for the look that completes a login or refresh while `spend` runs; a spend that fails gives it back.
-   * Nothing is spent when there is none. Strangers get no better place for it than for their credential.
+   * Reserves the place for the introspection that completes a login or refresh, then runs `spend`. Without a place nothing
+   * is spent; a failed `spend` returns the place. A `known` call reserves as `essential`; others keep their priority.
    */
-  readonly withLook: <A>(
+  readonly reserveIntrospection: <A>(
     plane: Plane,
     purpose: Purpose,
-    spend: (look: Place) => Effect.Effect<A, UpstreamFailure>
+    spend: (place: Place) => Effect.Effect<A, UpstreamFailure>
   ) => Effect.Effect<A, UpstreamFailure>
-  /** IAM refused a credential of the request in hand: it is not asked about again for `millis`. */
-  readonly refuse: (credential: string, millis: number, use?: Purpose["use"]) => Effect.Effect<void>
+  /** IAM refused a credential of the current request: no further call for it during `millis`. */
+  readonly recordRefusal: (credential: string, millis: number, use?: Purpose["use"]) => Effect.Effect<void>
 }
 
 export const introspectPath: IamPath = "/oauth/introspect"
 
-/** Whom refusals are counted by: a site has a /48 of IPv6, and so 65,536 networks. */
+/** The unit by which refusals are counted. With IPv6 it is a site, a /48, because a site has 65,536 networks. */
 const siteOf = (network: string): string =>
   network.includes(":") ? network.split(":", 3).join(":") : network
 
-/** The look that completes what `priority` began. */
-const completing = (priority: Priority): Priority => (priority === "known" ? "essential" : priority)
+/** The priority of the introspection that completes a login or refresh of this priority. */
+const completingPriority = (priority: Priority): Priority => (priority === "known" ? "essential" : priority)
 
 const windowOf = ({ path, plane }: Counted): string => `${plane} ${path}`
 
@@ -117,13 +117,13 @@ export const makeIamBudget = (
 ): IamBudget => {
   const { callsPerMinute, countAddresses } = options
   const windows = makeCallWindows(callsPerMinute)
-  // So that the first refusal is an increase: its series is there already.
+  // Creates the series, so that the first refusal shows as an increase.
   for (const priority of priorities) recordNow(iamCallsRefused({ priority }), 0)
   const scaled = (policy: QuotaPolicy): QuotaPolicy => ({
     ...policy,
     quota: Math.max(1, Math.ceil((policy.quota * callsPerMinute) / usualBudget))
   })
-  const refusals = { login: makeQuota(suspicion), token: makeQuota(suspicion) }
+  const refusals = { login: makeQuota(refusalsOfNetwork), token: makeQuota(refusalsOfNetwork) }
   const logins = makeQuota(scaled(loginsOfNetwork))
   const refreshes = makeQuota(scaled(refreshesOfActor))
 
@@ -132,11 +132,11 @@ export const makeIamBudget = (
     if (credential === undefined) return "known"
     if (credentials.isKnown(credential)) return use === undefined ? "known" : "essential"
     const refused = refusals[use === "login" ? "login" : "token"].used(siteOf(network), now)
-    if (refused >= suspicion.quota) return "suspect"
+    if (refused >= refusalsOfNetwork.quota) return "suspect"
     return use === "login" && refused === 0 ? "known" : "newcomer"
   }
 
-  /** What one network or one actor may spend of the tokens path; none for other calls. */
+  /** The quota of one network or actor for logins and refreshes; none for other calls. */
   const shareOf = ({ credential, use }: Purpose, network: string) => {
     if (use === "login") return countAddresses ? { quota: logins, key: network } : undefined
     if (use !== "refresh" || credential === undefined) return undefined
@@ -157,12 +157,12 @@ export const makeIamBudget = (
   const take = (
     counted: Counted,
     purpose: Purpose,
-    raise: (priority: Priority) => Priority = identity
+    adjust: (priority: Priority) => Priority = identity
   ): Effect.Effect<Place, Refused> =>
     Effect.gen(function* () {
       const now = yield* monotonicMillis
       const { clientNetwork } = yield* RequestContext
-      const claim = claimOf(counted, purpose, raise(priorityOf(purpose, clientNetwork, now)))
+      const claim = claimOf(counted, purpose, adjust(priorityOf(purpose, clientNetwork, now)))
       const share = counted.path === introspectPath ? undefined : shareOf(purpose, clientNetwork)
       const reading = share?.quota.take(`${counted.plane} ${share.key}`, now)
       const admission: Admission =
@@ -184,7 +184,7 @@ export const makeIamBudget = (
         const failure = Exit.isSuccess(exit)
           ? undefined
           : Option.getOrUndefined(Cause.failureOption(exit.cause))
-        // IAM never saw it, and so did not count it.
+        // The call did not reach IAM, so IAM did not count it.
         if (failure?._tag === "NotExecuted") return windows.cancel(window, place)
         windows.release(place, now, failure?._tag === "Unknown" ? unansweredMillis : undefined)
         if (Exit.isSuccess(exit)) windows.unblock(window, place)
@@ -195,23 +195,23 @@ export const makeIamBudget = (
   const within: IamBudget["within"] = (counted, purpose) => (call) =>
     Effect.acquireUseRelease(take(counted, purpose), () => call, settle(counted))
 
-  const withLook: IamBudget["withLook"] = (plane, purpose, spend) => {
-    const looks: Counted = { plane: planeId(plane), path: introspectPath }
-    return Effect.acquireUseRelease(take(looks, purpose, completing), spend, (look, exit) =>
+  const reserveIntrospection: IamBudget["reserveIntrospection"] = (plane, purpose, spend) => {
+    const introspection: Counted = { plane: planeId(plane), path: introspectPath }
+    return Effect.acquireUseRelease(take(introspection, purpose, completingPriority), spend, (place, exit) =>
       Exit.isSuccess(exit)
-        ? Effect.map(monotonicMillis, (now) => windows.reserve(look, now))
-        : Effect.sync(() => windows.cancel(windowOf(looks), look))
+        ? Effect.map(monotonicMillis, (now) => windows.reserve(place, now))
+        : Effect.sync(() => windows.cancel(windowOf(introspection), place))
     )
   }
 
-  const refuse: IamBudget["refuse"] = (credential, millis, use) =>
+  const recordRefusal: IamBudget["recordRefusal"] = (credential, millis, use) =>
     Effect.gen(function* () {
       const now = yield* monotonicMillis
       const { clientNetwork } = yield* RequestContext
-      // Repeating one dead credential makes no stranger of its neighbours.
-      if (!credentials.refuse(credential, millis, now) || !countAddresses) return
+      // One dead credential that is repeated does not make its network suspect.
+      if (!credentials.recordRefusal(credential, millis, now) || !countAddresses) return
       refusals[use === "login" ? "login" : "token"].take(siteOf(clientNetwork), now)
     })
 
-  return { within, withLook, refuse }
+  return { within, reserveIntrospection, recordRefusal }
 }

@@ -66,7 +66,7 @@ describe("The priorities of a path with a budget of 100", () => {
       assert.strictEqual(send(makeCallWindows(100), many, priority, 0), calls)
     })
 
-  it("keep what is above a ceiling for those before it", () => {
+  it("keep the part above a ceiling for higher priorities", () => {
     const windows = makeCallWindows(100)
     const admitted = (["suspect", "newcomer", "known", "essential"] as const).map((priority) =>
       send(windows, many, priority, 0)
@@ -126,7 +126,7 @@ describe("The calls of one credential", () => {
     }
   })
 
-  it("keep it from no refresh: the looks that complete one are counted by themselves", () => {
+  it("do not block a refresh: essential calls are counted separately", () => {
     const windows = makeCallWindows(100)
     const own = { key: "poller", bound: 30 }
     assert.strictEqual(send(windows, many, "known", 0, own), 30)
@@ -137,7 +137,7 @@ describe("The calls of one credential", () => {
 })
 
 describe("A place", () => {
-  it("is free again 60 s after the answer, not after the call", () => {
+  it("is free again 60 s after the response, not after the call", () => {
     const windows = makeCallWindows(1)
     const place = mustAdmit(ask(windows, "essential", 0))
     windows.release(place, 30 * second)
@@ -215,7 +215,7 @@ describe("A known credential that was refused", () => {
     return { windows, waiting, told: ask(windows, "known", 10 * second, waiting) }
   }
 
-  it("finds its place when it comes then, although others came first", () => {
+  it("gets its promised place at the promised time, although others came first", () => {
     const { told, waiting, windows } = full()
     assert.strictEqual(told, 50)
     assert.strictEqual(send(windows, many, "known", minute), 84)
@@ -223,28 +223,28 @@ describe("A known credential that was refused", () => {
     assert.isFalse(isAdmitted(ask(windows, "known", minute, waiting)))
   })
 
-  it("finds it one after the other, as fast as places become free", () => {
+  it("gets promises one after the other, at the pace at which places become free", () => {
     const { windows } = full()
     const told = Array.from({ length: 5 }, () => ask(windows, "known", 10 * second, { promise: true }))
     // 90 % of 85 places in 60 s: one in 785 ms.
     deepStrictEqual(told, [51, 52, 53, 54, 54])
   })
 
-  it("is told of no place that an essential call holds: another one will need it", () => {
+  it("is promised no place of an essential call", () => {
     const windows = makeCallWindows(100)
     send(windows, 40, "essential", 0)
     send(windows, many, "known", 30 * second)
     assert.strictEqual(ask(windows, "known", 40 * second, { promise: true }), 50)
   })
 
-  it("finds it also where essential calls took some of what it was to come from", () => {
+  it("gets its promised place although essential calls took some of the share", () => {
     const { waiting, windows } = full()
     assert.strictEqual(send(windows, many, "known", minute), 84)
     assert.strictEqual(send(windows, 8, "essential", minute), 8)
     assert.isTrue(isAdmitted(ask(windows, "known", minute, waiting)))
   })
 
-  it("keeps its turn when it comes early, or when essential calls took too much", () => {
+  it("keeps its promise when it comes early, or when essential calls took too much", () => {
     const { waiting, windows } = full()
     const next = { key: "next", promise: true }
     assert.strictEqual(ask(windows, "known", 10 * second, next), 51)
@@ -278,7 +278,7 @@ describe("A known credential that was refused", () => {
     assert.isBelow(send(windows, many, "known", 75 * second), 85)
   })
 
-  it("has no promise if it is busy, or if IAM did not vouch for it", () => {
+  it("gets no promise if it is busy, or if IAM did not confirm it", () => {
     const stranger = full({ promise: false })
     assert.strictEqual(send(stranger.windows, many, "known", minute), 85)
     assert.isFalse(isAdmitted(ask(stranger.windows, "known", minute, stranger.waiting)))
@@ -291,7 +291,7 @@ describe("A known credential that was refused", () => {
     assert.strictEqual(send(windows, many, "known", minute), 61)
   })
 
-  it("is told of no time beyond 15 minutes, and has no promise there", () => {
+  it("gets no pause beyond 15 minutes, and no promise there", () => {
     const { windows } = full()
     const told = Array.from({ length: 1_300 }, () => ask(windows, "known", 10 * second, { promise: true }))
     assert.strictEqual(Math.max(...told.map(Number)), 900)
@@ -301,7 +301,7 @@ describe("A known credential that was refused", () => {
     assert.isAtLeast(send(windows, many, "known", 910 * second), 85 - due - 2)
   })
 
-  it("holds back no essential call, and uses up its promise by none", () => {
+  it("delays no essential call, and keeps its promise after one", () => {
     const { waiting, windows } = full()
     assert.isTrue(isAdmitted(ask(windows, "essential", minute, waiting)))
     assert.strictEqual(send(windows, many, "known", minute), 83)
@@ -319,7 +319,7 @@ describe("A path that IAM blocks", () => {
     return { before, windows }
   }
 
-  it("takes nothing but one important call in 5 s, and says when the block is over", () => {
+  it("admits one essential or known call in 5 s, and refuses with the end of the block", () => {
     const { windows } = blocked()
     for (const priority of priorities) assert.strictEqual(ask(windows, priority, 5 * second - 1), 56)
     for (const priority of ["newcomer", "suspect"] as const)
@@ -330,7 +330,7 @@ describe("A path that IAM blocks", () => {
     assert.isTrue(isAdmitted(ask(windows, "suspect", minute)))
   })
 
-  it("is open after the success of a call that began since, and of no other", () => {
+  it("is open after the success of a call that began after the block", () => {
     const { before, windows } = blocked()
     windows.unblock(path, before)
     assert.strictEqual(ask(windows, "known", second), 59)
@@ -339,7 +339,7 @@ describe("A path that IAM blocks", () => {
     assert.isTrue(isAdmitted(ask(windows, "newcomer", 6 * second)))
   })
 
-  it("stays blocked for the longest that IAM said", () => {
+  it("stays blocked for the longest of IAM's pauses", () => {
     const { windows } = blocked()
     mustAdmit(ask(windows, "known", 50 * second))
     windows.block(path, 60, 50 * second)
@@ -348,7 +348,7 @@ describe("A path that IAM blocks", () => {
     assert.strictEqual(ask(windows, "known", 53 * second), 57)
   })
 
-  it("is not found out about by a call that does not go out", () => {
+  it("is not probed by a call that is refused", () => {
     const windows = makeCallWindows(100)
     const own = { key: "poller", bound: 2 }
     send(windows, 2, "known", 0, own)
@@ -400,7 +400,7 @@ interface Sent {
   answeredAt: number
 }
 
-describe("Whatever is claimed, answered, cancelled and blocked", () => {
+describe("For any sequence of claims, responses, cancellations and blocks", () => {
   it("no 60 s, wherever they begin, hold more calls than the budget, and every refusal says 1 to 900 s", () => {
     let refusals = 0
     let fullest = 0
@@ -473,7 +473,7 @@ describe("Whatever is claimed, answered, cancelled and blocked", () => {
     assert.strictEqual(fullest, 1)
   })
 
-  it("a lone credential that waits as it is told is admitted", () => {
+  it("a single credential that waits for its pause is admitted", () => {
     let waits = 0
     FastCheck.assert(
       FastCheck.property(

@@ -44,61 +44,61 @@ const keyOf = (token: string, plane: Plane = production) => tokenKey(plane, Reda
 const world = () => {
   const cache = makeCredentialCache()
   const login = (name: string, now = 0, plane: Plane = production) =>
-    cache.issued(plane, pair(name), Option.none(), look, now)
+    cache.recordGrant(plane, pair(name), Option.none(), look, now)
   const refresh = (from: string, to: string, now = 0) =>
-    cache.issued(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
+    cache.recordGrant(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
   return { cache, login, refresh }
 }
 
 describe("A credential", () => {
-  it("is named by plane and digest, and never by itself", () => {
+  it("has a key of plane and digest, without the credential", () => {
     assert.notStrictEqual(keyOf("oat_1"), keyOf("oat_1", testing))
     assert.notStrictEqual(keyOf("oat_1"), secretKey(Redacted.make("oat_1")))
     assert.notInclude(keyOf("oat_1"), "oat_1")
     assert.notInclude(secretKey(Redacted.make("ask_1")), "ask_1")
   })
 
-  it("is known once IAM issued it, took it or called it live, until it is refused or forgotten", () => {
+  it("is known after IAM issued it, accepted it or called it live, until it is refused or forgotten", () => {
     const { cache, login, refresh } = world()
     assert.isFalse(cache.isKnown(keyOf("oat_seen")))
-    cache.vouch(keyOf("oat_seen"))
+    cache.markLive(keyOf("oat_seen"))
     login("1")
     refresh("elsewhere", "2")
     for (const token of ["oat_seen", "oat_1", "ort_1", "ort_elsewhere", "oat_2", "ort_2"])
       assert.isTrue(cache.isKnown(keyOf(token)), token)
     assert.isFalse(cache.isKnown(keyOf("oat_1", testing)))
-    cache.refuse(keyOf("oat_1"), 0, 0)
+    cache.recordRefusal(keyOf("oat_1"), 0, 0)
     cache.forget(keyOf("ort_1"))
     for (const token of ["oat_1", "ort_1"]) assert.isFalse(cache.isKnown(keyOf(token)), token)
   })
 
-  it("is refused for as long as told, or until IAM issues it or takes it", () => {
+  it("is refused for the given time, or until IAM issues or accepts it", () => {
     const { cache, login, refresh } = world()
-    assert.isTrue(cache.refuse(keyOf("oat_dead"), refusalMillis.access, 1_000))
-    assert.isFalse(cache.refuse(keyOf("oat_dead"), refusalMillis.access, 1_000))
+    assert.isTrue(cache.recordRefusal(keyOf("oat_dead"), refusalMillis.access, 1_000))
+    assert.isFalse(cache.recordRefusal(keyOf("oat_dead"), refusalMillis.access, 1_000))
     assert.isTrue(cache.isRefused(keyOf("oat_dead"), 30_999))
     assert.isFalse(cache.isRefused(keyOf("oat_dead"), 31_000))
     assert.isFalse(cache.isRefused(keyOf("oat_dead", testing), 1_000))
-    cache.refuse(keyOf("once"), 0, 1_000)
+    cache.recordRefusal(keyOf("once"), 0, 1_000)
     assert.isFalse(cache.isRefused(keyOf("once"), 1_000))
     const back = ["oat_1", "ort_1", "ort_before", "oat_2"]
-    for (const token of back) cache.refuse(keyOf(token), refusalMillis.refresh, 0)
+    for (const token of back) cache.recordRefusal(keyOf(token), refusalMillis.refresh, 0)
     login("1")
     refresh("before", "2")
     for (const token of back) assert.isFalse(cache.isRefused(keyOf(token), 0), token)
   })
 
-  it("gives way to 20,000 later ones of its kind; refused ones drive out none that is known", () => {
+  it("is evicted after 20,000 later ones of its kind; refused ones evict no known one", () => {
     const cache = makeCredentialCache()
-    cache.vouch("first")
-    cache.vouch("second")
-    cache.vouch("first")
-    for (let other = 0; other < 20_000; other += 1) cache.refuse(`stranger ${other}`, 1, 0)
-    cache.refuse("one more", 1, 0)
+    cache.markLive("first")
+    cache.markLive("second")
+    cache.markLive("first")
+    for (let other = 0; other < 20_000; other += 1) cache.recordRefusal(`stranger ${other}`, 1, 0)
+    cache.recordRefusal("one more", 1, 0)
     assert.isFalse(cache.isRefused("stranger 0", 0))
     assert.isTrue(cache.isRefused("stranger 1", 0))
     assert.isTrue(cache.isKnown("second"))
-    for (let other = 0; other < 19_999; other += 1) cache.vouch(`other ${other}`)
+    for (let other = 0; other < 19_999; other += 1) cache.markLive(`other ${other}`)
     assert.isFalse(cache.isKnown("second"))
     assert.isTrue(cache.isKnown("first"))
   })
@@ -110,12 +110,12 @@ describe("The tokens of one login", () => {
     login("1")
     refresh("1", "2")
     refresh("2", "3")
-    cache.vouch(keyOf("oat_3"))
+    cache.markLive(keyOf("oat_3"))
     login("other")
     const tokens = ["oat_1", "ort_1", "oat_2", "ort_2", "oat_3", "ort_3"]
     assert.strictEqual(new Set(tokens.map((token) => cache.budgetKey(keyOf(token)))).size, 1)
     assert.notStrictEqual(cache.budgetKey(keyOf("oat_other")), cache.budgetKey(keyOf("oat_1")))
-    cache.vouch(keyOf("oat_alone"))
+    cache.markLive(keyOf("oat_alone"))
     assert.strictEqual(cache.budgetKey(keyOf("oat_alone")), keyOf("oat_alone"))
     assert.strictEqual(cache.budgetKey(keyOf("oat_stranger")), keyOf("oat_stranger"))
   })
@@ -125,43 +125,43 @@ describe("The tokens of one login", () => {
     login("1")
     login("2")
     login("tested", 0, testing)
-    cache.vouch(keyOf("oat_elsewhere"))
+    cache.markLive(keyOf("oat_elsewhere"))
     const ending = (refreshToken: string) => {
-      const isKin = cache.kinOf(production, Redacted.make(refreshToken))
-      return ["oat_1", "oat_2", "oat_elsewhere"].filter((token) => isKin(keyOf(token)))
+      const inFamily = cache.inFamilyOf(production, Redacted.make(refreshToken))
+      return ["oat_1", "oat_2", "oat_elsewhere"].filter((token) => inFamily(keyOf(token)))
     }
     deepStrictEqual(ending("ort_1"), ["oat_1", "oat_elsewhere"])
     deepStrictEqual(ending("ort_stranger"), ["oat_elsewhere"])
-    assert.isFalse(cache.kinOf(production, Redacted.make("ort_1"))(keyOf("oat_tested", testing)))
+    assert.isFalse(cache.inFamilyOf(production, Redacted.make("ort_1"))(keyOf("oat_tested", testing)))
   })
 })
 
 describe("The access token of a pair that IAM issued", () => {
   const isNew = ({ cache }: ReturnType<typeof world>, token: string, now = 0) => [
-    Option.isSome(cache.completingLook(keyOf(token))),
+    Option.isSome(cache.completingPlace(keyOf(token))),
     cache.isJustIssued(keyOf(token), now)
   ]
 
-  it("has its look to come until it was seen live, and is just issued for 60 s", () => {
+  it("has a reserved place until it is confirmed live, and is just issued for 60 s", () => {
     const made = world()
     made.login("1", 1_000)
     deepStrictEqual(isNew(made, "oat_1", 60_999), [true, true])
     deepStrictEqual(isNew(made, "oat_1", 61_000), [true, false])
     deepStrictEqual(isNew(made, "ort_1"), [false, false])
     deepStrictEqual(isNew(made, "oat_stranger"), [false, false])
-    made.cache.vouch(keyOf("oat_1"))
+    made.cache.markLive(keyOf("oat_1"))
     deepStrictEqual(isNew(made, "oat_1", 1_000), [false, false])
   })
 
-  it("is so no longer when its login ended, and others are", () => {
+  it("is not just issued after its login ended, while others are", () => {
     const made = world()
     made.login("1")
     made.login("2")
-    made.cache.end(made.cache.kinOf(production, Redacted.make("ort_1")))
+    made.cache.endFamily(made.cache.inFamilyOf(production, Redacted.make("ort_1")))
     deepStrictEqual(isNew(made, "oat_1"), [false, false])
     deepStrictEqual(isNew(made, "oat_2"), [true, true])
     assert.isTrue(made.cache.isKnown(keyOf("oat_1")))
-    made.cache.refuse(keyOf("oat_2"), 0, 0)
+    made.cache.recordRefusal(keyOf("oat_2"), 0, 0)
     deepStrictEqual(isNew(made, "oat_2"), [false, false])
   })
 
@@ -169,7 +169,7 @@ describe("The access token of a pair that IAM issued", () => {
     const made = world()
     made.login("1")
     for (const name of ["1", "elsewhere"])
-      made.cache.issued(production, pair(name, true), Option.none(), look, 50_000)
+      made.cache.recordGrant(production, pair(name, true), Option.none(), look, 50_000)
     deepStrictEqual(isNew(made, "oat_1", 59_999), [true, true])
     deepStrictEqual(isNew(made, "oat_1", 60_000), [true, false])
     deepStrictEqual(isNew(made, "oat_elsewhere", 50_000), [true, false])

@@ -73,7 +73,7 @@ describe("Refreshes", () => {
           takenAt: 0
         }
         const access = Redacted.make(`oat_${name.padStart(43, "x")}`)
-        credentials.issued(
+        credentials.recordGrant(
           production,
           {
             accessToken: access,
@@ -88,7 +88,7 @@ describe("Refreshes", () => {
           place,
           0
         )
-        credentials.vouch(tokenKey(production, access), `production ${name.split(" ")[0]}`)
+        credentials.markLive(tokenKey(production, access), `production ${name.split(" ")[0]}`)
         return { credential: tokenKey(production, token), use: "refresh" as const }
       }
       const eve = (at: number): Purpose => known(`c:eve ${at}`)
@@ -113,7 +113,7 @@ describe("One login token", () => {
 })
 
 describe("A call without an answer", () => {
-  it.effect("counts against its credential for 15 s only, so that an outage does not outlast itself", () =>
+  it.effect("counts against its credential for 15 s only, so that an outage has no aftermath", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf()
       const one = (): Purpose => ({ credential: "ort", use: "refresh" })

@@ -1,0 +1,142 @@
+/**
+ * Whether introspection works, by plane. A login or refresh whose tokens cannot be introspected afterwards is a lost session,
+ * so nothing is spent while introspection fails.
+ */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
+import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
+import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
+import { type IamBudget, introspectPath, type Purpose } from "./budget/IamBudget.ts"
+import type { PlaneCall } from "./IamCall.ts"
+import { makeTtlCache } from "./TtlCache.ts"
+
+/** One introspection call to IAM, within the budget. Its outcome is recorded. */
+export type SendIntrospection = <A>(
+  plane: Plane,
+  token: Redacted.Redacted,
+  hint: "access_token" | "refresh_token",
+  purpose: Purpose,
+  read: ResponseReader<A>
+) => Effect.Effect<A, UpstreamFailure>
+
+export interface IntrospectionHealth {
+  readonly send: SendIntrospection
+  /**
+   * Succeeds at once unless the last introspection in the plane failed and none has succeeded since, or one has been out for
+   * two seconds. Then it probes: it introspects this refresh token, which does not consume it, or a token that was never
+   * issued. All waiting callers share one probe, and its failure also applies to the next second.
+   */
+  readonly ensureWorking: (
+    plane: Plane,
+    refreshToken: Option.Option<Redacted.Redacted>
+  ) => Effect.Effect<void, UpstreamFailure>
+}
+
+const maxProbedPlanes = 10_000
+
+/** Well formed, and never issued. */
+const neverIssuedToken = Redacted.make(`oat_${"0".repeat(43)}`)
+
+const readActive: ResponseReader<unknown> = readJson(Schema.Struct({ active: Schema.Boolean }))
+
+/** Milliseconds after which an introspection without a response counts as failing. */
+const slowMillis = 2_000
+/** Milliseconds between two probes. */
+const probePause = 1_000
+
+const isRefusal = (cause: Cause.Cause<UpstreamFailure>): boolean =>
+  Option.exists(Cause.failureOption(cause), (failure) => failure._tag === "Refused")
+
+const makeOutcomes = () => {
+  let started = 0
+  /** By plane: the newest introspection that had started when one failed. */
+  const failedAt = new Map<PlaneId, number>()
+  /** By plane: the start times of the introspections in flight, in order. */
+  const inFlight = new Map<PlaneId, Map<number, number>>()
+
+  const track = <A>(plane: Plane, introspection: Effect.Effect<A, UpstreamFailure>) =>
+    Effect.flatMap(monotonicMillis, (now) => {
+      const id = planeId(plane)
+      started += 1
+      const number = started
+      const running = inFlight.get(id) ?? new Map<number, number>()
+      inFlight.set(id, running.set(number, now))
+      return Effect.onExit(introspection, (exit) =>
+        Effect.sync(() => {
+          running.delete(number)
+          if (running.size === 0) inFlight.delete(id)
+          if (Exit.isFailure(exit)) failedAt.set(id, started)
+          else if (number > (failedAt.get(id) ?? number)) failedAt.delete(id)
+        })
+      )
+    })
+
+  const isFailing = (plane: Plane, now: number): boolean => {
+    const [oldest = now] = inFlight.get(planeId(plane))?.values() ?? []
+    return failedAt.has(planeId(plane)) || now - oldest > slowMillis
+  }
+
+  return { track, isFailing }
+}
+
+export const makeIntrospectionHealth = (
+  call: PlaneCall,
+  budget: IamBudget
+): Effect.Effect<IntrospectionHealth, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const outcomes = makeOutcomes()
+    const probes = yield* makeTtlCache<Exit.Exit<unknown, UpstreamFailure>, never>({
+      capacity: maxProbedPlanes,
+      millis: probePause,
+      // A refusal shows that IAM answers, and a 429 has its own pause.
+      keep: (exit) => Exit.isFailure(exit) && !isRefusal(exit.cause)
+    })
+
+    const send: SendIntrospection = (plane, token, hint, purpose, read) =>
+      outcomes
+        .track(
+          plane,
+          call(plane, {
+            operation: "introspect",
+            method: "POST",
+            path: introspectPath,
+            form: { token: Redacted.value(token), token_type_hint: hint },
+            read: expectStatus(200, read)
+          })
+        )
+        .pipe(budget.within({ plane: planeId(plane), path: introspectPath }, purpose))
+
+    const probe = (plane: Plane, refreshToken: Option.Option<Redacted.Redacted>) =>
+      send(
+        plane,
+        Option.getOrElse(refreshToken, () => neverIssuedToken),
+        Option.isSome(refreshToken) ? "refresh_token" : "access_token",
+        { completing: true },
+        readActive
+      ).pipe(
+        // Drops IAM's `Retry-After`: the next probe comes earlier.
+        Effect.mapError((failure) =>
+          failure._tag === "Refused"
+            ? failure
+            : new Unknown({ dependency: "iam", reason: `introspection fails: ${failure.reason}` })
+        ),
+        Effect.exit
+      )
+
+    return {
+      send,
+      ensureWorking: (plane, refreshToken) =>
+        Effect.flatMap(monotonicMillis, (now) =>
+          outcomes.isFailing(plane, now)
+            ? Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken)))
+            : Effect.void
+        )
+    }
+  })

@@ -1,0 +1,102 @@
+/**
+ * The outcome that each failure response of GitHub stands for (issue-tracker.md 3). GitHub differs from the other upstreams
+ * (upstream/ErrorEnvelope.ts): its errors carry no code, so the code follows from the status; its limits come as 403 or 429,
+ * with `Retry-After`, `x-ratelimit-*` or only a message, and nothing was executed then; a redirect refuses, because it means
+ * that the repository moved; and any other status is an unknown outcome.
+ */
+import * as Either from "effect/Either"
+import * as Schema from "effect/Schema"
+import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import {
+  boundPause,
+  readJson,
+  retryAfterSeconds,
+  type UpstreamResponse
+} from "../upstream/UpstreamResponse.ts"
+
+const dependency = "tracker"
+
+/** Seconds after a limit that names none (issue-tracker.md 3). Doubles with each further limit. */
+const firstPause = 60
+
+const readError = readJson(
+  Schema.Struct({
+    message: Schema.optional(Schema.String),
+    errors: Schema.optional(Schema.Array(Schema.Unknown))
+  })
+)
+const isFieldError = Schema.is(Schema.Struct({ field: Schema.String }))
+
+const errorOf = (response: UpstreamResponse) => Either.getOrElse(readError(response), () => undefined)
+
+const isLimit = (response: UpstreamResponse): boolean =>
+  response.status === 429 ||
+  (response.status === 403 &&
+    (response.headers["retry-after"] !== undefined ||
+      response.headers["x-ratelimit-remaining"] === "0" ||
+      /secondary rate|abuse/i.test(errorOf(response)?.message ?? "")))
+
+const limitPause = (response: UpstreamResponse, now: number, limitsBefore: number): number => {
+  const asked = retryAfterSeconds(response, now)
+  if (asked !== undefined) return asked
+  const reset = response.headers["x-ratelimit-reset"]
+  return response.headers["x-ratelimit-remaining"] === "0" && reset !== undefined && /^\d{1,12}$/.test(reset)
+    ? boundPause(Number(reset) - now / 1_000)
+    : boundPause(firstPause * 2 ** Math.min(limitsBefore, 10))
+}
+
+/** Refusals that only an operator can end, with the explanation for the operator. */
+export const configurationTroubles: Readonly<Record<string, string>> = {
+  bad_credentials: "the token is missing, expired or revoked",
+  permission: "the token may not write issues in the repository, or the repository is archived",
+  not_found: "the repository does not exist, or the token cannot see it",
+  issues_disabled: "issues are disabled in the repository",
+  moved: "the repository was renamed or moved"
+}
+
+const refusalCodes: Readonly<Record<number, string>> = {
+  301: "moved",
+  302: "moved",
+  307: "moved",
+  308: "moved",
+  400: "bad_request",
+  401: "bad_credentials",
+  403: "permission",
+  404: "not_found",
+  410: "issues_disabled",
+  451: "legal_block"
+}
+
+/** `too_long` when a shorter title or body may pass. */
+const validationCode = (response: UpstreamResponse): string =>
+  (errorOf(response)?.errors ?? []).some(
+    (error) => isFieldError(error) && (error.field === "title" || error.field === "body")
+  )
+    ? "too_long"
+    : "validation_failed"
+
+/** `now` in milliseconds; `limitsBefore` counts the limits in a row before this response. */
+export const gitHubFailure = (
+  response: UpstreamResponse,
+  now: number,
+  limitsBefore: number
+): UpstreamFailure => {
+  const { headers, status } = response
+  if (isLimit(response))
+    return new NotExecuted({
+      dependency,
+      reason: "rate limit",
+      retryAfterSeconds: limitPause(response, now, limitsBefore)
+    })
+  const code = status === 422 ? validationCode(response) : refusalCodes[status]
+  if (code === undefined) {
+    const pause = retryAfterSeconds(response, now)
+    return new Unknown({
+      dependency,
+      reason: `answered ${status}`,
+      ...(pause === undefined ? {} : { retryAfterSeconds: pause })
+    })
+  }
+  const requestId = headers["x-github-request-id"]
+  return new Refused({ dependency, status, code, ...(requestId === undefined ? {} : { requestId }) })
+}
