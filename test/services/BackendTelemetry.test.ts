@@ -36,8 +36,8 @@ import {
   scenario,
   signedIn,
   start,
-  type WorldOptions
-} from "../support/World.ts"
+  type UseCaseOptions
+} from "../support/UseCaseLayers.ts"
 
 const open: ReadonlyArray<TableName> = [...clientTables, backendTable]
 const testing = Testing({
@@ -56,7 +56,7 @@ const loggedOut: WebhookEvent = {
   data: { secret: "session" }
 }
 
-const observed = <A, E, R>(effect: Effect.Effect<A, E, R>, options: WorldOptions = {}) =>
+const observed = <A, E, R>(effect: Effect.Effect<A, E, R>, options: UseCaseOptions = {}) =>
   scenario(effect, { tables: open, ...options })
 
 interface Written {

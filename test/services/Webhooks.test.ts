@@ -9,7 +9,7 @@ import { Store } from "../../src/services/Store.ts"
 import { readRemovedPeople, Webhooks } from "../../src/services/Webhooks.ts"
 import { SimulatedIam, type SimulatedIamService } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, scenario, start } from "../support/World.ts"
+import { inRequest, scenario, start } from "../support/UseCaseLayers.ts"
 
 const organisationUuid = "0199a0aa-0000-7000-8000-000000000001"
 const removed = "organization.membership.removed.v1"

@@ -29,7 +29,7 @@ import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailur
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { inMemoryClient } from "./InMemoryHttp.ts"
 import { testApplicationSecret, testWebhookSecret } from "./Settings.ts"
-import { makeSwitches, type Switches } from "./Switches.ts"
+import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 export type IamMethod =
   | "exchange"
@@ -81,7 +81,7 @@ export interface VerifiedProof {
   readonly organisation: string
 }
 
-export interface SimulatedIamService extends Switches<IamMethod> {
+export interface SimulatedIamService extends FaultSwitches<IamMethod> {
   readonly production: SimulatedPlane
   /** Makes a testing environment with a secret for this application. */
   readonly environment: (name: string) => Effect.Effect<Environment>
@@ -116,7 +116,7 @@ export interface SimulatedIamService extends Switches<IamMethod> {
 
 export class SimulatedIam extends Context.Tag("test/SimulatedIam")<SimulatedIam, SimulatedIamService>() {}
 
-export const refused = (status: number, code: string): Refused =>
+export const iamRefusal = (status: number, code: string): Refused =>
   new Refused({ dependency: "iam", status, code, requestId: "iam-request" })
 
 const decodeVerified = Schema.decodeUnknownSync(
@@ -143,7 +143,7 @@ const make = Effect.gen(function* () {
   const built = yield* Layer.build(Layer.provide(HttpIam, Layer.merge(client, withoutBudget)))
   const iam = Context.get(built, Iam)
 
-  const { gate, ...switches } = makeSwitches<IamMethod>()
+  const { gate, ...switches } = makeFaultSwitches<IamMethod>()
   const keys = {
     exchange: [] as Array<UpstreamKey>,
     refresh: [] as Array<UpstreamKey>,

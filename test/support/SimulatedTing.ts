@@ -15,7 +15,7 @@ import {
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { digestOf, sha256 } from "../../src/services/Digest.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
-import { makeSwitches, type Switches } from "./Switches.ts"
+import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 export type TingMethod = "register" | "send"
 
@@ -48,7 +48,7 @@ export interface Recipient {
   readonly publicId: string
 }
 
-export interface SimulatedTingService extends Switches<TingMethod> {
+export interface SimulatedTingService extends FaultSwitches<TingMethod> {
   readonly seen: Effect.Effect<ReadonlyArray<SeenCall>>
   /** The recipient withdraws the grant; registering again gives it back. */
   readonly revokeGrant: (recipient: Recipient) => Effect.Effect<void>
@@ -88,7 +88,7 @@ const fields = (body: Uint8Array): Readonly<Record<string, string>> =>
 
 const make = Effect.gen(function* () {
   const iam = yield* SimulatedIam
-  const { gate, ...switches } = makeSwitches<TingMethod>()
+  const { gate, ...switches } = makeFaultSwitches<TingMethod>()
   const planes = new Map<string, TingPlane>()
   const seen: Array<SeenCall> = []
   const muted = new Set<string>()

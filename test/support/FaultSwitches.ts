@@ -12,7 +12,7 @@ export interface Held {
   readonly release: Effect.Effect<void>
 }
 
-export interface Switches<Method extends string> {
+export interface FaultSwitches<Method extends string> {
   /** Fails the next `times` calls; default 1. */
   readonly failNext: (
     method: Method,
@@ -38,7 +38,9 @@ export interface Gate<Method extends string> {
   ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
 }
 
-export const makeSwitches = <Method extends string>(): Switches<Method> & { readonly gate: Gate<Method> } => {
+export const makeFaultSwitches = <Method extends string>(): FaultSwitches<Method> & {
+  readonly gate: Gate<Method>
+} => {
   const counts = new Map<Method, number>()
   const faults: Array<{ method: Method; when: Moment; failure: UpstreamFailure; left: number }> = []
   const holds: Array<{
