@@ -13,7 +13,14 @@ export type { IamEvent } from "./iam/Events.ts"
 export { iamFaults } from "./iam/Faults.ts"
 export type * from "./iam/Model.ts"
 export { signExchange } from "./iam/OboProof.ts"
-export { musicScopes, type SeededIam, type SeededPlane, seedEnvironment, seedIam } from "./iam/Seed.ts"
+export {
+  musicScopes,
+  type SeededEnvironment,
+  type SeededIam,
+  type SeededPlane,
+  seedEnvironment,
+  seedIam
+} from "./iam/Seed.ts"
 export { type SignedWebhook, signWebhook } from "./iam/WebhookSignature.ts"
 export { production }
 

@@ -10,7 +10,7 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
-import { makeIam, production, seedEnvironment, seedIam, signWebhook } from "../../sandbox/upstreams/Iam.ts"
+import { makeIam, production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
 import { sha256 } from "../../src/services/Digest.ts"
 import {
@@ -23,12 +23,13 @@ import {
   type UpstreamKey,
   type WebhookEvent
 } from "../../src/services/Iam.ts"
-import { planeId, Testing, type TestingPlane } from "../../src/services/Plane.ts"
+import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { inMemoryClient } from "./InMemoryHttp.ts"
-import { testApplicationSecret, testWebhookSecret } from "./Settings.ts"
+import { seedTestIam, testingPlaneOf } from "./SeededIam.ts"
+import { testWebhookSecret } from "./Settings.ts"
 import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 export type IamMethod =
@@ -132,7 +133,7 @@ const make = Effect.gen(function* () {
   const now = yield* testNow
   const simulator = makeIam({ now, rateLimit: Number.POSITIVE_INFINITY })
   const { controls } = simulator
-  const seeded = seedIam(controls, { musicSecret: testApplicationSecret, webhookSecret: testWebhookSecret })
+  const seeded = seedTestIam(controls)
   const client = Layer.succeed(HttpClient.HttpClient, inMemoryClient(now, simulator))
   const settings = yield* Settings
   // The tests of the client test its budget; here it never refuses.
@@ -291,10 +292,10 @@ const make = Effect.gen(function* () {
     production: inProduction,
     environment: (name) =>
       Effect.sync(() => {
-        const { environmentId, musicSecret, rootKey, webhookKeyDigest } = seedEnvironment(controls, name)
-        const secret = Redacted.make(musicSecret)
-        const plane = Testing({ environmentId, secret, webhookKeyDigest })
-        return { plane, secret, rootKey, state: planeState(environmentId) }
+        const environment = seedEnvironment(controls, name)
+        const plane = testingPlaneOf(environment)
+        const { environmentId, rootKey } = environment
+        return { plane, secret: plane.secret, rootKey, state: planeState(environmentId) }
       }),
     deleteEnvironment: ({ state }) => Effect.sync(() => controls.deleteEnvironment(state.id)),
     slt: ({ actor, organisations: orgs, scopes }, state = inProduction) =>

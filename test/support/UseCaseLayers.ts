@@ -110,10 +110,7 @@ export const lost = (dependency: "iam" | "ting") => new Unknown({ dependency, re
 export const unreachable = (dependency: "iam" | "ting") =>
   new NotExecuted({ dependency, reason: "connection refused" })
 
-/**
- * The deejay, a Silicon of acme, with a live token and no registration yet; in production, or in a testing
- * environment of that name.
- */
+/** A member of acme with a live token and no registration yet; in production, or in a new testing environment of that name. */
 export const signedIn = (options: { readonly environment?: string; readonly actor?: string } = {}) =>
   Effect.gen(function* () {
     const simulated = yield* SimulatedIam.SimulatedIam
