@@ -158,6 +158,7 @@ describe("the same key", () => {
         const session = yield* Fiber.join(first)
         yield* TestClock.adjust("5 seconds")
         assert.strictEqual((yield* Fiber.join(silent)).access_token, session.access_token)
+        assert.isAbove(yield* iam.calls("exchange"), 2, "IAM answers that the first one is in progress")
       })
     )
   )
