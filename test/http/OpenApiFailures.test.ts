@@ -7,7 +7,7 @@ import type { Fault } from "../../sandbox/upstreams/Simulator.ts"
 import type { TingCode } from "../../sandbox/upstreams/Ting.ts"
 import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { Production, Testing } from "../../src/services/Plane.ts"
-import { type IamOperation, mapIamFailure, mapTingFailure } from "../../src/services/UpstreamErrors.ts"
+import { type IamOperation, mapIamFailure, mapTingFailure } from "../../src/services/UpstreamErrorMapping.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { callsOf, freshDocument, misfits, type RealAnswer } from "./Documented.ts"
@@ -39,10 +39,10 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
 const elsewhere: Readonly<Record<Pair, string>> = {
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
-  "auth.refresh idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
-  "auth.logout idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
-  "tings.subscribe idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
-  "tings.send idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
+  "auth.refresh idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
+  "auth.logout idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
+  "tings.subscribe idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
+  "tings.send idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "reports.submit reports_full": "test/services/ReportQuota.test.ts",
   "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
   "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"
