@@ -23,7 +23,7 @@ const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<strin
 }
 
 describe("music-backend", () => {
-  it.effect("without a command, or with a group alone, shows help and does nothing", () =>
+  it.effect("without a command, or with a group alone, shows its help", () =>
     Effect.gen(function* () {
       const top = yield* run([], {})
       expect(top.exit).toBe(0)

@@ -199,14 +199,6 @@ describe("The page of the API", () => {
     expect(sectionOf("errors")).toContain("method_not_allowed")
   })
 
-  it("explains the login before anything else", () => {
-    const guide = sectionOf("start")
-    expect(text.indexOf('<section id="start"')).toBeLessThan(text.indexOf('<section id="errors"'))
-    for (const id of ["descriptors.iam", "auth.login", "auth.me", "auth.refresh", "auth.logout"]) {
-      expect(guide).toContain(`href="#${id}"`)
-    }
-  })
-
   it("quotes commands for a shell", () => {
     const [login, , logout] = ["auth.login", "auth.me", "webhooks.receive"].map((id) =>
       commandOf(
@@ -223,10 +215,6 @@ describe("The page of the API", () => {
       ].join("\n")
     )
     expect(logout).toContain('-H "X-Silicon-IAM-Event-ID: 0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"')
-  })
-
-  it("is at most 250 kB", () => {
-    expect(Buffer.byteLength(text)).toBeLessThan(250_000)
   })
 })
 
