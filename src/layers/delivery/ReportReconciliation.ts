@@ -49,7 +49,7 @@ export const reconcile =
       const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
       const result = yield* Effect.either(tracker.findByMarker(markerOf(report), since))
       if (Either.isLeft(result)) {
-        if (result.left._tag === "LookTooLong") {
+        if (result.left._tag === "SearchTooLong") {
           yield* breaker.recordAnswer
           // A retry searches again before it sends.
           yield* recordFailed(
@@ -75,7 +75,7 @@ export const reconcile =
         return false
       }
       const [foreign] = result.right
-      const searches = delivery.looks + 1
+      const searches = delivery.searches + 1
       if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) {
         if (foreign === undefined) return true
         yield* Effect.logWarning("A report was found under another account than the token's", {
@@ -92,6 +92,6 @@ export const reconcile =
         startedAt + delay - searchDelay(reconcileSeconds, searches - 1)
       )
       const failure = foreign === undefined ? "not found yet" : "found under another account only"
-      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, looks: searches }))
+      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, searches }))
       return false
     })

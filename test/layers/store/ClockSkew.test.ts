@@ -96,7 +96,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
       yield* store.deliveries.update(
         first.id,
         first.fence,
-        DeliveryUpdate.Unknown({ availableAt: ahead + 5_000, failure, looks: 0 })
+        DeliveryUpdate.Unknown({ availableAt: ahead + 5_000, failure, searches: 0 })
       )
       const again = yield* leaseOne(store, now)
       deepStrictEqual(

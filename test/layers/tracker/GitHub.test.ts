@@ -6,10 +6,10 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
+import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
@@ -159,7 +159,7 @@ describe("A search for a marker", () => {
       expect(yield* numbers()).toEqual([1])
       expect(lists().length).toBe(100)
       github.fail({ path: list, fault: more, times: 100 })
-      expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "LookTooLong" })
+      expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "SearchTooLong" })
       expect(lists().length).toBe(200)
     })
   )

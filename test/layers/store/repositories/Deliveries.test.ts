@@ -43,7 +43,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         attempts: 0,
         availableAt: 1_000,
         sentAt: Option.none(),
-        looks: 0,
+        searches: 0,
         lastFailure: Option.none(),
         fence: 1,
         createdAt: 1_000,
@@ -182,19 +182,19 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       yield* enqueue(store, "rep_1")
       const first = yield* leaseOne(store, 1_000)
       yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
-      const unknown = DeliveryUpdate.Unknown({ availableAt: 2_000, failure: "timeout", looks: 0 })
+      const unknown = DeliveryUpdate.Unknown({ availableAt: 2_000, failure: "timeout", searches: 0 })
       assert.isTrue(yield* store.deliveries.update(first.id, first.fence, unknown))
       const second = yield* leaseOne(store, 2_000)
       deepStrictEqual(
-        [second.state, second.looks, second.sentAt, second.lastFailure],
+        [second.state, second.searches, second.sentAt, second.lastFailure],
         ["unknown", 0, Option.some(1_500), Option.some("timeout")]
       )
       yield* store.deliveries.update(
         second.id,
         second.fence,
-        DeliveryUpdate.Unknown({ ...unknown, looks: 1 })
+        DeliveryUpdate.Unknown({ ...unknown, searches: 1 })
       )
-      assert.strictEqual((yield* leaseOne(store, 2_000)).looks, 1)
+      assert.strictEqual((yield* leaseOne(store, 2_000)).searches, 1)
     })
   )
 
@@ -207,7 +207,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       yield* store.deliveries.update(
         first.id,
         first.fence,
-        DeliveryUpdate.Unknown({ availableAt: 2_000, failure, looks: 3 })
+        DeliveryUpdate.Unknown({ availableAt: 2_000, failure, searches: 3 })
       )
       const second = yield* leaseOne(store, 2_000)
       yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 2_500 }))
@@ -252,13 +252,13 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         yield* store.deliveries.update(
           first.id,
           first.fence,
-          DeliveryUpdate.Unknown({ availableAt: 1_000, failure, looks: 3 })
+          DeliveryUpdate.Unknown({ availableAt: 1_000, failure, searches: 3 })
         )
         const second = yield* leaseOne(store, 1_000)
         yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 1_500 }))
         const third = yield* leaseOne(store, 61_000)
         deepStrictEqual(
-          [third.state, third.looks, third.sentAt, third.fence],
+          [third.state, third.searches, third.sentAt, third.fence],
           ["unknown", 0, Option.some(1_500), 3]
         )
       })
@@ -273,11 +273,11 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         yield* store.deliveries.update(
           first.id,
           first.fence,
-          DeliveryUpdate.Unknown({ availableAt: 2_000, failure, looks: 1 })
+          DeliveryUpdate.Unknown({ availableAt: 2_000, failure, searches: 1 })
         )
         yield* leaseOne(store, 2_000)
         const third = yield* leaseOne(store, 62_000)
-        deepStrictEqual([third.state, third.looks, third.sentAt], ["unknown", 1, Option.some(1_500)])
+        deepStrictEqual([third.state, third.searches, third.sentAt], ["unknown", 1, Option.some(1_500)])
       })
     )
   })
@@ -293,7 +293,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         DeliveryUpdate.Sending({ at: 1 }),
         filed(1),
         DeliveryUpdate.Waiting({ availableAt: 1, failure }),
-        DeliveryUpdate.Unknown({ availableAt: 1, failure, looks: 1 }),
+        DeliveryUpdate.Unknown({ availableAt: 1, failure, searches: 1 }),
         DeliveryUpdate.Failed({ at: 1, failure })
       ]
       for (const update of updates)
@@ -421,7 +421,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
           assert.isTrue(yield* store.deliveries.retry(yield* failWith(store, sent), 9_000))
           const again = yield* leaseOne(store, 9_000)
           deepStrictEqual(
-            [again.state, again.availableAt, again.looks, again.attempts],
+            [again.state, again.availableAt, again.searches, again.attempts],
             ["unknown", 9_000, 0, attempts]
           )
         }
@@ -437,11 +437,11 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         const later = { availableAt: 90_000, failure }
         yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Waiting(later))
         yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 5_000 }))
-        const unknown = DeliveryUpdate.Unknown({ ...later, looks: 2 })
+        const unknown = DeliveryUpdate.Unknown({ ...later, searches: 2 })
         yield* store.deliveries.update(second.id, second.fence, unknown)
         for (const { id } of [first, second]) assert.isTrue(yield* store.deliveries.retry(id, 6_000))
         deepStrictEqual(
-          (yield* lease(store, 6_000)).map(({ looks, sentAt, state }) => [state, looks, sentAt]),
+          (yield* lease(store, 6_000)).map(({ searches, sentAt, state }) => [state, searches, sentAt]),
           [
             ["unknown", 0, Option.some(5_000)],
             ["waiting", 0, Option.none()]

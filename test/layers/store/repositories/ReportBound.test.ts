@@ -117,7 +117,7 @@ onBoth("The order of leases", ({ freshStore }) => {
       yield* store.deliveries.update(
         first.id,
         first.fence,
-        DeliveryUpdate.Unknown({ availableAt: 7_000, failure: "timeout", looks: 0 })
+        DeliveryUpdate.Unknown({ availableAt: 7_000, failure: "timeout", searches: 0 })
       )
       yield* admit(store, "new", { reporter: ana })
       deepStrictEqual(yield* subjectsOf(store, 8_000, 1), ["old"])
@@ -181,7 +181,7 @@ const updateOf = (name: string, at: number): DeliveryUpdate | undefined => {
     Sending: DeliveryUpdate.Sending({ at }),
     Delivered: DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt: Option.some(at) }),
     Waiting: DeliveryUpdate.Waiting({ availableAt: at, failure }),
-    Unknown: DeliveryUpdate.Unknown({ availableAt: at, failure, looks: 0 }),
+    Unknown: DeliveryUpdate.Unknown({ availableAt: at, failure, searches: 0 }),
     Failed: DeliveryUpdate.Failed({ at, failure })
   }
   return updates[name]
