@@ -44,7 +44,7 @@ describe("The client as a service", () => {
     }).pipe(Effect.provide(clientOn("typed")))
   )
 
-  it.scopedLive("continues the program's trace, and sends none of its own making", () =>
+  it.scopedLive("continues the program's trace, and starts none itself", () =>
     Effect.gen(function* () {
       const client = yield* MusicClient
       yield* client.iam()

@@ -46,7 +46,7 @@ const loaded = () => {
 }
 
 describe("Telemetry under load", () => {
-  it("sends once and then keeps the pause that the service asked for; the caller's own flush is free", async () => {
+  it("sends once and keeps the requested pause; a flush by the caller ignores it", async () => {
     const { client, mend, open, posts, record } = loaded()
     for (let count = 0; count < 60; count += 1) {
       record()
@@ -65,7 +65,7 @@ describe("Telemetry under load", () => {
     expect(posts).toHaveLength(5)
   })
 
-  it("goes on by itself when the pause is over", async () => {
+  it("continues by itself after the pause", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
     const { client, mend, open, pass, posts, record } = loaded()
     const later = async (milliseconds: number) => {
@@ -93,7 +93,7 @@ describe("Telemetry under load", () => {
     expect(posts).toHaveLength(sent + 1)
   })
 
-  it("is sent on when a flush of the caller was taken back", async () => {
+  it("is sent after the caller aborted a flush", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
     const { client, mend, open, pass, record } = loaded()
     mend()

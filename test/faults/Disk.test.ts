@@ -44,7 +44,7 @@ const limit = `ulimit -f ${blocks};`
 
 describe("A full disk", () => {
   it.scopedLive(
-    "refuses what cannot be kept, loses nothing that was, and a start with room brings all of it",
+    "refuses writes that do not fit, loses no acknowledged one, and recovers after a start with room",
     () =>
       Effect.gen(function* () {
         const path = join(yield* freshFolder, "music.sqlite")

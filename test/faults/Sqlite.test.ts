@@ -50,7 +50,7 @@ const serving = (path: string) =>
   })
 
 describe.concurrent("A SQLite database that fails under a running server:", () => {
-  it.scopedLive("full: refuses what it has no room for, keeps what still fits, and goes on", () =>
+  it.scopedLive("full: refuses large writes, accepts small ones, and recovers", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server, sql } = yield* serving(path)
@@ -74,7 +74,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
     })
   )
 
-  it.scopedLive("read-only: refuses what it cannot keep, reads, and goes on", () =>
+  it.scopedLive("read-only: refuses writes, serves reads, and recovers", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server, sql } = yield* serving(path)
@@ -89,23 +89,25 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
     })
   )
 
-  it.scopedLive("locked by another program for long: refuses after the wait, reads, and goes on", () =>
-    Effect.gen(function* () {
-      const path = yield* fresh
-      const { server } = yield* serving(path)
-      const other = yield* otherProgram(path)
-      yield* outage(server, {
-        begin: other.unsafe("BEGIN EXCLUSIVE"),
-        end: other.unsafe("ROLLBACK"),
-        says: unwritable,
-        reason: /is locked by another process/,
-        promptly,
-        look: lookInto(path)
+  it.scopedLive(
+    "locked by another program: refuses writes after the lock timeout, serves reads, and recovers",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* fresh
+        const { server } = yield* serving(path)
+        const other = yield* otherProgram(path)
+        yield* outage(server, {
+          begin: other.unsafe("BEGIN EXCLUSIVE"),
+          end: other.unsafe("ROLLBACK"),
+          says: unwritable,
+          reason: /is locked by another process/,
+          promptly,
+          look: lookInto(path)
+        })
       })
-    })
   )
 
-  it.scopedLive("moved away: takes nothing that would be lost, and goes on when it is put back", () =>
+  it.scopedLive("moved away: refuses all writes, and recovers when it is moved back", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server } = yield* serving(path)
@@ -136,7 +138,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
     })
   )
 
-  it.scopedLive("deleted, or replaced by another file: takes nothing until the next start", () =>
+  it.scopedLive("deleted, or replaced by another file: refuses all writes until the next start", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server } = yield* serving(path)
@@ -150,7 +152,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
   )
 
   it.scopedLive(
-    "without its log, which somebody deleted: takes nothing more, and what it took is there after a restart",
+    "without its write-ahead log: refuses all writes, and keeps acknowledged ones after a restart",
     () =>
       Effect.gen(function* () {
         const path = yield* fresh
@@ -169,7 +171,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       })
   )
 
-  it.scopedLive("corrupt: says so, tells nothing of what it reads, and a backup brings it back", () =>
+  it.scopedLive("corrupt: refuses calls, logs the reason, and recovers from a backup", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const copy = `${path}.backup`

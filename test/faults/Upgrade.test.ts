@@ -47,7 +47,7 @@ const tablesOf = (path: string) =>
   query(path, "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name")
 
 describe.concurrent("A start on a database of another version", () => {
-  it.scopedLive("brings an older one to this version, with all that it holds, and serves", () =>
+  it.scopedLive("migrates an older one with all its rows, and serves", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       const copy = `${path}.backup`
@@ -66,7 +66,7 @@ describe.concurrent("A start on a database of another version", () => {
     })
   )
 
-  it.scopedLive("refuses a newer one with 69 and one line, and leaves it alone", () =>
+  it.scopedLive("refuses a newer one with code 69 and one line, and does not change it", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       yield* query(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
@@ -100,7 +100,7 @@ describe.concurrent("A start on a database of another version", () => {
     })
   )
 
-  it.scopedLive("that finds no room for it exits with 69, and both versions can start afterwards", () =>
+  it.scopedLive("on a full disk exits with 69, and both versions can start afterwards", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       const before = yield* tablesOf(path)

@@ -101,7 +101,7 @@ describe("Two workers on one database", () => {
     })
   )
 
-  it.scoped("take over what a dead one held once its lease has ended, not before", () =>
+  it.scoped("take over the delivery of a dead worker when its lease ends, not before", () =>
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(1)
       let dead = false
@@ -129,7 +129,7 @@ describe("Two workers on one database", () => {
     })
   )
 
-  it.scoped("leave a slow one, whose lease has ended, nothing to write", () =>
+  it.scoped("refuse the writes of a slow worker whose lease has ended", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)
       let written: boolean | undefined
@@ -306,7 +306,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
 })
 
 describe("A worker", () => {
-  it.scoped("hands back what it holds when it is stopped", () =>
+  it.scoped("releases its leases when it is stopped", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(4)
       const engine = yield* start(() => Effect.never, { concurrency: 3 })
@@ -319,7 +319,7 @@ describe("A worker", () => {
     })
   )
 
-  it.scoped("goes on when a handler breaks, and takes that delivery up later", () =>
+  it.scoped("continues after a defect of a handler, and retries that delivery later", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(2)
       yield* start((held) => (held.delivery.subject === "rep_0" ? Effect.die("a mistake") : done(held)))
@@ -330,7 +330,7 @@ describe("A worker", () => {
     })
   )
 
-  it.scoped("keeps its work, and looks for more again, when the database is away for a while", () =>
+  it.scoped("keeps its deliveries and continues to lease after an outage of the database", () =>
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(3)
       let broken = false
@@ -399,7 +399,7 @@ describe("A worker", () => {
     })
   )
 
-  it.scoped("takes nothing from a paused destination, also when the pause came while it was leasing", () =>
+  it.scoped("handles nothing for a paused destination, also when the pause begins during the lease", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)
       let pausedUntil = 0

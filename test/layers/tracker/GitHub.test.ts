@@ -143,7 +143,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("reads 100 pages, and says of a longer list that it is too long", () =>
+  it.scoped("reads at most 100 pages, and fails for a longer list", () =>
     Effect.gen(function* () {
       const { add, github, lists, numbers } = yield* start
       add(marker)
@@ -198,7 +198,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("takes the first author for us when GitHub does not disclose the token's owner", () =>
+  it.scoped("uses the first author as the own account when GitHub does not disclose the token's owner", () =>
     Effect.gen(function* () {
       const { add, github, tracker } = yield* start
       for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)

@@ -74,7 +74,7 @@ describe("A Postgres database", () => {
     })
   )
 
-  it.scopedLive("waits for its disk and sees what was committed, whatever the server's defaults are", () =>
+  it.scopedLive("uses synchronous commits and read committed, whatever the server's defaults are", () =>
     Effect.gen(function* () {
       const url = yield* postgres.emptyPath
       const name = new URL(url).pathname.slice(1)
@@ -96,7 +96,7 @@ describe("A Postgres database", () => {
   )
 
   it.scopedLive(
-    "waits for its disk also when the server stops to, and for as much more as it is told to",
+    "keeps synchronous commits when the server turns them off, and follows stricter settings",
     () =>
       Effect.gen(function* () {
         const url = yield* postgres.emptyPath
@@ -157,7 +157,7 @@ describe("A Postgres database", () => {
         /does not exist \(3D000\)/
       ],
       [
-        "nobody who listens",
+        "a closed port",
         (url) => {
           url.port = "1"
         },
@@ -504,15 +504,6 @@ describe("A Postgres database", () => {
         yield* Effect.sleep(150)
         yield* proxy.repair
         yield* other.wakeups.spool
-      })
-    )
-
-    it.scopedLive("without a listener, the own work is still seen at once", () =>
-      Effect.gen(function* () {
-        const url = yield* freshPath
-        const store = yield* open(url)
-        yield* store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-        yield* store.wakeups.spool
       })
     )
   })

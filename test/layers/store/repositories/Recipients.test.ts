@@ -9,13 +9,6 @@ const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const registered = { ...ana, organisationUuid: "uuid-acme", subscriptionId: "sub_1" }
 
 onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
-  it.scoped("a person who never registered is not active", () =>
-    Effect.gen(function* () {
-      const { recipients } = yield* freshStore
-      assert.isFalse(yield* recipients.isActive(ana))
-    })
-  )
-
   it.scoped("registering is per plane, organisation and person", () =>
     Effect.gen(function* () {
       const { recipients } = yield* freshStore

@@ -58,7 +58,7 @@ onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => 
     })
   )
 
-  it.scoped("refuses new reports without a trace, and replays known ones", () =>
+  it.scoped("refuses new reports without storing anything, and replays known ones", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       const limit = bytesOf("short") * 2
@@ -125,7 +125,7 @@ onBoth("The order of leases", ({ freshStore }) => {
     })
   )
 
-  it.scoped("a report that takes a verified name takes its priority too", () =>
+  it.scoped("a report that gets a verified reporter gets the priority of one", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store, "a", { reporter: Anonymous() })

@@ -34,7 +34,6 @@ import {
   openStore,
   rawClient,
   rawQuery,
-  sampleEntry,
   sampleReport,
   withStore
 } from "../Stores.ts"
@@ -103,24 +102,6 @@ describe("SqliteStore", () => {
       assert.strictEqual(yield* pragma("journal_mode"), "wal")
       assert.strictEqual(yield* pragma("synchronous"), full)
       assert.strictEqual(yield* pragma("foreign_keys"), 1)
-    })
-  )
-
-  it.scoped("writes through two stores at once are all kept", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const stores = [yield* openStore(path), yield* openStore(path)]
-      const people = Array.from({ length: 40 }, (_, index) => `c:person-${index}`)
-      yield* Effect.forEach(
-        people,
-        (person, index) =>
-          Effect.forEach(stores, ({ spool }, which) =>
-            spool.offer([sampleEntry(`${person}-${which}-${index}`)], { limitBytes: 1_000_000 })
-          ),
-        { concurrency: "unbounded" }
-      )
-      const [counts] = yield* stores[0]?.spool.counts ?? Effect.succeed([])
-      deepStrictEqual([counts?.accepted, counts?.waiting, counts?.waitingBytes], [80, 80, 800])
     })
   )
 
