@@ -1,4 +1,4 @@
-/** Refreshes that fail: one for all callers, never before `Retry-After`, and no new pair is thrown away. */
+/** Refreshes that fail: one for all callers, never before `Retry-After`, and no new pair is lost. */
 import { execFile } from "node:child_process"
 import { readdir, readFile } from "node:fs/promises"
 import { fileURLToPath } from "node:url"
@@ -109,12 +109,12 @@ describe("A refused refresh", () => {
         : answer("https://music.example/api/v1/auth/refresh")
     }
     pass(life)
-    const [hasty, ...patient] = await Promise.all([
+    const [first, ...others] = await Promise.all([
       client.me(),
       ...many.map(() => client.me({ deadlineMilliseconds: 20_000 }))
     ])
-    expect(hasty).toMatchObject({ ok: false, error: { code: "timed_out" } })
-    for (const result of patient) expect(result).toMatchObject({ ok: true })
+    expect(first).toMatchObject({ ok: false, error: { code: "timed_out" } })
+    for (const result of others) expect(result).toMatchObject({ ok: true })
     expect(silent).toBe(-1)
   })
 })
@@ -135,7 +135,7 @@ describe("A new pair that cannot be saved", () => {
     return { broken, sessionStore, inner }
   }
 
-  /** Rotates once; whoever asks for the same again more than 10 minutes later comes too late. */
+  /** Rotates once; a repetition under the same key gets 409. */
   const oneRotation = (service: Awaited<ReturnType<typeof loggedIn>>) => {
     const answer = stubService({}, 50).fetch
     const asked = new Set<string | null>()

@@ -21,7 +21,7 @@ import {
   RateLimited
 } from "../../src/schema/Failure.ts"
 
-/** Fails in this order, then succeeds; tells when each attempt began. */
+/** Fails in this order, then succeeds; `times` are the starts of the attempts. */
 const failing = (...failures: ReadonlyArray<MusicFailure>) => {
   const times: Array<number> = []
   const left = [...failures]

@@ -8,7 +8,7 @@ import { postgresStoreAt } from "../../src/layers/store/postgres/PgStore.ts"
 import {
   cutConnections,
   freshPostgres,
-  lookIntoPostgres,
+  readFromPostgres,
   restartablePostgres,
   statement,
   wayTo
@@ -61,7 +61,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: away,
         reason: /Postgres database 127\.0\.0\.1:\d+\/postgres does not answer/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )
@@ -76,7 +76,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: unwritable,
         reason: /is read-only for this process/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )
@@ -92,7 +92,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: away,
         reason: /Postgres database \S+ does not answer/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )
@@ -127,7 +127,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: unwritable,
         reason: /is full: there is no room left for it \(53100\)/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )

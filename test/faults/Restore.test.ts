@@ -45,12 +45,12 @@ const waiting = Effect.gen(function* () {
     })
   )
   const restored = restore(place, copy, { overwrite: true })
-  const looks = () =>
+  const searches = () =>
     world.tracker.seen.filter(({ method, path: asked }) => method === "GET" && /issues$/.test(asked))
   const kinds = Effect.map(query(path, "SELECT kind, state FROM deliveries ORDER BY kind"), (rows) =>
     rows.map(({ kind, state }) => `${kind} ${state}`)
   )
-  return { kinds, looks, restored, serve, world }
+  return { kinds, searches, restored, serve, world }
 })
 
 describe("A report that waits in a backup", () => {
@@ -69,11 +69,11 @@ describe("A report that waits in a backup", () => {
 
   it.scopedLive("and was not filed since is filed after all searches, and gets a sweep", () =>
     Effect.gen(function* () {
-      const { kinds, looks, restored, serve, world } = yield* waiting
+      const { kinds, searches, restored, serve, world } = yield* waiting
       yield* restored
       yield* serve
       assert.strictEqual(issues({ world }), 1)
-      assert.strictEqual(looks().length, 3)
+      assert.strictEqual(searches().length, 3)
       deepStrictEqual(yield* kinds, ["report delivered", "sweep waiting"])
     })
   )

@@ -19,7 +19,7 @@ import {
   healthy,
   issues,
   keptWhole,
-  type Look,
+  type ReadNumber,
   outage,
   signIn,
   startServer,
@@ -36,8 +36,8 @@ const promptly = 4_000
 
 const fresh = Effect.map(freshFolder, (folder) => join(folder, "music.sqlite"))
 
-const lookInto =
-  (path: string): Look =>
+const readFrom =
+  (path: string): ReadNumber =>
   (statement) =>
     Effect.orDie(Effect.map(scalar(path, statement), Number))
 
@@ -69,7 +69,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: { ...healthy, report, telemetry },
         reason: /is full: there is no room left/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
@@ -84,7 +84,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: unwritable,
         reason: /is read-only for this process/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
@@ -102,7 +102,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
           says: unwritable,
           reason: /is locked by another process/,
           promptly,
-          look: lookInto(path)
+          readNumber: readFrom(path)
         })
       })
   )
@@ -117,7 +117,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: away,
         reason: /is gone: its file was moved or deleted/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
@@ -133,7 +133,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: away,
         reason: /is gone: its file was moved or deleted/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
@@ -167,7 +167,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         )
         const { server } = yield* serving(path)
         deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
-        yield* keptWhole(lookInto(path), { reports: 2, events: 2 })
+        yield* keptWhole(readFrom(path), { reports: 2, events: 2 })
       })
   )
 
@@ -193,7 +193,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       yield* restore(place, copy, { overwrite: true })
       const { server } = yield* serving(path)
       deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
-      yield* keptWhole(lookInto(path), { reports: 2, events: 2 })
+      yield* keptWhole(readFrom(path), { reports: 2, events: 2 })
     })
   )
 })

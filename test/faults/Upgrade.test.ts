@@ -9,7 +9,7 @@ import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
-import { freshPostgres, lookIntoPostgres, statement } from "./Databases.ts"
+import { freshPostgres, readFromPostgres, statement } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
 import { bundleServer, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
@@ -96,7 +96,7 @@ describe.concurrent("A start on a database of another version", () => {
         /^music-backend: Postgres database 127\.0\.0\.1:\d+\/\w+ has a newer schema .* \(9999, .*\n$/
       )
       assert.notInclude(output, "postgres:postgres")
-      assert.strictEqual(yield* lookIntoPostgres(url)("SELECT MAX(migration_id) FROM migrations"), 9_999)
+      assert.strictEqual(yield* readFromPostgres(url)("SELECT MAX(migration_id) FROM migrations"), 9_999)
     })
   )
 

@@ -28,7 +28,7 @@ export const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean
  * Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is
  * recorded; a failed search changes only the time of the next one.
  *
- * The marker is unknown before the issue exists, so an issue with the marker, whoever wrote it, proves that the report was
+ * The marker is unknown before the issue exists, so an issue with the marker, by any author, proves that the report was
  * filed. Another account's issue may be the original, from before the token changed hands, or a copy of ours that the list
  * still hides. It counts as the report's issue only after all searches have shown no other; the search for duplicates follows.
  */

@@ -145,7 +145,7 @@ export const checkIam = (
     const clock = Option.match(Option.fromNullable(date), {
       onNone: () => skip("clock", "IAM tells no time"),
       // `Date` is cut to the second.
-      onSome: (told) => clockFinding(Math.round(((asked + now) / 2 - (told + 500)) / 1_000))
+      onSome: (answeredAt) => clockFinding(Math.round(((asked + now) / 2 - (answeredAt + 500)) / 1_000))
     })
     if (secretBroken)
       return [

@@ -41,7 +41,7 @@ const makeWorld = (reports: number) =>
       store.reports.admit(sampleReport({ id, keyDigest: id, createdAt }), true)
     )
     yield* clock.setTime(1_000)
-    /** Stops at each due time, so that what one worker does the other can see before time goes on. */
+    /** Stops at each due time, so that each worker sees the writes of the other before the next step. */
     const pass = (seconds: number) =>
       Effect.suspend(() => clock.passUntil(clock.now() + seconds * 1_000, nextTurns))
     const start = (
@@ -265,7 +265,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
     ["back", -hour],
     ["ahead", hour]
   ] as const) {
-    it.scoped(`${direction} goes on`, () =>
+    it.scoped(`${direction} continues`, () =>
       Effect.gen(function* () {
         const { pass, seen, step } = yield* makeHolder()
         step(by)
@@ -276,7 +276,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       })
     )
 
-    it.scoped(`${direction} ends in its time when the database stays away`, () =>
+    it.scoped(`${direction} ends on time without a database`, () =>
       Effect.gen(function* () {
         const { pass, seen, step } = yield* makeHolder(() => ({ extend: () => away }))
         step(by)
@@ -288,7 +288,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       })
     )
 
-    it.scoped(`${direction} is not believed when another process has taken it`, () =>
+    it.scoped(`${direction} counts as lost when another process has taken it`, () =>
       Effect.gen(function* () {
         const { now, pass, seen, step, store } = yield* makeHolder()
         const theirs = now() + hour
@@ -373,7 +373,7 @@ describe("A worker", () => {
       if (held === undefined) return expect.fail("nothing was due")
       const later = DeliveryUpdate.Waiting({ availableAt: 33_700, failure: "limit" })
       yield* store.deliveries.update(held.id, held.fence, later)
-      let looks = 0
+      let leases = 0
       let handledAt = 0
       yield* start(
         (one) =>
@@ -384,7 +384,7 @@ describe("A worker", () => {
         {
           instead: (real) => ({
             lease: (request) => {
-              looks += 1
+              leases += 1
               return real.lease(request)
             }
           })
@@ -392,7 +392,7 @@ describe("A worker", () => {
       )
       yield* pass(32.699)
       expect(handledAt).toBe(0)
-      expect(looks).toBeLessThanOrEqual(8)
+      expect(leases).toBeLessThanOrEqual(8)
       yield* pass(0.001)
       expect(handledAt).toBe(33_700)
       expect(yield* states).toEqual({ delivered: 1 })

@@ -456,7 +456,7 @@ describe("A definite answer", () => {
     })
   )
 
-  it.scoped("about the length twice is final, and the next report goes on", () =>
+  it.scoped("about the length twice is final, and the next report is filed", () =>
     Effect.gen(function* () {
       const { admit, delivery, failPost, filed, lines, pass, posts, settings, start } = yield* makeWorld
       const report = yield* admit()
@@ -636,7 +636,7 @@ describe("A report that an operator retries", () => {
 })
 
 describe("A search through more issues than its limit", () => {
-  /** A list without an end: on every page a fresh issue of somebody else, and a link to the next one. */
+  /** An endless list: each page has a new issue and a link to the next page. */
   const endless: Fault = {
     kind: "reply",
     reply: {

@@ -21,21 +21,21 @@ const start = (store: StoreService, settings: typeof forEver) =>
     Effect.forkScoped
   )
 
-/** Notes which bounds the cleanings were given, newest last. */
+/** Records the bounds of each removal, newest last. */
 const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
   const seen: Array<readonly [string, number]> = []
-  const noting = (name: keyof Retention) => (before: number) =>
+  const record = (name: keyof Retention) => (before: number) =>
     Effect.suspend(() => {
       seen.push([name, before])
       return (instead[name] ?? store.retention[name])(before)
     })
   const retention: Retention = {
-    reports: noting("reports"),
-    webhooks: noting("webhooks"),
-    deliveries: noting("deliveries"),
-    recipients: noting("recipients"),
-    loginOutcomes: noting("loginOutcomes"),
-    refusals: noting("refusals")
+    reports: record("reports"),
+    webhooks: record("webhooks"),
+    deliveries: record("deliveries"),
+    recipients: record("recipients"),
+    loginOutcomes: record("loginOutcomes"),
+    refusals: record("refusals")
   }
   return { seen, store: { ...store, retention } }
 }

@@ -1,4 +1,4 @@
-/** A machine's clock was a day ahead, wrote, and was put right: nobody waits a day for what it wrote. */
+/** Timestamps that a host wrote while its clock was a day ahead: no process waits a day for them. */
 import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"

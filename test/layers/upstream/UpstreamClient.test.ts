@@ -51,7 +51,7 @@ const upstreamTo = (url: string, largest = largestAnswer) =>
   )
 
 const askOf = (url: string) => Effect.flatMap(upstreamTo(url), (upstream) => upstream(ask))
-/** Effect wraps what fails inside a span; this is what was wrapped. */
+/** The failure without the span that Effect adds. */
 const bare = (failure: UpstreamFailure): UpstreamFailure => {
   switch (failure._tag) {
     case "Refused":
@@ -110,7 +110,7 @@ describe("a call to another system", () => {
   scoped("keeps its connection: the end of an answer is not its abortion", () =>
     Effect.gen(function* () {
       const server = yield* rawServer((_, response) => write(response, [`{"ok":`, "true}"]))
-      for (let turn = 0; turn < 40; turn += 1) yield* askOf(server.url)
+      for (let call = 0; call < 40; call += 1) yield* askOf(server.url)
       // A second one opens while the first is still being handed back.
       assert.isAtMost(server.connections(), 2)
     })

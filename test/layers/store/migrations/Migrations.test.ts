@@ -12,14 +12,14 @@ import { productionId } from "../../../../src/services/Plane.ts"
 import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
 import { type Kind, onBoth, sampleEvent, sampleReport } from "../Stores.ts"
 
-/** One SQL file a migration, named by its number: a database as that version left it, with a row of everything. */
+/** One SQL file for each migration: a database of that version, with rows in every table. */
 const fixtures = new URL("./fixtures/", import.meta.url)
 const fixtureOf = (version: number) => new URL(`${String(version).padStart(4, "0")}.sql`, fixtures)
 const versions = Array.from({ length: latestMigration }, (_, index) => index + 1)
 
 const comments = /^--.*$/gm
 
-/** Where the same database says it in other words. */
+/** The same script in the dialect of PostgreSQL. */
 const inPostgres = (script: string) =>
   `${script
     .replaceAll(/^CREATE TRIGGER .*$/gm, "")
@@ -69,7 +69,7 @@ const appliedTo = ({ rawQuery }: Kind, path: string) =>
 
 const check = ({ check }: StoreService) => check
 
-/** As a program opens it that only looks at what is there. */
+/** Opens the database without migrations, as a command that only reads. */
 const openUnmigrated = ({ name }: Kind, path: string) =>
   Effect.scoped(
     databaseFromSettings(
@@ -80,14 +80,14 @@ const openUnmigrated = ({ name }: Kind, path: string) =>
     )
   )
 
-/** How a message names the database: the file, or host, port and database, and never who logs in. */
+/** A message names the file, or host, port and database, and never the user. */
 const assertNames = (reason: string, path: string) => {
   const { host, pathname } = path.startsWith("/") ? { host: "", pathname: path } : new URL(path)
   assert.include(reason, `${host}${pathname}`)
   assert.notInclude(reason, "postgres:")
 }
 
-/** What every version's database says through today's repositories. */
+/** Reads a database of any version through the current repositories. */
 const readEverything = (store: StoreService) =>
   Effect.gen(function* () {
     const report = yield* store.reports.find("rep_1")

@@ -1,4 +1,4 @@
-/** What only Postgres can do: go away and come back, and serve many connections at once. */
+/** Rules that concern PostgreSQL only: outages, session settings and concurrent connections. */
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Context from "effect/Context"
@@ -111,7 +111,7 @@ describe("A Postgres database", () => {
         yield* Effect.acquireRelease(system("SET synchronous_commit = off"), () =>
           system("RESET synchronous_commit")
         )
-        // A session of somebody else shows when the change has arrived.
+        // Another session shows when the change has taken effect.
         yield* rawQuery(url, showing).pipe(
           Effect.delay("20 millis"),
           Effect.repeat({ until: ([row]) => row?.wait === "off", times: 200 })
@@ -184,7 +184,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    /** Another server, as far as it can tell itself. */
+    /** A server that reports other properties. */
     const pretending = (version: string, number: number, encoding: string) =>
       Effect.gen(function* () {
         const place = yield* postgres.emptyPath

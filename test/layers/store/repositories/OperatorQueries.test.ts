@@ -15,7 +15,7 @@ import {
 import { DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
 import { type Kind, onBoth, sampleEvent, sampleReport } from "../Stores.ts"
 
-/** A store to write to and the records to look at, of one database. */
+/** A store and the operator queries on one database. */
 const opened = (kind: Kind) =>
   Effect.gen(function* () {
     const place = yield* kind.freshPath
@@ -128,7 +128,7 @@ onBoth("Records", (kind) => {
       expect(yield* records.enqueue("rep_9", 5_000)).toBe(false)
       const { items } = yield* records.deliveries(anyDelivery, first(10))
       expect(items).toMatchObject([
-        // It may have had one that was cleaned: looked for first.
+        // An earlier delivery may have been removed, so the worker searches first.
         { id: "report:rep_1", state: "unknown", availableAt: 5_000, finishedAt: Option.none() }
       ])
       expect(yield* records.delivery("report:rep_1")).toEqual(Option.some(items[0]))
