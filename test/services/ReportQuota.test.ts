@@ -8,7 +8,7 @@ import { RateLimited } from "../../src/schema/Failure.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { message, submit } from "../support/Submitting.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, scenario, signedIn, unreachable } from "../support/World.ts"
+import { callerKey, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
 
 const settings = { rateLimit: true }
 
