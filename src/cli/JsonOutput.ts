@@ -33,7 +33,7 @@ export const toDeliveryJson = (delivery: StoredDelivery) => ({
   subject: delivery.subject,
   state: delivery.state,
   attempts: delivery.attempts,
-  looks: delivery.looks,
+  looks: delivery.searches,
   created_at: iso(delivery.createdAt),
   available_at: iso(delivery.availableAt),
   sent_at: isoOrNull(delivery.sentAt),

@@ -4,17 +4,17 @@
  */
 
 /** Milliseconds; no pause and no delay is longer than an hour. */
-const farthestPlan = 2 * 60 * 60_000
+const maxDueDistance = 2 * 60 * 60_000
 
 /** The latest plausible due time (milliseconds since the epoch). */
-export const beyondReason = (now: number): number => now + farthestPlan
+export const latestDueTime = (now: number): number => now + maxDueDistance
 
-const leasesAhead = 5
+const maxLeaseLengths = 5
 
 /** The latest plausible end of a lease (milliseconds since the epoch): 5 times the length of one that begins now. */
 export const latestLeaseEnd = (now: number, leaseUntil: number): number =>
-  now + leasesAhead * (leaseUntil - now)
+  now + maxLeaseLengths * (leaseUntil - now)
 
 /** Milliseconds that remain of a pause. */
-export const pauseLeft = (pausedUntil: number, now: number): number =>
-  pausedUntil > beyondReason(now) ? 0 : Math.max(0, pausedUntil - now)
+export const remainingPause = (pausedUntil: number, now: number): number =>
+  pausedUntil > latestDueTime(now) ? 0 : Math.max(0, pausedUntil - now)

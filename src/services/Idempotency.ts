@@ -42,7 +42,7 @@ export interface Sharing {
   readonly organisation?: string
 }
 
-/** The telemetry preference is part of the key: IAM is told it. */
+/** The telemetry preference is part of the key: it is sent to IAM. */
 const executionKey = (sharing: Sharing, recording: boolean): string =>
   JSON.stringify([
     sharing.operation,

@@ -27,7 +27,7 @@ export interface IssueDraft {
 }
 
 /** More issues were created since the given time than one search reads. Concerns this search only: the tracker itself is healthy. */
-export class LookTooLong extends Data.TaggedError("LookTooLong")<{ readonly reason: string }> {}
+export class SearchTooLong extends Data.TaggedError("SearchTooLong")<{ readonly reason: string }> {}
 
 export interface TrackerService {
   readonly enabled: boolean
@@ -37,7 +37,7 @@ export interface TrackerService {
   readonly findByMarker: (
     marker: string,
     since: number
-  ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure | LookTooLong>
+  ) => Effect.Effect<ReadonlyArray<FoundIssue>, UpstreamFailure | SearchTooLong>
   /**
    * Comments on a duplicate, naming the original, and closes it: two writes, a second apart. It is closed last, so that a closed
    * duplicate is complete. An issue that refuses the comment is closed too; the result is the refusal.

@@ -129,7 +129,7 @@ const run = (parameters: ReadonlyArray<string>, environment: NodeJS.ProcessEnv =
 
 const cli = (...words: ReadonlyArray<string>) => run(["examples/promise-cli.mjs", ...words])
 
-describe("The examples run as they stand", () => {
+describe("The examples run unchanged", () => {
   it("a command line logs in, and a daemon beside it works in the same session", async () => {
     expect(await cli("status")).toMatchObject({
       code: 0,
@@ -150,9 +150,9 @@ describe("The examples run as they stand", () => {
     expect(await cli("logout")).toMatchObject({ code: 0 })
   })
 
-  it("the command line tells an outage from a logout by its exit code, and keeps the session", async () => {
+  it("the command line distinguishes an outage from a logout by its exit code, and keeps the session", async () => {
     const gate = await startFaultProxy(bench.server)
-    // A session belongs to its address, so the address that is away later is the one of the login.
+    // A session belongs to its address, so the login uses the address that fails later.
     const at = (words: ReadonlyArray<string>, environment: NodeJS.ProcessEnv = {}) =>
       run(["examples/promise-cli.mjs", ...words], { MUSIC_URL: `${gate.url}/away`, ...environment })
     const folder = join(project.folder, "music")
@@ -168,7 +168,7 @@ describe("The examples run as they stand", () => {
     })
     expect(await readdir(folder)).toEqual(kept)
     expect(await readFile(join(folder, kept[0] ?? ""), "utf8")).toBe(before)
-    // Elsewhere nobody has logged in, and that is no error.
+    // At another address there is no session, which is no error.
     expect(await cli("status")).toMatchObject({
       code: 0,
       out: expect.stringContaining('"authenticated": false')

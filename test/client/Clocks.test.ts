@@ -60,14 +60,14 @@ describe("The age of an access token", () => {
     expect(calls).toEqual(["me", "refresh", "me"])
   })
 
-  it("grows while the machine sleeps, which only the wall clock sees", async () => {
+  it("grows while the machine sleeps, by the wall clock", async () => {
     const { calls, client, setBack } = await loggedIn()
     setBack(-3_600)
     await client.me()
     expect(calls).toEqual(["refresh", "me"])
   })
 
-  it("counts for a program that did not ask for it; a time in the future counts as unknown", async () => {
+  it("counts for another program with the same store; a time in the future counts as unknown", async () => {
     const { another, calls, pass, setBack } = await loggedIn()
     await another().me()
     pass(1_790)
@@ -84,7 +84,7 @@ describe("The telemetry queue", () => {
   const event = { type: "x", data: {} }
   const options = { baseUrl: "https://music.example", source: "web", telemetry: true } as const
 
-  it("sends by itself: after the interval, or as soon as a batch is full", async () => {
+  it("sends by itself after the interval, or when a batch is full", async () => {
     const { calls, fetch } = stubService()
     const client = createMusicClient({ ...options, fetch, telemetryIntervalMilliseconds: 20 })
     client.telemetry.record("musicfrontendevents", event)
@@ -95,7 +95,7 @@ describe("The telemetry queue", () => {
     expect(calls).toEqual(["telemetry", "telemetry"])
   })
 
-  it("is bounded, and says so", async () => {
+  it("is bounded, and refuses further events", async () => {
     const fetch = () => Promise.reject(new TypeError("away"))
     const client = createMusicClient({ ...options, fetch, telemetryQueueLimit: 3 })
     const results = Array.from({ length: 5 }, () => client.telemetry.record("musicfrontendevents", event))
@@ -111,7 +111,7 @@ describe("The telemetry queue", () => {
     expect(client.telemetry.record("musicfrontendevents", event)).toMatchObject({ value: { queued: false } })
   })
 
-  it("drops only the events that the service names, and keeps the rest going", async () => {
+  it("drops only the events that the service names, and sends the others", async () => {
     const bodies: Array<string> = []
     const refusal = {
       error: {
@@ -137,7 +137,7 @@ describe("The telemetry queue", () => {
     expect(bodies[1]).not.toContain('"type":"b"')
   })
 
-  it("lets the program end: its timers hold nothing", () => {
+  it("does not keep the program alive", () => {
     const client = createMusicClient({ ...options, fetch: stubService().fetch })
     const before = process.getActiveResourcesInfo().filter((name) => name === "Timeout").length
     client.telemetry.record("musicfrontendevents", event)

@@ -27,10 +27,10 @@ describe("The client as a service", () => {
   it.scopedLive("has typed failures that are caught by tag, with their request id", () =>
     Effect.gen(function* () {
       const client = yield* MusicClient
-      const nobody = yield* client
+      const code = yield* client
         .me()
-        .pipe(Effect.catchTag("NotLoggedIn", ({ code }) => Effect.succeed(code)))
-      expect(nobody).toBe("not_logged_in")
+        .pipe(Effect.catchTag("NotLoggedIn", (failure) => Effect.succeed(failure.code)))
+      expect(code).toBe("not_logged_in")
       yield* client.login(bench.commands.slt())
       const me = yield* client.me()
       expect(me.actor.public_id).toBe("si:deejay")
@@ -44,7 +44,7 @@ describe("The client as a service", () => {
     }).pipe(Effect.provide(clientOn("typed")))
   )
 
-  it.scopedLive("continues the program's trace, and sends none of its own making", () =>
+  it.scopedLive("continues the program's trace, and starts none itself", () =>
     Effect.gen(function* () {
       const client = yield* MusicClient
       yield* client.iam()

@@ -46,7 +46,7 @@ describe("The file store", () => {
     expect(await readdir(directory)).toEqual([])
   })
 
-  it("removes what a crash in the middle of a save left behind", async () => {
+  it("removes the temporary file of a crash during a save", async () => {
     const store = fileSessionStore({ directory: made.folder })
     const left = join(made.folder, "session-production-1.json.0.tmp")
     await writeFile(left, "half of a tok")
@@ -54,7 +54,7 @@ describe("The file store", () => {
     expect(await readdir(made.folder)).toEqual(["session-production-1.json"])
   })
 
-  it("probes without a trace: what is stored stays, and nothing lies beside it", async () => {
+  it("probes without changing the session or leaving a file", async () => {
     const store = fileSessionStore({ directory: made.folder })
     await store.save("production-1", session)
     await store.probe?.("production-1", { ...session, refresh_token: "ort_0" })
@@ -62,13 +62,7 @@ describe("The file store", () => {
     expect(await readdir(made.folder)).toEqual(["session-production-1.json"])
   })
 
-  it("keeps planes apart", async () => {
-    const store = fileSessionStore({ directory: made.folder })
-    await store.save("production-1", session)
-    expect(await store.load("testing-1")).toBeUndefined()
-  })
-
-  it("says that it cannot read, instead of that there is nothing", async () => {
+  it("rejects an unreadable file, instead of reporting no session", async () => {
     const store = fileSessionStore({ directory: made.folder })
     await writeFile(join(made.folder, "session-production-1.json"), "{")
     await expect(store.load("production-1")).rejects.toThrow()
@@ -78,7 +72,7 @@ describe("The file store", () => {
 describe("The file lock", () => {
   const pathOf = (slot: string) => join(made.folder, `${slot}.lock`)
 
-  it("lets one in at a time", async () => {
+  it("has one holder at a time", async () => {
     const lock = fileLock(pathOf)
     let inside = 0
     let most = 0
@@ -97,7 +91,7 @@ describe("The file lock", () => {
     expect(await readdir(made.folder)).toEqual([])
   })
 
-  it("breaks the lock of a process that is gone, at once", async () => {
+  it("breaks the lock of a dead process at once", async () => {
     const { pid } = spawnSync(process.execPath, ["--version"])
     await writeFile(pathOf("slot"), JSON.stringify({ pid, host: hostname(), token: "gone", beat: "0" }))
     const lock = fileLock(pathOf, { staleMilliseconds: 60_000 })
@@ -117,13 +111,13 @@ describe("The file lock", () => {
     expect(await readFile(pathOf("slot"), "utf8")).toBe(theirs)
   })
 
-  it("breaks the lock of a holder that has stopped beating, wherever it runs", async () => {
+  it("breaks the lock of a holder without a heartbeat, on any host", async () => {
     await writeFile(pathOf("slot"), JSON.stringify({ pid: 1, host: "another", token: "other", beat: "0" }))
     const lock = fileLock(pathOf, { staleMilliseconds: 80 })
     await (await lock.acquire("slot", AbortSignal.timeout(5_000)))()
   })
 
-  it("breaks it also for callers who have less patience than that takes", async () => {
+  it("breaks it also for callers whose timeout is shorter than that", async () => {
     await writeFile(pathOf("slot"), JSON.stringify({ pid: 1, host: "another", token: "other", beat: "0" }))
     const lock = fileLock(pathOf, { staleMilliseconds: 200 })
     let tries = 0
@@ -135,7 +129,7 @@ describe("The file lock", () => {
     expect(tries).toBeGreaterThan(2)
   })
 
-  it("waits for a holder that lives, and gives up when it is told to", async () => {
+  it("waits for a live holder, until its signal aborts", async () => {
     const lock = fileLock(pathOf)
     const release = await lock.acquire("slot", never)
     await expect(lock.acquire("slot", AbortSignal.timeout(60))).rejects.toMatchObject({
@@ -145,7 +139,7 @@ describe("The file lock", () => {
     await (await lock.acquire("slot", never))()
   })
 
-  it("never takes away the lock of the next holder", async () => {
+  it("never removes the lock of the next holder", async () => {
     const lock = fileLock(pathOf)
     const release = await lock.acquire("slot", never)
     await writeFile(pathOf("slot"), JSON.stringify({ pid: process.pid, host: hostname(), token: "next" }))

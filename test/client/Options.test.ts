@@ -37,7 +37,7 @@ const withProduction = async () => {
   return { calls, fetch, production, sessionStore, touched }
 }
 
-describe("A testing key that is no key", () => {
+describe("A malformed testing key", () => {
   for (const [name, testingKey] of [
     ["unset", undefined],
     ["empty", ""],
@@ -62,7 +62,7 @@ describe("A testing key that is no key", () => {
     })
 })
 
-describe("Options that are no options", () => {
+describe("Malformed options", () => {
   const refused = { ok: false, error: { code: "invalid_input", requestId: null } }
 
   for (const [name, baseUrl] of [
@@ -85,12 +85,20 @@ describe("Options that are no options", () => {
       expect([calls, touched]).toEqual([[], []])
     })
 
-  it("none at all, or null for what may be left out, throws nothing either", async () => {
+  it("missing options, or null for an optional one, throw nothing either", async () => {
     for (const nothing of [undefined, null]) {
       const client = createMusicClient(nothing as never)
       expect(await client.version()).toMatchObject(refused)
     }
-    const parts = { clock: null, fetch: null, random: null, sessionStore: null, lock: null, org: null }
+    const parts = {
+      clock: null,
+      fetch: null,
+      random: null,
+      sessionStore: null,
+      lock: null,
+      org: null,
+      testingKey: null
+    }
     const { fetch } = stubService()
     const given = { ...options, ...parts, fetch } as unknown as PromiseClientOptions
     expect(await createMusicClient(given).login("oac_1")).toMatchObject({ ok: true })

@@ -1,4 +1,4 @@
-/** Refreshes that fail: one for all callers, never before `Retry-After`, and no new pair is thrown away. */
+/** Refreshes that fail: one for all callers, never before `Retry-After`, and no new pair is lost. */
 import { execFile } from "node:child_process"
 import { readdir, readFile } from "node:fs/promises"
 import { fileURLToPath } from "node:url"
@@ -47,7 +47,7 @@ const loggedIn = async (given: Partial<PromiseClientOptions> = {}, first = 1) =>
 const many = Array.from({ length: 50 })
 
 describe("A refused refresh", () => {
-  it("is one for all callers, who are all told when to come again", async () => {
+  it("is one for all callers, and all get its Retry-After", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "60" })
     pass(life)
@@ -57,7 +57,7 @@ describe("A refused refresh", () => {
     expect(calls).toEqual(["refresh"])
   })
 
-  it("is not asked again sooner than it said, and then it is", async () => {
+  it("is not repeated before Retry-After, and is repeated then", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "60" })
     pass(life)
@@ -74,7 +74,7 @@ describe("A refused refresh", () => {
     expect(calls).toEqual(["refresh", "refresh", "me"])
   })
 
-  it("that is early is not asked again sooner either, while the calls go on", async () => {
+  it("that is early is not repeated before Retry-After either, and calls continue", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "45" })
     pass(life - 59_000)
@@ -85,7 +85,7 @@ describe("A refused refresh", () => {
     expect(calls.filter((call) => call === "refresh")).toHaveLength(1)
   })
 
-  it("does not stand in the way of a new login", async () => {
+  it("does not block a new login", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     // Longer than the new token lives.
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "3600" })
@@ -98,7 +98,7 @@ describe("A refused refresh", () => {
     expect(calls).toEqual(["refresh", "login", "refresh", "me"])
   })
 
-  it("is tried on for those who have more time than the first", async () => {
+  it("is repeated for callers with a later deadline", async () => {
     const { answers, client, pass } = await loggedIn({ deadlineMilliseconds: 30, attemptMilliseconds: 5_000 })
     let silent = 1
     const answer = stubService({}, 50).fetch
@@ -109,12 +109,12 @@ describe("A refused refresh", () => {
         : answer("https://music.example/api/v1/auth/refresh")
     }
     pass(life)
-    const [hasty, ...patient] = await Promise.all([
+    const [first, ...others] = await Promise.all([
       client.me(),
       ...many.map(() => client.me({ deadlineMilliseconds: 20_000 }))
     ])
-    expect(hasty).toMatchObject({ ok: false, error: { code: "timed_out" } })
-    for (const result of patient) expect(result).toMatchObject({ ok: true })
+    expect(first).toMatchObject({ ok: false, error: { code: "timed_out" } })
+    for (const result of others) expect(result).toMatchObject({ ok: true })
     expect(silent).toBe(-1)
   })
 })
@@ -135,7 +135,7 @@ describe("A new pair that cannot be saved", () => {
     return { broken, sessionStore, inner }
   }
 
-  /** Rotates once; whoever asks for the same again more than 10 minutes later comes too late. */
+  /** Rotates once; a repetition under the same key gets 409. */
   const oneRotation = (service: Awaited<ReturnType<typeof loggedIn>>) => {
     const answer = stubService({}, 50).fetch
     const asked = new Set<string | null>()
@@ -147,7 +147,7 @@ describe("A new pair that cannot be saved", () => {
     }
   }
 
-  it("after an early renewal is kept, and saved when that can be done, however late", async () => {
+  it("after an early renewal is kept, and saved as soon as the store works, however late", async () => {
     const { broken, sessionStore } = faulty(false)
     const service = await loggedIn({ sessionStore })
     const { calls, client, pass } = service
@@ -163,7 +163,7 @@ describe("A new pair that cannot be saved", () => {
     expect(calls).toEqual(["refresh", "me", "me"])
   })
 
-  it("and has grown old when it is saved is renewed at once", async () => {
+  it("that has expired when it is saved is renewed at once", async () => {
     const { broken, sessionStore } = faulty(false)
     const service = await loggedIn({ sessionStore })
     const { calls, client, pass } = service
@@ -177,7 +177,7 @@ describe("A new pair that cannot be saved", () => {
     expect(new Set(service.keys.slice(0, 2)).size).toBe(2)
   })
 
-  it("because not even the store can be looked at any more, is kept as well", async () => {
+  it("because the store cannot be read either is kept as well", async () => {
     const { inner } = faulty(false)
     const broken = { now: false }
     const sessionStore: SessionStore = {
@@ -200,7 +200,7 @@ describe("A new pair that cannot be saved", () => {
     expect(calls).toEqual(["refresh", "me"])
   })
 
-  it("is forgotten when somebody else has written since", async () => {
+  it("is dropped when another client has written since", async () => {
     const { broken, inner, sessionStore } = faulty(false)
     const service = await loggedIn({ sessionStore })
     const { calls, client, pass } = service
@@ -225,7 +225,7 @@ describe("A new pair that cannot be saved", () => {
     expect(calls).toEqual(["me"])
   })
 
-  it("is never asked for: a store that says so beforehand begins no rotation", async () => {
+  it("begins no rotation when the probe of the store fails", async () => {
     const { broken, sessionStore } = faulty(true)
     const { calls, client, pass } = await loggedIn({ sessionStore })
     pass(life - 30_000)
@@ -250,14 +250,14 @@ describe("A full disk", () => {
       execFile("sh", [...words, directory], (error, out) => (error === null ? resolve(out) : reject(error)))
     })
 
-  it("stops a refresh before it begins, and leaves the session and nothing else behind", async () => {
+  it("stops a refresh before it begins, and leaves only the session", async () => {
     const { folder, remove } = await scratch()
     const sessionStore = fileSessionStore({ directory: folder })
     const { calls, client, pass } = await loggedIn({ sessionStore })
     const [name = ""] = await readdir(folder)
     const before = await readFile(`${folder}/${name}`, "utf8")
-    const told: unknown = JSON.parse(await onFullDisk(folder))
-    expect(told).toEqual({ lock: "EFBIG", probe: "EFBIG", save: "EFBIG", loaded: true })
+    const output: unknown = JSON.parse(await onFullDisk(folder))
+    expect(output).toEqual({ lock: "EFBIG", probe: "EFBIG", save: "EFBIG", loaded: true })
     expect(await readdir(folder)).toEqual([name])
     expect(await readFile(`${folder}/${name}`, "utf8")).toBe(before)
     pass(life)

@@ -21,7 +21,7 @@ import {
   RateLimited
 } from "../../src/schema/Failure.ts"
 
-/** Fails in this order, then succeeds; tells when each attempt began. */
+/** Fails in this order, then succeeds; `times` are the starts of the attempts. */
 const failing = (...failures: ReadonlyArray<MusicFailure>) => {
   const times: Array<number> = []
   const left = [...failures]
@@ -55,7 +55,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("never come sooner than Retry-After says", () =>
+  it.effect("never come before Retry-After", () =>
     Effect.gen(function* () {
       const asked = withExchange(new RateLimited({}), { requestId: null, retryAfterSeconds: 7 })
       const { attempt, times } = failing(asked)
@@ -64,7 +64,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("end at once when Retry-After lies beyond the deadline, with the service's own word", () =>
+  it.effect("end at once with the service's error when Retry-After is after the deadline", () =>
     Effect.gen(function* () {
       const asked = withExchange(new RateLimited({}), { requestId: null, retryAfterSeconds: 60 })
       const { attempt, times } = failing(asked)
@@ -73,7 +73,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("give an attempt no more time than is left", () =>
+  it.effect("limit an attempt to the remaining time", () =>
     Effect.gen(function* () {
       const given: Array<number> = []
       const attempt = (milliseconds: number) => {
@@ -85,7 +85,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("are not tried when they cannot help", () =>
+  it.effect("are not made for a failure that is not retryable", () =>
     Effect.gen(function* () {
       const { attempt, times } = failing(new Internal({}))
       expect(yield* run(30, attempt)).toEqual(Either.left(new Internal({})))
@@ -93,7 +93,7 @@ describe("Retries", () => {
     })
   )
 
-  it("follow the table of the service, and repeat what it could not say only under a key", () => {
+  it("follow the failure table of the service, and repeat an internal failure only under a key", () => {
     // Iterating over our own constant: its keys are the codes.
     for (const code of Object.keys(failureTable) as ReadonlyArray<FailureCode>)
       expect(isRetryable(new failureClasses[code]({}), false)).toBe(failureTable[code].retryable)

@@ -27,7 +27,7 @@ const text = FastCheck.oneof(
 const event = FastCheck.record({ table, data: text })
 
 describe("Batches of telemetry", () => {
-  it("keep to one table, 40 events and 64 KiB, lose nothing, double nothing and keep the order", () => {
+  it("hold one table, 40 events and 64 KiB, and keep every event once and in order", () => {
     FastCheck.assert(
       FastCheck.property(FastCheck.array(event, { maxLength: 120 }), (events) => {
         const all = events.map(({ data, table: name }) => ready(name, { type: "x", data }))
@@ -63,7 +63,7 @@ describe("Batches of telemetry", () => {
 })
 
 describe("An event", () => {
-  it("gets an id and its own time, unless it has them", () => {
+  it("gets an id and the time, unless it has them", () => {
     expect(JSON.parse(ready("musicclidaemon", { type: "x" }).text)).toEqual({
       type: "x",
       id: own.id,
@@ -76,7 +76,7 @@ describe("An event", () => {
     expect(JSON.parse(ready("musicclidaemon", given).text)).toEqual(given)
   })
 
-  it("is taken as it is now", () => {
+  it("is copied when it is recorded", () => {
     const changing = { data: 1 }
     const kept = ready("musicclidaemon", changing)
     changing.data = 2

@@ -1,4 +1,4 @@
-/** Events while the service is away: one flush at a time, and a pause that holds. */
+/** Telemetry while the service is unavailable: one flush at a time, and pauses are kept. */
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { createMusicClient } from "../../client/index.ts"
 import { failure, stubService } from "./support/StubService.ts"
@@ -6,9 +6,9 @@ import { failure, stubService } from "./support/StubService.ts"
 afterEach(() => vi.useRealTimers())
 
 const spoolFull = () => failure(503, "spool_full", { "retry-after": "30" })
-const turn = () => new Promise((resolve) => setTimeout(resolve, 1))
+const timersRun = () => new Promise((resolve) => setTimeout(resolve, 1))
 
-/** A client under load whose service is away, and the times of its posts. */
+/** A client under load whose service is unavailable, and the times of its posts. */
 const loaded = () => {
   let away = true
   let now = 0
@@ -46,26 +46,26 @@ const loaded = () => {
 }
 
 describe("Telemetry under load", () => {
-  it("sends once and then keeps the pause that the service asked for; the caller's own flush is free", async () => {
+  it("sends once and keeps the requested pause; a flush by the caller ignores it", async () => {
     const { client, mend, open, posts, record } = loaded()
     for (let count = 0; count < 60; count += 1) {
       record()
-      // Time for every timer and fiber that this record may have set going.
-      await turn()
+      // Time for every timer and fiber that this record may have started.
+      await timersRun()
     }
     open()
-    // Its turn comes after all that wait.
+    // Runs after all waiting flushes.
     expect(await client.telemetry.flush()).toMatchObject({ ok: false, error: { code: "spool_full" } })
     expect(posts).toHaveLength(2)
     for (let count = 0; count < 60; count += 1) record()
-    await turn()
+    await timersRun()
     expect(posts).toHaveLength(2)
     mend()
     expect(await client.telemetry.flush()).toMatchObject({ ok: true, value: { delivered: 120, dropped: 0 } })
     expect(posts).toHaveLength(5)
   })
 
-  it("goes on by itself when the pause is over", async () => {
+  it("continues by itself after the pause", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
     const { client, mend, open, pass, posts, record } = loaded()
     const later = async (milliseconds: number) => {
@@ -93,7 +93,7 @@ describe("Telemetry under load", () => {
     expect(posts).toHaveLength(sent + 1)
   })
 
-  it("is sent on when a flush of the caller was taken back", async () => {
+  it("is sent after the caller aborted a flush", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
     const { client, mend, open, pass, record } = loaded()
     mend()

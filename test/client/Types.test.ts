@@ -25,7 +25,7 @@ describe("The plain types", () => {
     expectTypeOf<Details>().toExtend<Plain.ErrorDetails>()
   })
 
-  it("tell errors apart by their code", () => {
+  it("distinguish errors by their code", () => {
     type Of<Code> = Extract<Plain.MusicError, { readonly code: Code }>
     expectTypeOf<Of<"rate_limited">["status"]>().toEqualTypeOf<429>()
     expectTypeOf<Of<"unexpected_answer">["status"]>().toEqualTypeOf<number>()

@@ -12,11 +12,11 @@ import { seeded } from "./Random.ts"
 import { environmentOf, startSimulators } from "./Simulators.ts"
 
 /** Milliseconds within which a process reaches its crash point, and within which the last one finishes. */
-const patienceOfTry = 8_000
+const attemptTimeout = 8_000
 const mostTries = 4
 const longestEnd = 30_000
 /** Milliseconds for which a client retries: longer than a whole chain on a busy machine. */
-const patience = 300_000
+const timeoutMillis = 300_000
 
 /** One process in so many receives a request of every kind. */
 const everythingIn = 16
@@ -29,17 +29,17 @@ export interface Outcome extends Verdict {
   readonly crashes: number
 }
 
-/** Dies at every point in turn. */
+/** Kills the process at each point, one after the other. */
 export const playChain = async (parts: {
   readonly instanceFile: string
   readonly database: TestDatabase
   readonly points: ReadonlyArray<Point>
   readonly seed: number
   readonly modest?: boolean
-  readonly tell?: (line: string) => void
+  readonly log?: (line: string) => void
 }): Promise<Outcome> => {
   const began = performance.now()
-  const { database, instanceFile, modest = false, points, seed, tell = () => undefined } = parts
+  const { database, instanceFile, modest = false, points, seed, log = () => undefined } = parts
   const random = seeded(seed)
   const world = await startSimulators()
   const environment = {
@@ -52,7 +52,7 @@ export const playChain = async (parts: {
   let current: Instance | undefined
   let refusable = 0
   let crashes = 0
-  const client = makeClient(() => url, patience, random.next)
+  const client = makeClient(() => url, timeoutMillis, random.next)
   const load = makeLoad(world, client, ledger, random)
   const broken: Array<string> = []
   /** Requests begun under any process; all of them must be acknowledged in the end. */
@@ -101,7 +101,7 @@ export const playChain = async (parts: {
       if (tries > 0) before?.(scene)
       if (story !== undefined) begin(load.stories[story]())
       if (beside !== undefined) begin(beside(scene))
-      death = await Promise.race([life.died, pause<undefined>(patienceOfTry)])
+      death = await Promise.race([life.died, pause<undefined>(attemptTimeout)])
     }
     return death === undefined ? { life } : { life, death }
   }
@@ -117,7 +117,7 @@ export const playChain = async (parts: {
       life.kill()
       await life.died
     } else crashes += 1
-    tell(`${point.name}: ${(performance.now() - born).toFixed(0)} ms`)
+    log(`${point.name}: ${(performance.now() - born).toFixed(0)} ms`)
     for (const simulator of [world.iam, world.ting, world.tables, world.tracker]) simulator.clearFaults()
   }
 

@@ -30,8 +30,8 @@ const attemptLimit = 12_000
 const isRetryable = ({ body, status }: Answer): boolean =>
   status >= 500 || status === 429 || (status === 409 && body.includes('"retryable":true'))
 
-/** `patience`: milliseconds of all attempts. `jitter`: from 0 to 1. */
-export const makeClient = (target: Target, patience: number, jitter: () => number): Client => {
+/** `timeoutMillis`: of all attempts together. `jitter`: from 0 to 1. */
+export const makeClient = (target: Target, timeoutMillis: number, jitter: () => number): Client => {
   let attempts = 0
   const attempt = async ({
     body,
@@ -63,7 +63,7 @@ export const makeClient = (target: Target, patience: number, jitter: () => numbe
     attempt,
     attempts: () => attempts,
     insist: async (request, ...statuses) => {
-      const end = performance.now() + patience
+      const end = performance.now() + timeoutMillis
       let last: Answer | undefined
       while (performance.now() < end) {
         const asked = typeof request === "function" ? request() : request
@@ -74,7 +74,7 @@ export const makeClient = (target: Target, patience: number, jitter: () => numbe
         }
         await pause(20 + jitter() * 40)
       }
-      throw new Error(`not acknowledged in ${patience} ms; last ${last?.status} ${last?.body}`)
+      throw new Error(`not acknowledged in ${timeoutMillis} ms; last ${last?.status} ${last?.body}`)
     }
   }
 }
@@ -82,11 +82,11 @@ export const makeClient = (target: Target, patience: number, jitter: () => numbe
 /** Polls until the condition holds. The description is part of the error otherwise. */
 export const until = async (
   description: string | (() => string),
-  look: () => boolean | Promise<boolean>,
+  holds: () => boolean | Promise<boolean>,
   { every = 20, within = 15_000 } = {}
 ): Promise<void> => {
   const end = performance.now() + within
-  while (!(await look())) {
+  while (!(await holds())) {
     if (performance.now() > end)
       throw new Error(
         `not within ${within} ms: ${typeof description === "string" ? description : description()}`

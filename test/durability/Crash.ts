@@ -121,12 +121,12 @@ const watchPostgres = async (): Promise<void> => {
         const last = parameters.length - 1
         const callback = parameters[last]
         if (typeof callback !== "function") return Reflect.apply(query, this, parameters)
-        const told = (...answer: Array<unknown>) => {
+        const answered = (...answer: Array<unknown>) => {
           // A failed commit does not count.
           if (answer[0] === null || answer[0] === undefined) ended()
           return Reflect.apply(callback, undefined, answer)
         }
-        return Reflect.apply(query, this, [...parameters.slice(0, last), told])
+        return Reflect.apply(query, this, [...parameters.slice(0, last), answered])
       }
   )
 }

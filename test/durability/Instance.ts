@@ -19,7 +19,7 @@ import type { Asked, Told } from "./Messages.ts"
 /** JSON, because an environment variable is a string. */
 const options: InstanceOptions = JSON.parse(process.env.DURABILITY_OPTIONS ?? "{}")
 
-const tell = (message: Told): void => {
+const report = (message: Told): void => {
   if (process.connected) process.send?.(message)
 }
 
@@ -28,9 +28,9 @@ const diary: Diary = {
   owner: (owner) => {
     if (owners.has(owner)) return
     owners.add(owner)
-    tell({ owner })
+    report({ owner })
   },
-  delivered: (count) => tell({ delivered: count })
+  delivered: (count) => report({ delivered: count })
 }
 
 // Ends with its parent.
@@ -61,8 +61,8 @@ const control = Layer.scopedDiscard(
       // The parent sends the method's name; a wrong one fails its test. Nothing else checks this cast.
       const effect = Reflect.apply(Reflect.get(target, method), target, parameters) as Effect.Effect<unknown>
       run(effect).then(
-        (result) => tell({ id, result }),
-        (error: unknown) => tell({ id, error: String(error) })
+        (result) => report({ id, result }),
+        (error: unknown) => report({ id, error: String(error) })
       )
     }
     process.on("message", onMessage)
@@ -78,7 +78,7 @@ const watched = {
   delivery: deliveryWith(options.bounds ?? {})
 }
 
-const ready = Layer.effectDiscard(Effect.map(Listening, ({ url }) => tell({ ready: url })))
+const ready = Layer.effectDiscard(Effect.map(Listening, ({ url }) => report({ ready: url })))
 
 exitOnSecondSignal.pipe(
   Effect.zipRight(exitAfterGracePeriod),

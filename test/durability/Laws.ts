@@ -16,7 +16,7 @@ export interface Figures {
   readonly sessions: number
   /** Open issues, rows, inbox rows and tings beyond one each. */
   readonly duplicates: number
-  /** Rows that the service recognised as sent before; none of them stands in a table twice. */
+  /** Rows that the service recognised as sent before; none of them is in a table twice. */
   readonly recognised: number
 }
 
@@ -58,7 +58,7 @@ export const judge = async (parts: {
   readonly database: TestDatabase
   readonly client: Client
   readonly ledger: Ledger
-  /** How many reports the tracker was told to refuse for good, at most. */
+  /** How many reports the tracker was set to refuse for good, at most. */
   readonly refusable: number
   /** A list that lags behind lets one report be filed twice; then one issue is open and the others are closed. */
   readonly repairable: boolean
@@ -106,7 +106,7 @@ export const judge = async (parts: {
   demand(failedReports <= parts.refusable, `${failedReports} reports failed`)
 
   const rows = counted(world.tables.rows(table).map(({ record_id }) => record_id))
-  for (const id of ledger.events) demand(rows.get(id) === 1, `event ${id} stands ${rows.get(id) ?? 0} times`)
+  for (const id of ledger.events) demand(rows.get(id) === 1, `event ${id} appears ${rows.get(id) ?? 0} times`)
   demand(
     rows.size === ledger.events.size,
     `${rows.size} events delivered, ${ledger.events.size} acknowledged`
@@ -119,7 +119,7 @@ export const judge = async (parts: {
     const waiting = await database.rows(
       `SELECT COUNT(*) AS count FROM spool WHERE table_name = '${text(row.table_name)}'`
     )
-    // The backend goes on adding events of its own.
+    // The backend continues to add events of its own.
     if (text(row.table_name) === table)
       demand(
         whole(waiting[0]?.count) === whole(row.waiting),
@@ -131,7 +131,7 @@ export const judge = async (parts: {
     (await database.rows("SELECT event_id FROM webhook_inbox")).map((row) => text(row.event_id))
   )
   for (const id of ledger.webhooks)
-    demand(inbox.get(id) === 1, `webhook ${id} stands ${inbox.get(id) ?? 0} times`)
+    demand(inbox.get(id) === 1, `webhook ${id} appears ${inbox.get(id) ?? 0} times`)
   demand(
     inbox.size === ledger.webhooks.size,
     `${inbox.size} webhooks kept, ${ledger.webhooks.size} acknowledged`

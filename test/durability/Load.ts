@@ -90,7 +90,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
   }
 
   /** Ting answers that the person is not registered, and the server stores that. */
-  const tingToNobody = async (session: Session): Promise<void> => {
+  const tingWithoutRecipient = async (session: Session): Promise<void> => {
     world.ting.revokeGrant({ plane: production, org: "acme", app_id: "music", for: session.actor })
     const key = `${session.actor}/${randomUUID()}`
     const body = { type: "music.trigger.fired", key, data: {} }
@@ -137,7 +137,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
     await insist(again, 200)
   }
 
-  /** Says that the person was removed; the session goes on, so that it can be asked for in the end. */
+  /** Sends the removal of the person. The session stays valid, so that the test can read it at the end. */
   const remove = async ({ actor }: Session): Promise<void> => {
     const event = world.iam.controls.events.membershipRemoved(production, actor, "acme", { named: true })
     const data = JSON.parse(JSON.stringify(event.data).replaceAll('"status":"active"', '"status":"removed"'))
@@ -179,7 +179,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
   const everything = (): Promise<unknown> =>
     Promise.all(random.shuffled(Object.values(stories)).map((story) => story()))
 
-  return { everything, events, login, newPlane, report, stories, telemetry, tingToNobody }
+  return { everything, events, login, newPlane, report, stories, telemetry, tingWithoutRecipient }
 }
 
 export type Story = keyof Load["stories"]

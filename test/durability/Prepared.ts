@@ -8,7 +8,7 @@ import { seeded } from "./Random.ts"
 import { environmentOf, startSimulators } from "./Simulators.ts"
 
 /** Milliseconds. */
-const patience = 60_000
+const timeoutMillis = 60_000
 
 export const prepareInstance = async (): Promise<Bundle> => {
   const built = await bundle(entry)
@@ -19,7 +19,7 @@ export const prepareInstance = async (): Promise<Bundle> => {
     const url = await instance.ready
     if (url === undefined) throw new Error(`the instance does not start: ${instance.log()}`)
     const random = seeded(1)
-    const client = makeClient(() => url, patience, random.next)
+    const client = makeClient(() => url, timeoutMillis, random.next)
     await makeLoad(world, client, emptyLedger(), random).everything()
     await instance.keepCompiled()
     return built

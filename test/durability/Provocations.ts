@@ -50,7 +50,7 @@ const notWanted = "not wanted"
 /** A failed delivery that no operator has discarded; makes the tracker refuse a report for it. */
 const failedDelivery = async (scene: Scene): Promise<string | undefined> => {
   const { database, load, refusing, world } = scene
-  const look = async () => {
+  const readFailed = async () => {
     const [row] = await database.rows(
       `SELECT id FROM deliveries WHERE state = 'failed' AND last_failure <> '${notWanted}' LIMIT 1`
     )
@@ -60,8 +60,8 @@ const failedDelivery = async (scene: Scene): Promise<string | undefined> => {
   refusing()
   await load.report()
   // Another report may have met the refusal, and another operator may have handled it.
-  const found = until("a report failed", async () => (await look()) !== "")
-  return found.then(look, () => undefined)
+  const found = until("a report failed", async () => (await readFailed()) !== "")
+  return found.then(readFailed, () => undefined)
 }
 
 const deliveryOf = async ({ database }: Scene, id: string) => {
@@ -108,7 +108,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
   telemetry: { story: "telemetry" },
   webhook: { story: "webhook" },
   start: {},
-  "revoked grant": { beside: async ({ load }) => load.tingToNobody(await load.login()) },
+  "revoked grant": { beside: async ({ load }) => load.tingWithoutRecipient(await load.login()) },
   "new plane": { beside: ({ load }) => load.newPlane() },
   "slow tracker": {
     story: "report",

@@ -18,7 +18,7 @@ const betweenKills = { least: 2_500, most: 5_000 }
 /** Milliseconds in which every instance must deliver something under continuous load. */
 const share = 15_000
 const longestEnd = 90_000
-const patience = 120_000
+const timeoutMillis = 120_000
 /** Milliseconds by which upstreams are slowed before a kill, so that the victim holds a lease, and the longest wait for such a victim. */
 const slow = 2_000
 const handful = 3_000
@@ -143,9 +143,9 @@ export const playStorm = async (parts: {
   readonly seconds: number
   /** Kills only instances that hold a lease, so that every kill needs a recovery. */
   readonly holders?: boolean
-  readonly tell?: (line: string) => void
+  readonly log?: (line: string) => void
 }): Promise<StormOutcome> => {
-  const { database, instanceFile, seconds, seed, tell = () => undefined } = parts
+  const { database, instanceFile, seconds, seed, log = () => undefined } = parts
   const random = seeded(seed)
   const world = await startSimulators()
   const environment = { ...environmentOf(world), ...database.environment }
@@ -168,7 +168,7 @@ export const playStorm = async (parts: {
     }
     return undefined
   }
-  const client = makeClient(target, patience, random.next)
+  const client = makeClient(target, timeoutMillis, random.next)
   const load = makeLoad(world, client, ledger, random)
   const begun: Array<Promise<unknown>> = []
   const begin = (work: Promise<unknown>): void => {
@@ -231,12 +231,12 @@ export const playStorm = async (parts: {
     const reports = [...new Set([...early.reports, ...late.reports])]
     const records = [...new Set([...early.records, ...late.records])]
     kills.push({ at, reports, records })
-    tell(
+    log(
       `${new Date(at).toISOString()} killed, holding ${reports.length} reports and ${records.length} records`
     )
   }
 
-  const nobodyIsMissed = async (): Promise<boolean> => {
+  const allRecovered = async (): Promise<boolean> => {
     const dead = new Set(
       lives.filter((life) => life.until !== undefined).flatMap(({ instance }) => [...instance.owners])
     )
@@ -249,7 +249,7 @@ export const playStorm = async (parts: {
       const wait = betweenKills.least + random.next() * (betweenKills.most - betweenKills.least)
       await pause(wait / 2)
       // A fault during a recovery would be measured with it.
-      if (await nobodyIsMissed()) {
+      if (await allRecovered()) {
         sprinkle(world, random)
         faults += 1
       }
@@ -281,7 +281,7 @@ export const playStorm = async (parts: {
     const shares = lives.flatMap(sharesOf)
     for (const { life, delivered } of shares)
       if (delivered === 0) broken.push(`an instance stood idle: ${life.instance.log().slice(-500)}`)
-    tell(
+    log(
       `${lives.length} lives delivered ${lives.map(({ instance }) => instance.deliveries.length).join(", ")} times`
     )
     return {

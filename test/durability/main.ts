@@ -58,7 +58,7 @@ const playCrashes = async (
     chains.map(async ({ database, points }) => {
       const opened: TestDatabase = await database()
       try {
-        return await playChain({ instanceFile, database: opened, points, seed, modest: true, tell: detail })
+        return await playChain({ instanceFile, database: opened, points, seed, modest: true, log: detail })
       } finally {
         await opened.remove()
       }
@@ -96,7 +96,7 @@ const play = async (instanceFile: string, server: string, seed: number): Promise
     // Concurrent, to save time. Instances of the chains run at low priority, because the storm is timed.
     const [crashes, storm] = await Promise.all([
       values["skip-crashes"] ? [] : playCrashes(instanceFile, server, seed),
-      playStorm({ instanceFile, database, seed, seconds, holders: values.holders, tell: detail })
+      playStorm({ instanceFile, database, seed, seconds, holders: values.holders, log: detail })
     ])
     detail(`crashes: ${crashes.map(({ took }) => `${(took / 1000).toFixed(0)} s`).join(", ")}`)
     detail(JSON.stringify(storm.storm))

@@ -108,7 +108,7 @@ describe("A backup", () => {
       assert.strictEqual(facts.rows.reports, 0)
       assert.strictEqual(statSync(copy).mode & 0o777, 0o600)
       deepStrictEqual(yield* verifyBackup(copy), facts)
-      // Also after it was looked at: no log stands beside it, and no partial copy.
+      // Also after it was read, no log and no partial copy is beside it.
       deepStrictEqual(
         readdirSync(dirname(path)).filter((name) => !name.startsWith("music.sqlite")),
         ["copy.sqlite"]

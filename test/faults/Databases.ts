@@ -10,7 +10,7 @@ import pg from "pg"
 import { inject } from "vitest"
 import { embeddedPostgres, freshDatabase } from "../support/Postgres.ts"
 import { freePort } from "../support/Process.ts"
-import type { Look } from "./Server.ts"
+import type { ReadNumber } from "./Server.ts"
 
 /** An empty database on the server of the whole run, dropped with the scope. */
 export const freshPostgres = Effect.map(
@@ -34,8 +34,8 @@ export const statement = (url: string, text: string) =>
     }
   })
 
-export const lookIntoPostgres =
-  (url: string): Look =>
+export const readFromPostgres =
+  (url: string): ReadNumber =>
   (text) =>
     Effect.map(statement(url, text), ([row]) => Number(Object.values(row ?? {})[0]))
 

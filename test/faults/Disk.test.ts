@@ -16,7 +16,7 @@ import {
   healthy,
   issues,
   keptWhole,
-  type Look,
+  type ReadNumber,
   signIn,
   telemetry,
   unwritable,
@@ -33,8 +33,8 @@ beforeAll(async () => {
   return remove
 })
 
-const lookInto =
-  (path: string): Look =>
+const readFrom =
+  (path: string): ReadNumber =>
   (statement) =>
     Effect.orDie(Effect.map(scalar(path, statement), Number))
 
@@ -44,7 +44,7 @@ const limit = `ulimit -f ${blocks};`
 
 describe("A full disk", () => {
   it.scopedLive(
-    "refuses what cannot be kept, loses nothing that was, and a start with room brings all of it",
+    "refuses writes that do not fit, loses no acknowledged one, and recovers after a start with room",
     () =>
       Effect.gen(function* () {
         const path = join(yield* freshFolder, "music.sqlite")
@@ -60,7 +60,7 @@ describe("A full disk", () => {
         const signed = yield* signIn(first)
         deepStrictEqual((yield* everyCall(first, signed)).round, healthy)
         yield* eventually("an issue", () => issues({ world }) === 1)
-        // The first one is an increase: its series stands there already.
+        // The series exists from the start, so that the first failure is an increase.
         assert.include(
           (yield* scrape(`http://${admin}`)).split("\n"),
           'music_failures_total{code="internal"} 0'
@@ -69,10 +69,10 @@ describe("A full disk", () => {
         let answer = yield* telemetry(first)
         for (; answer.status === 204 && events < 100; answer = yield* telemetry(first)) events += 1
         assert.strictEqual(answer.status, 503)
-        // What is smaller may still fit for a while.
+        // Smaller writes may still fit for a while.
         let kept = yield* webhook(first)
         for (let at = 0; kept.status === 200 && at < 100; at += 1) kept = yield* webhook(first)
-        // A probe of a few bytes may fit as well, and is believed once: the next write that fails shows what it is worth.
+        // A probe of a few bytes may fit as well, and counts until the next write fails.
         const ready = Effect.gen(function* () {
           assert.strictEqual((yield* telemetry(first)).status, 503)
           yield* Effect.sleep(1_000)
@@ -81,14 +81,14 @@ describe("A full disk", () => {
         yield* ready
         assert.strictEqual(yield* ready, 503)
 
-        // What is scraped can be 2 s old. The database still reads: that alone would look like a good one.
-        const look = Effect.map(scrape(`http://${admin}`), parse)
-        const told = yield* Effect.repeat(Effect.delay(look, "100 millis"), {
-          until: (samples) => sum(samples, "music_check", { check: "database", state: "failed" }) === 1,
+        // Metrics can be 2 s old. Reads still succeed, so they do not show the failure.
+        const metrics = Effect.map(scrape(`http://${admin}`), parse)
+        const samples = yield* Effect.repeat(Effect.delay(metrics, "100 millis"), {
+          until: (some) => sum(some, "music_check", { check: "database", state: "failed" }) === 1,
           times: 50
         })
-        const failedWrites = sum(told, "music_store_writes_failed_total")
-        assert.deepStrictEqual([sum(told, "music_store_up"), failedWrites > 1], [1, true])
+        const failedWrites = sum(samples, "music_store_writes_failed_total")
+        assert.deepStrictEqual([sum(samples, "music_store_up"), failedWrites > 1], [1, true])
 
         const { round, slowest } = yield* everyCall(first, signed)
         deepStrictEqual(round, unwritable)
@@ -97,7 +97,7 @@ describe("A full disk", () => {
         const { code } = yield* stop(first.server)
         assert.strictEqual(code, 0)
         assert.isBelow(statSync(path).size, blocks * 512 + 1)
-        yield* keptWhole(lookInto(path), { reports: 1, events })
+        yield* keptWhole(readFrom(path), { reports: 1, events })
 
         const second = yield* serve(bundle, environment, { world })
         deepStrictEqual((yield* everyCall(second, signed)).round, healthy)
@@ -106,7 +106,7 @@ describe("A full disk", () => {
           "every event shipped",
           () => world.tables.rows("musicclidaemon").length === events + 1
         )
-        yield* keptWhole(lookInto(path), { reports: 2, events: events + 1 })
+        yield* keptWhole(readFrom(path), { reports: 2, events: events + 1 })
       })
   )
 })

@@ -31,7 +31,7 @@ const heldIn = <A, E, R>(method: StoreMethod, effect: Effect.Effect<A, E, R>) =>
 
 describe("A database that does not answer", () => {
   for (const method of ["recipients.activate", "loginOutcomes.record"] as const)
-    it.effect(`holds a login up for 2 s at most in ${method}`, () =>
+    it.effect(`delays a login by 2 s at most in ${method}`, () =>
       scenario(
         Effect.gen(function* () {
           const iam = yield* SimulatedIam
@@ -47,7 +47,7 @@ describe("A database that does not answer", () => {
       )
     )
 
-  it.effect("holds a ting up for 2 s at most", () =>
+  it.effect("delays a ting by 2 s at most", () =>
     scenario(
       Effect.gen(function* () {
         const { caller } = yield* signedIn()
@@ -71,7 +71,7 @@ describe("A database that does not answer", () => {
     )
   )
 
-  it.effect("holds a request in a testing plane up for 2 s at most", () =>
+  it.effect("delays a request in a testing plane by 2 s at most", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

@@ -8,7 +8,7 @@ import { postgresStoreAt } from "../../src/layers/store/postgres/PgStore.ts"
 import {
   cutConnections,
   freshPostgres,
-  lookIntoPostgres,
+  readFromPostgres,
   restartablePostgres,
   statement,
   wayTo
@@ -51,7 +51,7 @@ const written = [
 ]
 
 describe.concurrent("A PostgreSQL database that fails under a running server:", () => {
-  it.scopedLive("stopped, and started again: refuses what needs it, and goes on without a restart", () =>
+  it.scopedLive("stopped and started again: refuses calls that need it, and recovers without a restart", () =>
     Effect.gen(function* () {
       const { start, stop, url } = yield* restartablePostgres
       const server = yield* serving(url)
@@ -61,12 +61,12 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: away,
         reason: /Postgres database 127\.0\.0\.1:\d+\/postgres does not answer/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )
 
-  it.scopedLive("read-only, for it became a standby: refuses what it cannot keep, reads, and goes on", () =>
+  it.scopedLive("read-only as a standby: refuses writes, serves reads, and recovers", () =>
     Effect.gen(function* () {
       const { promote, standBy, url } = yield* restartablePostgres
       const server = yield* serving(url)
@@ -76,12 +76,12 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: unwritable,
         reason: /is read-only for this process/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )
 
-  it.scopedLive("silent: nobody waits for long, and all goes on when it speaks again", () =>
+  it.scopedLive("silent: answers within the timeouts, and recovers when it answers again", () =>
     Effect.gen(function* () {
       const url = yield* freshPostgres
       const way = yield* wayTo(url)
@@ -92,12 +92,12 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: away,
         reason: /Postgres database \S+ does not answer/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )
 
-  it.scopedLive("its connections cut: only requests in flight notice", () =>
+  it.scopedLive("with cut connections: fails only requests in flight", () =>
     Effect.gen(function* () {
       const url = yield* freshPostgres
       const server = yield* serving(url)
@@ -112,7 +112,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
     })
   )
 
-  it.scopedLive("full: refuses what it cannot keep, reads, and goes on", () =>
+  it.scopedLive("full: refuses writes, serves reads, and recovers", () =>
     Effect.gen(function* () {
       const url = yield* freshPostgres
       const server = yield* serving(url)
@@ -127,12 +127,12 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         says: unwritable,
         reason: /is full: there is no room left for it \(53100\)/,
         promptly,
-        look: lookIntoPostgres(url)
+        readNumber: readFromPostgres(url)
       })
     })
   )
 
-  it.scopedLive("locked by another program for long: refuses after the wait, and goes on", () =>
+  it.scopedLive("locked by another program: refuses after the lock timeout, and recovers", () =>
     Effect.gen(function* () {
       const url = yield* freshPostgres
       const server = yield* serving(url)

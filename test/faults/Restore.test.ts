@@ -45,16 +45,16 @@ const waiting = Effect.gen(function* () {
     })
   )
   const restored = restore(place, copy, { overwrite: true })
-  const looks = () =>
+  const searches = () =>
     world.tracker.seen.filter(({ method, path: asked }) => method === "GET" && /issues$/.test(asked))
   const kinds = Effect.map(query(path, "SELECT kind, state FROM deliveries ORDER BY kind"), (rows) =>
     rows.map(({ kind, state }) => `${kind} ${state}`)
   )
-  return { kinds, looks, restored, serve, world }
+  return { kinds, searches, restored, serve, world }
 })
 
 describe("A report that waits in a backup", () => {
-  it.scopedLive("and was filed since is found, and filed no second time", () =>
+  it.scopedLive("and was filed since is found, and not filed again", () =>
     Effect.gen(function* () {
       const { kinds, restored, serve, world } = yield* waiting
       yield* serve
@@ -67,13 +67,13 @@ describe("A report that waits in a backup", () => {
     })
   )
 
-  it.scopedLive("and was not is filed after all looks, with a late look for a copy", () =>
+  it.scopedLive("and was not filed since is filed after all searches, and gets a sweep", () =>
     Effect.gen(function* () {
-      const { kinds, looks, restored, serve, world } = yield* waiting
+      const { kinds, searches, restored, serve, world } = yield* waiting
       yield* restored
       yield* serve
       assert.strictEqual(issues({ world }), 1)
-      assert.strictEqual(looks().length, 3)
+      assert.strictEqual(searches().length, 3)
       deepStrictEqual(yield* kinds, ["report delivered", "sweep waiting"])
     })
   )
@@ -89,7 +89,7 @@ describe("The line for PostgreSQL", () => {
     .replace("created_at datetime", "created_at TIMESTAMP WITH TIME ZONE")
     .replace("sequence INTEGER PRIMARY KEY", "sequence BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
 
-  it.scopedLive("empties the database first: nothing newer stands in the way of the next upgrade", () =>
+  it.scopedLive("empties the database first, so that no newer table prevents the next upgrade", () =>
     Effect.gen(function* () {
       const url = yield* postgres.emptyPath
       const { openStore, rawQuery } = postgres

@@ -203,27 +203,30 @@ export const unwritable: Round = {
 export const away: Round = { ...unwritable, me: refused }
 
 /** Polls until the condition holds; fails the test after about 15 s and prints `instead`. */
-export const eventually = (what: string, look: () => boolean, instead = () => "") =>
+export const eventually = (what: string, holds: () => boolean, instead = () => "") =>
   Effect.gen(function* () {
-    for (let at = 0; at < 300 && !look(); at += 1) yield* Effect.sleep(50)
-    if (!look()) yield* Effect.dieMessage(`not in time: ${what} ${instead()}`)
+    for (let at = 0; at < 300 && !holds(); at += 1) yield* Effect.sleep(50)
+    if (!holds()) yield* Effect.dieMessage(`not in time: ${what} ${instead()}`)
   })
 
 export const issues = ({ world }: Pick<Server, "world">) => world.tracker.issues("harbor/music").length
 const shipped = ({ world }: Pick<Server, "world">) => world.tables.rows("musicclidaemon").length
 
-/** One number out of the database, beside the server. */
-export type Look = (statement: string) => Effect.Effect<number>
+/** Reads one number from the database over a connection of its own. */
+export type ReadNumber = (statement: string) => Effect.Effect<number>
 
 /** Checks that the database holds exactly what was acknowledged, with consistent sums. */
-export const keptWhole = (look: Look, acknowledged: { readonly reports: number; readonly events: number }) =>
+export const keptWhole = (
+  readNumber: ReadNumber,
+  acknowledged: { readonly reports: number; readonly events: number }
+) =>
   Effect.gen(function* () {
     deepStrictEqual(
       {
-        reports: yield* look("SELECT COUNT(*) FROM reports"),
-        deliveries: yield* look("SELECT COUNT(*) FROM deliveries WHERE kind = 'report'"),
-        events: yield* look("SELECT accepted FROM spool_counts WHERE table_name = 'musicclidaemon'"),
-        broken: yield* look(brokenSums)
+        reports: yield* readNumber("SELECT COUNT(*) FROM reports"),
+        deliveries: yield* readNumber("SELECT COUNT(*) FROM deliveries WHERE kind = 'report'"),
+        events: yield* readNumber("SELECT accepted FROM spool_counts WHERE table_name = 'musicclidaemon'"),
+        broken: yield* readNumber(brokenSums)
       },
       { ...acknowledged, deliveries: acknowledged.reports, broken: 0 }
     )
@@ -254,7 +257,7 @@ export const outage = (
     readonly reason: RegExp
     /** Upper bound of every answer, in milliseconds. */
     readonly promptly: number
-    readonly look: Look
+    readonly readNumber: ReadNumber
   }
 ) =>
   Effect.gen(function* () {
@@ -272,7 +275,7 @@ export const outage = (
     yield* becomes(server, signed)
     yield* eventually("two issues", () => issues(server) === 2)
     yield* eventually("two rows", () => shipped(server) === 2)
-    yield* keptWhole(fault.look, { reports: 2, events: 2 })
+    yield* keptWhole(fault.readNumber, { reports: 2, events: 2 })
     deepStrictEqual(
       server.log.filter((line) => /"code":"internal"|"level":"fatal"/.test(line)),
       []

@@ -65,7 +65,7 @@ const tokens = "/api/v1/app-auth/tokens"
 const issuesPath = "/repos/harbor/music/issues"
 
 describe.concurrent("A server that receives SIGTERM", () => {
-  it.scopedLive("fails readiness, refuses what is late, finishes what is in flight, and exits with 0", () =>
+  it.scopedLive("fails readiness, refuses late requests, finishes those in flight, and exits with 0", () =>
     Effect.gen(function* () {
       // Long enough for a slow test machine; the test does not wait for either to expire.
       const { base, port, server, world } = yield* serving({
@@ -145,7 +145,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("cuts a client that never finishes its body, and exits with 0", () =>
+  it.scopedLive("aborts a request whose body never ends, and exits with 0", () =>
     Effect.gen(function* () {
       const { port, server } = yield* serving()
       const slow = yield* connection(port)
@@ -159,7 +159,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("hands back what hangs in the tracker and the tables, and keeps its own telemetry", () =>
+  it.scopedLive("releases the leases of hanging deliveries and telemetry, and stores its own telemetry", () =>
     Effect.gen(function* () {
       const { base, path, server, world } = yield* serving()
       world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
@@ -190,7 +190,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("exits with 0 in time though everything hangs, and the next server does the rest", () =>
+  it.scopedLive("exits with 0 in time when everything hangs, and the next server delivers", () =>
     Effect.gen(function* () {
       const { base, path, port, server, world } = yield* serving()
       const signed = yield* signIn({ base, world })
@@ -231,7 +231,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("exits with 0 in time though the database is gone and something is in flight", () =>
+  it.scopedLive("exits with 0 in time without a database during a delivery", () =>
     Effect.gen(function* () {
       const { base, path, server, world } = yield* serving()
       world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
@@ -247,7 +247,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("exits with 0 in time though PostgreSQL has fallen silent and something is in flight", () =>
+  it.scopedLive("exits with 0 in time with a silent PostgreSQL during a delivery", () =>
     Effect.gen(function* () {
       const way = yield* wayTo(yield* freshPostgres)
       const { base, server, world } = yield* serve(bundle, { MUSIC_DATABASE_URL: way.url })
@@ -266,7 +266,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("while it starts, stops at once", () =>
+  it.scopedLive("during its start, stops at once", () =>
     Effect.gen(function* () {
       const path = join(yield* freshFolder, "music.sqlite")
       yield* withStore(path, ({ check }) => check)

@@ -107,7 +107,7 @@ const untouched = ({ say }: Place) =>
 
 describe.concurrent("A process beside a later version", () => {
   for (const [name, makePlace] of Object.entries(places))
-    it.scopedLive(`goes on, and leaves rows that it does not know unchanged, on ${name}`, () =>
+    it.scopedLive(`continues, and does not change rows of unknown kinds, on ${name}`, () =>
       Effect.gen(function* () {
         const place = yield* makePlace
         const environment = {

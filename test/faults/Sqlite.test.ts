@@ -19,7 +19,7 @@ import {
   healthy,
   issues,
   keptWhole,
-  type Look,
+  type ReadNumber,
   outage,
   signIn,
   startServer,
@@ -36,8 +36,8 @@ const promptly = 4_000
 
 const fresh = Effect.map(freshFolder, (folder) => join(folder, "music.sqlite"))
 
-const lookInto =
-  (path: string): Look =>
+const readFrom =
+  (path: string): ReadNumber =>
   (statement) =>
     Effect.orDie(Effect.map(scalar(path, statement), Number))
 
@@ -50,7 +50,7 @@ const serving = (path: string) =>
   })
 
 describe.concurrent("A SQLite database that fails under a running server:", () => {
-  it.scopedLive("full: refuses what it has no room for, keeps what still fits, and goes on", () =>
+  it.scopedLive("full: refuses large writes, accepts small ones, and recovers", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server, sql } = yield* serving(path)
@@ -69,12 +69,12 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: { ...healthy, report, telemetry },
         reason: /is full: there is no room left/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
 
-  it.scopedLive("read-only: refuses what it cannot keep, reads, and goes on", () =>
+  it.scopedLive("read-only: refuses writes, serves reads, and recovers", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server, sql } = yield* serving(path)
@@ -84,28 +84,30 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: unwritable,
         reason: /is read-only for this process/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
 
-  it.scopedLive("locked by another program for long: refuses after the wait, reads, and goes on", () =>
-    Effect.gen(function* () {
-      const path = yield* fresh
-      const { server } = yield* serving(path)
-      const other = yield* otherProgram(path)
-      yield* outage(server, {
-        begin: other.unsafe("BEGIN EXCLUSIVE"),
-        end: other.unsafe("ROLLBACK"),
-        says: unwritable,
-        reason: /is locked by another process/,
-        promptly,
-        look: lookInto(path)
+  it.scopedLive(
+    "locked by another program: refuses writes after the lock timeout, serves reads, and recovers",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* fresh
+        const { server } = yield* serving(path)
+        const other = yield* otherProgram(path)
+        yield* outage(server, {
+          begin: other.unsafe("BEGIN EXCLUSIVE"),
+          end: other.unsafe("ROLLBACK"),
+          says: unwritable,
+          reason: /is locked by another process/,
+          promptly,
+          readNumber: readFrom(path)
+        })
       })
-    })
   )
 
-  it.scopedLive("moved away: takes nothing that would be lost, and goes on when it is put back", () =>
+  it.scopedLive("moved away: refuses all writes, and recovers when it is moved back", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server } = yield* serving(path)
@@ -115,7 +117,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: away,
         reason: /is gone: its file was moved or deleted/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
@@ -131,12 +133,12 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: away,
         reason: /is gone: its file was moved or deleted/,
         promptly,
-        look: lookInto(path)
+        readNumber: readFrom(path)
       })
     })
   )
 
-  it.scopedLive("deleted, or replaced by another file: takes nothing until the next start", () =>
+  it.scopedLive("deleted, or replaced by another file: refuses all writes until the next start", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server } = yield* serving(path)
@@ -150,7 +152,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
   )
 
   it.scopedLive(
-    "without its log, which somebody deleted: takes nothing more, and what it took is there after a restart",
+    "without its write-ahead log: refuses all writes, and keeps acknowledged ones after a restart",
     () =>
       Effect.gen(function* () {
         const path = yield* fresh
@@ -165,11 +167,11 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         )
         const { server } = yield* serving(path)
         deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
-        yield* keptWhole(lookInto(path), { reports: 2, events: 2 })
+        yield* keptWhole(readFrom(path), { reports: 2, events: 2 })
       })
   )
 
-  it.scopedLive("corrupt: says so, tells nothing of what it reads, and a backup brings it back", () =>
+  it.scopedLive("corrupt: refuses calls, logs the reason, and recovers from a backup", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const copy = `${path}.backup`
@@ -191,7 +193,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       yield* restore(place, copy, { overwrite: true })
       const { server } = yield* serving(path)
       deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
-      yield* keptWhole(lookInto(path), { reports: 2, events: 2 })
+      yield* keptWhole(readFrom(path), { reports: 2, events: 2 })
     })
   )
 })

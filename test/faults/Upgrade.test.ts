@@ -9,7 +9,7 @@ import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
-import { freshPostgres, lookIntoPostgres, statement } from "./Databases.ts"
+import { freshPostgres, readFromPostgres, statement } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
 import { bundleServer, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
@@ -47,7 +47,7 @@ const tablesOf = (path: string) =>
   query(path, "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name")
 
 describe.concurrent("A start on a database of another version", () => {
-  it.scopedLive("brings an older one to this version, with all that it holds, and serves", () =>
+  it.scopedLive("migrates an older one with all its rows, and serves", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       const copy = `${path}.backup`
@@ -66,7 +66,7 @@ describe.concurrent("A start on a database of another version", () => {
     })
   )
 
-  it.scopedLive("refuses a newer one with 69 and one line, and leaves it alone", () =>
+  it.scopedLive("refuses a newer one with code 69 and one line, and does not change it", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       yield* query(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
@@ -96,11 +96,11 @@ describe.concurrent("A start on a database of another version", () => {
         /^music-backend: Postgres database 127\.0\.0\.1:\d+\/\w+ has a newer schema .* \(9999, .*\n$/
       )
       assert.notInclude(output, "postgres:postgres")
-      assert.strictEqual(yield* lookIntoPostgres(url)("SELECT MAX(migration_id) FROM migrations"), 9_999)
+      assert.strictEqual(yield* readFromPostgres(url)("SELECT MAX(migration_id) FROM migrations"), 9_999)
     })
   )
 
-  it.scopedLive("that finds no room for it exits with 69, and both versions can start afterwards", () =>
+  it.scopedLive("on a full disk exits with 69, and both versions can start afterwards", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       const before = yield* tablesOf(path)

@@ -18,8 +18,8 @@ const seconds = (at: number): number => Math.floor(at / 1000)
 /** Sorts by a key, then by number. */
 const sorted = (issues: ReadonlyArray<Issue>, sort: string, direction: string): ReadonlyArray<Issue> => {
   const key = order[isSort(sort) ? sort : "created"]
-  const sign = direction === "asc" ? 1 : -1
-  return [...issues].sort((a, b) => sign * (key(a) - key(b) || a.number - b.number))
+  const factor = direction === "asc" ? 1 : -1
+  return [...issues].sort((a, b) => factor * (key(a) - key(b) || a.number - b.number))
 }
 
 const positive = (text: string | null, absent: number): number =>

@@ -90,7 +90,7 @@ const show = Command.make("show", { id, json }, (given) =>
       ["over", time(delivery.finishedAt)],
       ["times sent", String(delivery.attempts)],
       ["last sent", time(delivery.sentAt)],
-      ["looks", delivery.looks === 0 ? undefined : `${delivery.looks} found nothing`],
+      ["looks", delivery.searches === 0 ? undefined : `${delivery.searches} found nothing`],
       ["last failure", Option.getOrUndefined(delivery.lastFailure)]
     ])
   }).pipe(onDatabase)

@@ -4,7 +4,7 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import { pauseLeft } from "../../services/ClockSkew.ts"
+import { remainingPause } from "../../services/ClockSkew.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { jitteredDelay } from "./Backoff.ts"
@@ -125,10 +125,10 @@ export const makeDestinationBreaker = (
     isRecovering: Effect.zipWith(
       destinations.find(name),
       Clock.currentTimeMillis,
-      ({ failures, pausedUntil }, now) => failures > 0 && pauseLeft(pausedUntil, now) === 0
+      ({ failures, pausedUntil }, now) => failures > 0 && remainingPause(pausedUntil, now) === 0
     ),
     pauseMillis: Effect.zipWith(destinations.find(name), Clock.currentTimeMillis, ({ pausedUntil }, now) =>
-      pauseLeft(pausedUntil, now)
+      remainingPause(pausedUntil, now)
     ),
     reserveWrites,
     isStopped: Effect.map(destinations.find(name), ({ stopped }) => stopped)

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { markerOf } from "../../services/IssueDraft.ts"
 import { DeliveryUpdate, type Reports, type StoreUnavailable } from "../../services/Store.ts"
-import type { FoundIssue, Issue, LookTooLong, TrackerService } from "../../services/Tracker.ts"
+import type { FoundIssue, Issue, SearchTooLong, TrackerService } from "../../services/Tracker.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { jitteredDelay } from "./Backoff.ts"
 import { type DestinationBreaker, describeFailure, isConfigurationRefusal } from "./DestinationBreaker.ts"
@@ -73,7 +73,7 @@ export const makeDuplicateIssues = ({
   const searchAndClose = (
     marker: string,
     since: number
-  ): Effect.Effect<SearchResult, UpstreamFailure | LookTooLong | StoreUnavailable> =>
+  ): Effect.Effect<SearchResult, UpstreamFailure | SearchTooLong | StoreUnavailable> =>
     Effect.gen(function* () {
       const found = yield* tracker.findByMarker(marker, since)
       yield* breaker.recordAnswer
@@ -128,7 +128,7 @@ export const makeDuplicateIssues = ({
           Refused: (failure) => postpone(leased, failure),
           NotExecuted: (failure) => postpone(leased, failure),
           Unknown: (failure) => postpone(leased, failure),
-          LookTooLong: ({ reason }) => Effect.zipRight(breaker.recordAnswer, recordFailed(leased, reason))
+          SearchTooLong: ({ reason }) => Effect.zipRight(breaker.recordAnswer, recordFailed(leased, reason))
         })
       )
     }).pipe(Effect.withSpan("DuplicateIssues.handle", { attributes: { report: leased.delivery.subject } }))

@@ -85,7 +85,7 @@ export const underLease =
           const facts = { availableAt: Math.max(availableAt, delivery.availableAt), failure }
           return writeUpdate(
             sent || Option.isSome(delivery.sentAt) || delivery.state === "unknown"
-              ? DeliveryUpdate.Unknown({ ...facts, looks: sent ? 0 : delivery.looks })
+              ? DeliveryUpdate.Unknown({ ...facts, searches: sent ? 0 : delivery.searches })
               : DeliveryUpdate.Waiting(facts),
             releaseRetries
           )

@@ -86,7 +86,7 @@ export const makeReportFiling = (parts: {
           ? DeliveryUpdate.Unknown({
               availableAt: Math.max(availableAt, sentAt + searchDelay(reconcileSeconds, 0)),
               failure: failure.reason,
-              looks: 0
+              searches: 0
             })
           : DeliveryUpdate.Waiting({ availableAt, failure: describeFailure(failure) })
       )
@@ -125,7 +125,7 @@ export const makeReportFiling = (parts: {
       if (lostItsSender(delivery)) {
         const availableAt = (yield* Clock.currentTimeMillis) + searchDelay(reconcileSeconds, 0)
         const failure = "its sender was lost"
-        return yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, looks: 0 }))
+        return yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, searches: 0 }))
       }
       // A refused attempt may follow one whose answer was lost, so any earlier attempt leads to a search.
       const sentBefore =

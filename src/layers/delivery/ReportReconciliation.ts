@@ -28,7 +28,7 @@ export const lostItsSender = ({ availableAt, sentAt, state }: Delivery): boolean
  * Searches once. True when the issue does not exist and the report may be sent. Otherwise the outcome or the next search is
  * recorded; a failed search changes only the time of the next one.
  *
- * The marker is unknown before the issue exists, so an issue with the marker, whoever wrote it, proves that the report was
+ * The marker is unknown before the issue exists, so an issue with the marker, by any author, proves that the report was
  * filed. Another account's issue may be the original, from before the token changed hands, or a copy of ours that the list
  * still hides. It counts as the report's issue only after all searches have shown no other; the search for duplicates follows.
  */
@@ -49,7 +49,7 @@ export const reconcile =
       const since = searchFrom(Option.getOrElse(delivery.sentAt, () => report.createdAt))
       const result = yield* Effect.either(tracker.findByMarker(markerOf(report), since))
       if (Either.isLeft(result)) {
-        if (result.left._tag === "LookTooLong") {
+        if (result.left._tag === "SearchTooLong") {
           yield* breaker.recordAnswer
           // A retry searches again before it sends.
           yield* recordFailed(
@@ -75,7 +75,7 @@ export const reconcile =
         return false
       }
       const [foreign] = result.right
-      const searches = delivery.looks + 1
+      const searches = delivery.searches + 1
       if (Option.isNone(delivery.sentAt) || searches >= Math.max(1, reconcileSeconds.length)) {
         if (foreign === undefined) return true
         yield* Effect.logWarning("A report was found under another account than the token's", {
@@ -92,6 +92,6 @@ export const reconcile =
         startedAt + delay - searchDelay(reconcileSeconds, searches - 1)
       )
       const failure = foreign === undefined ? "not found yet" : "found under another account only"
-      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, looks: searches }))
+      yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, searches }))
       return false
     })

@@ -6,7 +6,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { TableName } from "../../schema/Telemetry.ts"
-import { pauseLeft } from "../../services/ClockSkew.ts"
+import { remainingPause } from "../../services/ClockSkew.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 
 export interface TableBreaker {
@@ -49,13 +49,13 @@ export const makeTableBreaker = (
       open: new Set(all.filter(({ stopped }) => !stopped).map(({ table }) => table)),
       due: new Set(
         all
-          .filter(({ pausedUntil, stopped }) => stopped && pauseLeft(pausedUntil, now) === 0)
+          .filter(({ pausedUntil, stopped }) => stopped && remainingPause(pausedUntil, now) === 0)
           .map(({ table }) => table)
       )
     })),
     // Stored as a failure in advance; `reopen` clears it when the record is taken.
     reserveProbe: (table) =>
-      Effect.map(recordFailure(table), ({ before, now }) => pauseLeft(before.pausedUntil, now) === 0),
+      Effect.map(recordFailure(table), ({ before, now }) => remainingPause(before.pausedUntil, now) === 0),
     close: (table) =>
       Effect.flatMap(recordFailure(table), ({ before }) =>
         before.stopped

@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import type { TelemetrySpool, SpoolEntry, StoreUnavailable } from "../../services/Store.ts"
+import type { SpoolEntry, StoreUnavailable, TelemetrySpool } from "../../services/Store.ts"
 
 const batchBytes = 1024 * 1024
 

@@ -5,7 +5,7 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
 import { UpstreamHttpClient } from "../upstream/Connection.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
-import { type Check, type Finding, inTime, pass, skip } from "./Finding.ts"
+import { type Check, type Finding, pass, skip, withTimeout } from "./Finding.ts"
 import { checkIam } from "./IamCheck.ts"
 import { checkProxy } from "./ProxyCheck.ts"
 import { checkServer } from "./ServerCheck.ts"
@@ -30,7 +30,7 @@ const whenConfigured = (
 ): Check => {
   const bad = needs.filter((variable) => problems.some((problem) => problem.name === variable))
   return bad.length === 0
-    ? inTime(name, "run the check again", check)
+    ? withTimeout(name, "run the check again", check)
     : Effect.succeed([skip(name, `needs ${bad.join(" and ")}`)])
 }
 

@@ -34,19 +34,19 @@ export const skip = (name: string, found: string, fix: string | null = null): Fi
 })
 
 /** Seconds to wait for the answer to one call. */
-export const patience = 10
+export const callTimeoutSeconds = 10
 
 /** A check never fails: a failure is a finding. */
 export type Check = Effect.Effect<ReadonlyArray<Finding>>
 
 /** Limits a check to twice the time of a call. */
-export const inTime = (name: string, fix: string, check: Check): Check =>
+export const withTimeout = (name: string, fix: string, check: Check): Check =>
   Effect.timeoutTo(check, {
-    duration: `${patience * 2} seconds`,
+    duration: `${callTimeoutSeconds * 2} seconds`,
     onSuccess: (findings) => findings,
-    onTimeout: () => [fail(name, `no result within ${patience * 2} seconds`, fix)]
+    onTimeout: () => [fail(name, `no result within ${callTimeoutSeconds * 2} seconds`, fix)]
   })
 
 /** A failed call in a few words. */
-export const told = (failure: UpstreamFailure): string =>
+export const summarizeFailure = (failure: UpstreamFailure): string =>
   failure._tag === "Refused" ? `it answered ${failure.status} ${failure.code}` : failure.reason

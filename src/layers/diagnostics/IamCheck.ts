@@ -10,7 +10,16 @@ import { makeIamCall } from "../iam/IamCall.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
-import { type Check, type Finding, fail, pass, patience, skip, told, warn } from "./Finding.ts"
+import {
+  type Check,
+  callTimeoutSeconds,
+  type Finding,
+  fail,
+  pass,
+  skip,
+  summarizeFailure,
+  warn
+} from "./Finding.ts"
 
 const Version = Schema.Struct({
   service: Schema.Literal("silicon-iam"),
@@ -46,7 +55,7 @@ export const checkIam = (
   { iam: settings }: Pick<SettingsValues, "iam">,
   secretBroken: boolean
 ): Check => {
-  const iam = { ...settings, timeoutSeconds: Math.min(settings.timeoutSeconds, patience) }
+  const iam = { ...settings, timeoutSeconds: Math.min(settings.timeoutSeconds, callTimeoutSeconds) }
   const call = makeIamCall(client, iam)
   const credentials = { secret: iam.applicationSecret, testing: false }
   const addressFix = "set MUSIC_IAM_URL to the address of IAM, and let this machine reach it"
@@ -79,10 +88,10 @@ export const checkIam = (
         failure._tag === "Refused" && (failure.status === 401 || failure.status === 403)
           ? fail(
               "iam secret",
-              `IAM refuses it: ${told(failure)}`,
+              `IAM refuses it: ${summarizeFailure(failure)}`,
               `set MUSIC_IAM_APP_SECRET to the secret of the application ${iam.applicationId} (MUSIC_IAM_APP_ID), or make a new one at IAM`
             )
-          : warn("iam secret", `not to be checked now: ${told(failure)}`, "run the check again")
+          : warn("iam secret", `not to be checked now: ${summarizeFailure(failure)}`, "run the check again")
     })
   )
 
@@ -110,7 +119,7 @@ export const checkIam = (
               "this IAM knows no application ting",
               "set MUSIC_IAM_URL to the IAM that Ting uses"
             )
-          : warn("ting at iam", `not to be checked now: ${told(failure)}`, "run the check again")
+          : warn("ting at iam", `not to be checked now: ${summarizeFailure(failure)}`, "run the check again")
     })
   )
 
@@ -123,7 +132,7 @@ export const checkIam = (
       const found =
         failure._tag === "NotExecuted"
           ? `nothing answers at ${iam.url} (${failure.reason})`
-          : `what answers at ${iam.url} is not IAM: ${told(failure)}`
+          : `what answers at ${iam.url} is not IAM: ${summarizeFailure(failure)}`
       return [
         fail("iam", found, addressFix),
         skip("clock", "IAM tells no time"),
@@ -136,7 +145,7 @@ export const checkIam = (
     const clock = Option.match(Option.fromNullable(date), {
       onNone: () => skip("clock", "IAM tells no time"),
       // `Date` is cut to the second.
-      onSome: (told) => clockFinding(Math.round(((asked + now) / 2 - (told + 500)) / 1_000))
+      onSome: (answeredAt) => clockFinding(Math.round(((asked + now) / 2 - (answeredAt + 500)) / 1_000))
     })
     if (secretBroken)
       return [

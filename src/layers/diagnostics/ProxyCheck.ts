@@ -1,4 +1,4 @@
-/** Checks whether clients behind a proxy are told apart. Only the operator knows whether there is a proxy. */
+/** Checks whether clients behind a proxy are distinguished. Only the operator knows whether there is a proxy. */
 import { isLoopback } from "../../services/Loopback.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Finding, pass, warn } from "./Finding.ts"

@@ -14,7 +14,16 @@ import { TablesFromSettings } from "../tables/HttpTables.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
-import { type Check, type Finding, fail, pass, patience, skip, told, warn } from "./Finding.ts"
+import {
+  type Check,
+  callTimeoutSeconds,
+  type Finding,
+  fail,
+  pass,
+  skip,
+  summarizeFailure,
+  warn
+} from "./Finding.ts"
 
 const Health = Schema.Struct({ status: Schema.Literal("ok") })
 
@@ -66,7 +75,7 @@ export const checkTables = (
       const health = makeUpstream(client, {
         dependency: "tables",
         url,
-        timeoutSeconds: patience,
+        timeoutSeconds: callTimeoutSeconds,
         maxResponseBytes: 65_536,
         failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
       })({ operation: "check", method: "GET", path: "/api/health", headers: {}, read: readJson(Health) })
@@ -92,7 +101,7 @@ export const checkTables = (
         Effect.catchAll((failure) =>
           Effect.succeed(
             open.map((name) =>
-              warn(lineOf(name), `not to be checked now: ${told(failure)}`, "run the check again")
+              warn(lineOf(name), `not to be checked now: ${summarizeFailure(failure)}`, "run the check again")
             )
           )
         )
@@ -105,12 +114,16 @@ export const checkTables = (
         onFailure: (failure) =>
           Effect.succeed([
             failure._tag === "Refused" && failure.status === 503
-              ? warn("tables", `it says that it is not ready: ${told(failure)}`, "run the check again")
+              ? warn(
+                  "tables",
+                  `it says that it is not ready: ${summarizeFailure(failure)}`,
+                  "run the check again"
+                )
               : fail(
                   "tables",
                   failure._tag === "NotExecuted"
                     ? `nothing answers at ${url} (${failure.reason})`
-                    : `what answers at ${url} is not the table service: ${told(failure)}`,
+                    : `what answers at ${url} is not the table service: ${summarizeFailure(failure)}`,
                   "set MUSIC_TABLES_URL to the address of the table service, and let this machine reach it"
                 ),
             ...open.map((name) => skip(lineOf(name), "the service is not reached")),

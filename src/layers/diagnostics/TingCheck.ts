@@ -5,7 +5,7 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
-import { type Check, fail, pass, patience, told } from "./Finding.ts"
+import { type Check, callTimeoutSeconds, fail, pass, summarizeFailure } from "./Finding.ts"
 
 const Health = Schema.Struct({
   status: Schema.String,
@@ -18,7 +18,7 @@ export const checkTing = (client: HttpClient.HttpClient, { ting }: Pick<Settings
   makeUpstream(client, {
     dependency: "ting",
     url: ting.url,
-    timeoutSeconds: Math.min(ting.timeoutSeconds, patience),
+    timeoutSeconds: Math.min(ting.timeoutSeconds, callTimeoutSeconds),
     maxResponseBytes: 65_536,
     failureOf: envelopeFailure({ requestIdHeader: "ting-request-id" })
   })({ operation: "check", method: "GET", path: "/healthz", headers: {}, read: readJson(Health) }).pipe(
@@ -32,7 +32,7 @@ export const checkTing = (client: HttpClient.HttpClient, { ting }: Pick<Settings
           "ting",
           failure._tag === "NotExecuted"
             ? `nothing answers at ${ting.url} (${failure.reason})`
-            : `what answers at ${ting.url} is not Ting: ${told(failure)}`,
+            : `what answers at ${ting.url} is not Ting: ${summarizeFailure(failure)}`,
           "set MUSIC_TING_URL to the address of Ting, and let this machine reach it"
         )
     }),

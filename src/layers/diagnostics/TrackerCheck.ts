@@ -11,7 +11,16 @@ import { gitHubFailure } from "../tracker/GitHubFailures.ts"
 import { type GitHubRequest, gitHubTarget, toUpstreamRequest } from "../tracker/GitHubRequests.ts"
 import { makeSendRequest } from "../upstream/UpstreamRequest.ts"
 import { readJson, type UpstreamResponse } from "../upstream/UpstreamResponse.ts"
-import { type Check, type Finding, fail, pass, patience, skip, told, warn } from "./Finding.ts"
+import {
+  type Check,
+  callTimeoutSeconds,
+  type Finding,
+  fail,
+  pass,
+  skip,
+  summarizeFailure,
+  warn
+} from "./Finding.ts"
 
 const readRepository = readJson(
   Schema.Struct({
@@ -69,7 +78,10 @@ export const checkTracker = (
       const { owner, repository, url } = target
       const name = `${owner}/${repository}`
       const prepare = toUpstreamRequest(target)
-      const sendRequest = makeSendRequest(client, { ...gitHubTarget(url), timeoutSeconds: patience })
+      const sendRequest = makeSendRequest(client, {
+        ...gitHubTarget(url),
+        timeoutSeconds: callTimeoutSeconds
+      })
       const send = (request: GitHubRequest) => sendRequest(prepare(request))
 
       /** With the right to file, GitHub refuses the missing title; without it, the token. Files nothing either way. */
@@ -82,14 +94,14 @@ export const checkTracker = (
         if (response.status === 422) return pass(rightsName, "the token may file issues")
         const failure = gitHubFailure(response, yield* Clock.currentTimeMillis, 0)
         if (failure._tag !== "Refused" || !["permission", "not_found"].includes(failure.code))
-          return later(rightsName, told(failure))
+          return later(rightsName, summarizeFailure(failure))
         const needed = response.headers["x-accepted-github-permissions"]
         return fail(
           rightsName,
           `the token may not file issues in ${name}${needed === "issues=write" ? " (it lacks issues=write)" : ""}`,
           "give the token the permission Issues: read and write on this repository"
         )
-      }).pipe(Effect.catchAll((failure) => Effect.succeed(later(rightsName, told(failure)))))
+      }).pipe(Effect.catchAll((failure) => Effect.succeed(later(rightsName, summarizeFailure(failure)))))
 
       const repositoryFinding = (response: UpstreamResponse): Finding => {
         const body = readRepository(response)
@@ -139,7 +151,7 @@ export const checkTracker = (
               )
             ]
           default:
-            return [later("tracker", told(failure))]
+            return [later("tracker", summarizeFailure(failure))]
         }
       }
 

@@ -15,7 +15,7 @@ interface Entry<A, E> {
 export interface TtlCache<A, E> {
   /**
    * The remembered result, or that of the look-up. Identical look-ups in flight share one execution (`InFlight`), but only between
-   * callers of the same telemetry preference, which IAM is told. Failures are not remembered.
+   * callers of the same telemetry preference, which is sent to IAM. Failures are not remembered.
    */
   readonly get: (key: string, lookUp: Effect.Effect<A, E>) => Effect.Effect<A, E>
   /** Later callers start anew, also while a look-up is in flight; its result is not remembered. */

@@ -61,7 +61,7 @@ export const exitAfterGracePeriod: Effect.Effect<void, never, Settings> = Effect
   }
 )
 
-/** The signal handling of a program that does one thing and ends: an interrupted run must not look like a finished one. */
+/** The signal handling of a program that does one thing and ends: an interrupted run must not count as complete. */
 export interface Interruption {
   /** Declares that the program now runs until a signal: the signal is its regular end, with exit code 0. */
   readonly expectSignal: Effect.Effect<void>

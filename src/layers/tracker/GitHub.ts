@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { type FoundIssue, type Issue, LookTooLong, type TrackerService } from "../../services/Tracker.ts"
+import { type FoundIssue, type Issue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import {
@@ -45,7 +45,7 @@ const issueTemplate = `${issuesTemplate}/{issue_number}`
 const pageSize = 100
 /** Pages of one search. A search that stops here is incomplete, and must not count as one that found nothing. */
 const maxPages = 100
-const searchTooLong = new LookTooLong({
+const searchTooLong = new SearchTooLong({
   reason: `the tracker lists more than ${(maxPages * pageSize).toLocaleString("en")} issues since then, too many to look through`
 })
 
@@ -115,7 +115,7 @@ export const makeGitHub = (
   /** Remembers a configuration trouble, and forgets it on success. A successful search proves no right to write. */
   const trackTrouble =
     (by: Trouble["shownBy"]) =>
-    <A, E extends UpstreamFailure | LookTooLong>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    <A, E extends UpstreamFailure | SearchTooLong>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
       effect.pipe(
         Effect.tap(() =>
           Effect.sync(() => {
@@ -123,7 +123,7 @@ export const makeGitHub = (
               by === "file" ? Option.none() : Option.filter(trouble, ({ shownBy }) => shownBy === "file")
           })
         ),
-        Effect.tapError((failure: UpstreamFailure | LookTooLong) =>
+        Effect.tapError((failure: UpstreamFailure | SearchTooLong) =>
           Effect.sync(() => {
             const text = failure._tag === "Refused" ? configurationTroubles[failure.code] : undefined
             if (failure._tag === "Refused" && text !== undefined)
@@ -174,7 +174,7 @@ export const makeGitHub = (
   const findHits = (
     marker: string,
     since: number
-  ): Effect.Effect<ReadonlyMap<number, Hit>, UpstreamFailure | LookTooLong> =>
+  ): Effect.Effect<ReadonlyMap<number, Hit>, UpstreamFailure | SearchTooLong> =>
     Effect.gen(function* () {
       const hits = new Map<number, Hit>()
       // Without `creator`: an issue that another account filed for us, before the token changed, must be found too.

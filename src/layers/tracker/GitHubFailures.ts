@@ -1,5 +1,5 @@
 /**
- * The outcome that each failure response of GitHub stands for (issue-tracker.md 3). GitHub differs from the other upstreams
+ * The outcome of each failure response of GitHub (issue-tracker.md 3). GitHub differs from the other upstreams
  * (upstream/ErrorEnvelope.ts): its errors carry no code, so the code follows from the status; its limits come as 403 or 429,
  * with `Retry-After`, `x-ratelimit-*` or only a message, and nothing was executed then; a redirect refuses, because it means
  * that the repository moved; and any other status is an unknown outcome.

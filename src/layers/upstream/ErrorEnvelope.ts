@@ -1,5 +1,5 @@
 /**
- * The error envelope of IAM, Ting and the table service, and the outcome of the call that each status stands for
+ * The error envelope of IAM, Ting and the table service, and the outcome of the call for each status
  * (identity-service.md 3, notification-service.md 8, table-service.md 3). GitHub has its own: tracker/GitHubFailures.ts.
  */
 import * as Either from "effect/Either"

@@ -12,7 +12,7 @@ import { observeCall, peerOf } from "./CallMetrics.ts"
 import { makeSendRequest, type UpstreamRequest, type UpstreamTarget } from "./UpstreamRequest.ts"
 import type { ResponseReader, UpstreamResponse } from "./UpstreamResponse.ts"
 
-/** The outcome that a response other than 2xx stands for; `now` in milliseconds. */
+/** The outcome of a response other than 2xx; `now` in milliseconds. */
 export type FailureReader = (
   dependency: Dependency,
   response: UpstreamResponse,

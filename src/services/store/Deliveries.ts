@@ -19,7 +19,7 @@ export interface StoredDelivery {
   /** When the last attempt that may have succeeded was sent; none before the first. */
   readonly sentAt: Option.Option<number>
   /** Complete searches after an unknown outcome that found nothing. */
-  readonly looks: number
+  readonly searches: number
   readonly lastFailure: Option.Option<string>
   /** Grows with every lease; a write under an older one changes nothing. */
   readonly fence: number
@@ -47,7 +47,7 @@ export type DeliveryUpdate = Data.TaggedEnum<{
   /** Certainly not delivered: try again at `availableAt`. */
   Waiting: { readonly availableAt: number; readonly failure: string }
   /** May have been delivered: search first. */
-  Unknown: { readonly availableAt: number; readonly failure: string; readonly looks: number }
+  Unknown: { readonly availableAt: number; readonly failure: string; readonly searches: number }
   Failed: { readonly at: number; readonly failure: string }
 }>
 export const DeliveryUpdate = Data.taggedEnum<DeliveryUpdate>()

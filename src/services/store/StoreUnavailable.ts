@@ -27,7 +27,7 @@ export type DriverProblem = {
   readonly code?: string
 }
 
-/** A closed set: whoever reacts to a problem branches on `kind`. */
+/** A closed set: programs branch on `kind`. */
 export type StoreProblem =
   | DriverProblem
   | {

@@ -53,7 +53,7 @@ await client.ting({ type: "t", key: "k", data: {}, for: "si:deejay" })
 createMusicClient({ baseUrl: "https://music.example", source: "tv", telemetry: true })
 `
 
-describe("Somebody else's project", () => {
+describe("A consumer's project", () => {
   it("type-checks a program on the promise client with nothing else installed", async () => {
     const project = await makeConsumer(built, [])
     await writeFile(join(project.folder, "program.ts"), promiseProgram)
@@ -64,7 +64,7 @@ describe("Somebody else's project", () => {
   it("type-checks the example daemon with its own effect", async () => {
     const project = await makeConsumer(built, ["effect", "@effect", "@types"])
     await cp(join(root, "examples/effect-daemon.ts"), join(project.folder, "daemon.ts"))
-    // The platform package for Node has declarations that need others; only ours and Effect's are looked at.
+    // The platform package for Node has declarations that need others; only ours and Effect's are checked.
     expect(
       (await check(project, "daemon.ts", ["node"]))
         .split("\n")

@@ -103,7 +103,7 @@ describe("A program with an effect of its own, one patch version later than ours
       const client = createRequire(import.meta.resolve("music-backend/client/effect"))
       const program = createRequire(import.meta.url)
       const layer = MusicClient.layer({ baseUrl: "http://127.0.0.1:1", source: "daemon", telemetry: false })
-      const told = await Effect.runPromise(
+      const code = await Effect.runPromise(
         Effect.flatMap(MusicClient, (client) => client.version({ deadlineMilliseconds: 100 })).pipe(
           Effect.catchTag("TransportFailed", ({ code }) => Effect.succeed(code)),
           Effect.provide(layer.pipe(Layer.provide(FetchHttpClient.layer)))
@@ -112,11 +112,11 @@ describe("A program with an effect of its own, one patch version later than ours
       const shared = ["effect", "@effect/platform"].map((name) =>
         client.resolve(name + "/package.json") === program.resolve(name + "/package.json")
       )
-      console.log(JSON.stringify({ told, shared, version: program("effect/package.json").version }))`
+      console.log(JSON.stringify({ code, shared, version: program("effect/package.json").version }))`
     )
     const { stderr, stdout } = await run(process.execPath, ["program.mjs"], { cwd: consumer })
     expect(JSON.parse(stdout)).toEqual({
-      told: "transport_failed",
+      code: "transport_failed",
       shared: [true, true],
       version: versions.effect
     })
@@ -142,7 +142,7 @@ describe("The server and the command line", () => {
     const version = await run(process.execPath, ["dist/cli.js", "--version"], { cwd: served })
     expect(version.stdout).toMatch(/\d+\.\d+\.\d+/)
     const env = { PATH: process.env.PATH }
-    // All of it is loaded before it looks for its settings.
+    // The whole program is loaded before it reads its settings.
     await expect(run(process.execPath, ["dist/main.js"], { cwd: served, env })).rejects.toMatchObject({
       code: 78
     })

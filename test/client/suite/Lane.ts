@@ -1,4 +1,4 @@
-/** One client on a lane of its own, with a clock and a store that a scenario can look at. */
+/** One client on a lane of its own, with a clock and a store that a scenario can read. */
 import type { MusicClient, PromiseClientOptions, Result, StoredSession } from "../../../client/index.ts"
 import type { Bench, FaultKind, Kit } from "./Bench.ts"
 
@@ -79,9 +79,9 @@ export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOpt
       bench.command("fault", { lane: name, path, kind, times, milliseconds: 900 }),
     clear: () => bench.command("clear", name),
     login: async () => {
-      // More patient than the client under test: a busy machine must not begin with a storm of retries.
-      const patient = kit.createMusicClient({ ...options, attemptMilliseconds: 20_000 })
-      succeeded(await patient.login(await bench.command("slt")), "login")
+      // A longer timeout than the client under test has: a busy machine must not begin with a storm of retries.
+      const slowClient = kit.createMusicClient({ ...options, attemptMilliseconds: 20_000 })
+      succeeded(await slowClient.login(await bench.command("slt")), "login")
     },
     restarted: (more = {}) => kit.createMusicClient({ ...options, ...more })
   }

@@ -32,7 +32,7 @@ const message = "Playback stops after a seek near the end of a track."
 const tingOf = (key: string) => ({ type: "music.trigger.fired", key: `si:deejay/${key}`, data: { key } })
 
 /** Slow enough for a busy machine; the faults that hang have clients that are quicker. */
-const patience = (kind: FaultKind) =>
+const timeoutsFor = (kind: FaultKind) =>
   kind === "hang-after" || kind === "delay" ? { attemptMilliseconds: 600 } : { attemptMilliseconds: 5_000 }
 
 /** Every fault with every call. */
@@ -108,7 +108,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
         ],
         async ({ call, kind }) => {
           const title = `${call} under ${kind}`
-          const { client, fault, login, name, pass, stored } = makeLane(bench, kit, patience(kind))
+          const { client, fault, login, name, pass, stored } = makeLane(bench, kit, timeoutsFor(kind))
           if (call !== "login") await login()
           const before = await stored()
           await fault(kind, paths[call])
@@ -162,7 +162,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
         async ({ call, kind }) => {
           const title = `${call} under lasting ${kind}`
           const { clear, client, fault, pass, stored } = makeLane(bench, kit, {
-            ...patience(kind),
+            ...timeoutsFor(kind),
             deadlineMilliseconds: 700
           })
           succeeded(await client.login(await bench.command("slt"), { deadlineMilliseconds: 30_000 }), "login")
@@ -206,7 +206,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const { before, restarted, stored } = await lostRefresh(bench, kit)
       await bench.command("advance", 601_000)
       const error = failed(await restarted().me(), "too late")
-      same([error.code, error.details?.reason], ["logged_out", "lost"], "told")
+      same([error.code, error.details?.reason], ["logged_out", "lost"], "result")
       check(error.hint.includes("log in"), error.hint)
       same(await stored(), undefined, "nothing is left to try")
       same((await bench.command("family", before)).status, "active", "no reuse")
@@ -409,7 +409,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       )
       const silent = makeLane(bench, kit, { telemetry: false })
       const kept = silent.client.telemetry.record("musicfrontendevents", { type: "seen", data: {} })
-      same(succeeded(kept, "record").queued, false, "told")
+      same(succeeded(kept, "record").queued, false, "result")
       await silent.client.close()
       same(await bench.command("attempts", silent.name, paths.telemetry), 0, "nothing sent")
       succeeded(await silent.client.iam(), "iam")

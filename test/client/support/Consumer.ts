@@ -1,4 +1,4 @@
-/** A project that has the package installed, as somebody else's would. */
+/** A project of its own that has the package installed. */
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { root } from "../../support/Process.ts"

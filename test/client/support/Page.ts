@@ -36,12 +36,12 @@ const locks = () => {
   return {
     request: (name: string, { signal }: { readonly signal: AbortSignal }, run: () => Promise<unknown>) => {
       const before = tails.get(name) ?? Promise.resolve()
-      const turn = before.then(() => (signal.aborted ? Promise.reject(signal.reason) : run()))
+      const granted = before.then(() => (signal.aborted ? Promise.reject(signal.reason) : run()))
       tails.set(
         name,
-        turn.catch(() => undefined)
+        granted.catch(() => undefined)
       )
-      return turn
+      return granted
     }
   }
 }

@@ -42,7 +42,7 @@ it("A backoff doubles from the first delay up to the longest, and never overflow
 })
 
 describe("A worker", () => {
-  it.effect("retries every 1 to 5 s while the database is away, and starts over after a success", () =>
+  it.effect("retries every 1 to 5 s during an outage of the database, and starts over after a success", () =>
     Effect.gen(function* () {
       let calls = 0
       const times = yield* callsOf(60, (call) =>

@@ -67,7 +67,7 @@ it.scoped.each([
   })
 )
 
-it.scoped("A late look that it planned is taken, at most once an hour until its time has come", () =>
+it.scoped("A sweep that it planned runs, at most once an hour until its due time", () =>
   Effect.gen(function* () {
     const { now, pass, requests, settings, start, store } = yield* makeWorld
     const real = now()
@@ -95,7 +95,7 @@ it.scoped("A late look that it planned is taken, at most once an hour until its 
   })
 )
 
-it.scoped("A table that it closed is tried, and stays closed for the usual time", () =>
+it.scoped("A table that it closed is probed, and stays closed for the usual time", () =>
   Effect.gen(function* () {
     const { destinations } = yield* openStore(yield* freshPath)
     const breaker = makeTableBreaker(destinations, new Set(["musicclidaemon"] as const), 300_000)

@@ -41,7 +41,7 @@ const makeWorld = (reports: number) =>
       store.reports.admit(sampleReport({ id, keyDigest: id, createdAt }), true)
     )
     yield* clock.setTime(1_000)
-    /** Stops at each due time, so that what one worker does the other can see before time goes on. */
+    /** Stops at each due time, so that each worker sees the writes of the other before the next step. */
     const pass = (seconds: number) =>
       Effect.suspend(() => clock.passUntil(clock.now() + seconds * 1_000, nextTurns))
     const start = (
@@ -101,7 +101,7 @@ describe("Two workers on one database", () => {
     })
   )
 
-  it.scoped("take over what a dead one held once its lease has ended, not before", () =>
+  it.scoped("take over the delivery of a dead worker when its lease ends, not before", () =>
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(1)
       let dead = false
@@ -129,7 +129,7 @@ describe("Two workers on one database", () => {
     })
   )
 
-  it.scoped("leave a slow one, whose lease has ended, nothing to write", () =>
+  it.scoped("refuse the writes of a slow worker whose lease has ended", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)
       let written: boolean | undefined
@@ -265,7 +265,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
     ["back", -hour],
     ["ahead", hour]
   ] as const) {
-    it.scoped(`${direction} goes on`, () =>
+    it.scoped(`${direction} continues`, () =>
       Effect.gen(function* () {
         const { pass, seen, step } = yield* makeHolder()
         step(by)
@@ -276,7 +276,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       })
     )
 
-    it.scoped(`${direction} ends in its time when the database stays away`, () =>
+    it.scoped(`${direction} ends on time without a database`, () =>
       Effect.gen(function* () {
         const { pass, seen, step } = yield* makeHolder(() => ({ extend: () => away }))
         step(by)
@@ -288,7 +288,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       })
     )
 
-    it.scoped(`${direction} is not believed when another process has taken it`, () =>
+    it.scoped(`${direction} counts as lost when another process has taken it`, () =>
       Effect.gen(function* () {
         const { now, pass, seen, step, store } = yield* makeHolder()
         const theirs = now() + hour
@@ -306,7 +306,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
 })
 
 describe("A worker", () => {
-  it.scoped("hands back what it holds when it is stopped", () =>
+  it.scoped("releases its leases when it is stopped", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(4)
       const engine = yield* start(() => Effect.never, { concurrency: 3 })
@@ -319,7 +319,7 @@ describe("A worker", () => {
     })
   )
 
-  it.scoped("goes on when a handler breaks, and takes that delivery up later", () =>
+  it.scoped("continues after a defect of a handler, and retries that delivery later", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(2)
       yield* start((held) => (held.delivery.subject === "rep_0" ? Effect.die("a mistake") : done(held)))
@@ -330,7 +330,7 @@ describe("A worker", () => {
     })
   )
 
-  it.scoped("keeps its work, and looks for more again, when the database is away for a while", () =>
+  it.scoped("keeps its deliveries and continues to lease after an outage of the database", () =>
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(3)
       let broken = false
@@ -373,7 +373,7 @@ describe("A worker", () => {
       if (held === undefined) return expect.fail("nothing was due")
       const later = DeliveryUpdate.Waiting({ availableAt: 33_700, failure: "limit" })
       yield* store.deliveries.update(held.id, held.fence, later)
-      let looks = 0
+      let leases = 0
       let handledAt = 0
       yield* start(
         (one) =>
@@ -384,7 +384,7 @@ describe("A worker", () => {
         {
           instead: (real) => ({
             lease: (request) => {
-              looks += 1
+              leases += 1
               return real.lease(request)
             }
           })
@@ -392,14 +392,14 @@ describe("A worker", () => {
       )
       yield* pass(32.699)
       expect(handledAt).toBe(0)
-      expect(looks).toBeLessThanOrEqual(8)
+      expect(leases).toBeLessThanOrEqual(8)
       yield* pass(0.001)
       expect(handledAt).toBe(33_700)
       expect(yield* states).toEqual({ delivered: 1 })
     })
   )
 
-  it.scoped("takes nothing from a paused destination, also when the pause came while it was leasing", () =>
+  it.scoped("handles nothing for a paused destination, also when the pause begins during the lease", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)
       let pausedUntil = 0

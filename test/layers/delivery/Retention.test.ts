@@ -21,26 +21,26 @@ const start = (store: StoreService, settings: typeof forEver) =>
     Effect.forkScoped
   )
 
-/** Notes which bounds the cleanings were given, newest last. */
+/** Records the bounds of each removal, newest last. */
 const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
   const seen: Array<readonly [string, number]> = []
-  const noting = (name: keyof Retention) => (before: number) =>
+  const record = (name: keyof Retention) => (before: number) =>
     Effect.suspend(() => {
       seen.push([name, before])
       return (instead[name] ?? store.retention[name])(before)
     })
   const retention: Retention = {
-    reports: noting("reports"),
-    webhooks: noting("webhooks"),
-    deliveries: noting("deliveries"),
-    recipients: noting("recipients"),
-    loginOutcomes: noting("loginOutcomes"),
-    refusals: noting("refusals")
+    reports: record("reports"),
+    webhooks: record("webhooks"),
+    deliveries: record("deliveries"),
+    recipients: record("recipients"),
+    loginOutcomes: record("loginOutcomes"),
+    refusals: record("refusals")
   }
   return { seen, store: { ...store, retention } }
 }
 
-describe("The cleaning of what was kept long enough", () => {
+describe("Retention", () => {
   it.scoped("follows the settings in days, hour by hour", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
@@ -56,7 +56,7 @@ describe("The cleaning of what was kept long enough", () => {
     })
   )
 
-  it.scoped("keeps for ever at 0, login outcomes for a day, and the list of refusals for 30", () =>
+  it.scoped("keeps rows for ever at 0, login outcomes for a day and refusals for 30 days", () =>
     Effect.gen(function* () {
       const { seen, store } = watch(yield* freshStore)
       yield* TestClock.setTime(100 * day)
@@ -71,7 +71,7 @@ describe("The cleaning of what was kept long enough", () => {
     })
   )
 
-  it.scoped("cleans nothing for a clock that is years ahead for some hours", () =>
+  it.scoped("removes nothing while the clock is years ahead for some minutes", () =>
     Effect.gen(function* () {
       const { seen, store } = watch(yield* freshStore)
       const { clock, step } = yield* makeSteppedClock
@@ -87,7 +87,7 @@ describe("The cleaning of what was kept long enough", () => {
     })
   )
 
-  it.scoped("of one thing that fails or breaks leaves the others alone, and is tried again", () =>
+  it.scoped("continues with the other kinds when one fails, and retries it", () =>
     Effect.gen(function* () {
       const { seen, store } = watch(yield* freshStore, {
         deliveries: () => Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } })),
@@ -108,7 +108,7 @@ describe("The cleaning of what was kept long enough", () => {
     })
   )
 
-  it.scoped("goes on in small batches until nothing is left", () =>
+  it.scoped("works in small batches until nothing is left", () =>
     Effect.gen(function* () {
       let left = 3
       const { seen, store } = watch(yield* freshStore, {

@@ -1,5 +1,5 @@
 /**
- * A clock that stands still until a test moves it. Effect's TestClock spends several real milliseconds on each step,
+ * A clock that only the test moves. Effect's TestClock spends several real milliseconds on each step,
  * until all fibers have suspended three times in a row; here the caller decides when a step is over.
  */
 import * as Clock from "effect/Clock"
@@ -61,10 +61,10 @@ export const makeSimulatedClock = (startAt: number) =>
     return { now: currentMillis, setTime, passUntil }
   })
 
-/** Turns of the event loop in which a fiber that nothing holds up comes to its next wait. */
-const turns = 12
+/** In these turns of the event loop, every runnable fiber reaches its next wait. */
+const eventLoopTurns = 12
 
-/** Completes when fibers have gone as far as they get without time or an answer from outside. */
+/** Completes when every fiber waits for time or for an answer. */
 export const nextTurns = Effect.promise(async () => {
-  for (let turn = 0; turn < turns; turn += 1) await new Promise((wake) => setImmediate(wake))
+  for (let turn = 0; turn < eventLoopTurns; turn += 1) await new Promise((wake) => setImmediate(wake))
 })

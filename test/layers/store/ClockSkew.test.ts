@@ -1,4 +1,4 @@
-/** A machine's clock was a day ahead, wrote, and was put right: nobody waits a day for what it wrote. */
+/** Timestamps that a host wrote while its clock was a day ahead: no process waits a day for them. */
 import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -38,7 +38,7 @@ const ship = ({ spool }: StoreService, at: number, owner: string) =>
   )
 
 onBoth("A clock that was ahead", ({ freshStore }) => {
-  it.scoped("its lease is taken over, and who held it writes nothing any more", () =>
+  it.scoped("its lease is taken over, and its holder can write nothing", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store)
@@ -65,7 +65,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("what its dead holder was sending is looked for from the report's creation", () =>
+  it.scoped("a send of its dead holder is searched for from the report's creation", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store)
@@ -76,7 +76,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("when it had stored the report as well, the look goes back a day", () =>
+  it.scoped("when it stored the report as well, the search goes back a day", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store, ahead - 60_000)
@@ -86,7 +86,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("what it put off is due now, and what it does not know is looked for", () =>
+  it.scoped("its delayed deliveries are due now, and its unknown outcomes are searched for", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store)
@@ -96,7 +96,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
       yield* store.deliveries.update(
         first.id,
         first.fence,
-        DeliveryUpdate.Unknown({ availableAt: ahead + 5_000, failure, looks: 0 })
+        DeliveryUpdate.Unknown({ availableAt: ahead + 5_000, failure, searches: 0 })
       )
       const again = yield* leaseOne(store, now)
       deepStrictEqual(
@@ -112,7 +112,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("an hour's delay is a plan, and is kept", () =>
+  it.scoped("a delay of an hour is kept", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store)
@@ -128,7 +128,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("telemetry it leased is shipped by another, and who held it settles nothing", () =>
+  it.scoped("telemetry that it leased is shipped by another, and its holder settles nothing", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* store.spool.offer([sampleEntry("a")], roomy)
@@ -141,7 +141,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("telemetry it leased expires, and makes room, like any other", () =>
+  it.scoped("telemetry that it leased expires and makes room like any other", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* TestClock.setTime(now)
@@ -159,7 +159,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("its pause gives way to the next one, which is not shortened", () =>
+  it.scoped("its pause is replaced by the next one, which is not shortened", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       const fail = (at: number, pausedUntil: number) =>

@@ -28,15 +28,6 @@ describe("Group commit", () => {
       return { give, groups }
     })
 
-  it.scoped("commits a single item at once", () =>
-    Effect.gen(function* () {
-      const { give, groups } = yield* recordGroups({ atMost: 10 })
-      assert.strictEqual(yield* give(1), 10)
-      assert.strictEqual(yield* give(2), 20)
-      deepStrictEqual(groups, [[1], [2]])
-    })
-  )
-
   it.scoped("keeps the order and the maximum weight of a group; a heavier item goes alone", () =>
     Effect.gen(function* () {
       const { give, groups } = yield* recordGroups({ atMost: 10 })

@@ -111,7 +111,7 @@ onBoth("Rows of a later version", ({ freshPath, openStore, rawQuery }) => {
         )
         const stored = Option.getOrThrow(yield* reports.find("rep_later"))
         deepStrictEqual([stored.reporter, stored.source, stored.content.message], [reporter, "kiosk", "m"])
-        // The same key by somebody else is another report, as between people.
+        // The same key by another reporter is another report.
         assert.strictEqual((yield* reports.admit(sampleReport({ id: "rep_ours" }), false))._tag, "Stored")
         yield* TestClock.setTime(9_000)
         assert.strictEqual(yield* retention.reports(9_000), 1)

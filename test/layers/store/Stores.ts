@@ -1,4 +1,4 @@
-/** What the store's tests share: stores on databases that go away, of both kinds, and sample records. */
+/** Temporary databases of both kinds, their stores, and sample records. */
 import { mkdtempSync, rmSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -36,7 +36,7 @@ export interface Kind {
     place: string,
     use: (store: StoreService) => Effect.Effect<A, E>
   ) => Effect.Effect<A, E | StoreUnavailable>
-  /** By another program: none of the store's rules apply to it. Statements may be several, parted by semicolons at line ends. */
+  /** Runs statements on a connection of another program, separated by semicolons at line ends. */
   readonly rawQuery: (place: string, statement: string) => Effect.Effect<ReadonlyArray<Row>>
 }
 
@@ -90,7 +90,7 @@ const emptyPlace = Effect.map(
   ({ url }) => url
 )
 
-/** Databases that no test uses any more; they go away with their server. */
+/** Databases that no test uses any more. They are removed with their server. */
 const free: Array<string> = []
 
 const clean = (url: string) =>
@@ -98,11 +98,11 @@ const clean = (url: string) =>
     const { rows } = await client.query<{ readonly clean: string }>(`
       SELECT string_agg('DELETE FROM ' || tablename, ';') AS clean FROM pg_tables
       WHERE schemaname = 'public' AND tablename <> 'migrations'`)
-    // Without triggers: what they sum up goes as well.
+    // Without triggers, because the totals are deleted too.
     await client.query(`SET session_replication_role = replica; ${rows[0]?.clean ?? ""}`)
   })
 
-/** Emptying one is faster than making one. What changes the schema takes an empty place. */
+/** A used database is emptied, which is faster than creating one. A test that changes the schema takes `emptyPath`. */
 const cleanPlace = Effect.acquireRelease(
   Effect.suspend(() => {
     const used = free.pop()
@@ -138,7 +138,7 @@ export const postgres: Kind = kind({
   name: "Postgres",
   emptyPath: emptyPlace,
   freshPath: cleanPlace,
-  // What goes on in the background keeps real time.
+  // Background work of the store uses the real clock.
   openStore: (url) =>
     Effect.map(
       TestServices.provideLive(Layer.build(postgresStoreAt(Redacted.make(url)))),
@@ -160,6 +160,6 @@ export const onBoth = (subject: string, tests: (kind: Kind) => void): void => {
   for (const one of kinds) describe(`${subject}, ${one.name}`, () => tests(one))
 }
 
-/** A store of a kind that does not matter to the test. */
+/** For tests that need only one of the databases. */
 export const { freshPath, freshStore, rawQuery, withStore } = sqlite
 export const openStore = openSqlite

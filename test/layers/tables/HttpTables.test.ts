@@ -178,8 +178,8 @@ describe("Without an acknowledgement", () => {
       )
       expect(failure._tag).toBe(tag)
       expect(failure.retryAfterSeconds).toBe(pause)
-      const told = lines.join("") + JSON.stringify(failure) + String(failure)
-      for (const key of service.minted) expect(told).not.toContain(key)
+      const output = lines.join("") + JSON.stringify(failure) + String(failure)
+      for (const key of service.minted) expect(output).not.toContain(key)
     })
   )
 

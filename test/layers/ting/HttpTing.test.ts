@@ -118,7 +118,7 @@ describe("a call to Ting", () => {
     })
   )
 
-  it.scoped("is refused in Ting's words, its 401s too", () =>
+  it.scoped("is refused with Ting's code, also for a 401", () =>
     Effect.gen(function* () {
       const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
       for (const [status, code] of [
@@ -256,7 +256,7 @@ describe("a ting", () => {
     "with another verdict": { status: 202, body: { ...accepted, status: "queued" } },
     "without an id": { status: 202, body: { ...accepted, id: 1 } },
     "without a time": { status: 202, body: { ...accepted, created_at: "yesterday" } },
-    "without silence told": { status: 202, body: { ...accepted, silent: undefined } },
+    "without a value of silent": { status: 202, body: { ...accepted, silent: undefined } },
     "with another success": { status: 201, body: accepted },
     "with nothing": { status: 202 }
   }))

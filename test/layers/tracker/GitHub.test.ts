@@ -6,10 +6,10 @@ import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
+import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
+import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
@@ -143,7 +143,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("reads 100 pages, and says of a longer list that it is too long", () =>
+  it.scoped("reads at most 100 pages, and fails for a longer list", () =>
     Effect.gen(function* () {
       const { add, github, lists, numbers } = yield* start
       add(marker)
@@ -159,7 +159,7 @@ describe("A search for a marker", () => {
       expect(yield* numbers()).toEqual([1])
       expect(lists().length).toBe(100)
       github.fail({ path: list, fault: more, times: 100 })
-      expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "LookTooLong" })
+      expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "SearchTooLong" })
       expect(lists().length).toBe(200)
     })
   )
@@ -198,7 +198,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("takes the first author for us when GitHub does not disclose the token's owner", () =>
+  it.scoped("uses the first author as the own account when GitHub does not disclose the token's owner", () =>
     Effect.gen(function* () {
       const { add, github, tracker } = yield* start
       for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)

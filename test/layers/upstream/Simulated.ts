@@ -1,4 +1,4 @@
-/** What the tests of HTTP clients share: simulators that live with the test, and that read its clock. */
+/** Simulators for tests of HTTP clients: they close with the test and use its clock. */
 import { createServer, type RequestListener } from "node:http"
 import type { AddressInfo } from "node:net"
 import * as Clock from "effect/Clock"
@@ -28,7 +28,7 @@ export const simulated = <S extends { readonly close: () => Promise<void> }>(
 export const answering = (reply: () => Reply): Effect.Effect<Simulator, never, Scope.Scope> =>
   simulated((now) => startSimulator({ now, handle: reply }))
 
-/** A server for what no simulator shows: half answers, and bodies without a length. */
+/** A server for cases that no simulator covers: partial answers, and bodies without a length. */
 export const rawServer = (listener: RequestListener) =>
   Effect.acquireRelease(
     Effect.async<{ readonly url: string; readonly connections: () => number; readonly close: () => void }>(
@@ -60,7 +60,7 @@ export const rawServer = (listener: RequestListener) =>
 /** Waits in real time, at most two seconds, for something that happens outside the test's clock. */
 export const eventually = (holds: () => boolean): Effect.Effect<void> =>
   Effect.promise(async () => {
-    for (let look = 0; look < 400 && !holds(); look += 1)
+    for (let round = 0; round < 400 && !holds(); round += 1)
       await new Promise((resolve) => setTimeout(resolve, 5))
     if (!holds()) throw new Error("it never happened")
   })

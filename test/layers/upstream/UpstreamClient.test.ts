@@ -51,7 +51,7 @@ const upstreamTo = (url: string, largest = largestAnswer) =>
   )
 
 const askOf = (url: string) => Effect.flatMap(upstreamTo(url), (upstream) => upstream(ask))
-/** Effect wraps what fails inside a span; this is what was wrapped. */
+/** The failure without the span that Effect adds. */
 const bare = (failure: UpstreamFailure): UpstreamFailure => {
   switch (failure._tag) {
     case "Refused":
@@ -110,7 +110,7 @@ describe("a call to another system", () => {
   scoped("keeps its connection: the end of an answer is not its abortion", () =>
     Effect.gen(function* () {
       const server = yield* rawServer((_, response) => write(response, [`{"ok":`, "true}"]))
-      for (let turn = 0; turn < 40; turn += 1) yield* askOf(server.url)
+      for (let call = 0; call < 40; call += 1) yield* askOf(server.url)
       // A second one opens while the first is still being handed back.
       assert.isAtMost(server.connections(), 2)
     })
@@ -118,7 +118,7 @@ describe("a call to another system", () => {
 })
 
 describe("a refusal", () => {
-  scoped("is one in the words of the contract, with all that it tells", () =>
+  scoped("has the code and all facts of the envelope", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(1_790_331_330_000)
       const failure = yield* failureFor({
@@ -154,7 +154,7 @@ describe("a refusal", () => {
     })
   )
 
-  for (const [told, seconds] of [
+  for (const [header, seconds] of [
     [undefined, 1],
     ["0", 1],
     ["17", 17],
@@ -162,14 +162,14 @@ describe("a refusal", () => {
     ["99999999", 3_600],
     [new Date(1_790_331_340_000).toUTCString(), 10]
   ] as const)
-    scoped(`of a 429 always has seconds: Retry-After ${told}`, () =>
+    scoped(`of a 429 always has seconds: Retry-After ${header}`, () =>
       Effect.gen(function* () {
         yield* TestClock.setTime(1_790_331_330_000)
         for (const body of [envelope("rate_limited"), "<html>busy</html>"]) {
           const failure = yield* failureFor({
             status: 429,
             body,
-            headers: told === undefined ? {} : { "retry-after": told }
+            headers: header === undefined ? {} : { "retry-after": header }
           })
           assert.instanceOf(failure, Refused)
           assert.include(failure, { code: "rate_limited", status: 429, retryAfterSeconds: seconds })
@@ -283,7 +283,7 @@ describe("an answer is bounded in bytes", () => {
         response.on("close", () => {
           if (!response.writableFinished) aborted += 1
         })
-        // Declared and never sent: nobody may wait for it.
+        // Declared and never sent: the client must not wait for it.
         const length = request.url === "/large/thing" ? largestAnswer + 1 : largestAnswer
         response.writeHead(200, { ...json, "content-length": length })
         if (length === largestAnswer) response.end(ofLength(length))
@@ -315,7 +315,7 @@ describe("an answer is bounded in bytes", () => {
 })
 
 describe("nothing was done when", () => {
-  scoped("nobody listens", () =>
+  scoped("the port is closed", () =>
     Effect.gen(function* () {
       const failure = yield* failureOf("http://127.0.0.1:1")
       deepStrictEqual(failure, new NotExecuted({ dependency: "ting", reason: "no connection: ECONNREFUSED" }))
@@ -330,7 +330,7 @@ describe("nothing was done when", () => {
     })
   )
 
-  scoped("the contract says so", () =>
+  scoped("the contract's code says so", () =>
     Effect.gen(function* () {
       const failure = yield* failureFor({
         status: 503,

@@ -1,5 +1,5 @@
 /**
- * Sums that never need a look at all rows, and the order in which deliveries are claimed. Triggers keep the sums: they count what every
+ * Totals that need no scan of all rows, and the order in which deliveries are claimed. Triggers keep the sums: they count what every
  * version of the program writes, in the transaction that writes it.
  */
 import { SqlClient } from "@effect/sql/SqlClient"
@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 export default Effect.gen(function* () {
   const sql = yield* SqlClient
 
-  // Lower comes first: 0 for verified reporters, late looks and what an operator asked for, 1 for everything else.
+  // Lower comes first: 0 for verified reporters, sweeps and retries by an operator, 1 for all others.
   yield* sql`ALTER TABLE deliveries ADD COLUMN priority INTEGER NOT NULL DEFAULT 1`
   yield* sql`
     UPDATE deliveries SET priority = 0

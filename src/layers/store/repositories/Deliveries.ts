@@ -2,7 +2,7 @@ import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { beyondReason, latestLeaseEnd } from "../../../services/ClockSkew.ts"
+import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, knownKinds, priorities, toDelivery } from "./DeliveryRows.ts"
@@ -51,7 +51,7 @@ export const makeDeliveries = (
   const bringForward = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
     UPDATE deliveries SET available_at = ${now}, sent_at = ${sentBy(now)}
     WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown')
-      AND ${sql.in("priority", Object.values(priorities))} AND available_at > ${beyondReason(now)}`
+      AND ${sql.in("priority", Object.values(priorities))} AND available_at > ${latestDueTime(now)}`
 
   /**
    * The first deliveries of each kind, state and priority: each select follows the order of the index. One condition for all
@@ -109,7 +109,7 @@ export const makeDeliveries = (
       case "Unknown":
         return sql`
           state = 'unknown', available_at = ${update.availableAt}, last_failure = ${update.failure},
-          looks = ${update.looks}, ${mayHaveHappened}, ${released}`
+          looks = ${update.searches}, ${mayHaveHappened}, ${released}`
       case "Failed":
         return sql`
           state = 'failed', finished_at = ${update.at}, last_failure = ${update.failure},

@@ -21,7 +21,7 @@ export const DeliveryRow = Schema.Struct({
   availableAt: Whole,
   sendingAt: OptionalWhole,
   sentAt: OptionalWhole,
-  looks: Whole,
+  searches: Schema.propertySignature(Whole).pipe(Schema.fromKey("looks")),
   lastFailure: OptionalText,
   fence: Whole,
   createdAt: Whole,

@@ -2,7 +2,7 @@ import type { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { beyondReason } from "../../../services/ClockSkew.ts"
+import { latestDueTime } from "../../../services/ClockSkew.ts"
 import type { DestinationState, Destinations } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, Flag, first, OptionalText, toFlag, Whole } from "./Rows.ts"
@@ -54,7 +54,7 @@ export const makeDestinations = ({ sql, read, write, alone }: Database): Destina
             stopped = CASE WHEN excluded.stopped = 1 THEN 1 ELSE destinations.stopped END,
             paused_until = CASE
               WHEN excluded.paused_until > destinations.paused_until
-                OR destinations.paused_until > ${beyondReason(now)} THEN excluded.paused_until
+                OR destinations.paused_until > ${latestDueTime(now)} THEN excluded.paused_until
               ELSE destinations.paused_until END,
             last_failure = excluded.last_failure, changed_at = excluded.changed_at`
         )

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { backendTable } from "../../../schema/Telemetry.ts"
-import { beyondReason } from "../../../services/ClockSkew.ts"
+import { latestDueTime } from "../../../services/ClockSkew.ts"
 import type {
   TelemetrySpool,
   SpoolAdmission,
@@ -128,7 +128,7 @@ export const makeOffer = (
       // Leased entries will be settled.
       const oldest = yield* all(Schema.Struct({ recordId: Schema.String, bytes: Whole }))(sql`
         SELECT record_id, bytes FROM spool
-        WHERE table_name = ${backendTable} AND ${notLeased(sql, now, beyondReason(now))}
+        WHERE table_name = ${backendTable} AND ${notLeased(sql, now, latestDueTime(now))}
         ORDER BY sequence LIMIT ${groupRecords} ${skipLocked}`)
       let freed = 0
       const dropped = oldest.filter(({ bytes }) => {

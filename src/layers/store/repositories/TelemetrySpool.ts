@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { beyondReason, latestLeaseEnd } from "../../../services/ClockSkew.ts"
+import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, inChunks, knownTables, Table, Whole } from "./Rows.ts"
@@ -88,7 +88,7 @@ export const makeTelemetrySpool = (
         const old = yield* all(Schema.Struct({ sequence: Whole }))(sql`
           SELECT sequence FROM spool
           WHERE accepted_at < ${acceptedBefore} AND ${sql.in("table_name", knownTables)}
-            AND ${notLeased(sql, now, beyondReason(now))}
+            AND ${notLeased(sql, now, latestDueTime(now))}
           ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
           all(RemovedRow)(sql`

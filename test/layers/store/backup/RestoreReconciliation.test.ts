@@ -53,7 +53,7 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
         store,
         "unknown",
         sending,
-        DeliveryUpdate.Unknown({ availableAt: 99_000, failure, looks: 2 })
+        DeliveryUpdate.Unknown({ availableAt: 99_000, failure, searches: 2 })
       )
       yield* reach(store, "refused", sending, DeliveryUpdate.Waiting({ availableAt: 99_000, failure }))
       yield* reach(store, "failed", sending, DeliveryUpdate.Failed({ at: 4_000, failure }))
@@ -76,11 +76,11 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
         (id) => Effect.map(store.deliveries.find(`report:${id}`), Option.getOrThrow)
       )
       deepStrictEqual(
-        rows.map(({ attempts, availableAt, looks, sentAt, state, subject }) => [
+        rows.map(({ attempts, availableAt, searches, sentAt, state, subject }) => [
           subject,
           state,
           attempts,
-          looks,
+          searches,
           availableAt,
           Option.getOrNull(sentAt)
         ]),

@@ -1,4 +1,4 @@
-/** What only Postgres can do: go away and come back, and serve many connections at once. */
+/** Rules that concern PostgreSQL only: outages, session settings and concurrent connections. */
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Context from "effect/Context"
@@ -74,7 +74,7 @@ describe("A Postgres database", () => {
     })
   )
 
-  it.scopedLive("waits for its disk and sees what was committed, whatever the server's defaults are", () =>
+  it.scopedLive("uses synchronous commits and read committed, whatever the server's defaults are", () =>
     Effect.gen(function* () {
       const url = yield* postgres.emptyPath
       const name = new URL(url).pathname.slice(1)
@@ -96,7 +96,7 @@ describe("A Postgres database", () => {
   )
 
   it.scopedLive(
-    "waits for its disk also when the server stops to, and for as much more as it is told to",
+    "keeps synchronous commits when the server turns them off, and follows stricter settings",
     () =>
       Effect.gen(function* () {
         const url = yield* postgres.emptyPath
@@ -111,7 +111,7 @@ describe("A Postgres database", () => {
         yield* Effect.acquireRelease(system("SET synchronous_commit = off"), () =>
           system("RESET synchronous_commit")
         )
-        // A session of somebody else shows when the change has arrived.
+        // Another session shows when the change has taken effect.
         yield* rawQuery(url, showing).pipe(
           Effect.delay("20 millis"),
           Effect.repeat({ until: ([row]) => row?.wait === "off", times: 200 })
@@ -157,7 +157,7 @@ describe("A Postgres database", () => {
         /does not exist \(3D000\)/
       ],
       [
-        "nobody who listens",
+        "a closed port",
         (url) => {
           url.port = "1"
         },
@@ -184,7 +184,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    /** Another server, as far as it can tell itself. */
+    /** A server that reports other properties. */
     const pretending = (version: string, number: number, encoding: string) =>
       Effect.gen(function* () {
         const place = yield* postgres.emptyPath
@@ -504,15 +504,6 @@ describe("A Postgres database", () => {
         yield* Effect.sleep(150)
         yield* proxy.repair
         yield* other.wakeups.spool
-      })
-    )
-
-    it.scopedLive("without a listener, the own work is still seen at once", () =>
-      Effect.gen(function* () {
-        const url = yield* freshPath
-        const store = yield* open(url)
-        yield* store.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-        yield* store.wakeups.spool
       })
     )
   })

@@ -29,7 +29,7 @@ const found = ({ deliveries }: StoreService, { id }: Delivery) =>
   Effect.map(deliveries.find(id), Option.getOrThrow)
 
 onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
-  it.scoped("a new delivery waits for its first attempt and is due at once", () =>
+  it.scoped("a new delivery is due at once", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -43,7 +43,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         attempts: 0,
         availableAt: 1_000,
         sentAt: Option.none(),
-        looks: 0,
+        searches: 0,
         lastFailure: Option.none(),
         fence: 1,
         createdAt: 1_000,
@@ -54,45 +54,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("an empty store finds, leases and schedules nothing", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      deepStrictEqual(yield* lease(store, 1_000), [])
-      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.none())
-      deepStrictEqual(yield* store.deliveries.find("report:rep_1"), Option.none())
-      deepStrictEqual(yield* store.deliveries.counts, [])
-    })
-  )
-
-  it.scoped("leases the oldest first, at most the count, and each once", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_3", "rep_1", "rep_2")
-      const first = yield* lease(store, 5_000, 2)
-      const second = yield* lease(store, 5_000, 2, "other")
-      deepStrictEqual(
-        [first, second, yield* lease(store, 5_000)].map((some) => some.map(({ subject }) => subject)),
-        [["rep_3", "rep_1"], ["rep_2"], []]
-      )
-    })
-  )
-
-  it.scoped("a delivery is not leased before it is due", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1")
-      const { id, fence } = yield* leaseOne(store, 1_000)
-      assert.isTrue(
-        yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 9_000, failure }))
-      )
-      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.some(9_000))
-      deepStrictEqual(yield* lease(store, 8_999), [])
-      const again = yield* leaseOne(store, 9_000)
-      deepStrictEqual(again.lastFailure, Option.some(failure))
-    })
-  )
-
-  it.scoped("while leased, it falls due when the lease ends, and an extension moves that", () =>
+  it.scoped("a leased delivery is due when its lease ends, and an extension moves that time", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -119,7 +81,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("delivered: the report has the issue, and the delivery is over", () =>
+  it.scoped("Delivered writes the issue to the report and ends the delivery", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1", "rep_2")
@@ -144,7 +106,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("failed is visible and final", () =>
+  it.scoped("Failed is listed and final", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -164,123 +126,78 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("an attempt that certainly failed leaves no send time", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1")
-      const { id, fence } = yield* leaseOne(store, 1_000)
-      yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 1_500 }))
-      yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 2_000, failure }))
-      const again = yield* leaseOne(store, 2_000)
-      deepStrictEqual([again.state, again.attempts, again.sentAt], ["waiting", 1, Option.none()])
-    })
-  )
-
-  it.scoped("an unknown outcome keeps its searches and its send time", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1")
-      const first = yield* leaseOne(store, 1_000)
-      yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
-      const unknown = DeliveryUpdate.Unknown({ availableAt: 2_000, failure: "timeout", looks: 0 })
-      assert.isTrue(yield* store.deliveries.update(first.id, first.fence, unknown))
-      const second = yield* leaseOne(store, 2_000)
-      deepStrictEqual(
-        [second.state, second.looks, second.sentAt, second.lastFailure],
-        ["unknown", 0, Option.some(1_500), Option.some("timeout")]
-      )
-      yield* store.deliveries.update(
-        second.id,
-        second.fence,
-        DeliveryUpdate.Unknown({ ...unknown, looks: 1 })
-      )
-      assert.strictEqual((yield* leaseOne(store, 2_000)).looks, 1)
-    })
-  )
-
-  it.scoped("a refused second attempt keeps the send time of the first, whose outcome is unknown", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1")
-      const first = yield* leaseOne(store, 1_000)
-      yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
-      yield* store.deliveries.update(
-        first.id,
-        first.fence,
-        DeliveryUpdate.Unknown({ availableAt: 2_000, failure, looks: 3 })
-      )
-      const second = yield* leaseOne(store, 2_000)
-      yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 2_500 }))
-      yield* store.deliveries.update(
-        second.id,
-        second.fence,
-        DeliveryUpdate.Waiting({ availableAt: 3_000, failure })
-      )
-      const third = yield* leaseOne(store, 3_000)
-      deepStrictEqual([third.state, third.attempts, third.sentAt], ["waiting", 2, Option.some(1_500)])
-    })
-  )
-
-  describe("when the holder of a lease dies", () => {
-    it.scoped("before sending, the delivery returns as it was", () =>
+  const sending = (at: number) => DeliveryUpdate.Sending({ at })
+  const waiting = (availableAt: number) => DeliveryUpdate.Waiting({ availableAt, failure })
+  const unknown = (availableAt: number, searches: number) =>
+    DeliveryUpdate.Unknown({ availableAt, failure, searches })
+  /** Each lease begins at `at` and makes these updates; without one that ends it, its holder dies. */
+  const histories: ReadonlyArray<{
+    readonly name: string
+    readonly leases: ReadonlyArray<readonly [at: number, ...updates: ReadonlyArray<DeliveryUpdate>]>
+    /** The time of the next lease, and what it finds: state, attempts, searches and time of the send. */
+    readonly next: readonly [number, string, number, number, number | null]
+  }> = [
+    {
+      name: "a failed attempt without effect leaves no send time",
+      leases: [[1_000, sending(1_500), waiting(2_000)]],
+      next: [2_000, "waiting", 1, 0, null]
+    },
+    {
+      name: "an unknown outcome keeps its searches and its send time",
+      leases: [
+        [1_000, sending(1_500), unknown(2_000, 0)],
+        [2_000, unknown(2_000, 1)]
+      ],
+      next: [2_000, "unknown", 1, 1, 1_500]
+    },
+    {
+      name: "a refused second attempt keeps the send time of the first, whose outcome is unknown",
+      leases: [
+        [1_000, sending(1_500), unknown(2_000, 3)],
+        [2_000, sending(2_500), waiting(3_000)]
+      ],
+      next: [3_000, "waiting", 2, 3, 1_500]
+    },
+    {
+      name: "a holder that dies before it sends leaves the delivery as it was",
+      leases: [[1_000]],
+      next: [61_000, "waiting", 0, 0, null]
+    },
+    {
+      name: "a holder that dies while it sends leaves an unknown outcome",
+      leases: [[1_000, sending(1_500)]],
+      next: [61_000, "unknown", 1, 0, 1_500]
+    },
+    {
+      name: "a holder that dies while it sends again voids the searches for the earlier attempt",
+      leases: [
+        [1_000, unknown(1_000, 3)],
+        [1_000, sending(1_500)]
+      ],
+      next: [61_000, "unknown", 1, 0, 1_500]
+    },
+    {
+      name: "a holder that dies while it searches leaves the searches counted",
+      leases: [[1_000, sending(1_500), unknown(2_000, 1)], [2_000]],
+      next: [62_000, "unknown", 1, 1, 1_500]
+    }
+  ]
+  for (const { leases, name, next } of histories)
+    it.scoped(name, () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
-        yield* leaseOne(store, 1_000)
-        deepStrictEqual(yield* lease(store, 60_999), [])
-        const again = yield* leaseOne(store, 61_000)
-        deepStrictEqual([again.state, again.attempts, again.fence], ["waiting", 0, 2])
+        for (const [at, ...updates] of leases) {
+          const { fence, id } = yield* leaseOne(store, at)
+          for (const update of updates) assert.isTrue(yield* store.deliveries.update(id, fence, update))
+        }
+        const [at, ...expected] = next
+        if (at > 60_000) deepStrictEqual(yield* lease(store, at - 1), [])
+        const { attempts, fence, searches, sentAt, state } = yield* leaseOne(store, at)
+        deepStrictEqual([state, attempts, searches, Option.getOrNull(sentAt)], expected)
+        assert.strictEqual(fence, leases.length + 1)
       })
     )
-
-    it.scoped("while sending for the first time, the outcome is unknown", () =>
-      Effect.gen(function* () {
-        const store = yield* freshStore
-        yield* enqueue(store, "rep_1")
-        const first = yield* leaseOne(store, 1_000)
-        yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
-        const second = yield* leaseOne(store, 61_000)
-        deepStrictEqual([second.state, second.attempts, second.sentAt], ["unknown", 1, Option.some(1_500)])
-      })
-    )
-
-    it.scoped("while sending again, the searches for the earlier attempt no longer count", () =>
-      Effect.gen(function* () {
-        const store = yield* freshStore
-        yield* enqueue(store, "rep_1")
-        const first = yield* leaseOne(store, 1_000)
-        yield* store.deliveries.update(
-          first.id,
-          first.fence,
-          DeliveryUpdate.Unknown({ availableAt: 1_000, failure, looks: 3 })
-        )
-        const second = yield* leaseOne(store, 1_000)
-        yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 1_500 }))
-        const third = yield* leaseOne(store, 61_000)
-        deepStrictEqual(
-          [third.state, third.looks, third.sentAt, third.fence],
-          ["unknown", 0, Option.some(1_500), 3]
-        )
-      })
-    )
-
-    it.scoped("while searching, the outcome stays unknown and the searches count", () =>
-      Effect.gen(function* () {
-        const store = yield* freshStore
-        yield* enqueue(store, "rep_1")
-        const first = yield* leaseOne(store, 1_000)
-        yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Sending({ at: 1_500 }))
-        yield* store.deliveries.update(
-          first.id,
-          first.fence,
-          DeliveryUpdate.Unknown({ availableAt: 2_000, failure, looks: 1 })
-        )
-        yield* leaseOne(store, 2_000)
-        const third = yield* leaseOne(store, 62_000)
-        deepStrictEqual([third.state, third.looks, third.sentAt], ["unknown", 1, Option.some(1_500)])
-      })
-    )
-  })
 
   it.scoped("no write under an older fence changes anything", () =>
     Effect.gen(function* () {
@@ -293,7 +210,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         DeliveryUpdate.Sending({ at: 1 }),
         filed(1),
         DeliveryUpdate.Waiting({ availableAt: 1, failure }),
-        DeliveryUpdate.Unknown({ availableAt: 1, failure, looks: 1 }),
+        DeliveryUpdate.Unknown({ availableAt: 1, failure, searches: 1 }),
         DeliveryUpdate.Failed({ at: 1, failure })
       ]
       for (const update of updates)
@@ -306,29 +223,6 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         Option.none()
       )
       assert.isTrue(yield* store.deliveries.update(current.id, current.fence, filed(1)))
-    })
-  )
-
-  it.scoped("a released lease allows no further write", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1")
-      const { id, fence } = yield* leaseOne(store, 1_000)
-      yield* store.deliveries.update(id, fence, DeliveryUpdate.Waiting({ availableAt: 1_000, failure }))
-      assert.isFalse(yield* store.deliveries.update(id, fence, DeliveryUpdate.Sending({ at: 1_000 })))
-      assert.isFalse(yield* store.deliveries.extend(id, fence, 90_000))
-    })
-  )
-
-  it.scoped("counts by state", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1", "rep_2", "rep_3")
-      yield* leaseOne(store, 1_000)
-      deepStrictEqual(yield* store.deliveries.counts, [
-        { kind: "report", state: "leased", count: 1 },
-        { kind: "report", state: "waiting", count: 2 }
-      ])
     })
   )
 
@@ -421,7 +315,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
           assert.isTrue(yield* store.deliveries.retry(yield* failWith(store, sent), 9_000))
           const again = yield* leaseOne(store, 9_000)
           deepStrictEqual(
-            [again.state, again.availableAt, again.looks, again.attempts],
+            [again.state, again.availableAt, again.searches, again.attempts],
             ["unknown", 9_000, 0, attempts]
           )
         }
@@ -437,11 +331,11 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         const later = { availableAt: 90_000, failure }
         yield* store.deliveries.update(first.id, first.fence, DeliveryUpdate.Waiting(later))
         yield* store.deliveries.update(second.id, second.fence, DeliveryUpdate.Sending({ at: 5_000 }))
-        const unknown = DeliveryUpdate.Unknown({ ...later, looks: 2 })
+        const unknown = DeliveryUpdate.Unknown({ ...later, searches: 2 })
         yield* store.deliveries.update(second.id, second.fence, unknown)
         for (const { id } of [first, second]) assert.isTrue(yield* store.deliveries.retry(id, 6_000))
         deepStrictEqual(
-          (yield* lease(store, 6_000)).map(({ looks, sentAt, state }) => [state, looks, sentAt]),
+          (yield* lease(store, 6_000)).map(({ searches, sentAt, state }) => [state, searches, sentAt]),
           [
             ["unknown", 0, Option.some(5_000)],
             ["waiting", 0, Option.none()]
@@ -468,7 +362,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     )
 
     it.scoped(
-      "marks what was given up: it does not count as failed, and stays so when all that failed is retried",
+      "marks a discarded delivery, which neither counts as failed nor is retried with the failed ones",
       () =>
         Effect.gen(function* () {
           const store = yield* freshStore
@@ -499,23 +393,14 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
         yield* store.deliveries.discard("report:rep_1", 4_000, "filed by hand")
-        assert.isTrue(yield* store.deliveries.retry("report:rep_1", 5_000))
+        // Also after a second retry.
+        for (const at of [5_000, 5_500]) assert.isTrue(yield* store.deliveries.retry("report:rep_1", at))
         const again = yield* leaseOne(store, 6_000)
         deepStrictEqual([again.state, again.discardedAt], ["unknown", Option.none()])
-        // It fails by itself then, and waits for an operator again.
+        // A failure after that waits for an operator again.
         yield* store.deliveries.update(again.id, again.fence, DeliveryUpdate.Failed({ at: 7_000, failure }))
         deepStrictEqual((yield* found(store, again)).discardedAt, Option.none())
         deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
-      })
-    )
-
-    it.scoped("searches for an unknown outcome after every retry", () =>
-      Effect.gen(function* () {
-        const store = yield* freshStore
-        yield* enqueue(store, "rep_1")
-        yield* store.deliveries.discard("report:rep_1", 4_000, "filed by hand")
-        for (const at of [5_000, 6_000]) assert.isTrue(yield* store.deliveries.retry("report:rep_1", at))
-        deepStrictEqual((yield* leaseOne(store, 7_000)).state, "unknown")
       })
     )
 
@@ -548,27 +433,6 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       deepStrictEqual(yield* store.deliveries.oldestOpen, Option.some(1_001))
       yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
       deepStrictEqual(yield* store.deliveries.oldestOpen, Option.none())
-    })
-  )
-
-  it.scoped("two stores on one database never lease the same delivery", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const one = yield* openStore(path)
-      const other = yield* openStore(path)
-      yield* enqueue(one, ...Array.from({ length: 30 }, (_, index) => `rep_${index}`))
-      const takeAll = (store: StoreService, owner: string) =>
-        Effect.forEach(
-          Array.from({ length: 10 }),
-          () => Effect.zipLeft(lease(store, 5_000, 2, owner), Effect.yieldNow()),
-          { concurrency: "unbounded" }
-        )
-      const leased = yield* Effect.all([takeAll(one, "one"), takeAll(other, "other")], {
-        concurrency: "unbounded"
-      })
-      const subjects = leased.flat(2).map(({ subject }) => subject)
-      assert.strictEqual(subjects.length, 30)
-      assert.strictEqual(new Set(subjects).size, 30)
     })
   )
 })

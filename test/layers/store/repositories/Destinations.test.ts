@@ -9,7 +9,7 @@ const trouble = { now: 1_000, pausedUntil: 5_000, stopped: false, failure: "time
 const pace = { now: 1_000_000, spacing: 1_000, hourly: 450 }
 
 onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
-  it.scoped("one that nobody spoke of has never failed, and an answer writes nothing", () =>
+  it.scoped("an unknown destination has never failed, and an answer writes nothing", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       deepStrictEqual(yield* destinations.find("tracker"), neverFailed)
@@ -18,7 +18,7 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("failures are counted in a row, and whoever notes one learns what was before", () =>
+  it.scoped("consecutive failures are counted, and a write returns the previous state", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       deepStrictEqual(yield* destinations.failed("tracker", trouble), neverFailed)
@@ -52,7 +52,7 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("what is stopped stays so until a write is taken", () =>
+  it.scoped("a stopped destination stays stopped until it accepts a write", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       yield* destinations.failed("tracker", { ...trouble, stopped: true, failure: "401" })
@@ -64,21 +64,21 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("of two processes that note the same trouble at once, one is told that it is new", () =>
+  it.scoped("of concurrent failures, exactly one write sees the state before the stop", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const stores = [yield* openStore(path), yield* openStore(path)]
-      const told = yield* Effect.forEach(
+      const states = yield* Effect.forEach(
         [...stores, ...stores],
         ({ destinations }) => destinations.failed("tracker", { ...trouble, stopped: true }),
         { concurrency: "unbounded" }
       )
-      assert.strictEqual(told.filter(({ stopped }) => !stopped).length, 1)
-      deepStrictEqual(told.map(({ failures }) => failures).sort(), [0, 1, 2, 3])
+      assert.strictEqual(states.filter(({ stopped }) => !stopped).length, 1)
+      deepStrictEqual(states.map(({ failures }) => failures).sort(), [0, 1, 2, 3])
     })
   )
 
-  it.scoped("writes are booked a spacing apart, by all processes together and across restarts", () =>
+  it.scoped("writes of all processes are reserved a spacing apart, also across restarts", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const stores = [yield* openStore(path), yield* openStore(path)]
@@ -100,7 +100,7 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("at most so many writes fit into any hour", () =>
+  it.scoped("the number of writes in any hour is limited", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       const slow = { ...pace, hourly: 3 }
@@ -114,7 +114,7 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("a booking of a clock that was a day ahead stops nobody", () =>
+  it.scoped("a reservation by a clock that was a day ahead delays no write", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       yield* destinations.reserveWrite("tracker", { ...pace, now: pace.now + 86_400_000 })

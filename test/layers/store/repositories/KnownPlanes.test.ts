@@ -7,7 +7,7 @@ import { onBoth } from "../Stores.ts"
 const first = { environmentId: "env-1", webhookKeyDigest: "digest-1", now: 1_000 }
 
 onBoth("KnownPlanes", ({ freshPath, freshStore, rawQuery, withStore }) => {
-  it.scoped("finds the environment by the digest of its root key, and nothing by another", () =>
+  it.scoped("finds the environment by the digest of its root key only", () =>
     Effect.gen(function* () {
       const { planes } = yield* freshStore
       yield* planes.remember(first)
@@ -28,7 +28,7 @@ onBoth("KnownPlanes", ({ freshPath, freshStore, rawQuery, withStore }) => {
     })
   )
 
-  it.scoped("what is known is not written again", () =>
+  it.scoped("a known key is not written again", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       yield* withStore(path, ({ planes }) =>

@@ -15,7 +15,7 @@ import {
 import { DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
 import { type Kind, onBoth, sampleEvent, sampleReport } from "../Stores.ts"
 
-/** A store to write to and the records to look at, of one database. */
+/** A store and the operator queries on one database. */
 const opened = (kind: Kind) =>
   Effect.gen(function* () {
     const place = yield* kind.freshPath
@@ -48,33 +48,31 @@ const idsOf = (page: Effect.Effect.Success<ReturnType<OperatorQueriesService["re
 
 onBoth("Records", (kind) => {
   describe("pages", () => {
-    it.scopedLive(
-      "go on behind the last record while others arrive, and leave none out among equal times",
-      () =>
-        Effect.gen(function* () {
-          const { records, store } = yield* opened(kind)
-          const add = (id: string, createdAt: number) =>
-            store.reports.admit(sampleReport({ id, keyDigest: id, createdAt }), false)
-          for (const [id, at] of [
-            ["rep_a", 1],
-            ["rep_b", 2],
-            ["rep_c", 2],
-            ["rep_d", 2],
-            ["rep_e", 3]
-          ] as const)
-            yield* add(id, at)
-          const one = yield* records.reports(anyReport, first(2))
-          expect(idsOf(one)).toEqual(["rep_e", "rep_d"])
-          yield* add("rep_f", 9)
-          const two = yield* records.reports(anyReport, next(one, 2))
-          expect(idsOf(two)).toEqual(["rep_c", "rep_b"])
-          const three = yield* records.reports(anyReport, next(two, 2))
-          expect(idsOf(three)).toEqual(["rep_a"])
-          expect(three.next).toEqual(Option.none())
-        })
+    it.scopedLive("continue after the last record while others arrive, and skip none among equal times", () =>
+      Effect.gen(function* () {
+        const { records, store } = yield* opened(kind)
+        const add = (id: string, createdAt: number) =>
+          store.reports.admit(sampleReport({ id, keyDigest: id, createdAt }), false)
+        for (const [id, at] of [
+          ["rep_a", 1],
+          ["rep_b", 2],
+          ["rep_c", 2],
+          ["rep_d", 2],
+          ["rep_e", 3]
+        ] as const)
+          yield* add(id, at)
+        const one = yield* records.reports(anyReport, first(2))
+        expect(idsOf(one)).toEqual(["rep_e", "rep_d"])
+        yield* add("rep_f", 9)
+        const two = yield* records.reports(anyReport, next(one, 2))
+        expect(idsOf(two)).toEqual(["rep_c", "rep_b"])
+        const three = yield* records.reports(anyReport, next(two, 2))
+        expect(idsOf(three)).toEqual(["rep_a"])
+        expect(three.next).toEqual(Option.none())
+      })
     )
 
-    it.scopedLive("refuse a cursor that is none of their list", () =>
+    it.scopedLive("refuse the cursor of another list", () =>
       Effect.gen(function* () {
         const { records, store } = yield* opened(kind)
         yield* store.webhooks.receive(sampleEvent({ eventId: "one" }), [])
@@ -88,7 +86,7 @@ onBoth("Records", (kind) => {
     )
   })
 
-  it.scopedLive("reports are told by what is asked of them, with their delivery", () =>
+  it.scopedLive("reports are listed by each filter, with their delivery", () =>
     Effect.gen(function* () {
       const { records, store } = yield* opened(kind)
       const samples = [
@@ -130,14 +128,14 @@ onBoth("Records", (kind) => {
       expect(yield* records.enqueue("rep_9", 5_000)).toBe(false)
       const { items } = yield* records.deliveries(anyDelivery, first(10))
       expect(items).toMatchObject([
-        // It may have had one that was cleaned: looked for first.
+        // An earlier delivery may have been removed, so the worker searches first.
         { id: "report:rep_1", state: "unknown", availableAt: 5_000, finishedAt: Option.none() }
       ])
       expect(yield* records.delivery("report:rep_1")).toEqual(Option.some(items[0]))
     })
   )
 
-  it.scopedLive("what an operator discarded is no failure, and has a list of its own", () =>
+  it.scopedLive("a discarded delivery is not a failure, and has a list of its own", () =>
     Effect.gen(function* () {
       const { records, store } = yield* opened(kind)
       for (const id of ["rep_1", "rep_2"])

@@ -58,7 +58,7 @@ onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => 
     })
   )
 
-  it.scoped("refuses new reports without a trace, and replays known ones", () =>
+  it.scoped("refuses new reports without storing anything, and replays known ones", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       const limit = bytesOf("short") * 2
@@ -117,7 +117,7 @@ onBoth("The order of leases", ({ freshStore }) => {
       yield* store.deliveries.update(
         first.id,
         first.fence,
-        DeliveryUpdate.Unknown({ availableAt: 7_000, failure: "timeout", looks: 0 })
+        DeliveryUpdate.Unknown({ availableAt: 7_000, failure: "timeout", searches: 0 })
       )
       yield* admit(store, "new", { reporter: ana })
       deepStrictEqual(yield* subjectsOf(store, 8_000, 1), ["old"])
@@ -125,7 +125,7 @@ onBoth("The order of leases", ({ freshStore }) => {
     })
   )
 
-  it.scoped("a report that takes a verified name takes its priority too", () =>
+  it.scoped("a report that gets a verified reporter gets the priority of one", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store, "a", { reporter: Anonymous() })
@@ -181,7 +181,7 @@ const updateOf = (name: string, at: number): DeliveryUpdate | undefined => {
     Sending: DeliveryUpdate.Sending({ at }),
     Delivered: DeliveryUpdate.Delivered({ at, issue: Option.some(issue), sweepAt: Option.some(at) }),
     Waiting: DeliveryUpdate.Waiting({ availableAt: at, failure }),
-    Unknown: DeliveryUpdate.Unknown({ availableAt: at, failure, looks: 0 }),
+    Unknown: DeliveryUpdate.Unknown({ availableAt: at, failure, searches: 0 }),
     Failed: DeliveryUpdate.Failed({ at, failure })
   }
   return updates[name]

@@ -12,14 +12,7 @@ import {
 } from "../../../../src/services/Store.ts"
 import { onBoth, sampleReport } from "../Stores.ts"
 
-const ana = Verified({ publicId: "c:ana" })
-const eva = Verified({ publicId: "c:eva" })
-const nobody = Anonymous()
-const unsure = Unverified()
-
-const nameOf = (reporter: Reporter) => (reporter._tag === "Verified" ? reporter.publicId : reporter._tag)
-
-onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
+onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
   it.scoped("a report is found as it was stored, also after a restart", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
@@ -53,168 +46,92 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
     })
   )
 
-  interface Case {
-    /** Stored first, one after the other under one key: reporter and content digest. */
-    readonly before: ReadonlyArray<readonly [Reporter, string]>
-    readonly next: readonly [Reporter, string]
-    readonly answer: "Stored" | "Replayed" | "Conflict"
-    /** Which of the earlier ones is replayed. */
-    readonly of?: string
-    /** The replayed row's reporter afterwards. */
-    readonly named?: string
+  const reporters: Readonly<Record<string, Reporter>> = {
+    ana: Verified({ publicId: "c:ana" }),
+    eva: Verified({ publicId: "c:eva" }),
+    anonymous: Anonymous(),
+    unverified: Unverified()
   }
-  const cases: ReadonlyArray<Case> = [
-    // same content, equal reporters
-    { before: [[ana, "A"]], next: [ana, "A"], answer: "Replayed", of: "rep_1", named: "c:ana" },
-    { before: [[nobody, "A"]], next: [nobody, "A"], answer: "Replayed", of: "rep_1", named: "Anonymous" },
-    { before: [[unsure, "A"]], next: [unsure, "A"], answer: "Replayed", of: "rep_1", named: "Unverified" },
-    // same content, either unverified
-    { before: [[unsure, "A"]], next: [ana, "A"], answer: "Replayed", of: "rep_1", named: "c:ana" },
-    { before: [[ana, "A"]], next: [unsure, "A"], answer: "Replayed", of: "rep_1", named: "c:ana" },
-    { before: [[unsure, "A"]], next: [nobody, "A"], answer: "Replayed", of: "rep_1", named: "Unverified" },
-    { before: [[nobody, "A"]], next: [unsure, "A"], answer: "Replayed", of: "rep_1", named: "Anonymous" },
-    // same content, somebody else
-    { before: [[ana, "A"]], next: [eva, "A"], answer: "Stored" },
-    { before: [[ana, "A"]], next: [nobody, "A"], answer: "Stored" },
-    { before: [[nobody, "A"]], next: [ana, "A"], answer: "Stored" },
-    // other content, equal reporters
-    { before: [[ana, "A"]], next: [ana, "B"], answer: "Conflict" },
-    { before: [[nobody, "A"]], next: [nobody, "B"], answer: "Conflict" },
-    { before: [[unsure, "A"]], next: [unsure, "B"], answer: "Conflict" },
-    // other content, somebody else
-    { before: [[ana, "A"]], next: [eva, "B"], answer: "Stored" },
-    { before: [[ana, "A"]], next: [nobody, "B"], answer: "Stored" },
-    { before: [[ana, "A"]], next: [unsure, "B"], answer: "Stored" },
-    { before: [[nobody, "A"]], next: [ana, "B"], answer: "Stored" },
-    { before: [[nobody, "A"]], next: [unsure, "B"], answer: "Stored" },
-    { before: [[unsure, "A"]], next: [ana, "B"], answer: "Stored" },
-    { before: [[unsure, "A"]], next: [nobody, "B"], answer: "Stored" },
-    // several candidates: one's own first
-    {
-      before: [
-        [ana, "A"],
-        [eva, "A"]
-      ],
-      next: [eva, "A"],
-      answer: "Replayed",
-      of: "rep_2",
-      named: "c:eva"
-    },
-    {
-      before: [
-        [ana, "A"],
-        [nobody, "A"]
-      ],
-      next: [nobody, "A"],
-      answer: "Replayed",
-      of: "rep_2",
-      named: "Anonymous"
-    },
-    // then somebody's who signed, before nobody's
-    {
-      before: [
-        [nobody, "A"],
-        [ana, "A"]
-      ],
-      next: [unsure, "A"],
-      answer: "Replayed",
-      of: "rep_2",
-      named: "c:ana"
-    },
-    {
-      before: [
-        [ana, "A"],
-        [eva, "A"]
-      ],
-      next: [unsure, "A"],
-      answer: "Replayed",
-      of: "rep_1",
-      named: "c:ana"
-    },
-    // an unverified row of the same content wins over a conflict with one's own other content
-    {
-      before: [
-        [unsure, "A"],
-        [ana, "B"]
-      ],
-      next: [ana, "A"],
-      answer: "Replayed",
-      of: "rep_1",
-      named: "c:ana"
-    },
-    // and afterwards both rows are one's own
-    {
-      before: [
-        [unsure, "A"],
-        [ana, "B"],
-        [ana, "A"]
-      ],
-      next: [ana, "B"],
-      answer: "Replayed",
-      of: "rep_2",
-      named: "c:ana"
-    },
-    {
-      before: [
-        [unsure, "A"],
-        [ana, "B"],
-        [ana, "A"]
-      ],
-      next: [ana, "C"],
-      answer: "Conflict"
-    },
-    // the name was taken: the next verified one with the same content is somebody else
-    {
-      before: [
-        [unsure, "A"],
-        [ana, "A"]
-      ],
-      next: [eva, "A"],
-      answer: "Stored"
-    },
-    {
-      before: [
-        [unsure, "A"],
-        [ana, "A"]
-      ],
-      next: [ana, "A"],
-      answer: "Replayed",
-      of: "rep_1",
-      named: "c:ana"
-    },
-    {
-      before: [
-        [unsure, "A"],
-        [ana, "A"],
-        [eva, "A"]
-      ],
-      next: [unsure, "A"],
-      answer: "Replayed",
-      of: "rep_1",
-      named: "c:ana"
-    }
-  ]
+  /** Reports under one key, each "reporter content"; then what the last one gives: an admission, and for a replay the report and its reporter afterwards. */
+  const cases: Readonly<Record<string, ReadonlyArray<readonly [reports: string, expected: string]>>> = {
+    "the same content by the same reporter": [
+      ["ana A, ana A", "Replayed rep_1 ana"],
+      ["anonymous A, anonymous A", "Replayed rep_1 anonymous"],
+      ["unverified A, unverified A", "Replayed rep_1 unverified"]
+    ],
+    "the same content, and one of both is unverified": [
+      ["unverified A, ana A", "Replayed rep_1 ana"],
+      ["ana A, unverified A", "Replayed rep_1 ana"],
+      ["unverified A, anonymous A", "Replayed rep_1 unverified"],
+      ["anonymous A, unverified A", "Replayed rep_1 anonymous"]
+    ],
+    "the same content by another reporter": [
+      ["ana A, eva A", "Stored"],
+      ["ana A, anonymous A", "Stored"],
+      ["anonymous A, ana A", "Stored"]
+    ],
+    "other content by the same reporter": [
+      ["ana A, ana B", "Conflict"],
+      ["anonymous A, anonymous B", "Conflict"],
+      ["unverified A, unverified B", "Conflict"]
+    ],
+    "other content by another reporter": [
+      ["ana A, eva B", "Stored"],
+      ["ana A, anonymous B", "Stored"],
+      ["ana A, unverified B", "Stored"],
+      ["anonymous A, ana B", "Stored"],
+      ["anonymous A, unverified B", "Stored"],
+      ["unverified A, ana B", "Stored"],
+      ["unverified A, anonymous B", "Stored"]
+    ],
+    "several candidates: the reporter's own report first, then a verified one, then the oldest": [
+      ["ana A, eva A, eva A", "Replayed rep_2 eva"],
+      ["ana A, anonymous A, anonymous A", "Replayed rep_2 anonymous"],
+      ["anonymous A, ana A, unverified A", "Replayed rep_2 ana"],
+      ["ana A, eva A, unverified A", "Replayed rep_1 ana"]
+    ],
+    "an unverified report of the same content before a conflict with the reporter's own": [
+      ["unverified A, ana B, ana A", "Replayed rep_1 ana"],
+      ["unverified A, ana B, ana A, ana B", "Replayed rep_2 ana"],
+      ["unverified A, ana B, ana A, ana C", "Conflict"]
+    ],
+    "an unverified report that a verified reporter has repeated": [
+      ["unverified A, ana A, eva A", "Stored"],
+      ["unverified A, ana A, ana A", "Replayed rep_1 ana"],
+      ["unverified A, ana A, eva A, unverified A", "Replayed rep_1 ana"]
+    ]
+  }
 
-  const shown = (pairs: Case["before"]) =>
-    pairs.map(([reporter, content]) => `${nameOf(reporter)} ${content}`).join(", ")
-
-  for (const { before, next, answer, of, named } of cases)
-    it.scoped(`under one key, ${shown(before)}, then ${shown([next])}: ${answer} ${of ?? ""}`, () =>
+  for (const [name, some] of Object.entries(cases))
+    it.scoped(`under one key, ${name}`, () =>
       Effect.gen(function* () {
         const { reports } = yield* freshStore
-        const admit = ([reporter, contentDigest]: readonly [Reporter, string], index: number) =>
-          reports.admit(
-            sampleReport({ id: `rep_${index + 1}`, createdAt: index, reporter, contentDigest }),
-            false
-          )
-        yield* Effect.forEach(before, admit)
-        const admission = yield* admit(next, before.length)
-        assert.strictEqual(admission._tag, answer)
-        if (admission._tag === "Conflict" || admission._tag === "Full")
-          return deepStrictEqual(yield* reports.find(`rep_${before.length + 1}`), Option.none())
-        assert.strictEqual(admission.report.id, of ?? `rep_${before.length + 1}`)
-        assert.strictEqual(nameOf(admission.report.reporter), named ?? nameOf(next[0]))
-        deepStrictEqual(yield* reports.find(admission.report.id), Option.some(admission.report))
+        for (const [given, expected] of some) {
+          const id = (index: number) => `${given} rep_${index}`
+          const admissions = yield* Effect.forEach(given.split(", "), (pair, index) => {
+            const [who = "", contentDigest = ""] = pair.split(" ")
+            const reporter = reporters[who] ?? Anonymous()
+            return reports.admit(
+              sampleReport({
+                id: id(index + 1),
+                createdAt: index,
+                keyDigest: given,
+                reporter,
+                contentDigest
+              }),
+              false
+            )
+          })
+          const last = admissions.at(-1)
+          const [answer, of, who = ""] = expected.split(" ")
+          assert.strictEqual(last?._tag, answer, given)
+          const lastId = id(admissions.length)
+          if (last?._tag === "Replayed") {
+            assert.strictEqual(last.report.id, `${given} ${of}`)
+            deepStrictEqual(last.report.reporter, reporters[who])
+            deepStrictEqual(yield* reports.find(last.report.id), Option.some(last.report))
+          } else assert.strictEqual(Option.isSome(yield* reports.find(lastId)), answer === "Stored", given)
+        }
       })
     )
 
@@ -277,23 +194,6 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
       yield* Effect.yieldNow()
       assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
       yield* Fiber.interrupt(again)
-    })
-  )
-
-  it.scoped("identical reports at once, through two stores on one file, are stored once", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const stores = [yield* openStore(path), yield* openStore(path)]
-      const admissions = yield* Effect.forEach(
-        Array.from({ length: 40 }, (_, index) => index),
-        (index) =>
-          Effect.forEach(stores, ({ reports }, which) =>
-            reports.admit(sampleReport({ id: `rep_${index}_${which}`, keyDigest: `key ${index % 10}` }), true)
-          ),
-        { concurrency: "unbounded" }
-      )
-      const stored = admissions.flat().filter(({ _tag }) => _tag === "Stored")
-      assert.strictEqual(stored.length, 10)
     })
   )
 })

@@ -21,7 +21,6 @@ const none = {
 } as const
 
 const entries = (...ids: ReadonlyArray<string>) => ids.map((id) => sampleEntry(id))
-const refusals = (...ids: ReadonlyArray<string>) => ids.map((recordId) => ({ recordId, code: "invalid" }))
 const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
 
 const lease = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["lease"]>[0]> = {}) =>
@@ -47,7 +46,7 @@ const counted = (spool: TelemetrySpool, expected: Partial<SpoolCounts>) =>
     )
   })
 
-onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
+onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
   it.scoped("leases accepted entries oldest first and unchanged, also after a restart", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
@@ -58,15 +57,6 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStor
       yield* withStore(path, ({ spool }) => spool.offer(offered, roomy))
       yield* withStore(path, ({ spool }) => spool.offer(entries("c"), roomy))
       deepStrictEqual(yield* withStore(path, ({ spool }) => lease(spool)), [...offered, ...entries("c")])
-    })
-  )
-
-  it.scoped("accepts an empty batch", () =>
-    Effect.gen(function* () {
-      const { spool } = yield* freshStore
-      assert.strictEqual(yield* spool.offer([], { limitBytes: 0 }), "accepted")
-      deepStrictEqual(yield* spool.counts, [])
-      deepStrictEqual(yield* lease(spool), [])
     })
   )
 
@@ -83,40 +73,6 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStor
   )
 
   describe("a repeated record is counted as a duplicate and stored once", () => {
-    it.scoped("inside one batch", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        assert.strictEqual(yield* spool.offer(entries("a", "b", "a"), roomy), "accepted")
-        yield* counted(spool, { accepted: 3, duplicates: 1, waiting: 2, waitingBytes: 20 })
-      })
-    )
-
-    it.scoped("while it waits or is leased, for any table", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* lease(spool, { count: 1 })
-        yield* spool.offer([...entries("a"), sampleEntry("b", { table: "musicbackend" })], roomy)
-        yield* counted(spool, { accepted: 3, duplicates: 1, waiting: 2, waitingBytes: 20 })
-        yield* counted(spool, { table: "musicbackend", accepted: 1, duplicates: 1 })
-      })
-    )
-
-    it.scoped("after delivery, as long as its id is remembered", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* lease(spool)
-        yield* settle(spool, { now: 3_000, delivered: ["a"], duplicates: ["b"] })
-        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_000, deliveredAtMost: 1_000_000 })
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* counted(spool, { accepted: 4, delivered: 1, duplicates: 3 })
-        yield* spool.expire({ acceptedBefore: 0, deliveredBefore: 3_001, deliveredAtMost: 1_000_000 })
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* counted(spool, { accepted: 6, delivered: 1, duplicates: 3, waiting: 2, waitingBytes: 20 })
-      })
-    )
-
     it.scoped("after delivery, while it is among the newest remembered ids", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
@@ -141,31 +97,9 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStor
         })
       })
     )
-
-    it.scoped("but not after it was refused or has expired", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* lease(spool, { count: 1 })
-        yield* settle(spool, { refused: refusals("a") })
-        yield* spool.expire({ acceptedBefore: 1_001, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* counted(spool, { accepted: 4, expired: 1, refused: 1, waiting: 2, waitingBytes: 20 })
-      })
-    )
   })
 
   describe("at its bound", () => {
-    it.scoped("accepts a batch that just fits, and refuses all of one that does not", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        assert.strictEqual(yield* spool.offer(entries("a", "b"), { limitBytes: 20 }), "accepted")
-        assert.strictEqual(yield* spool.offer(entries("c", "d"), { limitBytes: 39 }), "full")
-        yield* counted(spool, { accepted: 2, waiting: 2, waitingBytes: 20 })
-        assert.strictEqual(yield* spool.offer(entries("c", "d"), { limitBytes: 40 }), "accepted")
-      })
-    )
-
     it.scoped("still accepts records that it already has", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
@@ -232,100 +166,19 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStor
   })
 
   describe("leasing", () => {
-    it.scoped("takes at most the count, and stays within the bytes", () =>
+    it.scoped("is not blocked by records of a closed table, and keeps the order across tables", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
-        yield* spool.offer(entries("a", "b", "c", "d"), roomy)
-        deepStrictEqual(ids(yield* lease(spool, { count: 1 })), ["a"])
-        deepStrictEqual(ids(yield* lease(spool, { bytes: 29 })), ["b", "c"])
-        deepStrictEqual(ids(yield* lease(spool)), ["d"])
-        deepStrictEqual(ids(yield* lease(spool)), [])
-      })
-    )
-
-    it.scoped(
-      "is not held up by what waits for a table that is not open, and keeps the order over tables",
-      () =>
-        Effect.gen(function* () {
-          const { spool } = yield* freshStore
-          const other = (id: string) => sampleEntry(id, { table: "musicbackend" })
-          const shut = (id: string) => sampleEntry(id, { table: "musicfrontendevents" })
-          yield* spool.offer([shut("s1"), other("o1"), ...entries("a"), shut("s2"), other("o2")], roomy)
-          deepStrictEqual(ids(yield* lease(spool, { count: 2 })), ["o1", "a"])
-          deepStrictEqual(ids(yield* lease(spool)), ["o2"])
-        })
-    )
-
-    it.scoped("takes one entry that is larger than the bytes", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer([sampleEntry("large", { bytes: 5_000 }), ...entries("b")], roomy)
-        deepStrictEqual(ids(yield* lease(spool, { bytes: 100 })), ["large"])
-      })
-    )
-
-    it.scoped("leaves entries of other tables", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer([sampleEntry("closed", { table: "musicfrontendevents" }), ...entries("a")], roomy)
-        deepStrictEqual(ids(yield* lease(spool, { tables: new Set() })), [])
-        deepStrictEqual(ids(yield* lease(spool)), ["a"])
-        deepStrictEqual(ids(yield* lease(spool, { tables: new Set(["musicfrontendevents"]) })), ["closed"])
-      })
-    )
-
-    it.scoped("an entry is free after its lease ended or was released, and not before", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* lease(spool)
-        yield* spool.release("other", ["a"])
-        deepStrictEqual(ids(yield* lease(spool, { now: 61_999 })), [])
-        yield* spool.release("worker", ["b"])
-        deepStrictEqual(ids(yield* lease(spool, { now: 61_999, owner: "other" })), ["b"])
-        deepStrictEqual(ids(yield* lease(spool, { now: 62_000, owner: "other" })), ["a", "b"])
-      })
-    )
-
-    it.scoped("two stores on one database never lease the same entry", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const one = yield* openStore(path)
-        const other = yield* openStore(path)
-        const many = Array.from({ length: 60 }, (_, index) => `id-${index}`)
-        yield* one.spool.offer(entries(...many), roomy)
-        const leased = yield* Effect.forEach(
-          Array.from({ length: 20 }, (_, index) => index),
-          (index) => lease(index % 2 === 0 ? one.spool : other.spool, { count: 5, owner: `worker ${index}` }),
-          { concurrency: "unbounded" }
-        )
-        deepStrictEqual(leased.flatMap(ids).toSorted(), many.toSorted())
+        const other = (id: string) => sampleEntry(id, { table: "musicbackend" })
+        const shut = (id: string) => sampleEntry(id, { table: "musicfrontendevents" })
+        yield* spool.offer([shut("s1"), other("o1"), ...entries("a"), shut("s2"), other("o2")], roomy)
+        deepStrictEqual(ids(yield* lease(spool, { count: 2 })), ["o1", "a"])
+        deepStrictEqual(ids(yield* lease(spool)), ["o2"])
       })
     )
   })
 
   describe("settling", () => {
-    it.scoped("counts each outcome by table", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(
-          [...entries("a", "b", "c", "d"), sampleEntry("o", { table: "musicbackend" })],
-          roomy
-        )
-        yield* lease(spool)
-        yield* settle(spool, { delivered: ["a", "o"], duplicates: ["b"], refused: refusals("c") })
-        yield* counted(spool, {
-          accepted: 4,
-          delivered: 1,
-          duplicates: 1,
-          refused: 1,
-          waiting: 1,
-          waitingBytes: 10
-        })
-        yield* counted(spool, { table: "musicbackend", accepted: 1, delivered: 1 })
-      })
-    )
-
     it.scoped("lists refused records with the service's code, and only the newest refusal of each", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
@@ -353,39 +206,9 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStor
         ])
       })
     )
-
-    it.scoped(
-      "does nothing a second time, for unknown ids, or for entries that another owner leased since",
-      () =>
-        Effect.gen(function* () {
-          const { spool } = yield* freshStore
-          yield* spool.offer(entries("a", "b"), roomy)
-          yield* lease(spool)
-          yield* settle(spool, { delivered: ["a", "unknown"] })
-          yield* settle(spool, { delivered: ["a"], refused: refusals("a") })
-          yield* lease(spool, { now: 62_000, owner: "other" })
-          yield* settle(spool, { delivered: ["b"] })
-          yield* counted(spool, { accepted: 2, delivered: 1, waiting: 1, waitingBytes: 10 })
-          yield* settle(spool, { owner: "other", delivered: ["b"] })
-          yield* counted(spool, { accepted: 2, delivered: 2 })
-        })
-    )
   })
 
   describe("expiring", () => {
-    it.scoped("drops and counts entries accepted before the bound, and leaves the rest", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(
-          [sampleEntry("old", { acceptedAt: 999 }), sampleEntry("new", { acceptedAt: 1_000 })],
-          roomy
-        )
-        yield* spool.expire({ acceptedBefore: 1_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
-        yield* counted(spool, { accepted: 2, expired: 1, waiting: 1, waitingBytes: 10 })
-        deepStrictEqual(ids(yield* lease(spool)), ["new"])
-      })
-    )
-
     it.scoped("continues until all old entries are dropped", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
@@ -403,20 +226,6 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStor
           waiting: 1_100,
           waitingBytes: 11_000
         })
-      })
-    )
-
-    it.scoped("leaves leased entries until the lease ends", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a"), roomy)
-        yield* lease(spool)
-        yield* TestClock.setTime(61_999)
-        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
-        yield* counted(spool, { accepted: 1, waiting: 1, waitingBytes: 10 })
-        yield* TestClock.setTime(62_000)
-        yield* spool.expire({ acceptedBefore: 50_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
-        yield* counted(spool, { accepted: 1, expired: 1 })
       })
     )
   })

@@ -31,33 +31,35 @@ const states = ({ recipients }: StoreService) =>
 const everybody = { ana: true, eva: true, elsewhere: true, inPlane: true }
 
 onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
-  it.scoped("the first delivery of an event is kept whole; a second one is told and changes nothing", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      yield* withStore(path, (store) =>
-        Effect.gen(function* () {
-          yield* register(store)
-          const event = sampleEvent({ data: '{"current":{}}' })
-          assert.isTrue(yield* store.webhooks.receive(event, []))
-          assert.isFalse(yield* store.webhooks.receive({ ...event, data: "{}" }, ["c:ana"]))
-          deepStrictEqual(yield* states(store), everybody)
-        })
-      )
-      deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
-        {
-          plane: productionId,
-          event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
-          event_type: "organization.membership.removed.v1",
-          occurred_at: "2026-09-25T10:15:30.123456Z",
-          organisation_uuid: uuid,
-          aggregate_type: "organization_membership",
-          aggregate_id: "0199a0bb-0000-7000-8000-000000000002",
-          aggregate_version: 4,
-          data: '{"current":{}}',
-          received_at: 1_000
-        }
-      ])
-    })
+  it.scoped(
+    "the first delivery of an event is stored whole; a second one is reported and changes nothing",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, (store) =>
+          Effect.gen(function* () {
+            yield* register(store)
+            const event = sampleEvent({ data: '{"current":{}}' })
+            assert.isTrue(yield* store.webhooks.receive(event, []))
+            assert.isFalse(yield* store.webhooks.receive({ ...event, data: "{}" }, ["c:ana"]))
+            deepStrictEqual(yield* states(store), everybody)
+          })
+        )
+        deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
+          {
+            plane: productionId,
+            event_id: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+            event_type: "organization.membership.removed.v1",
+            occurred_at: "2026-09-25T10:15:30.123456Z",
+            organisation_uuid: uuid,
+            aggregate_type: "organization_membership",
+            aggregate_id: "0199a0bb-0000-7000-8000-000000000002",
+            aggregate_version: 4,
+            data: '{"current":{}}',
+            received_at: 1_000
+          }
+        ])
+      })
   )
 
   it.scoped("the same event id in another plane is another event", () =>
@@ -79,7 +81,7 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
     })
   )
 
-  it.scoped("an event without an organisation removes nobody", () =>
+  it.scoped("an event without an organisation removes no recipient", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* register(store)
@@ -136,7 +138,7 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
       })
     )
 
-  it.scoped("a registration that is repeated counts from then, an accepted ting without news does not", () =>
+  it.scoped("a repeated registration renews its time, an accepted ting without a change does not", () =>
     Effect.gen(function* () {
       const { recipients, webhooks } = yield* freshStore
       const { subscriptionId: _, ...evidence } = registered

@@ -34,7 +34,6 @@ import {
   openStore,
   rawClient,
   rawQuery,
-  sampleEntry,
   sampleReport,
   withStore
 } from "../Stores.ts"
@@ -106,24 +105,6 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.scoped("writes through two stores at once are all kept", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const stores = [yield* openStore(path), yield* openStore(path)]
-      const people = Array.from({ length: 40 }, (_, index) => `c:person-${index}`)
-      yield* Effect.forEach(
-        people,
-        (person, index) =>
-          Effect.forEach(stores, ({ spool }, which) =>
-            spool.offer([sampleEntry(`${person}-${which}-${index}`)], { limitBytes: 1_000_000 })
-          ),
-        { concurrency: "unbounded" }
-      )
-      const [counts] = yield* stores[0]?.spool.counts ?? Effect.succeed([])
-      deepStrictEqual([counts?.accepted, counts?.waiting, counts?.waitingBytes], [80, 80, 800])
-    })
-  )
-
   it.scoped("an interrupted caller leaves all of a write or nothing, and the store continues", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
@@ -144,7 +125,7 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.live("opens a file that another process closes meanwhile, and whose log goes with it", () =>
+  it.live("opens a file whose write-ahead log another process removes meanwhile", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       yield* withStore(path, (store) => activate(store))
@@ -249,7 +230,7 @@ describe("SqliteStore", () => {
   })
 
   describe("while it runs:", () => {
-    it.live("a locked database is waited for, fails writes after the wait, and lets reads through", () =>
+    it.live("a locked database fails writes after the lock timeout, and serves reads", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const { store } = yield* storeAndClient(path)
@@ -291,7 +272,7 @@ describe("SqliteStore", () => {
       }).pipe(Effect.scoped)
     )
 
-    it.scoped("a full disk fails the write as a whole, and writing goes on once there is room", () =>
+    it.scoped("a full disk fails the write as a whole, and writes succeed again once there is room", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const { sql, store } = yield* storeAndClient(path)
@@ -308,53 +289,51 @@ describe("SqliteStore", () => {
       })
     )
 
-    it.scoped(
-      "is not ready between writes that fail because a small one succeeds, and is once they are over",
-      () =>
-        Effect.gen(function* () {
-          const path = yield* freshPath
-          const { sql, store } = yield* storeAndClient(path)
-          const large = sampleReport({
-            content: { ...sampleReport().content, message: "x".repeat(500_000) }
-          })
-          const fails = Effect.flip(store.reports.admit(large, true))
-          const unready = Effect.map(Effect.flip(store.check), ({ reason }) =>
-            assertReason(reason, path, /fails writes, though it takes small ones/)
-          )
-          yield* sql.unsafe("PRAGMA max_page_count = 60")
-          // One write that failed may have been an accident.
-          yield* fails
-          yield* store.check
-          yield* fails
-          yield* unready
-          yield* TestClock.adjust("29 seconds")
-          yield* fails
-          yield* TestClock.adjust("29 seconds")
-          yield* unready
-          yield* sql.unsafe("PRAGMA max_page_count = 1000000")
-          yield* TestClock.adjust("1 second")
-          yield* store.check
-          assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")
-          // A lock in the way is gone with who holds it.
-          yield* Effect.scoped(
-            Effect.gen(function* () {
-              yield* heldLock(path)
-              const waiting = yield* Effect.fork(Effect.flip(activate(store)))
-              yield* TestClock.adjust("1 second")
-              assertReason((yield* Fiber.join(waiting)).reason, path, /locked by another process/)
-            })
-          )
-          yield* store.check
-          // Long after a probe that succeeded, a failure is the first one again.
-          yield* TestClock.adjust("1 minute")
-          yield* sql.unsafe("PRAGMA query_only = ON")
-          yield* Effect.flip(activate(store))
-          yield* sql.unsafe("PRAGMA query_only = OFF")
-          yield* store.check
+    it.scoped("is unready while large writes fail, even when a small probe succeeds", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const { sql, store } = yield* storeAndClient(path)
+        const large = sampleReport({
+          content: { ...sampleReport().content, message: "x".repeat(500_000) }
         })
+        const fails = Effect.flip(store.reports.admit(large, true))
+        const unready = Effect.map(Effect.flip(store.check), ({ reason }) =>
+          assertReason(reason, path, /fails writes, though it takes small ones/)
+        )
+        yield* sql.unsafe("PRAGMA max_page_count = 60")
+        // A single failed write does not count.
+        yield* fails
+        yield* store.check
+        yield* fails
+        yield* unready
+        yield* TestClock.adjust("29 seconds")
+        yield* fails
+        yield* TestClock.adjust("29 seconds")
+        yield* unready
+        yield* sql.unsafe("PRAGMA max_page_count = 1000000")
+        yield* TestClock.adjust("1 second")
+        yield* store.check
+        assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")
+        // A lock does not count: it ends with its holder.
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            yield* heldLock(path)
+            const waiting = yield* Effect.fork(Effect.flip(activate(store)))
+            yield* TestClock.adjust("1 second")
+            assertReason((yield* Fiber.join(waiting)).reason, path, /locked by another process/)
+          })
+        )
+        yield* store.check
+        // Long after a successful probe, a failure counts as the first one.
+        yield* TestClock.adjust("1 minute")
+        yield* sql.unsafe("PRAGMA query_only = ON")
+        yield* Effect.flip(activate(store))
+        yield* sql.unsafe("PRAGMA query_only = OFF")
+        yield* store.check
+      })
     )
 
-    it.scoped("a database that became read-only fails writes and lets reads through", () =>
+    it.scoped("a read-only database fails writes and serves reads", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const { sql, store } = yield* storeAndClient(path)
@@ -366,7 +345,7 @@ describe("SqliteStore", () => {
       })
     )
 
-    it.scoped("a file that was moved away accepts no writes, which would be lost", () =>
+    it.scoped("a file that was moved away refuses all calls until it is moved back", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const store = yield* openStore(path)

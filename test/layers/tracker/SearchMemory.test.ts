@@ -1,4 +1,4 @@
-/** A look through large issues, in a process whose heap could not hold them together. */
+/** A search of large issues, in a process whose heap cannot hold all pages together. */
 import { once } from "node:events"
 import { createServer } from "node:http"
 import { fileURLToPath } from "node:url"
@@ -6,11 +6,12 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { start } from "../../support/Process.ts"
 
-const looking = fileURLToPath(new URL("./Looking.ts", import.meta.url))
+const program = fileURLToPath(new URL("./SearchProgram.ts", import.meta.url))
 const marker = "report-ref: rep_1-0011"
-const pages = 60
-/** Of all pages together 390 MB; the process needs about 60 without them. */
-const heapMegabytes = 160
+const pages = 20
+/** All pages together have 130 MB; the process needs about 60 without them. */
+const heapMegabytes = 110
+const text = "x".repeat(65_000)
 
 const pageOf = (page: number): string =>
   JSON.stringify(
@@ -19,11 +20,11 @@ const pageOf = (page: number): string =>
       html_url: `https://github.com/harbor/music/issues/${page * 100 + index}`,
       user: { login: "harbor-bot" },
       created_at: "2026-11-21T10:00:00Z",
-      body: `${"x".repeat(65_000)}${page % 30 === 0 && index === 7 ? `\n${marker}` : ""}`
+      body: `${text}${page % 10 === 0 && index === 7 ? `\n${marker}` : ""}`
     }))
   )
 
-/** A repository full of issues as long as GitHub allows. */
+/** A repository full of issues of the longest size that GitHub allows. */
 const tracker = Effect.acquireRelease(
   Effect.promise(async () => {
     const server = createServer((request, response) => {
@@ -40,7 +41,7 @@ const tracker = Effect.acquireRelease(
 )
 
 it.scopedLive(
-  "keeps what it looks for, and no page",
+  "A search keeps its hits in memory, and no page",
   () =>
     Effect.gen(function* () {
       const address = (yield* tracker).address()
@@ -49,14 +50,14 @@ it.scopedLive(
         Effect.sync(() =>
           start(
             process.execPath,
-            [`--max-old-space-size=${heapMegabytes}`, "--import", "tsx", looking, url, marker],
+            [`--max-old-space-size=${heapMegabytes}`, "--import", "tsx", program, url, marker],
             {}
           )
         ),
         ({ child }) => Effect.sync(() => child.kill("SIGKILL"))
       )
       const { code } = yield* Effect.promise(() => ended)
-      assert.strictEqual(output(), "[3007,6007]")
+      assert.strictEqual(output(), "[1007,2007]")
       assert.strictEqual(code, 0)
     }),
   60_000

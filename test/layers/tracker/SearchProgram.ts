@@ -1,4 +1,4 @@
-/** A process of its own that looks for a marker: `<url of the tracker> <marker>`; prints the issues that it found. */
+/** Searches for a marker in a process of its own: `<url of the tracker> <marker>`. Prints the numbers of the issues it found. */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
@@ -7,7 +7,7 @@ import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 
 const [, , url = "", marker = ""] = process.argv
 
-const look = Effect.gen(function* () {
+const search = Effect.gen(function* () {
   const token = Redacted.make("github_pat_A1b2C3d4E5f6G7h8I9j0")
   const client = yield* HttpClient.HttpClient
   const tracker = makeGitHub(client, { url, token, owner: "harbor", repository: "music" })
@@ -15,4 +15,4 @@ const look = Effect.gen(function* () {
   yield* Effect.sync(() => process.stdout.write(JSON.stringify(found.map(({ number }) => number))))
 })
 
-await Effect.runPromise(Effect.provide(look, UpstreamHttpClient))
+await Effect.runPromise(Effect.provide(search, UpstreamHttpClient))
