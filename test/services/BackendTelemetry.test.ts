@@ -211,7 +211,7 @@ describe("an operation's outcome", () => {
     )
   )
 
-  it.effect("of a webhook is not recorded in a testing plane", () =>
+  it.effect("of a webhook is not recorded in a testing plane, with any outcome", () =>
     observed(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -222,8 +222,26 @@ describe("an operation's outcome", () => {
           ...loggedOut,
           plane: { _tag: "Testing", environmentId: Option.some(environmentId), keyDigest }
         })
-        yield* (yield* Webhooks).receive(delivery).pipe(inRequest())
+        const receive = (yield* Webhooks).receive(delivery).pipe(inRequest())
+        yield* (yield* TestStore.StoreSwitches).breakDown("webhooks.receive")
+        yield* Effect.flip(receive)
+        yield* (yield* TestStore.StoreSwitches).repair("webhooks.receive")
+        yield* receive
         assert.isEmpty(yield* written)
+      })
+    )
+  )
+
+  it.effect("of a webhook that the database did not take is recorded", () =>
+    observed(
+      Effect.gen(function* () {
+        const delivery = yield* (yield* SimulatedIam).delivery(loggedOut)
+        yield* (yield* TestStore.StoreSwitches).breakDown("webhooks.receive")
+        yield* Effect.flip((yield* Webhooks).receive(delivery).pipe(inRequest()))
+        deepStrictEqual(
+          (yield* written).map(({ record: { event, outcome } }) => [event, outcome]),
+          [["webhook.completed", "error"]]
+        )
       })
     )
   )

@@ -41,7 +41,7 @@ describe("health", () => {
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
-        yield* store.hang
+        yield* store.hang(Effect.never)
         yield* (yield* Drain).begin
         deepStrictEqual(yield* (yield* Descriptors).health, {
           status: "ok",
@@ -170,7 +170,7 @@ describe("readiness", () => {
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
-        yield* store.hang
+        yield* store.hang(Effect.never)
         const first = yield* Effect.fork(readiness)
         yield* TestClock.adjust("1500 millis")
         const second = yield* Effect.fork(Effect.flip(readiness))
@@ -183,15 +183,27 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("waits 2 s for a database that does not answer", () =>
+  it.effect("waits 2 s for a database that does not answer, also when its check cannot be interrupted", () =>
+    Effect.forEach([Effect.never, Effect.uninterruptible(Effect.never)], (check) =>
+      described(
+        Effect.gen(function* () {
+          yield* (yield* StoreSwitches).hang(check)
+          const fiber = yield* Effect.fork(Effect.flip(readiness))
+          yield* TestClock.adjust("1999 millis")
+          assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
+          yield* TestClock.adjust("1 millis")
+          assert.propertyVal(checksOf(yield* Fiber.join(fiber)), "database", "failed")
+        })
+      )
+    )
+  )
+
+  it.effect("does not delay the end of the process by a check that cannot be interrupted", () =>
     described(
       Effect.gen(function* () {
-        yield* (yield* StoreSwitches).hang
-        const fiber = yield* Effect.fork(Effect.flip(readiness))
-        yield* TestClock.adjust("1999 millis")
-        assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
-        yield* TestClock.adjust("1 millis")
-        assert.propertyVal(checksOf(yield* Fiber.join(fiber)), "database", "failed")
+        yield* (yield* StoreSwitches).hang(Effect.uninterruptible(Effect.never))
+        yield* Effect.fork(readiness)
+        yield* TestClock.adjust("1 seconds")
       })
     )
   )
