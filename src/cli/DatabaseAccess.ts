@@ -1,7 +1,6 @@
-/** The database of the settings for commands that look and repair: it is neither made nor brought to another version. */
+/** The database of the settings, for commands that query and repair. It is neither created nor migrated. */
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { storeFix, storeTrouble } from "../layers/diagnostics/StoreTrouble.ts"
 import { readSettings } from "../layers/settings/Settings.ts"
 import type { CursorInvalid } from "../services/OperatorQueries.ts"
 import { OperatorQueries } from "../services/OperatorQueries.ts"
@@ -12,7 +11,7 @@ import { CliEnvironment } from "./Environment.ts"
 
 const databaseSettings = ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"]
 
-/** The settings, of which those that name the database must be right; the others may be missing. */
+/** The settings. Those that name the database must be valid; others may be missing. */
 export const databasePlace: Effect.Effect<SettingsValues, CommandFailed, CliEnvironment> = Effect.gen(
   function* () {
     const environment = yield* CliEnvironment
@@ -28,13 +27,13 @@ export const databasePlace: Effect.Effect<SettingsValues, CommandFailed, CliEnvi
   }
 )
 
-export const storeFailed = ({ reason }: StoreUnavailable): CommandFailed =>
-  new CommandFailed({ exit: exits.unavailable, lines: [storeTrouble(reason)], fix: storeFix(reason) })
+export const storeFailed = ({ fix, summary }: StoreUnavailable): CommandFailed =>
+  new CommandFailed({ exit: exits.unavailable, lines: [summary], fix })
 
 const cursorFailed = (_: CursorInvalid): CommandFailed =>
   usage("the page of --after is none of this list", "take the one that the page before told, or leave it out")
 
-/** Their drivers are loaded only for commands that need them. */
+/** Loads the database drivers only for commands that need them. */
 const access = Layer.unwrapScoped(
   Effect.gen(function* () {
     const settings = yield* databasePlace
@@ -49,7 +48,7 @@ const access = Layer.unwrapScoped(
   })
 )
 
-/** Runs a command on the database; what goes wrong with it becomes one line. */
+/** Provides the database to a command, and maps its errors to `CommandFailed`. */
 export const onDatabase = <A, R>(
   command: Effect.Effect<A, CommandFailed | StoreUnavailable | CursorInvalid, R>
 ): Effect.Effect<A, CommandFailed, Exclude<R, OperatorQueries | Store> | CliEnvironment> =>

@@ -1,6 +1,6 @@
 /**
- * What an operator looks at: the records of the store, a page at a time, newest first. A page goes on behind the last
- * record of the page before, so that nothing is shown twice or left out while new records arrive. Times are milliseconds.
+ * Queries of the operator's commands: the records of the store, a page at a time, newest first. A page continues after the
+ * last record of the previous one, so that new records neither repeat nor hide another. Times are milliseconds.
  */
 import * as Context from "effect/Context"
 import * as Data from "effect/Data"
@@ -16,30 +16,30 @@ import type {
   StoreUnavailable
 } from "./Store.ts"
 
-/** `after` is not a place that a page of this list ended at. */
+/** `after` is no cursor of this list. */
 export class CursorInvalid extends Data.TaggedError("CursorInvalid") {}
 
 export interface PageRequest {
   /** At least 1. */
   readonly limit: number
-  /** The `next` of the page before. */
+  /** The `next` of the previous page. */
   readonly after: Option.Option<string>
 }
 
 export interface Page<A> {
   readonly items: ReadonlyArray<A>
-  /** Where the next page begins; none when this is the last one. */
+  /** Cursor of the next page; none when this is the last one. */
   readonly next: Option.Option<string>
 }
 
 export interface ReportRecord {
   readonly report: StoredReport
-  /** None when it was stored while no tracker was configured, and when it was cleaned. */
+  /** None when the report was stored while no tracker was configured, or retention removed the delivery. */
   readonly delivery: Option.Option<StoredDelivery>
 }
 
 export interface DeliveryRecord extends StoredDelivery {
-  /** When it was over: delivered or failed. */
+  /** When it was delivered or failed. */
   readonly finishedAt: Option.Option<number>
 }
 
@@ -53,8 +53,8 @@ export interface RecipientRecord {
   readonly changedAt: number
 }
 
-/** `discarded` has failed as well, but by an operator's will; `failed` are the others, which wait for one. */
-export type DeliveryStanding = DeliveryState | "discarded"
+/** `failed` deliveries wait for an operator; `discarded` ones are those that an operator gave up. */
+export type DeliveryStatus = DeliveryState | "discarded"
 
 interface Since {
   readonly since: Option.Option<number>
@@ -65,11 +65,11 @@ export interface ReportFilter extends Since {
   /** Public id, `anonymous` or `unverified`. */
   readonly reporter: Option.Option<string>
   readonly filed: Option.Option<boolean>
-  readonly delivery: Option.Option<DeliveryStanding>
+  readonly delivery: Option.Option<DeliveryStatus>
 }
 
 export interface DeliveryFilter extends Since {
-  readonly state: Option.Option<DeliveryStanding>
+  readonly state: Option.Option<DeliveryStatus>
   readonly kind: Option.Option<DeliveryKind>
 }
 
@@ -87,7 +87,7 @@ export interface RecipientFilter {
 type Listed<A> = Effect.Effect<Page<A>, StoreUnavailable | CursorInvalid>
 type Found<A> = Effect.Effect<Option.Option<A>, StoreUnavailable>
 
-export interface RecordsService {
+export interface OperatorQueriesService {
   readonly reports: (filter: ReportFilter, page: PageRequest) => Listed<ReportRecord>
   readonly report: (id: string) => Found<ReportRecord>
   readonly deliveries: (filter: DeliveryFilter, page: PageRequest) => Listed<DeliveryRecord>
@@ -95,13 +95,13 @@ export interface RecordsService {
   readonly webhooks: (filter: WebhookFilter, page: PageRequest) => Listed<InboxEvent>
   readonly recipients: (filter: RecipientFilter, page: PageRequest) => Listed<RecipientRecord>
   /**
-   * Gives a report of production that is not filed and has no delivery one, due now; false for any other. Nobody knows
-   * whether an earlier one was cleaned, so the tracker is looked through before anything is sent.
+   * Creates a delivery, due now, for a report of production that is not filed and has none; false for any other report.
+   * Retention may have removed an earlier delivery, so the tracker is searched before anything is sent.
    */
   readonly enqueue: (reportId: string, now: number) => Effect.Effect<boolean, StoreUnavailable>
 }
 
 export class OperatorQueries extends Context.Tag("music/OperatorQueries")<
   OperatorQueries,
-  RecordsService
+  OperatorQueriesService
 >() {}

@@ -10,7 +10,7 @@ import { Iam, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
-import { logAndMapStoreFailure } from "./StoreErrors.ts"
+import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { Store } from "./Store.ts"
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })

@@ -12,7 +12,7 @@ const withReport = Effect.gen(function* () {
 })
 const states = (place: string) => rawQuery(place, "SELECT state, attempts FROM deliveries")
 
-it.scopedLive("restore says how many reports are looked for, and --json as a number", () =>
+it.scopedLive("restore prints how many reports are searched for, and --json as a number", () =>
   Effect.gen(function* () {
     const { environment } = yield* withReport
     const copy = join(yield* folder, "copy.sqlite")
@@ -36,7 +36,7 @@ it.scopedLive("restore --finish does the same for a database that another tool r
   })
 )
 
-it.scopedLive("restore --finish takes an older database, and leaves it to its version", () =>
+it.scopedLive("restore --finish accepts an older database, and does not migrate it", () =>
   Effect.gen(function* () {
     const place = yield* freshPath
     yield* rawQuery(
@@ -52,7 +52,7 @@ it.scopedLive("restore --finish takes an older database, and leaves it to its ve
   })
 )
 
-it.scopedLive("restore --finish is no way to make a database", () =>
+it.scopedLive("restore --finish does not create a database", () =>
   Effect.gen(function* () {
     const url = yield* postgres.emptyPath
     const { err, exit } = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: url })

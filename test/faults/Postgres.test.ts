@@ -25,7 +25,7 @@ const lockWait = 300
 const promptly = 6_000
 
 const serving = (url: string) =>
-  startServer(postgresStoreAt(Redacted.make(url), { timeouts, lockWait, signs: { pause: 100 } }))
+  startServer(postgresStoreAt(Redacted.make(url), { timeouts, lockWait, notify: { pause: 100 } }))
 
 /** Another program's transaction, open until the scope closes. */
 const transaction = (url: string, text: string) =>

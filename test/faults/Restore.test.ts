@@ -8,7 +8,8 @@ import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { vi } from "vitest"
-import { backup, restore } from "../../src/layers/store/backup/Backup.ts"
+import { backup } from "../../src/layers/store/backup/Backup.ts"
+import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, sampleReport } from "../layers/store/Stores.ts"
@@ -58,10 +59,10 @@ describe("A report that waits in a backup", () => {
       const { kinds, restored, serve, world } = yield* waiting
       yield* serve
       assert.strictEqual(issues({ world }), 1)
-      const { doubted } = yield* restored
+      const { unfiled } = yield* restored
       yield* serve
       assert.strictEqual(issues({ world }), 1)
-      assert.strictEqual(doubted, 1)
+      assert.strictEqual(unfiled, 1)
       deepStrictEqual(yield* kinds, ["report delivered"])
     })
   )

@@ -35,8 +35,8 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
 const elsewhere: Readonly<Record<Pair, string>> = {
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
-  "auth.refresh idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
-  "auth.logout idempotency_in_progress": "test/services/UpstreamErrors.test.ts",
+  "auth.refresh idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
+  "auth.logout idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "reports.submit reports_full": "test/services/ReportQuota.test.ts",
   "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
   "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"

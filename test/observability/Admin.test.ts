@@ -24,7 +24,7 @@ const ask = (url: string, method = "GET") =>
 /** The real store, except that it fails to count. */
 const failingStore: typeof parts.store = Layer.map(parts.store, (context) => {
   const store = Context.get(context, Store)
-  const away = Effect.fail(new StoreUnavailable({ reason: "test" }))
+  const away = Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
   return Context.add(context, Store, { ...store, check: away, spool: { ...store.spool, counts: away } })
 })
 

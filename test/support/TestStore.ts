@@ -30,7 +30,7 @@ export interface StoreSwitchesService {
 
 export class StoreSwitches extends Context.Tag("test/StoreSwitches")<StoreSwitches, StoreSwitchesService>() {}
 
-const unavailable = new StoreUnavailable({ reason: "broken by the test" })
+const unavailable = new StoreUnavailable({ problem: { kind: "unreachable" } })
 
 const wrapped = Layer.effectContext(
   Effect.gen(function* () {

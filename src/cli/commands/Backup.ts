@@ -3,13 +3,12 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { isOlder, schemaFound } from "../../layers/diagnostics/StoreTrouble.ts"
-import type { BackupFacts, BackupFailed, BackupProgress, Restored } from "../../layers/store/backup/Backup.ts"
+import type { BackupFailed, DatabaseFacts } from "../../layers/store/backup/DatabaseFiles.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
 import { CommandFailed, type Exit, exits, usage } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
-import { printFacts, printJson, Screen, type ScreenService } from "../Screen.ts"
+import { printFacts, printJson, Screen } from "../Screen.ts"
 import { formatBytes } from "../Text.ts"
 
 const file = Args.text({ name: "file" })
@@ -18,54 +17,34 @@ const overwrite = Options.boolean("overwrite")
 const failed =
   (exit: Exit) =>
   ({ fix, reason }: BackupFailed): CommandFailed =>
-    new CommandFailed({
-      exit,
-      lines: [reason],
-      fix: fix.replace("ask for it to be overwritten", "add --overwrite")
-    })
+    new CommandFailed({ exit, lines: [reason], fix })
 
-const shown =
-  ({ progress }: ScreenService) =>
-  ({ done, step, total }: BackupProgress): Effect.Effect<void> =>
-    progress(
-      step === "copying" && total > 0
-        ? `copying: ${Math.min(100, Math.floor((done / total) * 100))}% of ${formatBytes(total)}`
-        : step
-    )
-
-const factsShape = ({ bytes, file: path, migration, rows }: BackupFacts) => ({
+const toJson = ({ bytes, file: path, migration, rows }: DatabaseFacts) => ({
   file: path,
   bytes,
   schema: migration,
   rows
 })
 
-const kept = (rows: BackupFacts["rows"]): string =>
+const formatRows = (rows: DatabaseFacts["rows"]): string =>
   Object.entries(rows)
     .filter(([, count]) => count > 0)
     .map(([table, count]) => `${count} ${table}`)
     .join(", ")
 
-const factsOf = (facts: BackupFacts): ReadonlyArray<readonly [string, string]> => [
+const toLines = (facts: DatabaseFacts): ReadonlyArray<readonly [string, string]> => [
   ["file", facts.file],
   ["size", formatBytes(facts.bytes)],
   ["schema", String(facts.migration)],
-  ["rows", kept(facts.rows) || "none"]
+  ["rows", formatRows(facts.rows) || "none"]
 ]
 
-const printCopy = (facts: BackupFacts) => printFacts(factsOf(facts))
+const printCopy = (facts: DatabaseFacts) => printFacts(toLines(facts))
 
-const doubtedText = (count: number): string =>
+const formatUnfiled = (count: number): string =>
   count === 0
     ? "none"
     : `${count} ${count === 1 ? "report" : "reports"} not filed in it, to be looked for before they are sent`
-
-const printRestored = (facts: Restored) =>
-  printFacts([
-    ...factsOf(facts),
-    ["before", Option.getOrUndefined(facts.aside)],
-    ["doubted", doubtedText(facts.doubted)]
-  ])
 
 export const backup = Command.make(
   "backup",
@@ -80,10 +59,10 @@ export const backup = Command.make(
       const settings = yield* databasePlace
       const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
       const facts = yield* backups
-        .backup(settings, given.file, { overwrite: given.overwrite, progress: shown(screen) })
+        .backup(settings, given.file, { overwrite: given.overwrite, progress: screen.progress })
         .pipe(Effect.mapError(failed(exits.unavailable)))
       yield* screen.progress("")
-      yield* given.json ? printJson(factsShape(facts)) : printCopy(facts)
+      yield* given.json ? printJson(toJson(facts)) : printCopy(facts)
     })
 ).pipe(
   Command.withDescription("Copies the database to a file, consistent and checked, also while the server runs")
@@ -95,42 +74,42 @@ const verify = Options.boolean("verify").pipe(
 
 const finish = Options.boolean("finish").pipe(
   Options.withDescription(
-    "after another tool restored the database: what may have been filed since is looked for first"
+    "after another tool restored the database: searches for unfiled reports before they are sent"
   )
 )
 
 const misused = (line: string) => usage(line, "see music-backend restore --help")
 
-/** The end of a restore that was made by PostgreSQL's own tools or from a snapshot. */
+/** Finishes a restore by PostgreSQL's own tools or from a snapshot. */
 const finishRestored = (asJson: boolean) =>
   Effect.gen(function* () {
     const settings = yield* databasePlace
     const { databaseFromSettings, finishRestore } = yield* Effect.promise(
       () => import("../DatabaseModule.ts")
     )
-    const trouble = (error: StoreUnavailable) => {
-      const empty = isOlder(error.reason) && schemaFound(error.reason) === 0
-      return empty
+    const toFailure = (error: StoreUnavailable) => {
+      const { database, problem } = error
+      return problem.kind === "older_schema" && problem.found === 0
         ? new CommandFailed({
             exit: exits.unavailable,
-            lines: [error.reason.replace(/ has an older schema .*/, " holds nothing")],
+            lines: [`${database} holds nothing`],
             fix: "restore it first: music-backend restore <file> says how"
           })
         : storeFailed(error)
     }
-    // Of an older version it stays: a rollback may have brought it back.
+    // An older schema is accepted: a rollback may have restored it.
     const facts = yield* databaseFromSettings(settings, { migrate: false, older: true }).pipe(
       Effect.flatMap((database) =>
         Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))
       ),
       Effect.scoped,
-      Effect.mapError(trouble)
+      Effect.mapError(toFailure)
     )
     yield* asJson
       ? printJson(facts)
       : printFacts([
           ["database", facts.database],
-          ["doubted", doubtedText(facts.doubted)]
+          ["doubted", formatUnfiled(facts.doubted)]
         ])
   })
 
@@ -154,26 +133,30 @@ export const restore = Command.make(
         return yield* finishRestored(given.json)
       }
       if (Option.isNone(given.file)) return yield* misused("restore needs a file, or --finish")
-      const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
+      const backups = yield* Effect.promise(() => import("../../layers/store/backup/Restore.ts"))
       if (given.verify) {
         yield* screen.progress("checking")
         const facts = yield* Effect.mapError(backups.verifyBackup(given.file.value), failed(exits.no))
         yield* screen.progress("")
-        if (given.json) return yield* printJson({ ...factsShape(facts), usable: true })
+        if (given.json) return yield* printJson({ ...toJson(facts), usable: true })
         yield* screen.out("This backup is whole and can be restored.")
         return yield* printCopy(facts)
       }
       const settings = yield* databasePlace
       const facts = yield* backups
-        .restore(settings, given.file.value, { overwrite: given.overwrite, progress: shown(screen) })
+        .restore(settings, given.file.value, { overwrite: given.overwrite, progress: screen.progress })
         .pipe(Effect.mapError(failed(exits.unavailable)))
       yield* screen.progress("")
       if (given.json)
         return yield* printJson({
-          ...factsShape(facts),
+          ...toJson(facts),
           before: Option.getOrNull(facts.aside),
-          doubted: facts.doubted
+          doubted: facts.unfiled
         })
-      yield* printRestored(facts)
+      yield* printFacts([
+        ...toLines(facts),
+        ["before", Option.getOrUndefined(facts.aside)],
+        ["doubted", formatUnfiled(facts.unfiled)]
+      ])
     })
 ).pipe(Command.withDescription("Puts a backup in the place of the database, which no server may have open"))

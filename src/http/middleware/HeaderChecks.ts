@@ -3,24 +3,18 @@ import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import {
   IdempotencyKeyInvalid,
   IdempotencyKeyRequired,
   InvalidInput,
-  TestingSecretInvalid,
   Unauthenticated
 } from "../../schema/Failure.ts"
-import {
-  accessTokenPattern,
-  idempotencyKeyPattern,
-  organisationPattern,
-  testingSecretPattern
-} from "../../schema/Identity.ts"
+import { accessTokenPattern, idempotencyKeyPattern, organisationPattern } from "../../schema/Identity.ts"
 import type { Credential } from "../../services/RequestCredentials.ts"
-import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection } from "../api/Middleware.ts"
+import { Bearer, IdempotencyKey, OptionalBearer, type PlaneSelection } from "../api/Middleware.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
+import { PlaneSelectionLive } from "./PlaneSelection.ts"
 
 const request = HttpServerRequest.HttpServerRequest
 
@@ -79,17 +73,6 @@ const OptionalBearerLive = Layer.succeed(OptionalBearer, {
       headers.authorization === undefined ? Effect.succeedNone : Effect.asSome(readCredential)
     )
 })
-
-const PlaneSelectionLive = Layer.succeed(
-  PlaneSelection,
-  Effect.flatMap(request, ({ headers }) => {
-    const secret = headers["x-testing-environment-key"]
-    if (secret === undefined) return Effect.succeed(Option.none())
-    return testingSecretPattern.test(secret)
-      ? Effect.succeed(Option.some(Redacted.make(secret)))
-      : Effect.fail(new TestingSecretInvalid())
-  })
-)
 
 export const HeaderChecksLive: Layer.Layer<IdempotencyKey | Bearer | OptionalBearer | PlaneSelection> =
   Layer.mergeAll(IdempotencyKeyLive, BearerLive, OptionalBearerLive, PlaneSelectionLive)

@@ -26,6 +26,7 @@ import { Admission } from "./Admission.ts"
 import { allowsRecording, readSource } from "./ClientHeaders.ts"
 import { makeCors } from "./Cors.ts"
 import { toFailure, toResponse } from "./Envelope.ts"
+import { selectsTestingPlane } from "./PlaneSelection.ts"
 import { addReading } from "./RateLimits.ts"
 import {
   CurrentFindings,
@@ -48,9 +49,6 @@ const noStore = { "cache-control": "no-store" }
 
 const single = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof value === "string" ? value : undefined
-
-const selectsTestingPlane = ({ call, message }: RequestFacts): boolean =>
-  call?.planes !== false && message.headers["x-testing-environment-key"] !== undefined
 
 /** Wraps the router: every request gets an id, its checks, one response in one form, and one log line. */
 export const pipeline = Effect.gen(function* () {
@@ -121,7 +119,7 @@ export const pipeline = Effect.gen(function* () {
       Effect.clockWith((clock) => {
         const facts = readFacts(NodeHttpServerRequest.toIncomingMessage(request), clock)
         const { call, info, message, path } = facts
-        const findings: RequestFindings = initialFindings(selectsTestingPlane(facts))
+        const findings: RequestFindings = initialFindings(selectsTestingPlane(message, call))
 
         return withRequestSpan(facts, (span) => {
           const record = (status: number, code: Ending["code"]): Effect.Effect<void> => {

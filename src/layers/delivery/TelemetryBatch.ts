@@ -3,7 +3,7 @@ import * as Clock from "effect/Clock"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
-import type { Spool, SpoolEntry, StoreUnavailable } from "../../services/Store.ts"
+import type { TelemetrySpool, SpoolEntry, StoreUnavailable } from "../../services/Store.ts"
 import type { TablesService, WriteResult } from "../../services/Tables.ts"
 import { type NotExecuted, type Refused, Unknown } from "../../services/UpstreamFailure.ts"
 import type { DeliveryLimits } from "./DeliveryLimits.ts"
@@ -32,7 +32,7 @@ export interface TelemetryBatch {
 }
 
 export const makeTelemetryBatch = (parts: {
-  readonly spool: Spool
+  readonly spool: TelemetrySpool
   readonly tables: TablesService
   readonly tableBreaker: TableBreaker
   readonly breaker: DestinationBreaker

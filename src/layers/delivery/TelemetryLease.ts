@@ -6,7 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import type { Spool, SpoolEntry, StoreUnavailable } from "../../services/Store.ts"
+import type { TelemetrySpool, SpoolEntry, StoreUnavailable } from "../../services/Store.ts"
 
 const batchBytes = 1024 * 1024
 
@@ -25,7 +25,7 @@ export class LeaseOver extends Data.TaggedError("LeaseOver")<{ readonly size: nu
 
 /** `length` of a lease in milliseconds. */
 export const leaseRecords = (
-  spool: Spool,
+  spool: TelemetrySpool,
   length: number,
   tables: ReadonlySet<TableName>,
   count: number
@@ -50,7 +50,7 @@ export const leaseRecords = (
   })
 
 export const releaseRecords =
-  (spool: Spool) =>
+  (spool: TelemetrySpool) =>
   ({ owner, unsettled }: TelemetryLease): Effect.Effect<void> =>
     Effect.flatMap(Ref.get(unsettled), (ids) =>
       ids.size === 0 ? Effect.void : Effect.ignoreLogged(spool.release(owner, [...ids]))

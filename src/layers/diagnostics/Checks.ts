@@ -1,4 +1,4 @@
-/** All checks of an installation, at once; none waits for another, and each ends in time. */
+/** All checks of an installation, run concurrently, each with a time limit. */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import type { SettingsValues } from "../../services/Settings.ts"
@@ -14,15 +14,15 @@ import { checkTables } from "./TablesCheck.ts"
 import { checkTing } from "./TingCheck.ts"
 import { checkTracker } from "./TrackerCheck.ts"
 
-/** Its form was checked with the settings; whether it is IAM's, only a delivery shows. */
+/** The settings check its form; only a delivery shows whether it is IAM's. */
 const webhookSecret = ({ iam }: SettingsValues): Finding =>
   pass(
     "webhook secret",
     `of the right form, key version ${[...iam.webhookSecrets.keys()].join(" and ")}; only a delivery shows whether it is IAM's`
   )
 
-/** One line for what cannot be checked because of its settings; the settings' own lines say why. */
-const unless = (
+/** Runs a check, or skips it in one line when its settings are wrong; the settings' own findings say why. */
+const whenConfigured = (
   problems: ReadonlyArray<SettingProblem>,
   name: string,
   needs: ReadonlyArray<string>,
@@ -41,14 +41,19 @@ const checksOf = (
 ): ReadonlyArray<Check> => {
   const broken = (variable: string) => problems.some(({ name }) => name === variable)
   return [
-    unless(problems, "database", ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"], checkDatabase(settings)),
-    unless(
+    whenConfigured(
+      problems,
+      "database",
+      ["MUSIC_DATABASE_PATH", "MUSIC_DATABASE_URL"],
+      checkDatabase(settings)
+    ),
+    whenConfigured(
       problems,
       "iam",
       ["MUSIC_IAM_URL", "MUSIC_IAM_APP_ID"],
       checkIam(client, settings, broken("MUSIC_IAM_APP_SECRET"))
     ),
-    unless(
+    whenConfigured(
       problems,
       "webhook secret",
       [
@@ -59,25 +64,25 @@ const checksOf = (
       ],
       Effect.succeed([webhookSecret(settings)])
     ),
-    unless(problems, "ting", ["MUSIC_TING_URL"], checkTing(client, settings)),
-    unless(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(client, settings, broken)),
-    unless(
+    whenConfigured(problems, "ting", ["MUSIC_TING_URL"], checkTing(client, settings)),
+    whenConfigured(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(client, settings, broken)),
+    whenConfigured(
       problems,
       "tracker",
       ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
       checkTracker(client, settings)
     ),
-    unless(
+    whenConfigured(
       problems,
       "proxy",
       ["MUSIC_BIND", "MUSIC_RATE_LIMIT", "MUSIC_TRUSTED_PROXIES"],
       Effect.succeed([checkProxy(settings)])
     ),
-    unless(problems, "server", ["MUSIC_BIND"], checkServer(client, settings))
+    whenConfigured(problems, "server", ["MUSIC_BIND"], checkServer(client, settings))
   ]
 }
 
-/** Never fails, never prints a credential, and takes at most about 20 seconds. `done` hears of each check that ended. */
+/** Never fails, never prints a credential, and takes at most about 20 seconds. `done` is called after each check. */
 export const runChecks = (
   environment: Environment,
   done: (finished: number, all: number) => Effect.Effect<void> = () => Effect.void

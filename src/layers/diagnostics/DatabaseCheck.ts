@@ -1,4 +1,4 @@
-/** Whether the database is there, can be written and is of this version; it is neither made nor changed. */
+/** Checks that the database exists, is writable and has this version's schema. Creates and changes nothing. */
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import * as Clock from "effect/Clock"
@@ -11,15 +11,14 @@ import { makeDeliveries } from "../store/repositories/Deliveries.ts"
 import { latestMigration } from "../store/migrations/Migrations.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
 import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
-import { isOlder, storeFix, storeTrouble } from "./StoreTrouble.ts"
 
 const nearestExisting = (path: string): string =>
   existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path))
 
-const elsewhere = "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
+const pathFix = "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
 
-/** A file that is not there yet: the first start makes it and its folder. */
-const toBeMade = (file: string): Finding => {
+/** A missing file: the first start creates it and its folder. */
+const checkFolder = (file: string): Finding => {
   const folder = nearestExisting(dirname(file))
   const usable = Either.try(() => {
     accessSync(folder, constants.W_OK | constants.X_OK)
@@ -27,12 +26,12 @@ const toBeMade = (file: string): Finding => {
   })
   return Either.isRight(usable) && usable.right
     ? pass("database", `${file} is not there yet; the first start makes it`)
-    : fail("database", `${file} cannot be made: ${folder} is no folder that this user may write`, elsewhere)
+    : fail("database", `${file} cannot be made: ${folder} is no folder that this user may write`, pathFix)
 }
 
 const megabytes = (bytes: number): string => `${Math.floor(bytes / 1_000_000).toLocaleString("en")} MB`
 
-const room = (file: string, spoolBytes: number): Finding => {
+const checkDisk = (file: string, spoolBytes: number): Finding => {
   const free = Either.try(() => {
     const { bavail, bsize } = statfsSync(nearestExisting(file))
     return bavail * bsize
@@ -47,13 +46,11 @@ const room = (file: string, spoolBytes: number): Finding => {
     : pass("disk", `${megabytes(free.right)} free`)
 }
 
-const unusable = ({ reason }: StoreUnavailable): Finding =>
-  isOlder(reason)
-    ? warn("database", storeTrouble(reason), storeFix(reason))
-    : fail("database", storeTrouble(reason), storeFix(reason))
+const toFinding = ({ fix, problem, summary }: StoreUnavailable): Finding =>
+  problem.kind === "older_schema" ? warn("database", summary, fix) : fail("database", summary, fix)
 
-/** Milliseconds after which work that still waits is worth a look. */
-const long = 60 * 60 * 1_000
+/** Milliseconds after which an open delivery is reported. */
+const longWait = 60 * 60 * 1_000
 
 const deliveriesFinding = (failed: number, oldestOpen: Option.Option<number>, now: number): Finding => {
   if (failed > 0)
@@ -63,16 +60,16 @@ const deliveriesFinding = (failed: number, oldestOpen: Option.Option<number>, no
       "look at them with music-backend deliveries list --state failed, then retry or discard them"
     )
   const age = now - Option.getOrElse(oldestOpen, () => now)
-  return age > long
+  return age > longWait
     ? warn(
         "deliveries",
-        `the oldest one has waited for ${Math.floor(age / long)} h`,
+        `the oldest one has waited for ${Math.floor(age / longWait)} h`,
         "look at them with music-backend deliveries list, and at the lines of the tracker"
       )
     : pass("deliveries", "none failed, none waits for long")
 }
 
-const look = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Finding>, StoreUnavailable> =>
+const checkOpened = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Finding>, StoreUnavailable> =>
   Effect.gen(function* () {
     const database = yield* databaseFromSettings(settings, { migrate: false })
     // An empty write takes the lock that every write takes.
@@ -94,9 +91,11 @@ export const checkDatabase = (settings: SettingsValues): Check =>
   Effect.gen(function* () {
     const file = resolve(settings.databasePath)
     const embedded = Option.isNone(settings.databaseUrl)
-    const disk = embedded ? [yield* Effect.sync(() => room(file, settings.telemetry.spoolBytes))] : []
+    const disk = embedded ? [yield* Effect.sync(() => checkDisk(file, settings.telemetry.spoolBytes))] : []
     const absent = embedded && !(yield* Effect.sync(() => existsSync(file)))
-    if (absent) return [yield* Effect.sync(() => toBeMade(file)), ...disk]
-    const found = yield* look(settings).pipe(Effect.catchAll((error) => Effect.succeed([unusable(error)])))
+    if (absent) return [yield* Effect.sync(() => checkFolder(file)), ...disk]
+    const found = yield* checkOpened(settings).pipe(
+      Effect.catchAll((error) => Effect.succeed([toFinding(error)]))
+    )
     return [...found, ...disk]
   })

@@ -1,14 +1,14 @@
-/** What a check of the installation found: one line for an operator, with what to do about it. */
+/** A finding of a check: one line for an operator, with its fix. */
 import * as Effect from "effect/Effect"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 
-/** FAIL: the server would not work, or not in full; WARN: look at it; SKIP: not configured, or nothing to go by. */
+/** FAIL: the server would not work, or not fully; WARN: needs attention; SKIP: not configured or not checkable. */
 export type Status = "PASS" | "WARN" | "FAIL" | "SKIP"
 
 export interface Finding {
   readonly name: string
   readonly status: Status
-  /** Never a credential, nor text of another system beyond codes and versions. */
+  /** Holds no credential, and of another system only codes and versions. */
   readonly found: string
   readonly fix: string | null
 }
@@ -33,12 +33,13 @@ export const skip = (name: string, found: string, fix: string | null = null): Fi
   fix
 })
 
-/** Seconds for one call; no check waits longer for an answer. */
+/** Seconds to wait for the answer to one call. */
 export const patience = 10
 
-/** A check that gives up in time. It never fails: what goes wrong is what it found. */
+/** A check never fails: a failure is a finding. */
 export type Check = Effect.Effect<ReadonlyArray<Finding>>
 
+/** Limits a check to twice the time of a call. */
 export const inTime = (name: string, fix: string, check: Check): Check =>
   Effect.timeoutTo(check, {
     duration: `${patience * 2} seconds`,
@@ -46,6 +47,6 @@ export const inTime = (name: string, fix: string, check: Check): Check =>
     onTimeout: () => [fail(name, `no result within ${patience * 2} seconds`, fix)]
   })
 
-/** How a call failed, in a few words. */
+/** A failed call in a few words. */
 export const told = (failure: UpstreamFailure): string =>
   failure._tag === "Refused" ? `it answered ${failure.status} ${failure.code}` : failure.reason

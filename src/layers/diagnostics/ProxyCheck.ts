@@ -1,9 +1,9 @@
-/** Whether clients behind a proxy can be told apart. Nobody but the operator knows whether there is one. */
+/** Checks whether clients behind a proxy are told apart. Only the operator knows whether there is a proxy. */
 import { isLoopback } from "../../services/Loopback.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Finding, pass, warn } from "./Finding.ts"
 
-/** What listens on loopback alone is reached through a proxy, or from this machine. */
+/** A server that listens on loopback only is reached through a proxy, or from this machine. */
 export const checkProxy = ({
   bind,
   rateLimit,

@@ -1,4 +1,4 @@
-/** Whether a server of ours runs at the listen address, and how it feels. */
+/** Checks whether this server runs at the listen address, and its readiness. */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as Effect from "effect/Effect"
@@ -14,7 +14,7 @@ const NotReady = Schema.Struct({
   error: Schema.Struct({ details: Schema.optional(Schema.Struct({ checks: Checks })) })
 })
 
-/** An address that listens everywhere is asked here. */
+/** The host to connect to; a wildcard address is reached at loopback. */
 const reachable = (host: string): string => {
   if (host === "0.0.0.0") return "127.0.0.1"
   if (host === "::") return "[::1]"
@@ -27,8 +27,8 @@ const listed = (checks: Readonly<Record<string, string>>): string =>
     .map(([name, state]) => `${name} ${state}`)
     .join(", ")
 
-/** Seconds; it is on this machine. */
-const soon = "3 seconds"
+/** Short, since the server is on this machine. */
+const answerWithin = "3 seconds"
 
 export const checkServer = (client: HttpClient.HttpClient, { bind }: Pick<SettingsValues, "bind">): Check => {
   const base = `http://${reachable(bind.host)}:${bind.port}`
@@ -40,7 +40,7 @@ export const checkServer = (client: HttpClient.HttpClient, { bind }: Pick<Settin
         Effect.flatMap((response) => response.json),
         Effect.flatMap(Schema.decodeUnknown(schema)),
         Effect.scoped,
-        Effect.timeout(soon)
+        Effect.timeout(answerWithin)
       )
 
   const somethingElse = fail(

@@ -1,4 +1,4 @@
-/** Callers who come at the same time share one commit, and so one wait for the disk. */
+/** Simultaneous callers share one commit, and so one disk sync. */
 import * as Arr from "effect/Array"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
@@ -6,42 +6,43 @@ import * as Exit from "effect/Exit"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 
-interface Waiting<A, B, E> {
+interface Pending<A, B, E> {
   readonly item: A
   readonly answer: Deferred.Deferred<B, E>
 }
 
-/** Whoever is ready to come joins; nobody is waited for. */
-const turn = Effect.async<void>((resume) => {
-  const hop = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(hop))
+/** Yields one turn of the event loop, so that concurrent callers join this group. */
+const yieldTurn = Effect.async<void>((resume) => {
+  const handle = setImmediate(() => resume(Effect.void))
+  return Effect.sync(() => clearImmediate(handle))
 })
 
 /**
- * Gives items to `commit` in groups, in the order in which they came, one group at a time: as many as came meanwhile, up to a weight
- * of `atMost` (a heavier item goes alone). `commit` answers each item of its group, in order, or fails for all of them. A caller who
- * goes away changes nothing. When the scope closes, what waits is still committed; who comes later is a group alone.
+ * Passes items to `commit` in groups, in order of arrival, one group at a time: all that arrived meanwhile, up to a weight of
+ * `atMost` (a heavier item goes alone). `commit` answers each item of its group, in order, or fails for all of them. An
+ * interrupted caller does not affect its group. When the scope closes, pending items are still committed; a later item is a
+ * group of its own.
  */
 export const groupCommit = <A, B, E>(
   commit: (items: Arr.NonEmptyReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
   { atMost, weight }: { readonly atMost: number; readonly weight: (item: A) => number }
 ): Effect.Effect<(item: A) => Effect.Effect<B, E>, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const waiting: Array<Waiting<A, B, E>> = []
+    const pending: Array<Pending<A, B, E>> = []
     const arrivals = yield* Queue.sliding<void>(1)
     let closed = false
 
-    /** The oldest that fit together. */
-    const nextGroup = (): ReadonlyArray<Waiting<A, B, E>> => {
+    /** The oldest items that fit together. */
+    const nextGroup = (): ReadonlyArray<Pending<A, B, E>> => {
       let sum = 0
-      const end = waiting.findIndex(({ item }, index) => {
+      const end = pending.findIndex(({ item }, index) => {
         sum += weight(item)
         return index > 0 && sum > atMost
       })
-      return waiting.splice(0, end === -1 ? waiting.length : end)
+      return pending.splice(0, end === -1 ? pending.length : end)
     }
 
-    const answer = (group: ReadonlyArray<Waiting<A, B, E>>, exit: Exit.Exit<ReadonlyArray<B>, E>) =>
+    const answer = (group: ReadonlyArray<Pending<A, B, E>>, exit: Exit.Exit<ReadonlyArray<B>, E>) =>
       Effect.forEach(
         group,
         (one, index) =>
@@ -62,7 +63,7 @@ export const groupCommit = <A, B, E>(
         Effect.exit,
         Effect.flatMap((exit) => answer(group, exit)),
         Effect.uninterruptible,
-        Effect.zipRight(turn),
+        Effect.zipRight(yieldTurn),
         Effect.zipRight(commitAll)
       )
     })
@@ -74,7 +75,7 @@ export const groupCommit = <A, B, E>(
       })
     )
     yield* Queue.take(arrivals).pipe(
-      Effect.zipRight(turn),
+      Effect.zipRight(yieldTurn),
       Effect.zipRight(commitAll),
       Effect.forever,
       Effect.forkScoped
@@ -83,7 +84,7 @@ export const groupCommit = <A, B, E>(
     return (item) =>
       Effect.gen(function* () {
         const own = yield* Deferred.make<B, E>()
-        waiting.push({ item, answer: own })
+        pending.push({ item, answer: own })
         if (closed) yield* commitAll
         else yield* Queue.offer(arrivals, undefined)
         return yield* Deferred.await(own)

@@ -1,41 +1,41 @@
-/** The one place where what a database says becomes `StoreUnavailable`. Codes are told, values and statements never. */
+/** Maps what a database, its driver or the file system reports to the problems of `StoreUnavailable`. */
 import type { SqlError } from "@effect/sql/SqlError"
 import type { ParseError } from "effect/ParseResult"
-import { StoreUnavailable } from "../../services/Store.ts"
+import {
+  type DriverProblem,
+  type StoreProblem,
+  StoreUnavailable
+} from "../../services/store/StoreUnavailable.ts"
 
-const locked = /^SQLITE_(?:BUSY|LOCKED)|^(?:55P03|40P01|40001)$/
+type Kind = DriverProblem["kind"]
 
 /** Result codes of SQLite, system error codes, SQLSTATEs of Postgres; the first that fits counts. */
-const troubles: ReadonlyArray<readonly [RegExp, string]> = [
-  [/^SQLITE_READONLY_DBMOVED$|^ENOENT$/, "is gone: its file was moved or deleted"],
-  [locked, "is locked by another process"],
-  [/^SQLITE_FULL$|^(?:ENOSPC|EDQUOT)$|^53100$/, "is full: there is no room left for it"],
-  [
-    /^SQLITE_(?:READONLY|PERM|AUTH)|^(?:EROFS|EACCES|EPERM)$|^(?:25006|0A000)$/,
-    "is read-only for this process"
-  ],
-  [/^SQLITE_(?:CORRUPT|NOTADB|FORMAT)|^XX00[12]$/, "is corrupt, or is no database"],
-  [/^SQLITE_(?:CANTOPEN|IOERR)|^(?:EISDIR|ENOTDIR|EEXIST|EIO)$/, "cannot be opened, read or written"],
-  [/^(?:08|57P)|^E(?:CONN|HOST|NET|PIPE|TIMEDOUT|NOTFOUND|AI_)/, "does not answer"],
-  [/^28/, "refuses the login"],
-  [/^3D000$/, "does not exist"],
-  [/^42501$/, "does not allow this to its user"],
-  [/^53300$/, "takes no more connections"],
-  [/^(?:57014|25P0[34])$/, "took too long"],
-  [/CERT|^(?:ERR_(?:TLS|SSL)_|ERR_OSSL_|EPROTO)/, "cannot be trusted: TLS failed"]
+const codes: ReadonlyArray<readonly [RegExp, Kind]> = [
+  [/^SQLITE_READONLY_DBMOVED$|^ENOENT$/, "gone"],
+  [/^SQLITE_(?:BUSY|LOCKED)|^(?:55P03|40P01|40001)$/, "locked"],
+  [/^SQLITE_FULL$|^(?:ENOSPC|EDQUOT)$|^53100$/, "full"],
+  [/^SQLITE_(?:READONLY|PERM|AUTH)|^(?:EROFS|EACCES|EPERM)$/, "read_only"],
+  // A standby calls a transaction that writes a feature that it does not have (0A000).
+  [/^(?:25006|0A000)$/, "standby"],
+  [/^SQLITE_(?:CORRUPT|NOTADB|FORMAT)|^XX00[12]$/, "corrupt"],
+  [/^SQLITE_IOERR|^EIO$/, "io_failed"],
+  [/^SQLITE_CANTOPEN|^(?:EISDIR|ENOTDIR|EEXIST)$/, "not_openable"],
+  [/^(?:08|57P)|^E(?:CONN|HOST|NET|PIPE|TIMEDOUT|NOTFOUND|AI_)/, "unreachable"],
+  [/^28/, "login_refused"],
+  [/^3D000$/, "no_such_database"],
+  [/^42501$/, "not_permitted"],
+  [/^53300$/, "too_many_connections"],
+  [/^(?:57014|25P0[34])$/, "canceled"],
+  [/CERT|^(?:ERR_(?:TLS|SSL)_|ERR_OSSL_|EPROTO)/, "untrusted"]
 ]
 
-/** The disk or a right is missing: the next write of the kind fails as well. Not so a lock, or a connection that broke. */
-const lasting =
-  /^SQLITE_(?:FULL|IOERR|READONLY|PERM|AUTH|CORRUPT)|^(?:ENOSPC|EDQUOT|EROFS|EACCES|EPERM|EIO)$|^(?:53100|42501|XX00[12])$/
-
-/** What the drivers say without a code. */
-const speechless: ReadonlyArray<readonly [RegExp, string]> = [
-  [/not open|after calling end/, "is closed"],
-  [/^(?:timeout exceeded|timeout expired|Query read timeout)/, "does not answer in time"],
-  [/^(?:Connection terminated|Client (?:has encountered|was closed)|Connection ended)/, "does not answer"],
-  [/^The server does not support SSL/, "does not speak TLS"],
-  [/^SASL|assword/, "refuses the login"]
+/** Errors to which the drivers give no code, by the drivers' messages. */
+const messages: ReadonlyArray<readonly [RegExp, Kind]> = [
+  [/not open|after calling end/, "closed"],
+  [/^(?:timeout exceeded|timeout expired|Query read timeout)/, "timed_out"],
+  [/^(?:Connection terminated|Client (?:has encountered|was closed)|Connection ended)/, "unreachable"],
+  [/^The server does not support SSL/, "no_tls"],
+  [/^SASL|assword/, "login_refused"]
 ]
 
 /** The innermost error that has a code. */
@@ -48,115 +48,73 @@ const codedIn = (error: unknown): { readonly code: string; readonly connecting: 
     : undefined
 }
 
-const codeOf = (error: unknown): string | undefined => codedIn(error)?.code
-
-/** The innermost error's own words: only to be compared, never told. */
-const wordsOf = (error: unknown): string => {
+/** The innermost error's message, which is compared and never repeated: it may hold a value. */
+const messageIn = (error: unknown): string => {
   if (typeof error !== "object" || error === null) return ""
-  const inner = "cause" in error ? wordsOf(error.cause) : ""
+  const inner = "cause" in error ? messageIn(error.cause) : ""
   return inner !== "" ? inner : error instanceof Error ? error.message : ""
 }
 
-const troubleOf = (error: unknown): string => {
+const kindIn = (table: ReadonlyArray<readonly [RegExp, Kind]>, text: string): Kind =>
+  table.find(([pattern]) => pattern.test(text))?.[1] ?? "failed"
+
+/** `error` is whatever a driver or the file system raised. */
+export const driverProblem = (error: unknown): DriverProblem => {
   const coded = codedIn(error)
-  if (coded === undefined) {
-    const words = wordsOf(error)
-    return speechless.find(([pattern]) => pattern.test(words))?.[1] ?? "failed"
-  }
-  // A socket may be a file.
-  if (coded.connecting) return `does not answer (${coded.code})`
-  const known = troubles.find(([pattern]) => pattern.test(coded.code))
-  return `${known === undefined ? "failed" : known[1]} (${coded.code})`
+  if (coded === undefined) return { kind: kindIn(messages, messageIn(error)) }
+  // The socket of a server may be a file: one that is missing is no missing database.
+  const kind = coded.connecting ? "unreachable" : kindIn(codes, coded.code)
+  return { kind, code: coded.code }
 }
 
 export type DatabaseFailure = SqlError | ParseError | StoreUnavailable
 
-/** Names the database, the kind of trouble and the operation, like `Spool.offer`. */
-export const unavailable =
+/** `operation` is like `Spool.offer`. What is a `StoreUnavailable` already stays as it is. */
+export const toStoreUnavailable =
   (database: string, operation: string) =>
   (error: DatabaseFailure): StoreUnavailable => {
     switch (error._tag) {
       case "StoreUnavailable":
         return error
       case "ParseError":
-        return new StoreUnavailable({
-          reason: `${database} is corrupt: a row is not of the expected form, in ${operation}`
-        })
+        return new StoreUnavailable({ database, operation, problem: { kind: "row_malformed" } })
       case "SqlError":
-        return new StoreUnavailable({
-          reason: `${database} ${troubleOf(error)}, in ${operation}`,
-          ...(lasting.test(codeOf(error) ?? "") ? { lasting: true } : {})
-        })
+        return new StoreUnavailable({ database, operation, problem: driverProblem(error) })
     }
   }
 
-/** Why a database did not open; `error` is whatever the driver or the file system raised. */
-export const notOpened = (database: string, error: unknown): StoreUnavailable =>
-  new StoreUnavailable({ reason: `${database} ${troubleOf(error)}` })
+/** A database did not open. */
+export const openFailed = (database: string, error: unknown): StoreUnavailable =>
+  new StoreUnavailable({ database, problem: driverProblem(error) })
 
-export const notMigrated = (database: string, error: unknown): StoreUnavailable =>
-  new StoreUnavailable({
-    reason: `${database} could not be brought to the schema of this version: it ${troubleOf(error)}`
-  })
+export const migrationFailed = (database: string, error: unknown): StoreUnavailable =>
+  new StoreUnavailable({ database, problem: { kind: "migration_failed", reason: driverProblem(error) } })
 
-export const newerSchema = (database: string, found: number, known: number): StoreUnavailable =>
-  new StoreUnavailable({
-    reason: `${database} has a newer schema than this version of the program knows (${found}, known ${known}): start the version that made it, or use another database`
-  })
-
-export const olderSchema = (database: string, found: number, known: number): StoreUnavailable =>
-  new StoreUnavailable({
-    reason: `${database} has an older schema than this version of the program needs (${found}, needed ${known}): run music-backend migrate, or start the backend once`
-  })
-
-export const olderServer = (database: string, found: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `${database} is on PostgreSQL ${found}: 14 or newer is needed` })
-
-export const otherEncoding = (database: string, found: string): StoreUnavailable =>
-  new StoreUnavailable({
-    reason: `${database} stores text as ${found}, which lacks characters: UTF8 is needed`
-  })
-
-export const unreadableAddress = (): StoreUnavailable =>
-  new StoreUnavailable({
-    reason: "The address of the Postgres database, or a file that it names, cannot be read"
-  })
-
-export const absentDatabase = (database: string): StoreUnavailable =>
-  new StoreUnavailable({
-    reason: `${database} does not exist: run music-backend migrate, or start the backend once`
-  })
-
-export const missingSchema = (database: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `${database} lacks migrations of this version` })
-
-export const foreignDatabase = (database: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `${database} belongs to another program: name another file` })
-
-export const closedDatabase = (database: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `${database} is closed` })
-
-export const failingWrites = (database: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `${database} fails writes, though it takes small ones` })
-
-export const goneDatabase = (database: string): StoreUnavailable =>
-  new StoreUnavailable({ reason: `${database} is gone: its file was moved or deleted` })
-
-/** Somebody else was in the way, and nothing has been done. */
+/** Another transaction was in the way, and nothing has been done. */
 export const isLocked = (error: DatabaseFailure): boolean =>
-  error._tag === "SqlError" && locked.test(codeOf(error) ?? "")
+  error._tag === "SqlError" && driverProblem(error).kind === "locked"
+
+const lasting: ReadonlySet<StoreProblem["kind"]> = new Set<Kind>([
+  "full",
+  "read_only",
+  "io_failed",
+  "corrupt",
+  "not_permitted"
+])
+
+/** The disk or a right is missing, so that the next write fails as well. */
+export const isLasting = ({ problem }: StoreUnavailable): boolean => lasting.has(problem.kind)
 
 /** SQLSTATEs have five characters and never begin like the names of system errors. */
 const sqlState = /^(?!E)[0-9A-Z]{5}$/
-/** A standby calls a transaction that writes a feature that it does not have (0A000). */
-const ending = /^(?:08|57P|25P|25006$|0A000$)/
+const connectionStates = /^(?:08|57P|25P|25006$|0A000$)/
 
 /**
- * The connection is of no more use: it broke, it did not answer in time, or a server that only reads now is at its other end.
- * What was being committed on it may have been committed.
+ * The connection is of no more use: it broke, it did not answer in time, or its server accepts no writes any more.
+ * A commit that was under way on it may have succeeded.
  */
-export const isLost = (error: DatabaseFailure): boolean => {
+export const isConnectionLost = (error: DatabaseFailure): boolean => {
   if (error._tag !== "SqlError") return false
-  const code = codeOf(error)
-  return code === undefined || !sqlState.test(code) || ending.test(code)
+  const code = codedIn(error)?.code
+  return code === undefined || !sqlState.test(code) || connectionStates.test(code)
 }

@@ -9,8 +9,8 @@ import { makeStore } from "./repositories/Repositories.ts"
 import { openDatabase } from "./sqlite/SqliteStore.ts"
 
 /**
- * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate`, an older schema is refused,
- * or with `older` left as it is, and nothing is created. The failure says which database could not be used, and why.
+ * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate` nothing is created, and an
+ * older schema is refused, or with `older` accepted as it is.
  */
 export const databaseFromSettings = (
   { databasePath, databaseUrl }: Pick<SettingsValues, "databasePath" | "databaseUrl">,
@@ -18,7 +18,7 @@ export const databaseFromSettings = (
 ): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
     onNone: () => openDatabase(databasePath, options),
-    // Its driver takes a while to load: only for those who use it.
+    // Imported only when needed: the driver is slow to load.
     onSome: (url) =>
       Effect.flatMap(
         Effect.promise(() => import("./postgres/PgStore.ts")),

@@ -49,7 +49,9 @@ describe("A worker", () => {
         repeatThroughOutages("Test")(
           Effect.flatMap(call, () => {
             calls += 1
-            return calls === 6 ? Effect.void : Effect.fail(new StoreUnavailable({ reason: "away" }))
+            return calls === 6
+              ? Effect.void
+              : Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
           })
         )
       )

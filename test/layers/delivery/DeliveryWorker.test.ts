@@ -17,7 +17,7 @@ import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
 import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
 
 const lease = 10_000
-const away = Effect.fail(new StoreUnavailable({ reason: "away" }))
+const away = Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
 
 const done = (held: LeasedDelivery, number = 1) =>
   Effect.flatMap(Clock.currentTimeMillis, (at) =>

@@ -1171,7 +1171,7 @@ describe("A report delivery's lease", () => {
       Object.assign(store.deliveries, {
         extend: (...values: Parameters<typeof extend>) =>
           Effect.suspend(() =>
-            slow ? Effect.fail(new StoreUnavailable({ reason: "away" })) : extend(...values)
+            slow ? Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } })) : extend(...values)
           ),
         update: (...values: Parameters<typeof update>) =>
           Effect.suspend(() => {
@@ -1203,7 +1203,7 @@ describe("A report delivery's lease", () => {
         update: (...values: Parameters<typeof update>) =>
           Effect.suspend(() =>
             values[2]._tag === "Delivered" && away-- > 0
-              ? Effect.fail(new StoreUnavailable({ reason: "away" }))
+              ? Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
               : update(...values)
           )
       })

@@ -90,7 +90,7 @@ describe("The cleaning of what was kept long enough", () => {
   it.scoped("of one thing that fails or breaks leaves the others alone, and is tried again", () =>
     Effect.gen(function* () {
       const { seen, store } = watch(yield* freshStore, {
-        deliveries: () => Effect.fail(new StoreUnavailable({ reason: "away" })),
+        deliveries: () => Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } })),
         webhooks: () => Effect.die("a mistake")
       })
       yield* start(store, { ...forEver, deliveriesDays: 1, webhooksDays: 1, reportsDays: 1 })

@@ -7,7 +7,7 @@ import { makeTelemetryExpiry } from "../../../src/layers/delivery/TelemetryExpir
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTables } from "../../../sandbox/upstreams/Tables.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
-import { type Spool, type SpoolEntry, Store } from "../../../src/services/Store.ts"
+import { type SpoolEntry, Store, type TelemetrySpool } from "../../../src/services/Store.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
@@ -563,8 +563,8 @@ describe("Telemetry shipping", () => {
   it.scoped("keeps to the bound of remembered ids also while the clock is in doubt", () =>
     Effect.gen(function* () {
       const { harness, pass } = yield* makeWorld()
-      const asked: Array<Parameters<Spool["expire"]>[0]> = []
-      const spool: Spool = {
+      const asked: Array<Parameters<TelemetrySpool["expire"]>[0]> = []
+      const spool: TelemetrySpool = {
         ...harness.store.spool,
         expire: (bounds) => Effect.sync(() => void asked.push(bounds))
       }

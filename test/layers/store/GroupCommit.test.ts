@@ -14,8 +14,8 @@ const numbers = (length: number) => Array.from({ length }, (_, index) => index)
 const all = { concurrency: "unbounded" } as const
 
 describe("Group commit", () => {
-  /** Notes the groups; odd ones of a group wait until the test lets them go. */
-  const noting = (options: { readonly atMost: number; readonly hold?: Effect.Effect<void> }) =>
+  /** Records the groups; each commit waits for `hold`. */
+  const recordGroups = (options: { readonly atMost: number; readonly hold?: Effect.Effect<void> }) =>
     Effect.gen(function* () {
       const groups: Array<ReadonlyArray<number>> = []
       const commit = (items: ReadonlyArray<number>) =>
@@ -28,35 +28,27 @@ describe("Group commit", () => {
       return { give, groups }
     })
 
-  it.scoped("who is alone goes alone, without a wait", () =>
+  it.scoped("commits a single item at once", () =>
     Effect.gen(function* () {
-      const { give, groups } = yield* noting({ atMost: 10 })
+      const { give, groups } = yield* recordGroups({ atMost: 10 })
       assert.strictEqual(yield* give(1), 10)
       assert.strictEqual(yield* give(2), 20)
       deepStrictEqual(groups, [[1], [2]])
     })
   )
 
-  it.scoped("those who come together go together, in their order, each with its own answer", () =>
+  it.scoped("keeps the order and the maximum weight of a group; a heavier item goes alone", () =>
     Effect.gen(function* () {
-      const { give, groups } = yield* noting({ atMost: 1_000 })
-      deepStrictEqual(yield* Effect.forEach([3, 1, 2], give, all), [30, 10, 20])
-      deepStrictEqual(groups, [[3, 1, 2]])
-    })
-  )
-
-  it.scoped("a group has a weight that it does not pass, but for one that is heavier alone", () =>
-    Effect.gen(function* () {
-      const { give, groups } = yield* noting({ atMost: 10 })
+      const { give, groups } = yield* recordGroups({ atMost: 10 })
       yield* Effect.forEach([4, 6, 1, 50, 2, 9], give, all)
       deepStrictEqual(groups, [[4, 6], [1], [50], [2], [9]])
     })
   )
 
-  it.scoped("who comes during a commit is in the next one", () =>
+  it.scoped("an item that arrives during a commit is in the next group", () =>
     Effect.gen(function* () {
       const held = yield* Deferred.make<void>()
-      const { give, groups } = yield* noting({ atMost: 10, hold: Deferred.await(held) })
+      const { give, groups } = yield* recordGroups({ atMost: 10, hold: Deferred.await(held) })
       const first = yield* Effect.fork(give(1))
       yield* Effect.repeat(Effect.yieldNow(), { until: () => groups.length === 1, times: 1_000 })
       yield* Effect.promise(() => new Promise(setImmediate))
@@ -68,7 +60,7 @@ describe("Group commit", () => {
     })
   )
 
-  it.scoped("a commit that fails fails for all of its group, a defect too, and the next goes on", () =>
+  it.scoped("a failed or defective commit fails its whole group, and the next group is committed", () =>
     Effect.gen(function* () {
       let attempts = 0
       const give = yield* groupCommit(
@@ -87,23 +79,10 @@ describe("Group commit", () => {
     })
   )
 
-  it.scoped("who goes away changes nothing for the others", () =>
-    Effect.gen(function* () {
-      const { give, groups } = yield* noting({ atMost: 10 })
-      const fibers = yield* Effect.forEach([1, 2, 3], (item) => Effect.fork(give(item)))
-      yield* Effect.yieldNow()
-      const [first, second, third] = fibers
-      if (first === undefined || second === undefined || third === undefined) return
-      yield* Fiber.interrupt(second)
-      deepStrictEqual(yield* Effect.all([Fiber.join(first), Fiber.join(third)]), [10, 30])
-      deepStrictEqual(groups, [[1, 2, 3]])
-    })
-  )
-
-  it.effect("closing commits what waits, and answers who comes later", () =>
+  it.effect("closing commits pending items, and later ones still get an answer", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
-      const { give, groups } = yield* Scope.extend(noting({ atMost: 1 }), scope)
+      const { give, groups } = yield* Scope.extend(recordGroups({ atMost: 1 }), scope)
       const waiting = yield* Effect.fork(Effect.forEach([1, 2, 3], give, all))
       yield* Effect.yieldNow()
       yield* Scope.close(scope, Exit.void)
@@ -114,7 +93,7 @@ describe("Group commit", () => {
   )
 })
 
-/** Counts the transactions that a store makes for offers. */
+/** Counts the transactions of offers. */
 const countingCommits = Effect.map(Effect.tracer, (usual) => {
   let commits = 0
   const tracer = Tracer.make({
@@ -127,8 +106,8 @@ const countingCommits = Effect.map(Effect.tracer, (usual) => {
   return { tracer, count: () => commits }
 })
 
-onBoth("Offers at the same time", ({ freshPath, openStore, rawQuery }) => {
-  it.scoped("200 take far fewer commits than 200, and the sums are right", () =>
+onBoth("Concurrent offers", ({ freshPath, openStore, rawQuery }) => {
+  it.scoped("200 of them share a few commits, and the sums are right", () =>
     Effect.gen(function* () {
       const { count, tracer } = yield* countingCommits
       const { spool } = yield* Effect.withTracer(openStore(yield* freshPath), tracer)
@@ -148,7 +127,7 @@ onBoth("Offers at the same time", ({ freshPath, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("a bound that is hit in the middle refuses exactly those that do not fit", () =>
+  it.scoped("at the bound, exactly those that do not fit are refused", () =>
     Effect.gen(function* () {
       const { spool } = yield* openStore(yield* freshPath)
       const sizes = [40, 50, 20, 10, 5, 1]
@@ -163,7 +142,7 @@ onBoth("Offers at the same time", ({ freshPath, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("a transaction that fails fails all of them, and stores nothing", () =>
+  it.scoped("a failed transaction fails all of them, and stores nothing", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const { spool } = yield* openStore(path)
@@ -175,14 +154,14 @@ onBoth("Offers at the same time", ({ freshPath, openStore, rawQuery }) => {
       yield* rawQuery(path, "ALTER TABLE spool_counts RENAME TO elsewhere")
       assert.isTrue((yield* offers).every(Exit.isFailure))
       yield* rawQuery(path, "ALTER TABLE elsewhere RENAME TO spool_counts")
-      // The SQLite client remembers for a while what it could not prepare.
+      // The SQLite client caches statements that failed to prepare.
       yield* TestClock.adjust("6 seconds")
       deepStrictEqual(yield* rawQuery(path, "SELECT * FROM spool"), [])
       deepStrictEqual(yield* spool.counts, [])
     })
   )
 
-  it.scoped("one who goes away changes nothing for the others", () =>
+  it.scoped("an interrupted caller does not affect the others", () =>
     Effect.gen(function* () {
       const { spool } = yield* openStore(yield* freshPath)
       const fibers = yield* Effect.forEach(numbers(10), (index) =>

@@ -2,7 +2,12 @@ import { SqlError } from "@effect/sql/SqlError"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 import { describe, expect, it } from "vitest"
-import { isLocked, isLost, unavailable } from "../../../src/layers/store/StoreErrors.ts"
+import {
+  isConnectionLost,
+  isLasting,
+  isLocked,
+  toStoreUnavailable
+} from "../../../src/layers/store/StoreErrors.ts"
 import { StoreUnavailable } from "../../../src/services/Store.ts"
 
 const withCode = (code: string) =>
@@ -10,9 +15,9 @@ const withCode = (code: string) =>
     cause: Object.assign(new Error("near 'c:ana': a value"), { code }),
     message: "Failed to execute statement"
   })
-const reasonOf = (error: SqlError) => unavailable("Database x", "Reports.find")(error).reason
+const reasonOf = (error: SqlError) => toStoreUnavailable("Database x", "Reports.find")(error).reason
 
-describe("What a database says becomes StoreUnavailable", () => {
+describe("Errors of a database become StoreUnavailable", () => {
   it.each([
     ["SQLITE_BUSY", "is locked by another process"],
     ["SQLITE_BUSY_SNAPSHOT", "is locked by another process"],
@@ -60,7 +65,7 @@ describe("What a database says becomes StoreUnavailable", () => {
     expect(reasonOf(error)).toContain("(SQLITE_FULL)")
   })
 
-  it("an error without a code is told without its text", () => {
+  it("an error without a code is logged without its message", () => {
     expect(reasonOf(new SqlError({ cause: new Error("private words") }))).toBe(
       "Database x failed, in Reports.find"
     )
@@ -84,31 +89,85 @@ describe("What a database says becomes StoreUnavailable", () => {
     expect(reasonOf(new SqlError({ cause }))).toBe("Database x does not answer (ENOENT), in Reports.find")
   })
 
-  it("a connection that broke, hung, or ends at a server that only reads is lost; one that said no is not", () => {
+  it("a connection is lost when it broke, hung, or its server is read-only, and not when a statement was refused", () => {
     const lost = ["08006", "57P01", "25006", "25P03", "ECONNRESET", "EPIPE"]
-    expect(lost.map((code) => isLost(withCode(code)))).toEqual(lost.map(() => true))
-    expect(isLost(new SqlError({ cause: new Error("Query read timeout") }))).toBe(true)
+    expect(lost.map((code) => isConnectionLost(withCode(code)))).toEqual(lost.map(() => true))
+    expect(isConnectionLost(new SqlError({ cause: new Error("Query read timeout") }))).toBe(true)
     const answered = ["23505", "40001", "40P01", "57014", "22P02", "53100", "42P01"]
-    expect(answered.map((code) => isLost(withCode(code)))).toEqual(answered.map(() => false))
+    expect(answered.map((code) => isConnectionLost(withCode(code)))).toEqual(answered.map(() => false))
   })
 
-  it("a row of another form is told without its content", () => {
+  it("a row of another form is logged without its content", () => {
     const result = Schema.decodeUnknownEither(Schema.Number)("private words")
     const [error] = Either.isLeft(result) ? [result.left] : []
-    expect(error && unavailable("Database x", "Reports.find")(error).reason).toBe(
+    expect(error && toStoreUnavailable("Database x", "Reports.find")(error).reason).toBe(
       "Database x is corrupt: a row is not of the expected form, in Reports.find"
     )
   })
 
   it("what was translated already stays as it is", () => {
-    const error = new StoreUnavailable({ reason: "Database x is gone" })
-    expect(unavailable("Database y", "Reports.find")(error)).toBe(error)
+    const error = new StoreUnavailable({ database: "Database x", problem: { kind: "gone" } })
+    expect(toStoreUnavailable("Database y", "Reports.find")(error)).toBe(error)
   })
 
-  it("only a lock is waited for", () => {
+  it("only a lock counts as locked", () => {
     expect(isLocked(withCode("SQLITE_BUSY"))).toBe(true)
     expect(isLocked(withCode("40P01"))).toBe(true)
     expect(isLocked(withCode("SQLITE_FULL"))).toBe(false)
-    expect(isLocked(new StoreUnavailable({ reason: "SQLITE_BUSY" }))).toBe(false)
+    expect(isLocked(new StoreUnavailable({ problem: { kind: "locked" } }))).toBe(false)
+  })
+
+  it("a missing disk or right lasts; a lock, a lost connection and a standby do not", () => {
+    const lasting = [
+      "SQLITE_FULL",
+      "ENOSPC",
+      "53100",
+      "SQLITE_IOERR_WRITE",
+      "SQLITE_READONLY",
+      "EACCES",
+      "42501"
+    ]
+    const isLastingCode = (code: string) =>
+      isLasting(toStoreUnavailable("Database x", "Reports.find")(withCode(code)))
+    expect(lasting.filter((code) => !isLastingCode(code))).toEqual([])
+    const passing = ["SQLITE_BUSY", "08006", "ECONNREFUSED", "25006", "SQLITE_CANTOPEN", "23505"]
+    expect(passing.filter(isLastingCode)).toEqual([])
+  })
+})
+
+describe("StoreUnavailable in words", () => {
+  const error = new StoreUnavailable({
+    database: "Database x",
+    operation: "Store.open",
+    problem: { kind: "older_schema", found: 2, known: 4 }
+  })
+
+  it("has one line for the log, with advice and operation", () => {
+    expect(error.reason).toBe(
+      "Database x has an older schema than this version of the program needs (2, needed 4): run music-backend migrate, or start the backend once, in Store.open"
+    )
+  })
+
+  it("has a shorter one for an operator, with the fix beside it", () => {
+    expect(error.summary).toBe(
+      "Database x has an older schema than this version of the program needs (2, needed 4)"
+    )
+    expect(error.fix).toBe("run music-backend migrate, or start the server once")
+  })
+
+  it("a failed migration has the fix of its reason", () => {
+    const failed = new StoreUnavailable({
+      database: "Database x",
+      problem: { kind: "migration_failed", reason: { kind: "full", code: "SQLITE_FULL" } }
+    })
+    expect(failed.summary).toMatch(/schema of this version: it is full: .* \(SQLITE_FULL\)$/)
+    expect(failed.fix).toBe("make room on its disk")
+  })
+
+  it("an unknown problem has a fix too", () => {
+    expect(new StoreUnavailable({ problem: { kind: "failed" } })).toMatchObject({
+      reason: "The database failed",
+      fix: expect.stringContaining("MUSIC_DATABASE_URL")
+    })
   })
 })

@@ -1,6 +1,6 @@
 /**
- * A restored database does not know what was sent after it was copied. A report that was not filed in it may be an issue by now, so each
- * of them is looked for in the tracker, from the report's creation on, before it is sent.
+ * A restored database does not know what was sent after it was copied: a report that was not filed in it may be an issue by now.
+ * Each of them is searched for in the tracker, from the report's creation on, before it is sent.
  */
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
@@ -9,11 +9,11 @@ import type { Database } from "../Database.ts"
 import type { DatabaseFailure } from "../StoreErrors.ts"
 
 /**
- * As if each of them had been sent once more, at its report's creation, by a sender that was lost: all looks are taken, and a second
- * request brings the late one. One that failed stays so, and one in a state of a later version too; what tries it again finds the same. Works on every version's schema, whose
- * columns are the first one's. Tells how many will be looked for, or would be when they are tried again.
+ * Marks each unfiled report as sent once more, at its creation, by a sender that was lost: all searches are made, and a second
+ * request brings the sweep. A failed delivery stays failed, and a state of a later version stays too; a retry makes the same
+ * searches. Uses only columns that the first version's schema has. Returns how many were marked.
  */
-export const doubtUnfiled = (sql: SqlClient): Effect.Effect<number, DatabaseFailure> => {
+export const markUnfiledUnknown = (sql: SqlClient): Effect.Effect<number, DatabaseFailure> => {
   const created = sql`
     COALESCE((SELECT reports.created_at FROM reports WHERE reports.id = deliveries.subject), created_at)`
   return Effect.map(
@@ -29,6 +29,6 @@ export const doubtUnfiled = (sql: SqlClient): Effect.Effect<number, DatabaseFail
   )
 }
 
-/** The same in a database that was restored by other means, before a server starts on it. */
+/** The same in a database that another tool restored, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
-  write("Restore.finish", doubtUnfiled(sql))
+  write("Restore.finish", markUnfiledUnknown(sql))

@@ -1,13 +1,12 @@
-/** The schema's history. A migration that was released is never changed; the next one is added. */
+/** The migrations. A released one is never changed; a new one is added. */
 import * as Migrator from "@effect/sql/Migrator"
 import { SqlClient } from "@effect/sql/SqlClient"
 import type { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import type { StoreUnavailable } from "../../../services/Store.ts"
+import { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { missingSchema, newerSchema, olderSchema } from "../StoreErrors.ts"
 import initial from "./0001_initial.ts"
 import durableDelivery from "./0002_durable_delivery.ts"
 import discardedDeliveries from "./0003_discarded_deliveries.ts"
@@ -30,8 +29,8 @@ export const latestMigration = Math.max(...Object.keys(migrations).map((name) =>
 const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table: migrationsTable })
 
 /**
- * Runs what is missing, inside a transaction; does nothing to a database of this version or of a newer one.
- * The migrator looks for its table by a statement that fails where there is none, and in Postgres that would end the transaction.
+ * Runs missing migrations, inside a transaction; does nothing to a database of this version or of a newer one. The migrator
+ * detects a missing table by a failing statement, which in Postgres would end the transaction: the table is made first.
  */
 export const migrate: Effect.Effect<void, SqlError | Migrator.MigrationError, SqlClient> = Effect.gen(
   function* () {
@@ -50,7 +49,7 @@ export const migrate: Effect.Effect<void, SqlError | Migrator.MigrationError, Sq
   }
 )
 
-/** The number of the last migration that was applied; 0 when there is none. */
+/** Number of the last applied migration; 0 without one. */
 const latestApplied = ({ sql, read }: Database, operation: string) =>
   read(
     operation,
@@ -70,23 +69,28 @@ const hasHistory = ({ sql, read }: Database) =>
     )
   )
 
-/** Fails when the migrations of this version are not all there. */
+const otherSchema = ({ name }: Database, kind: "newer_schema" | "older_schema", found: number) =>
+  new StoreUnavailable({ database: name, problem: { kind, found, known: latestMigration } })
+
+/** Fails when a migration of this version is missing. */
 export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.flatMap(latestApplied(database, "Store.check"), (applied) =>
-    applied < latestMigration ? Effect.fail(missingSchema(database.name)) : Effect.void
+    applied < latestMigration
+      ? Effect.fail(new StoreUnavailable({ database: database.name, problem: { kind: "schema_incomplete" } }))
+      : Effect.void
   )
 
-/** Fails when the database is empty, or newer than this version; an older one is left as it is. */
+/** Fails when the database is empty or newer than this version; accepts an older one as it is. */
 export const checkReadable = (database: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
-    if (found === 0) return yield* olderSchema(database.name, found, latestMigration)
-    if (found > latestMigration) return yield* newerSchema(database.name, found, latestMigration)
+    if (found === 0) return yield* otherSchema(database, "older_schema", found)
+    if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
   })
 
 /**
- * Brings an opened database to this version's schema: by `migration` where something is missing, and without one that is a failure.
- * A schema from the future may mean something else by what we would write: it is refused.
+ * Brings an opened database to this version's schema by `migration`; fails without one where something is missing. A newer
+ * schema is refused: this version's writes may mean something else there.
  */
 export const prepareSchema = (
   database: Database,
@@ -94,12 +98,12 @@ export const prepareSchema = (
 ): Effect.Effect<void, StoreUnavailable> =>
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
-    if (found > latestMigration) return yield* newerSchema(database.name, found, latestMigration)
+    if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
     if (found === latestMigration) return
-    if (Option.isNone(migration)) return yield* olderSchema(database.name, found, latestMigration)
+    if (Option.isNone(migration)) return yield* otherSchema(database, "older_schema", found)
     yield* migration.value
     // A newer version may have migrated in between.
     const reached = yield* latestApplied(database, "Store.open")
-    if (reached > latestMigration) return yield* newerSchema(database.name, reached, latestMigration)
+    if (reached > latestMigration) return yield* otherSchema(database, "newer_schema", reached)
     yield* checkSchema(database)
   })

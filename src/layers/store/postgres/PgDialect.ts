@@ -7,18 +7,18 @@ import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import pg from "pg"
 import type { Dialect } from "../Database.ts"
-import { type DatabaseFailure, isLost } from "../StoreErrors.ts"
+import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
 
 const lost = (cause: Cause.Cause<DatabaseFailure>): boolean =>
-  Option.exists(Cause.failureOption(cause), isLost)
+  Option.exists(Cause.failureOption(cause), isConnectionLost)
 
-/** A pool takes back a connection that still waits for an answer, and one with an open transaction: not one that was ended. */
+/** The pool would reuse a connection with a pending answer or an open transaction; it drops one that was ended. */
 const discard = (connection: Connection): Effect.Effect<void> =>
   Effect.sync(() => {
     if ("pg" in connection && connection.pg instanceof pg.Client) connection.pg.end(() => undefined)
   })
 
-/** Postgres answers a commit of what has failed with a rollback, and calls that a success. */
+/** Postgres answers the COMMIT of a failed transaction with a successful ROLLBACK. */
 const commit = (connection: Connection): Effect.Effect<void, SqlError> =>
   Effect.flatMap(connection.executeRaw("COMMIT", []), (result) =>
     typeof result === "object" && result !== null && "command" in result && result.command === "COMMIT"
@@ -27,17 +27,17 @@ const commit = (connection: Connection): Effect.Effect<void, SqlError> =>
   )
 
 /**
- * Whatever the server's defaults are: each statement sees what was committed before it, so that who waited for a lock sees what its
- * holder did; and a server that only reads now says so at once.
+ * Independent of the server's defaults. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous
+ * holder. READ WRITE: a standby refuses at once.
  */
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
-/** Many connections of a pool, whose server may go away and come back at any time. */
+/** A pool of connections to a server that may go away and come back at any time. */
 export const pgDialect = (
   sql: SqlClient.SqlClient,
-  signs: Pick<Dialect, "announce" | "announced">
+  notify: Pick<Dialect, "announce" | "announced">
 ): Dialect => {
-  /** A connection for as long as it is used, and never to be used again after it failed. */
+  /** Uses one connection, and discards it when it is lost. */
   const session = <A>(
     use: (connection: Connection) => Effect.Effect<A, DatabaseFailure>
   ): Effect.Effect<A, DatabaseFailure> =>
@@ -64,11 +64,11 @@ export const pgDialect = (
           return yield* exit
         })
       ),
-    // A caller who goes away does not wait, and what he began goes to its end: an interrupted wait for a connection would lose
-    // the connection, and the request that cancels a statement may meet the next one.
+    // An interrupted caller does not wait, and the access runs to its end: interrupting a wait for a connection would leak it, and
+    // a request to cancel a statement could cancel the next one.
     access: (effect) => Effect.disconnect(Effect.uninterruptible(effect)),
-    alone: (thing) => Effect.asVoid(sql`SELECT pg_advisory_xact_lock(hashtextextended(${thing}, 0))`),
+    alone: (name) => Effect.asVoid(sql`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`),
     skipLocked: sql.literal("FOR UPDATE SKIP LOCKED"),
-    ...signs
+    ...notify
   }
 }

@@ -1,4 +1,4 @@
-/** `LISTEN` and `NOTIFY`: what one process commits wakes the workers of all. */
+/** `LISTEN` and `NOTIFY`: a commit of one process wakes the workers of all. */
 import { randomUUID } from "node:crypto"
 import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Cause from "effect/Cause"
@@ -7,37 +7,37 @@ import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
 import * as Schedule from "effect/Schedule"
 import pg from "pg"
-import type { Dialect, Work } from "../Database.ts"
-import { notOpened } from "../StoreErrors.ts"
+import type { Dialect, WorkQueue } from "../Database.ts"
+import { openFailed } from "../StoreErrors.ts"
 
 const channel = "music_backend"
-const works: ReadonlyArray<Work> = ["deliveries", "spool"]
+const queues: ReadonlyArray<WorkQueue> = ["deliveries", "spool"]
 
-export interface Listening {
+export interface NotifyOptions {
   readonly name: string
   readonly client: pg.ClientConfig
-  /** Milliseconds between two proofs that the connection still lives; 10 s when not given. */
-  readonly proofEvery?: number
-  /** Milliseconds in which it must prove it; 5 s when not given. */
-  readonly proofWithin?: number
-  /** Milliseconds before listening is tried again; 1 s when not given. */
+  /** Milliseconds between two checks that the connection is alive; default 10 s. */
+  readonly checkEvery?: number
+  /** Milliseconds for the answer to a check; default 5 s. */
+  readonly checkWithin?: number
+  /** Milliseconds before listening is tried again; default 1 s. */
   readonly pause?: number
 }
 
 export const pgNotify = (
   sql: SqlClient,
-  { client: config, name, pause = 1_000, proofEvery = 10_000, proofWithin = 5_000 }: Listening
+  { client: config, name, pause = 1_000, checkEvery = 10_000, checkWithin = 5_000 }: NotifyOptions
 ): Pick<Dialect, "announce" | "announced"> => {
-  /** A process does not wake itself: its own workers know already. */
+  /** Own notifications are ignored: the workers of this process were woken already. */
   const own = randomUUID()
 
   const connect = Effect.acquireRelease(
-    Effect.sync(() => new pg.Client({ ...config, query_timeout: proofWithin, keepAlive: true })),
+    Effect.sync(() => new pg.Client({ ...config, query_timeout: checkWithin, keepAlive: true })),
     (client) => Effect.sync(() => client.end(() => undefined))
   )
 
   /** Listens until the connection is lost, and fails then. */
-  const listen = (heard: (work: Work) => void, listening: Effect.Effect<void>) =>
+  const listen = (heard: (queue: WorkQueue) => void, listening: Effect.Effect<void>) =>
     Effect.gen(function* () {
       const lost = yield* Deferred.make<never, unknown>()
       const client = yield* connect
@@ -45,8 +45,8 @@ export const pgNotify = (
       client.on("error", failed)
       client.on("end", () => failed(new Error("Connection terminated")))
       client.on("notification", ({ payload = "" }) => {
-        const [work, from] = payload.split(" ")
-        const known = works.find((one) => one === work)
+        const [queue, from] = payload.split(" ")
+        const known = queues.find((one) => one === queue)
         if (known !== undefined && from !== own) heard(known)
       })
       yield* Effect.tryPromise({ try: () => client.connect(), catch: (error) => error })
@@ -54,38 +54,38 @@ export const pgNotify = (
         Effect.tryPromise({ try: () => client.query(statement), catch: (error) => error })
       yield* ask(`LISTEN ${channel}`)
       yield* listening
-      // Behind a router that forgot it, a connection stays silent for ever.
-      const proofs = Effect.forever(Effect.zipRight(Effect.sleep(proofEvery), ask("SELECT 1")))
-      yield* Effect.raceFirst(Deferred.await(lost), proofs)
+      // A connection that a router has dropped stays silent for ever.
+      const checks = Effect.forever(Effect.zipRight(Effect.sleep(checkEvery), ask("SELECT 1")))
+      yield* Effect.raceFirst(Deferred.await(lost), checks)
     }).pipe(Effect.scoped)
 
   return {
-    announce: (work) => Effect.asVoid(sql`SELECT pg_notify(${channel}, ${`${work} ${own}`})`),
+    announce: (queue) => Effect.asVoid(sql`SELECT pg_notify(${channel}, ${`${queue} ${own}`})`),
     announced: (heard) =>
       Effect.gen(function* () {
         const tried = yield* Deferred.make<void>()
-        const deaf = yield* Ref.make(false)
+        const failing = yield* Ref.make(false)
         const listening = Effect.gen(function* () {
-          // Whoever asked has waited for the first time, and missed nothing; later, what was announced before is not told again.
+          // The first time nothing was missed; later, announcements in between are lost, so all workers are woken.
           if (yield* Deferred.succeed(tried, undefined)) return
-          works.forEach(heard)
-          if (yield* Ref.getAndSet(deaf, false))
+          queues.forEach(heard)
+          if (yield* Ref.getAndSet(failing, false))
             yield* Effect.logInfo("Other processes are heard again", { database: name })
         })
-        const silent = (error: unknown) =>
+        const onFailure = (error: unknown) =>
           Effect.gen(function* () {
             yield* Deferred.succeed(tried, undefined)
-            if (!(yield* Ref.getAndSet(deaf, true)))
+            if (!(yield* Ref.getAndSet(failing, true)))
               yield* Effect.logWarning(
                 "Other processes are not heard: workers find work at their next look",
                 {
-                  reason: notOpened(name, error).reason
+                  reason: openFailed(name, error).reason
                 }
               )
           })
         yield* listen(heard, listening).pipe(
           Effect.sandbox,
-          Effect.tapError((cause) => silent(Cause.squash(cause))),
+          Effect.tapError((cause) => onFailure(Cause.squash(cause))),
           Effect.retry(Schedule.jittered(Schedule.spaced(pause))),
           Effect.ignore,
           Effect.forkScoped

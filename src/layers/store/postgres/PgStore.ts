@@ -8,51 +8,53 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
+import { snakeToCamel } from "effect/String"
 import pg from "pg"
-import { Store, type StoreUnavailable } from "../../../services/Store.ts"
+import { Store, StoreUnavailable } from "../../../services/Store.ts"
+import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
 import { type Database, makeDatabase } from "../Database.ts"
-import { notMigrated, notOpened, olderServer, otherEncoding, unreadableAddress } from "../StoreErrors.ts"
+import { migrationFailed, openFailed } from "../StoreErrors.ts"
 import { checkReadable, migrate, prepareSchema } from "../migrations/Migrations.ts"
 import { pgDialect } from "./PgDialect.ts"
-import { type Listening, pgNotify } from "./PgNotify.ts"
+import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
 import { makeStore } from "../repositories/Repositories.ts"
 import { first, Whole } from "../repositories/Rows.ts"
 
 export interface PgOptions {
-  /** Connections of this process besides the one that listens; 10 when not given. */
+  /** Connections of this process besides the one that listens; default 10. */
   readonly connections?: number
-  /** Milliseconds for which an access that found a lock in its way is tried again; 5 s when not given. */
+  /** Milliseconds for which an access that meets a lock is tried again; default 5 s. */
   readonly lockWait?: number
-  /** Without it, an older schema is refused; it is done when not told. */
+  /** Migrates an older schema, or refuses it; default true. */
   readonly migrate?: boolean
-  /** An older schema is taken as it is; for what every version's schema allows. */
+  /** Accepts an older schema as it is, for statements that every version's schema allows. */
   readonly older?: boolean
   /** Milliseconds; for tests. */
   readonly timeouts?: Partial<typeof defaultTimeouts>
-  readonly signs?: Pick<Listening, "proofEvery" | "proofWithin" | "pause">
+  readonly notify?: Pick<NotifyOptions, "checkEvery" | "checkWithin" | "pause">
 }
 
-/** Milliseconds. Whatever the server does, no call waits for ever. */
+/** Milliseconds. They bound every call, whatever the server does. */
 const defaultTimeouts = {
   connect: 5_000,
-  /** Told to the server. */
+  /** Enforced by the server. */
   statement: 10_000,
   lock: 2_000,
-  /** Frees what a process that stands still has locked. */
+  /** Frees the locks of a process that hangs. */
   idleInTransaction: 15_000,
-  /** For a server that does not even say that it took too long. */
+  /** For a server that does not enforce its own timeout. */
   answer: 11_000,
   close: 5_000
 }
 
-/** Milliseconds for which the migrations of another process are waited for. */
+/** Milliseconds to wait for the migrations of another process. */
 const migrationWait = 600_000
 
 /** PostgreSQL 14, in the form of `server_version_num`. */
 const oldestServer = 140_000
 
-/** Parsed as the driver will do it; what the address itself sets, such as `sslmode` or `application_name`, counts. */
-const parsed = (url: Redacted.Redacted): pg.Client => new pg.Client({ connectionString: Redacted.value(url) })
+/** Parses as the driver does; parameters of the address, such as `sslmode` or `application_name`, take precedence. */
+const parse = (url: Redacted.Redacted): pg.Client => new pg.Client({ connectionString: Redacted.value(url) })
 
 const nameOf = ({ database = "", host, port }: pg.Client): string =>
   `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
@@ -63,10 +65,11 @@ const clientOf = (
   opening: (error: unknown) => StoreUnavailable
 ) =>
   PgClient.fromPool({
+    transformResultNames: snakeToCamel,
     acquire: Effect.acquireRelease(
       Effect.sync(() => {
         const pool = new pg.Pool(config)
-        // A connection that breaks while nobody uses it is replaced when it is needed.
+        // A connection that breaks while idle is replaced when the next one is needed.
         pool.on("error", () => undefined)
         return pool
       }),
@@ -80,17 +83,17 @@ const clientOf = (
   }).pipe(Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make), Effect.mapError(opening))
 
 /**
- * An answered request is on the disk, also where the server's default is not to wait for it. Set in the session whatever the
- * default is: a session that only inherits it would follow a change while it lasts.
+ * A commit waits for the disk also where the server's default is not to. Always set in the session: one that inherits the default
+ * would follow a later change of it.
  */
-const waitForDisk = (client: pg.ClientBase): Promise<unknown> =>
+const setSynchronousCommit = (client: pg.ClientBase): Promise<unknown> =>
   client.query(
     "SELECT set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, false) FROM current_setting('synchronous_commit') AS now"
   )
 
 const Server = Schema.Struct({ version: Schema.String, number: Whole, encoding: Schema.String })
 
-/** Fails for a server on which something would go wrong later. */
+/** Fails for a server that is too old, or stores text in another encoding. */
 const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUnavailable> =>
   Effect.flatMap(
     read(
@@ -103,8 +106,9 @@ const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUn
     Option.match({
       onNone: () => Effect.void,
       onSome: ({ encoding, number, version }) => {
-        if (number < oldestServer) return olderServer(name, version)
-        return encoding === "UTF8" ? Effect.void : otherEncoding(name, encoding)
+        const refuse = (problem: StoreProblem) => new StoreUnavailable({ database: name, problem })
+        if (number < oldestServer) return refuse({ kind: "server_too_old", version })
+        return encoding === "UTF8" ? Effect.void : refuse({ kind: "wrong_encoding", encoding })
       }
     })
   )
@@ -117,28 +121,32 @@ export const openPostgres = (
     lockWait = 5_000,
     migrate: migrating = true,
     older = false,
-    signs = {},
+    notify = {},
     ...options
   }: PgOptions = {}
 ): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const timeouts = { ...defaultTimeouts, ...options.timeouts }
     const name = yield* Effect.try({
-      try: () => nameOf(parsed(url)),
-      catch: unreadableAddress
+      try: () => nameOf(parse(url)),
+      catch: () =>
+        new StoreUnavailable({
+          database: "The address of the Postgres database, or a file that it names,",
+          problem: { kind: "address_unreadable" }
+        })
     })
-    const opening = (error: unknown) => notOpened(name, error)
+    const opening = (error: unknown) => openFailed(name, error)
 
-    const reached: pg.PoolConfig = {
+    const connection: pg.PoolConfig = {
       connectionString: Redacted.value(url),
       application_name: "music-backend",
       connectionTimeoutMillis: timeouts.connect,
       keepAlive: true,
-      onConnect: waitForDisk
+      onConnect: setSynchronousCommit
     }
     const sql = yield* clientOf(
       {
-        ...reached,
+        ...connection,
         max: connections,
         idleTimeoutMillis: 30_000,
         statement_timeout: timeouts.statement,
@@ -149,29 +157,29 @@ export const openPostgres = (
       timeouts.close,
       opening
     )
-    const dialect = pgDialect(sql, pgNotify(sql, { name, client: reached, ...signs }))
+    const dialect = pgDialect(sql, pgNotify(sql, { name, client: connection, ...notify }))
     const database = makeDatabase(sql, { name, lockWait, dialect })
 
     yield* checkServer(database)
 
-    /** On a connection of its own: what a large table needs takes longer than any request may. */
+    /** On a connection of its own, without the statement timeout: a large table may take long. */
     const migration = Effect.gen(function* () {
-      const patient = yield* clientOf(
-        { ...reached, max: 1, lock_timeout: migrationWait },
+      const unhurried = yield* clientOf(
+        { ...connection, max: 1, lock_timeout: migrationWait },
         timeouts.close,
         opening
       )
-      const { alone, write } = makeDatabase(patient, {
+      const { alone, write } = makeDatabase(unhurried, {
         name,
         lockWait,
-        dialect: pgDialect(patient, dialect)
+        dialect: pgDialect(unhurried, dialect)
       })
       yield* write(
         "Store.migrate",
         Effect.zipRight(alone("music_backend migrations"), migrate).pipe(
-          Effect.provideService(SqlClient, patient),
-          Effect.catchTag("MigrationError", (error) => Effect.fail(notMigrated(name, error))),
-          Effect.catchAllDefect((defect) => Effect.fail(notMigrated(name, defect)))
+          Effect.provideService(SqlClient, unhurried),
+          Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
+          Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect)))
         )
       )
     }).pipe(Effect.scoped)

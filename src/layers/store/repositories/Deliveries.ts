@@ -1,122 +1,31 @@
-import type { SqlClient } from "@effect/sql/SqlClient"
-import type { SqlError } from "@effect/sql/SqlError"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { beyondReason, latestLeaseEnd } from "../../../services/ClockSkew.ts"
-import type { DeliveryStanding } from "../../../services/OperatorQueries.ts"
-import type {
-  Deliveries,
-  Delivery,
-  DeliveryKind,
-  DeliveryUpdate,
-  StoredDelivery
-} from "../../../services/Store.ts"
+import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { all, any, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { DeliveryRow, enqueue, hasStatus, knownKinds, priorities, toDelivery } from "./DeliveryRows.ts"
+import { all, any, first, OptionalWhole, Whole } from "./Rows.ts"
 
-/** The kinds of this version. Rows of others belong to a later version: they are listed, and never changed. */
-export const knownKinds = ["report", "sweep"] as const satisfies ReadonlyArray<DeliveryKind>
-
-const Row = Schema.Struct({
-  id: Schema.String,
-  kind: Schema.String,
-  subject: Schema.String,
-  state: Schema.String,
-  attempts: Whole,
-  available_at: Whole,
-  sending_at: OptionalWhole,
-  sent_at: OptionalWhole,
-  looks: Whole,
-  last_failure: OptionalText,
-  fence: Whole,
-  created_at: Whole,
-  priority: Whole,
-  discarded_at: OptionalWhole
-})
-type Row = typeof Row.Type
-
-/** What this version leases is of its own kinds and states. */
+/** Only kinds and states of this version are leased. */
 const LeasedRow = Schema.Struct({
-  ...Row.fields,
+  ...DeliveryRow.fields,
   kind: Schema.Literal(...knownKinds),
-  leased_from: Schema.Literal("waiting", "unknown")
+  leasedFrom: Schema.Literal("waiting", "unknown"),
+  priority: Whole
 })
-
-/** `sending_at` is a send whose outcome nobody has told yet; until then it may have happened. */
-const toDelivery = <Kind extends string, State extends string>(
-  row: Row & { readonly kind: Kind; readonly state: State }
-): StoredDelivery & { readonly kind: Kind; readonly state: State } => ({
-  id: row.id,
-  kind: row.kind,
-  subject: row.subject,
-  state: row.state,
-  attempts: row.attempts,
-  availableAt: row.available_at,
-  sentAt: Option.orElse(row.sending_at, () => row.sent_at),
-  looks: row.looks,
-  lastFailure: row.last_failure,
-  fence: row.fence,
-  createdAt: row.created_at,
-  discardedAt: row.state === "failed" ? row.discarded_at : Option.none()
-})
-
-/** Whose turn comes before others' (`first`), and everybody else. */
-export const priorities = { first: 0, usual: 1 } as const
-
-/**
- * For the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing.
- * `unknown` is one that may have happened before, so that it is looked for first.
- */
-export const enqueue = (
-  sql: SqlClient,
-  {
-    kind,
-    subject,
-    createdAt,
-    priority,
-    availableAt = createdAt,
-    state = "waiting"
-  }: Pick<Delivery, "kind" | "subject" | "createdAt"> & {
-    readonly priority: keyof typeof priorities
-    readonly availableAt?: number
-    readonly state?: "waiting" | "unknown"
-  }
-): Effect.Effect<void, SqlError> =>
-  Effect.asVoid(sql`
-    INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority)
-    VALUES
-      (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt},
-       ${priorities[priority]})
-    ON CONFLICT (id) DO NOTHING`)
-
-/** For the transaction that learns who the reporter of an earlier report was. */
-export const bringToFront = (sql: SqlClient, { kind, subject }: Pick<Delivery, "kind" | "subject">) =>
-  Effect.asVoid(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
-
-/** Rows of a state; a discarded one has failed, and is none of those that did. */
-export const standing = (sql: SqlClient, wanted: DeliveryStanding): Fragment => {
-  switch (wanted) {
-    case "discarded":
-      return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NOT NULL)`
-    case "failed":
-      return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NULL)`
-    default:
-      return sql`deliveries.state = ${wanted}`
-  }
-}
 
 const day = 24 * 3_600_000
 
-/** `wake` is run after a commit that may let another worker go on. */
+/** `wakeUp` runs after a commit that may let another worker continue. */
 export const makeDeliveries = (
   { sql, read, write, alone, skipLocked }: Database,
-  wake: Effect.Effect<void> = Effect.void
+  wakeUp: Effect.Effect<void> = Effect.void
 ): Deliveries => {
   /**
-   * When it was sent. A time that has not come yet says nothing: then it is looked for from its creation, or, when that has not come
-   * either, from the day before.
+   * When it was sent. A time in the future was written by a clock that ran fast: then the search starts at the creation, or,
+   * when that is in the future too, a day ago.
    */
   const sentBy = (now: number) => sql`
     CASE
@@ -126,8 +35,8 @@ export const makeDeliveries = (
     END`
 
   /**
-   * Takes up what nobody holds any more. A holder that died while sending leaves an unknown outcome, to be looked into from the start.
-   * A lease by a clock that was ahead ends now; should its holder live, the fence keeps it from writing.
+   * Ends expired leases. A holder that died while sending leaves an unknown outcome, and all searches are made. A lease by a
+   * clock that ran fast ends now; should its holder live, the fence keeps it from writing.
    */
   const recover = (kinds: ReadonlyArray<DeliveryKind>, now: number, latestEnd: number) => sql`
     UPDATE deliveries SET
@@ -138,15 +47,15 @@ export const makeDeliveries = (
     WHERE ${sql.in("kind", kinds)} AND state = 'leased'
       AND (lease_until <= ${now} OR lease_until > ${latestEnd})`
 
-  /** What a clock that was ahead has put off is due now. */
+  /** Due times that a fast clock wrote count as now. */
   const bringForward = (kinds: ReadonlyArray<DeliveryKind>, now: number) => sql`
     UPDATE deliveries SET available_at = ${now}, sent_at = ${sentBy(now)}
     WHERE ${sql.in("kind", kinds)} AND state IN ('waiting', 'unknown')
       AND ${sql.in("priority", Object.values(priorities))} AND available_at > ${beyondReason(now)}`
 
   /**
-   * The first of what nobody holds, in each part of the index that is in the order of time. A condition on all of it at once would read
-   * and sort whatever waits.
+   * The first deliveries of each kind, state and priority: each select follows the order of the index. One condition for all
+   * of them would read and sort every row that waits.
    */
   const heads = (
     kinds: ReadonlyArray<DeliveryKind>,
@@ -170,16 +79,16 @@ export const makeDeliveries = (
       )
     )
 
-  const held = (kinds: ReadonlyArray<DeliveryKind>) =>
-    all(Schema.Struct({ count: Whole, ends_at: OptionalWhole }))(sql`
+  const leases = (kinds: ReadonlyArray<DeliveryKind>) =>
+    all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))(sql`
       SELECT COUNT(*) AS count, MIN(lease_until) AS ends_at
       FROM deliveries WHERE ${sql.in("kind", kinds)} AND state = 'leased'`).pipe(
-      Effect.map(([row]) => row ?? { count: 0, ends_at: Option.none() })
+      Effect.map(([row]) => row ?? { count: 0, endsAt: Option.none() })
     )
 
-  /** Changes what the holder of the newest lease holds, and nothing for anybody else. */
+  /** Changes the row only for the holder of the newest lease. */
   const whileHeld = (id: string, fence: number, changes: Fragment) =>
-    all(Row)(sql`
+    all(DeliveryRow)(sql`
       UPDATE deliveries SET ${changes}
       WHERE id = ${id} AND fence = ${fence} AND state = 'leased'
       RETURNING *`)
@@ -208,7 +117,7 @@ export const makeDeliveries = (
     }
   }
 
-  const noteDelivery = ({ subject }: Row, { at, issue, sweepAt }: Delivered) =>
+  const recordDelivered = ({ subject }: DeliveryRow, { at, issue, sweepAt }: Delivered) =>
     Effect.gen(function* () {
       if (Option.isSome(issue))
         yield* sql`
@@ -224,19 +133,19 @@ export const makeDeliveries = (
         })
     })
 
-  /** What is leased is its holder's, and what was delivered is over. */
+  /** Leased and delivered ones are not the operator's to change. */
   const byOperator = (
     operation: string,
     id: string,
     changes: Fragment,
-    among: Fragment = sql`state IN ('waiting', 'unknown', 'failed')`
+    condition: Fragment = sql`state IN ('waiting', 'unknown', 'failed')`
   ) =>
     write(
       operation,
       any(sql`
         UPDATE deliveries SET ${changes}
-        WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${among} RETURNING id`),
-      (changed) => (changed ? wake : Effect.void)
+        WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${condition} RETURNING id`),
+      (changed) => (changed ? wakeUp : Effect.void)
     )
 
   return {
@@ -244,14 +153,14 @@ export const makeDeliveries = (
       write(
         "Deliveries.lease",
         Effect.gen(function* () {
-          // One claim at a time, so that no two of them count the same free places.
+          // One lease at a time: two at once would count the same free places.
           yield* alone(`deliveries ${[...kinds].sort().join(" ")}`)
           yield* recover(kinds, now, latestLeaseEnd(now, leaseUntil))
           yield* bringForward(kinds, now)
-          const free = Math.min(count, concurrency - (yield* held(kinds)).count)
+          const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
           if (free <= 0) return []
-          // Chosen once: as a subquery it may run for each row again, and pass over what it has locked before, to the next ones.
-          // `unknown` sorts before `waiting`: looks for what may have been sent have their times, and write nothing.
+          // MATERIALIZED: a subquery that runs again for each row would skip the rows it has locked itself, and take the next.
+          // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
           const leased = yield* all(LeasedRow)(sql`
             WITH due AS MATERIALIZED (
               SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
@@ -262,9 +171,9 @@ export const makeDeliveries = (
             WHERE id IN (SELECT id FROM due)
             RETURNING *`)
           return leased
-            .map((row) => ({ ...row, state: row.leased_from }))
-            .sort(byTurn)
-            .map((row): Delivery => toDelivery(row))
+            .map((row) => ({ ...row, state: row.leasedFrom }))
+            .sort(inLeaseOrder)
+            .map(({ leasedFrom: _, priority: __, ...row }): Delivery => toDelivery(row))
         })
       ),
     extend: (id, fence, leaseUntil) =>
@@ -278,29 +187,29 @@ export const makeDeliveries = (
         Effect.gen(function* () {
           const [row] = yield* whileHeld(id, fence, changesOf(update))
           if (row === undefined) return false
-          if (update._tag === "Delivered") yield* noteDelivery(row, update)
+          if (update._tag === "Delivered") yield* recordDelivered(row, update)
           return true
         }),
-        // A place is free again, for whichever process.
-        (changed) => (changed && update._tag !== "Sending" ? wake : Effect.void)
+        // A place is free again, for any process.
+        (changed) => (changed && update._tag !== "Sending" ? wakeUp : Effect.void)
       ),
     nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY) =>
       Effect.gen(function* () {
-        const { count, ends_at } = yield* read("Deliveries.held", held(kinds))
-        if (count >= concurrency) return ends_at
+        const { count, endsAt } = yield* read("Deliveries.held", leases(kinds))
+        if (count >= concurrency) return endsAt
         const due = yield* read(
           "Deliveries.nextDueAt",
-          all(Schema.Struct({ available_at: Whole }))(sql`${heads(kinds, { count: 1 })}`)
+          all(Schema.Struct({ availableAt: Whole }))(sql`${heads(kinds, { count: 1 })}`)
         )
-        const times = [...Option.toArray(ends_at), ...due.map((row) => row.available_at)]
+        const times = [...Option.toArray(endsAt), ...due.map((row) => row.availableAt)]
         return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
       }),
     find: (id) =>
-      read("Deliveries.find", first(Row)(sql`SELECT * FROM deliveries WHERE id = ${id}`)).pipe(
+      read("Deliveries.find", first(DeliveryRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`)).pipe(
         Effect.map(Option.map(toDelivery))
       ),
-    // Whatever was ever sent may stand there, also when its last attempt was refused; the looks begin anew. What failed or
-    // was discarded may have been uncertain before.
+    // Anything ever sent may be filed, also when its last attempt was refused, so the searches start again. A failed or
+    // discarded delivery may have had an unknown outcome before.
     retry: (id, now, { onlyFailed } = { onlyFailed: false }) =>
       byOperator(
         "Deliveries.retry",
@@ -310,7 +219,7 @@ export const makeDeliveries = (
             WHEN attempts > 0 OR sent_at IS NOT NULL OR state <> 'waiting'
             THEN 'unknown' ELSE 'waiting' END,
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
-        onlyFailed ? standing(sql, "failed") : undefined
+        onlyFailed ? hasStatus(sql, "failed") : undefined
       ),
     discard: (id, now, reason) =>
       byOperator(
@@ -325,24 +234,23 @@ export const makeDeliveries = (
         WHERE state <> 'discarded' AND count > 0
         ORDER BY kind, state`)
     ),
-    // A sweep waits on purpose, and would hide for how long a report waits.
+    // Sweeps wait on purpose and would hide how long a report waits.
     oldestOpen: read(
       "Deliveries.oldestOpen",
-      first(Schema.Struct({ created_at: OptionalWhole }))(sql`
+      first(Schema.Struct({ createdAt: OptionalWhole }))(sql`
         SELECT MIN(created_at) AS created_at FROM deliveries
         WHERE kind = 'report' AND finished_at IS NULL`)
-    ).pipe(Effect.map(Option.flatMap((row) => row.created_at)))
+    ).pipe(Effect.map(Option.flatMap((row) => row.createdAt)))
   }
 }
 
+type LeasedRow = Pick<typeof LeasedRow.Type, "id" | "priority" | "availableAt"> & { readonly state: string }
+
 type Delivered = Extract<DeliveryUpdate, { readonly _tag: "Delivered" }>
 
-/** The order of a claim: what may have been sent, then by priority, then what is due longest. */
-const byTurn = (one: Row, other: Row): number =>
+/** Unknown outcomes first, then by priority, then by due time. */
+const inLeaseOrder = (one: LeasedRow, other: LeasedRow): number =>
   Number(one.state !== "unknown") - Number(other.state !== "unknown") ||
   one.priority - other.priority ||
-  one.available_at - other.available_at ||
+  one.availableAt - other.availableAt ||
   (one.id < other.id ? -1 : 1)
-
-/** For whoever lists deliveries. */
-export { Row as DeliveryRow, toDelivery }

@@ -12,8 +12,8 @@ const hour = 3_600_000
 const Row = Schema.Struct({
   failures: Whole,
   stopped: Flag,
-  paused_until: Whole,
-  last_failure: OptionalText
+  pausedUntil: Whole,
+  lastFailure: OptionalText
 })
 
 const neverFailed: DestinationState = {
@@ -23,26 +23,19 @@ const neverFailed: DestinationState = {
   lastFailure: Option.none()
 }
 
-const toState = (row: typeof Row.Type): DestinationState => ({
-  failures: row.failures,
-  stopped: row.stopped,
-  pausedUntil: row.paused_until,
-  lastFailure: row.last_failure
-})
-
 export const makeDestinations = ({ sql, read, write, alone }: Database): Destinations => {
   const state = (name: string) =>
     first(Row)(sql`
       SELECT failures, stopped, paused_until, last_failure FROM destinations WHERE name = ${name}`).pipe(
-      Effect.map(Option.match({ onNone: () => neverFailed, onSome: toState }))
+      Effect.map(Option.getOrElse(() => neverFailed))
     )
 
-  /** Whoever sees a change first is told so, and nobody else: what was is read under the lock that the change is made under. */
-  const alter = (name: string, change: (before: DestinationState) => Effect.Effect<unknown, SqlError>) =>
+  /** Returns the previous state, read under the lock of the change, so that exactly one process sees each transition. */
+  const change = (name: string, makeChange: (before: DestinationState) => Effect.Effect<unknown, SqlError>) =>
     Effect.gen(function* () {
       yield* alone(`destination ${name}`)
       const before = yield* state(name)
-      yield* change(before)
+      yield* makeChange(before)
       return before
     })
 
@@ -51,7 +44,7 @@ export const makeDestinations = ({ sql, read, write, alone }: Database): Destina
     failed: (name, { now, pausedUntil, stopped, failure }) =>
       write(
         "Destinations.failed",
-        alter(
+        change(
           name,
           () => sql`
           INSERT INTO destinations (name, failures, stopped, paused_until, last_failure, changed_at)
@@ -69,7 +62,7 @@ export const makeDestinations = ({ sql, read, write, alone }: Database): Destina
     answered: (name, { now, wrote }) =>
       write(
         "Destinations.answered",
-        alter(name, ({ failures, stopped }) =>
+        change(name, ({ failures, stopped }) =>
           (stopped && !wrote) || (failures === 0 && !stopped)
             ? Effect.void
             : sql`
@@ -82,19 +75,19 @@ export const makeDestinations = ({ sql, read, write, alone }: Database): Destina
         "Destinations.reserveWrite",
         Effect.gen(function* () {
           yield* alone(`destination ${name}`)
-          // Nothing is ever booked an hour ahead: what stands there was written by a clock that was wrong.
+          // Writes are reserved less than an hour ahead: a later time was written by a clock that ran fast.
           yield* sql`
             DELETE FROM destination_writes
             WHERE destination = ${name} AND (written_at <= ${now - hour} OR written_at > ${now + hour})`
-          const newest = yield* all(Schema.Struct({ written_at: Whole }))(sql`
+          const newest = yield* all(Schema.Struct({ writtenAt: Whole }))(sql`
             SELECT written_at FROM destination_writes
             WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
           const last = newest[0]
           const hourAgo = newest[hourly - 1]
           const at = Math.max(
             now,
-            last === undefined ? now : last.written_at + spacing,
-            hourAgo === undefined ? now : hourAgo.written_at + hour
+            last === undefined ? now : last.writtenAt + spacing,
+            hourAgo === undefined ? now : hourAgo.writtenAt + hour
           )
           yield* sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`
           return at

@@ -5,11 +5,11 @@ import type { KnownPlanes } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { any, first } from "./Rows.ts"
 
-const Row = Schema.Struct({ environment_id: Schema.String })
+const Row = Schema.Struct({ environmentId: Schema.String })
 
 export const makeKnownPlanes = ({ sql, read, write }: Database): KnownPlanes => ({
   remember: ({ environmentId, webhookKeyDigest, now }) =>
-    // Every testing request says it again; only news are worth a commit.
+    // Every testing request calls this; only a change is worth a commit.
     read(
       "KnownPlanes.isKnown",
       any(sql`
@@ -37,5 +37,5 @@ export const makeKnownPlanes = ({ sql, read, write }: Database): KnownPlanes => 
       first(Row)(sql`
         SELECT environment_id FROM known_planes WHERE webhook_key_digest = ${keyDigest}
         ORDER BY remembered_at DESC, environment_id LIMIT 1`)
-    ).pipe(Effect.map(Option.map((row) => row.environment_id)))
+    ).pipe(Effect.map(Option.map((row) => row.environmentId)))
 })

@@ -8,7 +8,7 @@ import { Flag, first, OptionalText, toFlag } from "./Rows.ts"
 
 const Row = Schema.Struct({
   subscribed: Flag,
-  subscription_id: OptionalText,
+  subscriptionId: OptionalText,
   error: OptionalText,
   refusal: OptionalText,
   transient: Flag
@@ -18,7 +18,7 @@ const toOutcome = ({
   error,
   refusal,
   subscribed,
-  subscription_id,
+  subscriptionId,
   transient
 }: typeof Row.Type): LoginOutcome =>
   // An earlier version that runs beside this one overwrites a refusal with a registration and leaves the column `refusal` as it was.
@@ -27,7 +27,7 @@ const toOutcome = ({
     : LoginOutcome.Registration({
         ting: {
           subscribed,
-          ...(Option.isSome(subscription_id) ? { subscription_id: subscription_id.value } : {}),
+          ...(Option.isSome(subscriptionId) ? { subscription_id: subscriptionId.value } : {}),
           ...(Option.isSome(error) ? { error: error.value } : {})
         },
         transient

@@ -1,4 +1,4 @@
-/** The `Records` port over either database. Every list has an index that its order follows, and goes on by the last key shown. */
+/** Every list follows the order of an index, and continues after the last key of the previous page. */
 import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -7,73 +7,43 @@ import * as Schema from "effect/Schema"
 import { productionId } from "../../../services/Plane.ts"
 import {
   CursorInvalid,
-  type DeliveryRecord,
   type Page,
   type PageRequest,
-  type RecipientRecord,
-  type RecordsService,
+  type OperatorQueriesService,
   type ReportRecord
 } from "../../../services/OperatorQueries.ts"
-import type { InboxEvent, StoredReport } from "../../../services/Store.ts"
+import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { DeliveryRow, enqueue, standing, toDelivery } from "./Deliveries.ts"
+import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { ReportRow, toReport } from "./Reports.ts"
 import { all, any, Flag, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
-const FinishedRow = Schema.Struct({ ...DeliveryRow.fields, finished_at: OptionalWhole })
+const FinishedRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
 
 const EventRow = Schema.Struct({
   plane: Schema.String,
-  event_id: Schema.String,
-  event_type: Schema.String,
-  occurred_at: Schema.String,
-  organisation_uuid: Schema.NullOr(Schema.String),
-  aggregate_type: Schema.String,
-  aggregate_id: Schema.String,
-  aggregate_version: Whole,
+  eventId: Schema.String,
+  eventType: Schema.String,
+  occurredAt: Schema.String,
+  organisationUuid: Schema.NullOr(Schema.String),
+  aggregateType: Schema.String,
+  aggregateId: Schema.String,
+  aggregateVersion: Whole,
   data: Schema.String,
-  received_at: Whole
+  receivedAt: Whole
 })
 
 const RecipientRow = Schema.Struct({
   plane: Schema.String,
   organisation: Schema.String,
-  organisation_uuid: Schema.String,
-  public_id: Schema.String,
-  subscription_id: OptionalText,
+  organisationUuid: Schema.String,
+  publicId: Schema.String,
+  subscriptionId: OptionalText,
   active: Flag,
-  changed_at: Whole
+  changedAt: Whole
 })
 
-const toRecord = (row: typeof FinishedRow.Type): DeliveryRecord => ({
-  ...toDelivery(row),
-  finishedAt: row.finished_at
-})
-
-const toEvent = (row: typeof EventRow.Type): InboxEvent => ({
-  plane: row.plane,
-  eventId: row.event_id,
-  eventType: row.event_type,
-  occurredAt: row.occurred_at,
-  organisationUuid: row.organisation_uuid,
-  aggregateType: row.aggregate_type,
-  aggregateId: row.aggregate_id,
-  aggregateVersion: row.aggregate_version,
-  data: row.data,
-  receivedAt: row.received_at
-})
-
-const toRecipient = (row: typeof RecipientRow.Type): RecipientRecord => ({
-  plane: row.plane,
-  organisation: row.organisation,
-  organisationUuid: row.organisation_uuid,
-  publicId: row.public_id,
-  subscriptionId: row.subscription_id,
-  active: row.active,
-  changedAt: row.changed_at
-})
-
-/** The key of a record in the order of its list: what a cursor holds. */
+/** Keys of the lists, which cursors hold. */
 const timed = Schema.Tuple(Schema.Int, Schema.String)
 const timedInPlane = Schema.Tuple(Schema.Int, Schema.String, Schema.String)
 const named = Schema.Tuple(Schema.String, Schema.String, Schema.String)
@@ -93,7 +63,7 @@ const keyIn = <A extends ReadonlyArray<string | number>, I>(
       ).pipe(Either.mapBoth({ onLeft: () => new CursorInvalid(), onRight: Option.some }))
   })
 
-/** One row more than asked for was read: it shows that there is another page. */
+/** One row beyond the limit was read: it shows whether there is another page. */
 const pageOf = <A>(
   items: ReadonlyArray<A>,
   { limit }: PageRequest,
@@ -110,11 +80,18 @@ const pageOf = <A>(
 const reporterText = (reporter: string): string =>
   reporter === "anonymous" || reporter === "unverified" ? reporter : `verified:${reporter}`
 
-export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Database): RecordsService => {
-  const given = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
+export const makeOperatorQueries = ({
+  alone,
+  announce,
+  read,
+  sql,
+  write
+}: Database): OperatorQueriesService => {
+  /** A condition for a filter that is set. */
+  const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
     Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
 
-  /** The deliveries of these reports, by report; read a moment after them. */
+  /** Adds their deliveries, which are read after the reports. */
   const withDeliveries = (reports: ReadonlyArray<StoredReport>) =>
     Effect.map(
       reports.length === 0
@@ -139,16 +116,16 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
       Effect.gen(function* () {
         const after = yield* keyIn(timed, page)
         const clauses = [
-          ...given(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
-          ...given(filter.since, (since) => sql`created_at >= ${since}`),
-          ...given(filter.plane, (plane) => sql`plane = ${plane}`),
-          ...given(filter.reporter, (reporter) => sql`reporter = ${reporterText(reporter)}`),
-          ...given(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
-          ...given(
+          ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
+          ...when(filter.since, (since) => sql`created_at >= ${since}`),
+          ...when(filter.plane, (plane) => sql`plane = ${plane}`),
+          ...when(filter.reporter, (reporter) => sql`reporter = ${reporterText(reporter)}`),
+          ...when(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
+          ...when(
             filter.delivery,
             (state) => sql`EXISTS (
               SELECT 1 FROM deliveries
-              WHERE subject = reports.id AND kind = 'report' AND ${standing(sql, state)})`
+              WHERE subject = reports.id AND kind = 'report' AND ${hasStatus(sql, state)})`
           )
         ]
         const rows = yield* read(
@@ -175,10 +152,10 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
       Effect.gen(function* () {
         const after = yield* keyIn(timed, page)
         const clauses = [
-          ...given(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
-          ...given(filter.since, (since) => sql`created_at >= ${since}`),
-          ...given(filter.state, (state) => standing(sql, state)),
-          ...given(filter.kind, (kind) => sql`kind = ${kind}`)
+          ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
+          ...when(filter.since, (since) => sql`created_at >= ${since}`),
+          ...when(filter.state, (state) => hasStatus(sql, state)),
+          ...when(filter.kind, (kind) => sql`kind = ${kind}`)
         ]
         const rows = yield* read(
           "OperatorQueries.deliveries",
@@ -186,26 +163,23 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
             SELECT * FROM deliveries WHERE ${sql.and(clauses)}
             ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
         )
-        return pageOf(rows.map(toRecord), page, ({ createdAt, id }) => [createdAt, id])
+        return pageOf(rows.map(toDelivery), page, ({ createdAt, id }) => [createdAt, id])
       }),
 
     delivery: (id) =>
       read(
         "OperatorQueries.delivery",
         first(FinishedRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`)
-      ).pipe(Effect.map(Option.map(toRecord))),
+      ).pipe(Effect.map(Option.map(toDelivery))),
 
     webhooks: (filter, page) =>
       Effect.gen(function* () {
         const after = yield* keyIn(timedInPlane, page)
         const clauses = [
-          ...given(
-            after,
-            ([at, plane, id]) => sql`(received_at, plane, event_id) < (${at}, ${plane}, ${id})`
-          ),
-          ...given(filter.since, (since) => sql`received_at >= ${since}`),
-          ...given(filter.plane, (plane) => sql`plane = ${plane}`),
-          ...given(filter.eventType, (type) => sql`event_type = ${type}`)
+          ...when(after, ([at, plane, id]) => sql`(received_at, plane, event_id) < (${at}, ${plane}, ${id})`),
+          ...when(filter.since, (since) => sql`received_at >= ${since}`),
+          ...when(filter.plane, (plane) => sql`plane = ${plane}`),
+          ...when(filter.eventType, (type) => sql`event_type = ${type}`)
         ]
         const rows = yield* read(
           "OperatorQueries.webhooks",
@@ -213,25 +187,21 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
             SELECT * FROM webhook_inbox WHERE ${sql.and(clauses)}
             ORDER BY received_at DESC, plane DESC, event_id DESC LIMIT ${page.limit + 1}`)
         )
-        return pageOf(rows.map(toEvent), page, ({ eventId, plane, receivedAt }) => [
-          receivedAt,
-          plane,
-          eventId
-        ])
+        return pageOf(rows, page, ({ eventId, plane, receivedAt }) => [receivedAt, plane, eventId])
       }),
 
     recipients: (filter, page) =>
       Effect.gen(function* () {
         const after = yield* keyIn(named, page)
         const clauses = [
-          ...given(
+          ...when(
             after,
             ([plane, organisation, id]) =>
               sql`(plane, organisation, public_id) > (${plane}, ${organisation}, ${id})`
           ),
-          ...given(filter.plane, (plane) => sql`plane = ${plane}`),
-          ...given(filter.organisation, (organisation) => sql`organisation = ${organisation}`),
-          ...given(filter.publicId, (publicId) => sql`public_id = ${publicId}`)
+          ...when(filter.plane, (plane) => sql`plane = ${plane}`),
+          ...when(filter.organisation, (organisation) => sql`organisation = ${organisation}`),
+          ...when(filter.publicId, (publicId) => sql`public_id = ${publicId}`)
         ]
         const rows = yield* read(
           "OperatorQueries.recipients",
@@ -239,11 +209,7 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
             SELECT * FROM recipients WHERE ${sql.and(clauses)}
             ORDER BY plane, organisation, public_id LIMIT ${page.limit + 1}`)
         )
-        return pageOf(rows.map(toRecipient), page, ({ organisation, plane, publicId }) => [
-          plane,
-          organisation,
-          publicId
-        ])
+        return pageOf(rows, page, ({ organisation, plane, publicId }) => [plane, organisation, publicId])
       }),
 
     enqueue: (reportId, now) =>
@@ -251,13 +217,13 @@ export const makeOperatorQueries = ({ alone, announce, read, sql, write }: Datab
         "OperatorQueries.enqueue",
         Effect.gen(function* () {
           yield* alone(`deliveries of ${reportId}`)
-          // A plane's report is never filed (api.md, reports).
+          // Reports of testing planes are never filed (api.md, reports).
           const open = yield* any(sql`
             SELECT 1 FROM reports
             WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
           if (open) {
-            // One that it had, and that was cleaned, may have filed it: it is looked for first.
+            // A delivery that retention removed may have filed it: search first.
             yield* enqueue(sql, {
               kind: "report",
               subject: reportId,

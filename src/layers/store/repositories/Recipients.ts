@@ -10,8 +10,8 @@ const Row = Schema.Struct({ active: Flag })
 
 export const makeRecipients = ({ sql, read, write }: Database): Recipients => ({
   activate: ({ plane, organisation, organisationUuid, publicId, subscriptionId = null }) =>
-    // Every accepted ting says it again; without news nothing is written, and the disk is not waited for. A registration
-    // is always written: its time tells a removal that happened before from one that happened after (Webhooks.ts).
+    // Every accepted ting calls this; without a change nothing is written, and no disk sync is waited for. A registration
+    // is always written: its time decides between it and a removal (WebhookInbox.ts).
     write(
       "Recipients.activate",
       Effect.flatMap(

@@ -12,7 +12,7 @@ import {
   Verified
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { bringToFront, enqueue } from "./Deliveries.ts"
+import { prioritise, enqueue } from "./DeliveryRows.ts"
 import { all, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const verified = "verified:"
@@ -50,47 +50,41 @@ const Content = Schema.parseJson(
 const Row = Schema.Struct({
   id: Schema.String,
   plane: Schema.String,
-  content_digest: Schema.String,
+  contentDigest: Schema.String,
   reporter: Schema.String,
   content: Content,
   source: Schema.String,
-  request_id: Schema.String,
-  created_at: Whole,
+  requestId: Schema.String,
+  createdAt: Whole,
   marker: Schema.String,
-  issue_number: OptionalWhole,
-  issue_url: OptionalText
+  issueNumber: OptionalWhole,
+  issueUrl: OptionalText
 })
 type Row = typeof Row.Type
 
-const toReport = (row: Row): StoredReport => ({
-  id: row.id,
-  plane: row.plane,
-  reporter: toReporter(row.reporter),
-  content: row.content,
-  source: row.source,
-  requestId: row.request_id,
-  createdAt: row.created_at,
-  marker: row.marker,
-  issue: Option.all({ number: row.issue_number, url: row.issue_url })
+const toReport = ({ contentDigest: _, issueNumber, issueUrl, reporter, ...row }: Row): StoredReport => ({
+  ...row,
+  reporter: toReporter(reporter),
+  issue: Option.all({ number: issueNumber, url: issueUrl })
 })
 
-/** The row that a report of this reporter and content repeats; the reporter's own before another's that may be theirs. */
+/** The row that a report of this reporter and content repeats; the reporter's own comes before one that may be theirs. */
 const repeatedBy = (rows: ReadonlyArray<Row>, reporter: string, contentDigest: string): Row | undefined => {
-  const same = rows.filter((row) => row.content_digest === contentDigest)
-  const open = same.filter((row) => row.reporter === "unverified" || reporter === "unverified")
+  const same = rows.filter((row) => row.contentDigest === contentDigest)
+  const possible = same.filter((row) => row.reporter === "unverified" || reporter === "unverified")
   return (
     same.find((row) => row.reporter === reporter) ??
-    open.find((row) => row.reporter !== "anonymous") ??
-    open[0]
+    possible.find((row) => row.reporter !== "anonymous") ??
+    possible[0]
   )
 }
 
-/** What a report counts besides its content: its row, its keys and its delivery; triggers keep the sum (migration 0004). */
+/** Bytes that a report counts besides its content, for its row, keys and delivery. Triggers keep the sum (migration 0004). */
 const bytesBeside = 1_000
 
 export const makeReports = (
   { sql, read, write, alone, announce }: Database,
-  wake: Effect.Effect<void>
+  wakeUp: Effect.Effect<void>
 ): Reports => {
   const underKey = (plane: string, keyDigest: string) =>
     all(Row)(sql`
@@ -101,10 +95,10 @@ export const makeReports = (
     Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
   )
 
-  /** Who was unverified at first is known now. The delivery first: who files the report locks the two in that order. */
-  const withName = (row: Row, reporter: string) =>
+  /** Names a reporter who was unverified at first. Delivery before report: the worker locks them in the same order. */
+  const verify = (row: Row, reporter: string) =>
     row.reporter === "unverified" && reporter.startsWith(verified)
-      ? bringToFront(sql, { kind: "report", subject: row.id }).pipe(
+      ? prioritise(sql, { kind: "report", subject: row.id }).pipe(
           Effect.zipRight(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`),
           Effect.as({ ...row, reporter })
         )
@@ -121,11 +115,11 @@ export const makeReports = (
 
           const repeated = repeatedBy(rows, reporter, report.contentDigest)
           if (repeated !== undefined)
-            return ReportAdmission.Replayed({ report: toReport(yield* withName(repeated, reporter)) })
+            return ReportAdmission.Replayed({ report: toReport(yield* verify(repeated, reporter)) })
           if (rows.some((row) => row.reporter === reporter)) return ReportAdmission.Conflict()
 
           const content = JSON.stringify(report.content)
-          // One at a time, so that no two of them take the same room.
+          // One at a time: two at once would take the same room.
           yield* alone("reports")
           if ((yield* stored) + Buffer.byteLength(content) + bytesBeside > limitBytes)
             return ReportAdmission.Full()
@@ -148,7 +142,7 @@ export const makeReports = (
           const { contentDigest: _, keyDigest: __, ...admitted } = report
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
         }),
-        ({ _tag }) => (deliver && _tag === "Stored" ? wake : Effect.void)
+        ({ _tag }) => (deliver && _tag === "Stored" ? wakeUp : Effect.void)
       ),
     find: (id) =>
       read("Reports.find", first(Row)(sql`SELECT * FROM reports WHERE id = ${id}`)).pipe(
@@ -158,5 +152,4 @@ export const makeReports = (
   }
 }
 
-/** For whoever lists reports. */
 export { Row as ReportRow, toReport }

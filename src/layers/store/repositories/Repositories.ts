@@ -11,36 +11,36 @@ import { checkSchema } from "../migrations/Migrations.ts"
 import { makeRecipients } from "./Recipients.ts"
 import { makeReports } from "./Reports.ts"
 import { makeRetention } from "./Retention.ts"
-import { makeSpool } from "./TelemetrySpool.ts"
-import { makeWebhooks } from "./WebhookInbox.ts"
+import { makeTelemetrySpool } from "./TelemetrySpool.ts"
+import { makeWebhookInbox } from "./WebhookInbox.ts"
 import { makeWriteProbe } from "../WriteProbe.ts"
 
-/** Keeps one sign however often it is given. Taking it uses it up, so each has one consumer. */
-const makeWakeup = Effect.map(Queue.sliding<void>(1), (signs) => ({
-  give: Effect.asVoid(Queue.offer(signs, undefined)),
-  unsafeGive: () => void signs.unsafeOffer(undefined),
-  wait: Queue.take(signs)
+/** Keeps one wake-up, however often it is sent. Waiting uses it up, so each has one consumer. */
+const makeWakeup = Effect.map(Queue.sliding<void>(1), (queue) => ({
+  wakeUp: Effect.asVoid(Queue.offer(queue, undefined)),
+  unsafeWakeUp: () => void queue.unsafeOffer(undefined),
+  wait: Queue.take(queue)
 }))
 
-/** The whole store over a database whose migrations have run; the same for every dialect. */
+/** The store over a database whose migrations have run; the same for both dialects. */
 export const makeStore = (given: Database): Effect.Effect<StoreService, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { database, writable } = makeWriteProbe(given)
     const wakeups = { deliveries: yield* makeWakeup, spool: yield* makeWakeup }
-    /** After a commit: here, and at once in the other processes; a sign that is lost costs them a wait until their next look. */
-    const everywhere = Effect.zipRight(
-      wakeups.deliveries.give,
+    /** Here and in the other processes; a lost announcement costs them a wait until their next poll. */
+    const wakeUpEverywhere = Effect.zipRight(
+      wakeups.deliveries.wakeUp,
       Effect.ignore(database.announce("deliveries"))
     )
-    yield* database.announced((work) => wakeups[work].unsafeGive())
+    yield* database.announced((work) => wakeups[work].unsafeWakeUp())
     return {
       recipients: makeRecipients(database),
       loginOutcomes: makeLoginOutcomes(database),
-      reports: makeReports(database, wakeups.deliveries.give),
-      webhooks: makeWebhooks(database),
-      spool: yield* makeSpool(database, wakeups.spool.give),
+      reports: makeReports(database, wakeups.deliveries.wakeUp),
+      webhooks: makeWebhookInbox(database),
+      spool: yield* makeTelemetrySpool(database, wakeups.spool.wakeUp),
       planes: makeKnownPlanes(database),
-      deliveries: makeDeliveries(database, everywhere),
+      deliveries: makeDeliveries(database, wakeUpEverywhere),
       destinations: makeDestinations(database),
       retention: makeRetention(database),
       check: Effect.zipRight(checkSchema(database), writable),

@@ -2,18 +2,18 @@ import type { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { knownKinds } from "./Deliveries.ts"
+import { knownKinds } from "./DeliveryRows.ts"
 import { knownTables } from "./Rows.ts"
 
-/** So that no cleaning holds the database for long. */
-const atOnce = 200
+/** Rows of one transaction, so that it stays short. */
+const batchSize = 200
 
-/** Deliveries and refusals of kinds that only a later version knows are that version's to clean, and reports wait for their deliveries. */
+/** Deliveries and refusals of kinds that only a later version knows are left to it, and reports wait for their deliveries. */
 export const makeRetention = ({ sql, write }: Database): Retention => {
   const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
     Effect.map(write(operation, statement), ({ length }) => length)
   return {
-    // What still waits for its delivery is never old enough.
+    // Never before its delivery is over, however old the report is.
     reports: (createdBefore) =>
       remove(
         "Retention.reports",
@@ -23,7 +23,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
             WHERE created_at < ${createdBefore}
               AND NOT EXISTS (
                 SELECT 1 FROM deliveries WHERE subject = reports.id AND state NOT IN ('delivered', 'failed'))
-            ORDER BY created_at LIMIT ${atOnce})
+            ORDER BY created_at LIMIT ${batchSize})
           RETURNING id`
       ),
     webhooks: (receivedBefore) =>
@@ -32,10 +32,10 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         sql`
           DELETE FROM webhook_inbox WHERE (plane, event_id) IN (
             SELECT plane, event_id FROM webhook_inbox
-            WHERE received_at < ${receivedBefore} ORDER BY received_at LIMIT ${atOnce})
+            WHERE received_at < ${receivedBefore} ORDER BY received_at LIMIT ${batchSize})
           RETURNING event_id`
       ),
-    // What is known of a report that was not filed is kept for as long as the report.
+    // The delivery of an unfiled report is kept for as long as the report.
     deliveries: (finishedBefore) =>
       remove(
         "Retention.deliveries",
@@ -45,7 +45,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
             WHERE ${sql.in("kind", knownKinds)} AND state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
               AND (state = 'delivered' OR kind <> 'report'
                 OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
-            ORDER BY finished_at LIMIT ${atOnce})
+            ORDER BY finished_at LIMIT ${batchSize})
           RETURNING id`
       ),
     recipients: (changedBefore) =>
@@ -54,7 +54,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         sql`
           DELETE FROM recipients WHERE (plane, organisation, public_id) IN (
             SELECT plane, organisation, public_id FROM recipients
-            WHERE active = 0 AND changed_at < ${changedBefore} ORDER BY changed_at LIMIT ${atOnce})
+            WHERE active = 0 AND changed_at < ${changedBefore} ORDER BY changed_at LIMIT ${batchSize})
           RETURNING public_id`
       ),
     loginOutcomes: (recordedBefore) =>
@@ -63,7 +63,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
         sql`
           DELETE FROM login_outcomes WHERE upstream_key IN (
             SELECT upstream_key FROM login_outcomes
-            WHERE recorded_at < ${recordedBefore} ORDER BY recorded_at LIMIT ${atOnce})
+            WHERE recorded_at < ${recordedBefore} ORDER BY recorded_at LIMIT ${batchSize})
           RETURNING upstream_key`
       ),
     refusals: (refusedBefore) =>
@@ -73,7 +73,7 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
           DELETE FROM spool_refused WHERE record_id IN (
             SELECT record_id FROM spool_refused
             WHERE refused_at < ${refusedBefore} AND ${sql.in("table_name", knownTables)}
-            ORDER BY refused_at LIMIT ${atOnce})
+            ORDER BY refused_at LIMIT ${batchSize})
           RETURNING record_id`
       )
   }

@@ -1,4 +1,7 @@
-/** Forms of columns as both databases hand them out: Postgres gives 64-bit integers as text. */
+/**
+ * Columns as both databases return them (Postgres gives 64-bit integers as text), and statements with decoded rows. Not
+ * `SqlSchema`, which also encodes the request: the ports have types already.
+ */
 import type { SqlError } from "@effect/sql/SqlError"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
@@ -39,14 +42,14 @@ export const first = <A, I>(schema: Schema.Schema<A, I>) => {
     Effect.flatMap(rows, ([row]) => (row === undefined ? Effect.succeedNone : Effect.asSome(decode(row))))
 }
 
-/** Whether a statement gave a row; with `RETURNING`, whether it changed one. */
+/** Whether a statement returned a row; with `RETURNING`, whether it changed one. */
 export const any = (rows: Rows): Effect.Effect<boolean, SqlError> =>
   Effect.map(rows, ({ length }) => length > 0)
 
-/** Rows named in one statement; bounds its parameters and the number of statements that stay prepared. */
+/** Items of one statement; bounds its parameters and the number of prepared statements. */
 const chunk = 100
 
-/** Runs a statement for some of the items after the other, and gives the rows of all. */
+/** Runs a statement for one chunk of the items after the other, and returns all rows. */
 export const inChunks = <A, B, E>(
   items: ReadonlyArray<A>,
   run: (some: Arr.NonEmptyReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>

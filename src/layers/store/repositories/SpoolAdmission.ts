@@ -5,7 +5,7 @@ import type * as Scope from "effect/Scope"
 import { backendTable } from "../../../schema/Telemetry.ts"
 import { beyondReason } from "../../../services/ClockSkew.ts"
 import type {
-  Spool,
+  TelemetrySpool,
   SpoolAdmission,
   SpoolCounts,
   SpoolEntry,
@@ -14,34 +14,33 @@ import type {
 import type { Database } from "../Database.ts"
 import { groupCommit } from "../GroupCommit.ts"
 import { all, inChunks, Whole } from "./Rows.ts"
-import { bytesOf, makeCounting, RemovedRow } from "./SpoolCounts.ts"
-import { unheld } from "./SpoolLeases.ts"
+import { bytesOf, makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
 
-/** Records that one transaction takes: it holds up the others, and in SQLite the thread. */
+/** Records of one transaction, which holds up the others, and in SQLite the thread. */
 const groupRecords = 1_000
 
 export interface Offer {
   readonly entries: ReadonlyArray<SpoolEntry>
-  readonly bound: Parameters<Spool["offer"]>[1]
+  readonly bound: Parameters<TelemetrySpool["offer"]>[1]
 }
 
 type Change = Pick<SpoolCounts, "table" | "accepted" | "duplicates" | "waiting" | "waitingBytes">
 
-export interface Judgement {
+export interface Decision {
   readonly admissions: ReadonlyArray<SpoolAdmission>
   readonly fresh: ReadonlyArray<SpoolEntry>
   readonly changes: ReadonlyArray<Change>
 }
 
 /**
- * Judges offers as if each came alone, after those before it: `known` are ids that wait or were delivered, `waiting` the bytes of each
- * table so far.
+ * Decides about offers in order, each as if it came alone. `known` are ids that wait or were delivered, `waiting` the bytes of
+ * each table so far.
  */
-export const judge = (
+export const decide = (
   offers: ReadonlyArray<Offer>,
   known: ReadonlySet<string>,
   waiting: ReadonlyArray<Pick<SpoolCounts, "table" | "waitingBytes">>
-): Judgement => {
+): Decision => {
   const seen = new Set(known)
   const before = new Map(waiting.map(({ table, waitingBytes }) => [table, waitingBytes]))
   const changes = new Map<string, Change>()
@@ -92,30 +91,30 @@ export const judge = (
   return { admissions, fresh: stored, changes: [...changes.values()] }
 }
 
-/** `Spool.offer`: offers of this process that come at once are one transaction, and each gets its own answer. */
-export const makeOffers = (
+/** Simultaneous offers of this process share one transaction; each gets its own answer. */
+export const makeOffer = (
   { announce, alone, skipLocked, sql, write }: Database,
-  wake: Effect.Effect<void>
+  wakeUp: Effect.Effect<void>
 ): Effect.Effect<(offer: Offer) => Effect.Effect<SpoolAdmission, StoreUnavailable>, never, Scope.Scope> => {
-  const { count, countRemoved, counts } = makeCounting(sql)
+  const { count, countRemoved, counts } = makeCounts(sql)
 
   /** Ids that are waiting, or were delivered and are still remembered. */
   const known = (recordIds: ReadonlyArray<string>) =>
     inChunks(recordIds, (ids) =>
-      all(Schema.Struct({ record_id: Schema.String }))(sql`
+      all(Schema.Struct({ recordId: Schema.String }))(sql`
         SELECT record_id FROM spool WHERE ${sql.in("record_id", ids)}
         UNION ALL
         SELECT record_id FROM spool_delivered WHERE ${sql.in("record_id", ids)}`)
-    ).pipe(Effect.map((rows) => new Set(rows.map((row) => row.record_id))))
+    ).pipe(Effect.map((rows) => new Set(rows.map((row) => row.recordId))))
 
-  /** Bytes by which what the clients offer would pass the bound. */
+  /** Bytes by which the offers of clients would pass the bound. */
   const missingFor = (offers: ReadonlyArray<Offer>, waiting: number): number => {
-    const asked = offers.filter(({ bound }) => bound.share === undefined)
-    const limit = Math.min(...asked.map(({ bound }) => bound.limitBytes))
-    return waiting + bytesOf(asked.flatMap(({ entries }) => entries)) - limit
+    const ofClients = offers.filter(({ bound }) => bound.share === undefined)
+    const limit = Math.min(...ofClients.map(({ bound }) => bound.limitBytes))
+    return waiting + bytesOf(ofClients.flatMap(({ entries }) => entries)) - limit
   }
 
-  /** The backend's own events are the first to go when clients need the room (api.md, own telemetry). */
+  /** Drops the backend's own events first when clients need the room (api.md, own telemetry). */
   const makeRoom = (offers: ReadonlyArray<Offer>) =>
     Effect.gen(function* () {
       const sums = yield* counts
@@ -126,10 +125,10 @@ export const makeOffers = (
       )
       if (own === 0 || missing <= 0) return sums
       const now = yield* Clock.currentTimeMillis
-      // What is being shipped will be settled.
-      const oldest = yield* all(Schema.Struct({ record_id: Schema.String, bytes: Whole }))(sql`
+      // Leased entries will be settled.
+      const oldest = yield* all(Schema.Struct({ recordId: Schema.String, bytes: Whole }))(sql`
         SELECT record_id, bytes FROM spool
-        WHERE table_name = ${backendTable} AND ${unheld(sql, now, beyondReason(now))}
+        WHERE table_name = ${backendTable} AND ${notLeased(sql, now, beyondReason(now))}
         ORDER BY sequence LIMIT ${groupRecords} ${skipLocked}`)
       let freed = 0
       const dropped = oldest.filter(({ bytes }) => {
@@ -138,7 +137,7 @@ export const makeOffers = (
         return needed
       })
       const rows = yield* inChunks(
-        dropped.map((row) => row.record_id),
+        dropped.map((row) => row.recordId),
         (ids) =>
           all(RemovedRow)(sql`
             DELETE FROM spool WHERE ${sql.in("record_id", ids)}
@@ -154,8 +153,8 @@ export const makeOffers = (
       Effect.gen(function* () {
         yield* alone("spool")
         const ids = new Set(offers.flatMap(({ entries }) => entries.map(({ recordId }) => recordId)))
-        const judgement = judge(offers, yield* known([...ids]), yield* makeRoom(offers))
-        const { changes, fresh } = judgement
+        const decision = decide(offers, yield* known([...ids]), yield* makeRoom(offers))
+        const { changes, fresh } = decision
         yield* inChunks(
           fresh,
           (some) => sql`
@@ -172,16 +171,16 @@ export const makeOffers = (
         )
         yield* Effect.forEach(changes, ({ table, ...change }) => count(table, change), { discard: true })
         if (fresh.length > 0) yield* announce("spool")
-        return judgement
+        return decision
       }),
-      ({ fresh }) => (fresh.length > 0 ? wake : Effect.void)
+      ({ fresh }) => (fresh.length > 0 ? wakeUp : Effect.void)
     ).pipe(Effect.map(({ admissions }) => admissions))
 
   return Effect.map(
     groupCommit(commit, { atMost: groupRecords, weight: ({ entries }: Offer) => entries.length }),
-    (offering) => (offer) =>
+    (commitInGroup) => (offer) =>
       offer.entries.length === 0
         ? Effect.succeed("accepted")
-        : Effect.withSpan(offering(offer), "Spool.offer", { captureStackTrace: false })
+        : Effect.withSpan(commitInGroup(offer), "Spool.offer", { captureStackTrace: false })
   )
 }

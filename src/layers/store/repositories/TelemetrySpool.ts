@@ -4,33 +4,23 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { beyondReason, latestLeaseEnd } from "../../../services/ClockSkew.ts"
-import type { Spool, SpoolEntry } from "../../../services/Store.ts"
+import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, inChunks, knownTables, Table, Whole } from "./Rows.ts"
-import { makeCounting, RemovedRow } from "./SpoolCounts.ts"
-import { unheld } from "./SpoolLeases.ts"
-import { makeOffers } from "./SpoolAdmission.ts"
+import { makeOffer } from "./SpoolAdmission.ts"
+import { makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
 
 /** Rows that one expiry transaction removes. */
-const expiredAtOnce = 500
+const expiryBatch = 500
 
 const EntryRow = Schema.Struct({
   sequence: Whole,
-  record_id: Schema.String,
-  table_name: Table,
-  event_at: Whole,
+  recordId: Schema.String,
+  table: Table,
+  eventAt: Whole,
   json: Schema.String,
   bytes: Whole,
-  accepted_at: Whole
-})
-
-const toEntry = (row: typeof EntryRow.Type): SpoolEntry => ({
-  table: row.table_name,
-  recordId: row.record_id,
-  eventAt: row.event_at,
-  json: row.json,
-  bytes: row.bytes,
-  acceptedAt: row.accepted_at
+  acceptedAt: Whole
 })
 
 const Candidate = Schema.Struct({ sequence: Whole, bytes: Whole })
@@ -38,17 +28,17 @@ const bySequence = (one: { readonly sequence: number }, other: { readonly sequen
   one.sequence - other.sequence
 
 /**
- * Whoever changes the sums or the ids that are known is alone with the spool, and takes that lock first. Leasing and giving back
- * touch neither, and never wait for a row: so nothing deadlocks, and processes lease beside each other.
+ * Transactions that change the sums or the known ids take the spool's lock first. Leasing and releasing change neither, and
+ * never wait for a row: nothing deadlocks, and processes lease at the same time.
  */
-export const makeSpool = (
+export const makeTelemetrySpool = (
   database: Database,
-  wake: Effect.Effect<void>
-): Effect.Effect<Spool, never, Scope.Scope> => {
+  wakeUp: Effect.Effect<void>
+): Effect.Effect<TelemetrySpool, never, Scope.Scope> => {
   const { alone, read, skipLocked, sql, write } = database
-  const { counts, countRemoved } = makeCounting(sql)
+  const { counts, countRemoved } = makeCounts(sql)
 
-  /** What another owner holds by now, or has left the spool, is no longer this owner's to settle. */
+  /** Leaves out entries that another owner has leased by now, or that have left the spool. */
   const remove = (owner: string, recordIds: ReadonlyArray<string>) =>
     inChunks(recordIds, (ids) =>
       all(RemovedRow)(sql`
@@ -60,7 +50,7 @@ export const makeSpool = (
     inChunks(
       rows,
       (some) => sql`
-        INSERT INTO spool_delivered ${sql.insert(some.map((row) => ({ record_id: row.record_id, delivered_at: now })))}
+        INSERT INTO spool_delivered ${sql.insert(some.map((row) => ({ record_id: row.recordId, delivered_at: now })))}
         ON CONFLICT (record_id) DO UPDATE SET delivered_at = excluded.delivered_at`
     )
 
@@ -71,10 +61,10 @@ export const makeSpool = (
       (some) => sql`
         INSERT INTO spool_refused ${sql.insert(
           some.map((row) => ({
-            record_id: row.record_id,
-            table_name: row.table_name,
-            code: codes.get(row.record_id) ?? "unknown",
-            event_at: row.event_at,
+            record_id: row.recordId,
+            table_name: row.tableName,
+            code: codes.get(row.recordId) ?? "unknown",
+            event_at: row.eventAt,
             bytes: row.bytes,
             refused_at: now
           }))
@@ -93,13 +83,13 @@ export const makeSpool = (
       Effect.gen(function* () {
         yield* alone("spool")
         const now = yield* Clock.currentTimeMillis
-        // What is being shipped will be settled: it must not count twice. The records of a table that only a later version
-        // knows are that version's to ship or to expire.
+        // Leased entries will be settled, and must not be counted twice. Records of a table that only a later version knows
+        // are left to that version.
         const old = yield* all(Schema.Struct({ sequence: Whole }))(sql`
           SELECT sequence FROM spool
           WHERE accepted_at < ${acceptedBefore} AND ${sql.in("table_name", knownTables)}
-            AND ${unheld(sql, now, beyondReason(now))}
-          ORDER BY accepted_at LIMIT ${expiredAtOnce} ${skipLocked}`)
+            AND ${notLeased(sql, now, beyondReason(now))}
+          ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
           all(RemovedRow)(sql`
             DELETE FROM spool WHERE ${sql.in(
@@ -121,31 +111,31 @@ export const makeSpool = (
         const rows = yield* sql`
           DELETE FROM spool_delivered WHERE record_id IN (
             SELECT record_id FROM spool_delivered WHERE delivered_at < ${deliveredBefore}
-            ORDER BY delivered_at LIMIT ${expiredAtOnce})
+            ORDER BY delivered_at LIMIT ${expiryBatch})
           RETURNING record_id`
         return rows.length
       })
     )
 
-  /** When the oldest of the newest `atMost` delivered ids was delivered. Reads along the index, and no further than the bound. */
-  const oldestOf = (atMost: number) =>
+  /** Delivery time of the oldest of the newest `atMost` ids. Reads the index no further than that. */
+  const oldestRemembered = (atMost: number) =>
     read(
       "Spool.oldestDelivered",
-      first(Schema.Struct({ delivered_at: Whole }))(sql`
+      first(Schema.Struct({ deliveredAt: Whole }))(sql`
         SELECT delivered_at FROM spool_delivered
         ORDER BY delivered_at DESC LIMIT 1 OFFSET ${atMost - 1}`)
-    ).pipe(Effect.map(Option.match({ onNone: () => 0, onSome: (row) => row.delivered_at })))
+    ).pipe(Effect.map(Option.match({ onNone: () => 0, onSome: (row) => row.deliveredAt })))
 
-  /** Requests get their turn between two batches. */
-  const untilDone = <E>(some: Effect.Effect<number, E>): Effect.Effect<void, E> =>
+  /** Requests run between two batches. */
+  const repeatBatches = <E>(some: Effect.Effect<number, E>): Effect.Effect<void, E> =>
     some.pipe(
       Effect.zipLeft(Effect.yieldNow()),
-      Effect.repeat({ while: (removed) => removed === expiredAtOnce }),
+      Effect.repeat({ while: (removed) => removed === expiryBatch }),
       Effect.asVoid
     )
 
-  return Effect.map(makeOffers(database, wake), (offering) => ({
-    offer: (entries, bound) => offering({ entries, bound }),
+  return Effect.map(makeOffer(database, wakeUp), (offer) => ({
+    offer: (entries, bound) => offer({ entries, bound }),
 
     lease: ({ tables, count, bytes, now, leaseUntil, owner }) =>
       tables.size === 0
@@ -153,22 +143,22 @@ export const makeSpool = (
         : write(
             "Spool.lease",
             Effect.gen(function* () {
-              const free = unheld(sql, now, latestLeaseEnd(now, leaseUntil))
-              // Table by table, along the index: however much waits for a table that is not open, it is not looked at.
+              const free = notLeased(sql, now, latestLeaseEnd(now, leaseUntil))
+              // Table by table, along the index, so that rows of other tables are not read.
               const oldest = yield* Effect.forEach([...tables], (table) =>
                 all(Candidate)(sql`
                   SELECT sequence, bytes FROM spool
                   WHERE table_name = ${table} AND ${free}
                   ORDER BY sequence LIMIT ${count} ${skipLocked}`)
               )
-              const chosen = within(oldest.flat().sort(bySequence).slice(0, count), bytes)
+              const chosen = takeWithin(oldest.flat().sort(bySequence).slice(0, count), bytes)
               const rows = yield* inChunks(chosen, (some) =>
                 all(EntryRow)(sql`
                   UPDATE spool SET lease_owner = ${owner}, lease_until = ${leaseUntil}
                   WHERE ${sql.in("sequence", some)}
-                  RETURNING sequence, record_id, table_name, event_at, json, bytes, accepted_at`)
+                  RETURNING sequence, record_id, table_name AS "table", event_at, json, bytes, accepted_at`)
               )
-              return [...rows].sort(bySequence).map(toEntry)
+              return [...rows].sort(bySequence).map(({ sequence: _, ...entry }): SpoolEntry => entry)
             })
           ),
 
@@ -206,16 +196,16 @@ export const makeSpool = (
 
     expire: ({ acceptedBefore, deliveredAtMost, deliveredBefore }) =>
       Effect.gen(function* () {
-        yield* untilDone(expireSome(acceptedBefore))
-        yield* untilDone(forgetSome(Math.max(deliveredBefore, yield* oldestOf(deliveredAtMost))))
+        yield* repeatBatches(expireSome(acceptedBefore))
+        yield* repeatBatches(forgetSome(Math.max(deliveredBefore, yield* oldestRemembered(deliveredAtMost))))
       }),
 
     counts: read("Spool.counts", counts)
   }))
 }
 
-/** Of the oldest entries those that stay within so many bytes; the first one always goes, however large. */
-const within = (
+/** The oldest entries up to this many bytes; always at least one, however large. */
+const takeWithin = (
   oldest: ReadonlyArray<{ readonly sequence: number; readonly bytes: number }>,
   bytes: number
 ): ReadonlyArray<number> => {

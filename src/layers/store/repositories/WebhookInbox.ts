@@ -1,9 +1,9 @@
 import * as Effect from "effect/Effect"
-import type { Webhooks } from "../../../services/Store.ts"
+import type { WebhookInbox } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { any } from "./Rows.ts"
 
-export const makeWebhooks = ({ sql, write, alone }: Database): Webhooks => ({
+export const makeWebhookInbox = ({ sql, write, alone }: Database): WebhookInbox => ({
   receive: (event, removed) =>
     write(
       "Webhooks.receive",
@@ -29,13 +29,13 @@ export const makeWebhooks = ({ sql, write, alone }: Database): Webhooks => ({
             AND aggregate_id = ${event.aggregateId} AND aggregate_version > ${event.aggregateVersion}
           LIMIT 1`)
         if (outdated) return true
-        // A removal that IAM could not deliver holds back the news that the person came again (11.6), so who registered
-        // after it happened is not removed. In its own millisecond the removal wins: a registration that is forgotten
-        // wrongly shows again with the next login or accepted ting. The two times are of two clocks, ours and IAM's, so
-        // between events closer than these differ (`check` warns from 5 s) either may win, and heals in the same way.
+        // A removal that IAM could not deliver also holds back the event that the person joined again (11.6), so a person who
+        // registered after the removal happened stays. In the same millisecond the removal wins: a registration that was
+        // ended wrongly returns with the next login or accepted ting. The times come from two clocks, ours and IAM's: between
+        // events closer than their difference (`check` warns from 5 s) either may win, and is corrected in the same way.
         const happenedAt = Date.parse(event.occurredAt)
         yield* Effect.forEach(
-          // In one order for everybody: two events may name the same people.
+          // Sorted, so that two events that name the same people lock them in one order.
           [...removed].sort(),
           (publicId) => sql`
             UPDATE recipients SET active = 0, changed_at = ${event.receivedAt}

@@ -1,5 +1,5 @@
-/** "musb": marks a SQLite file as ours. */
+/** "musb": marks a SQLite file as a database of this program. */
 export const applicationId = 0x6d757362
 
-/** Reaches the disk although it changes nothing: SQLite leaves out an UPDATE that does not. */
+/** Writes to the disk without changing anything; SQLite skips an UPDATE that changes nothing. */
 export const writeMark = `PRAGMA application_id = ${applicationId}`

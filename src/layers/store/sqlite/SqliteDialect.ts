@@ -6,14 +6,14 @@ import type { StoreUnavailable } from "../../../services/Store.ts"
 import type { Dialect } from "../Database.ts"
 import type { DatabaseFailure } from "../StoreErrors.ts"
 
-/** One connection and one writer at a time. `present` fails when what was opened is no longer the database. */
+/** One connection, one writer at a time. `present` fails when the path no longer leads to the opened file. */
 export const sqliteDialect = (
   sql: SqlClient.SqlClient,
   present: Effect.Effect<void, StoreUnavailable>
 ): Dialect => {
   /**
-   * `sql.withTransaction` makes a defect of a commit or rollback that fails, and SQLite rolls back by itself when the disk is full.
-   * A transaction never leaves the thread, so that its lock is held as briefly as can be.
+   * Not `sql.withTransaction`, which turns a failed COMMIT or ROLLBACK into a defect; on a full disk SQLite rolls back by itself.
+   * The fiber does not yield inside a transaction, so that the lock is held briefly.
    */
   const transaction = <A>(
     body: Effect.Effect<A, DatabaseFailure>,
@@ -23,7 +23,7 @@ export const sqliteDialect = (
       Effect.gen(function* () {
         const connection = yield* restore(sql.reserve)
         const run = (statement: string) => connection.execute(statement, [], undefined)
-        // The write lock first: a transaction that reads first could not be sure to get it any more.
+        // Takes the write lock first: after a read it might not be available any more.
         yield* run("BEGIN IMMEDIATE")
         const exit = yield* restore(body).pipe(
           Effect.provideService(SqlClient.TransactionConnection, [connection, 0]),
@@ -39,10 +39,10 @@ export const sqliteDialect = (
     read: (statement) => Effect.zipRight(present, statement),
     transaction: (body, committed) => Effect.zipRight(present, transaction(body, committed)),
     access: Function.identity,
-    // There is one writer anyway.
+    // SQLite has one writer at a time.
     alone: () => Effect.void,
     skipLocked: sql.literal(""),
-    // Others see the work at their next look.
+    // Other processes find the work at their next poll.
     announce: () => Effect.void,
     announced: () => Effect.void
   }

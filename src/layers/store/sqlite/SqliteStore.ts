@@ -12,9 +12,10 @@ import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { Store, type StoreUnavailable } from "../../../services/Store.ts"
+import { snakeToCamel } from "effect/String"
+import { Store, StoreUnavailable } from "../../../services/Store.ts"
 import { type Database, makeDatabase } from "../Database.ts"
-import { absentDatabase, closedDatabase, foreignDatabase, notMigrated, notOpened } from "../StoreErrors.ts"
+import { migrationFailed, openFailed } from "../StoreErrors.ts"
 import { applicationId, writeMark } from "./ApplicationId.ts"
 import { checkReadable, migrate, migrationsTable, prepareSchema } from "../migrations/Migrations.ts"
 import { makeStore } from "../repositories/Repositories.ts"
@@ -23,19 +24,19 @@ import { sqliteDialect } from "./SqliteDialect.ts"
 import { watchFiles } from "./SqliteFiles.ts"
 
 export interface SqliteOptions {
-  /** Milliseconds that a lock of another process is waited for; 5 s when not given. */
+  /** Milliseconds to wait for a lock of another process; default 5 s. */
   readonly lockWait?: number
-  /** Without it, an absent file and an older schema are refused; it is done when not told. */
+  /** Creates the file and migrates an older schema, or refuses both; default true. */
   readonly migrate?: boolean
-  /** An older schema is taken as it is; for what every version's schema allows. */
+  /** Accepts an older schema as it is, for statements that every version's schema allows. */
   readonly older?: boolean
 }
 
 const defaultLockWait = 5_000
 
 /**
- * Folder and file for their owner only; SQLite gives its `-wal` and `-shm` files the mode of the file.
- * Without a pause, and never for a file that exists: closing it would drop the locks that this process has on it.
+ * Folder and file are private; SQLite gives its `-wal` and `-shm` files the mode of the file. Synchronous, and never for an
+ * existing file: closing that would drop the locks that this process has on it.
  */
 const createFile = (path: string): void => {
   if (existsSync(path)) return
@@ -43,35 +44,35 @@ const createFile = (path: string): void => {
   closeSync(openSync(path, "a", 0o600))
 }
 
-// The wait for a lock is `DatabaseOptions.lockWait`; SQLite's own would hold up the thread.
+// `DatabaseOptions.lockWait` waits for locks; SQLite's own wait would block the thread.
 const withoutWaiting = "busy_timeout = 0"
 const pragmas = [
   "journal_mode = WAL",
-  // An answered request is on the disk, also after a power cut.
+  // A committed request survives a power cut.
   "synchronous = FULL",
   "foreign_keys = ON"
 ]
 
-/** Whatever reads the file opens its log as well, and holds it as long as the connection lasts. */
+/** A read opens the log, which then stays open as long as the connection. */
 const anyRead = "SELECT COUNT(*) FROM sqlite_master"
 
 const Owner = Schema.Struct({ id: Whole, tables: Whole, migrated: Whole })
 
 /**
- * The first statement on a connection reads the schema, so preparing it fails while another process has the file to itself;
- * the client would remember that for longer than it lasts, and makes a defect of it when it prepares for once only.
+ * The first statement on a connection reads the schema, so preparing it fails while another process has the file locked. The
+ * client caches that failure, so the statement is not cached; a failure to prepare an uncached one is a defect, caught here.
  */
-const unremembered = <A extends object>(statement: Statement<A>) =>
+const uncached = <A extends object>(statement: Statement<A>) =>
   Effect.catchAllDefect(statement.unprepared, (cause) =>
     Effect.fail(new SqlError({ cause, message: "Failed to prepare statement" }))
   )
 
-/** Nothing is written to a file that another program made; a mark of 0 is nobody's, or that of a file which was never opened to its end. */
+/** Refuses a file of another program. An application id of 0 is a new file, or one whose first opening did not finish. */
 const refuseForeign = ({ name, read, sql }: Database) =>
   read(
     "Store.open",
     first(Owner)(
-      unremembered(sql`
+      uncached(sql`
         SELECT (SELECT application_id FROM pragma_application_id) AS id, COUNT(*) AS tables,
           COALESCE(SUM(name = ${migrationsTable}), 0) AS migrated
         FROM sqlite_master WHERE type = 'table'`)
@@ -81,7 +82,7 @@ const refuseForeign = ({ name, read, sql }: Database) =>
       Option.exists(
         ({ id, migrated, tables }) => id === applicationId || (id === 0 && (tables === 0 || migrated > 0))
       ),
-      () => foreignDatabase(name)
+      () => new StoreUnavailable({ database: name, problem: { kind: "foreign" } })
     )
   )
 
@@ -93,16 +94,18 @@ export const openDatabase = (
   Effect.gen(function* () {
     const file = resolve(path)
     const name = `SQLite database ${file}`
-    const opening = (error: unknown) => notOpened(name, error)
+    const opening = (error: unknown) => openFailed(name, error)
 
     if (migrating) yield* Effect.try({ try: () => createFile(file), catch: opening })
-    else if (!existsSync(file)) return yield* absentDatabase(name)
+    else if (!existsSync(file))
+      return yield* new StoreUnavailable({ database: name, problem: { kind: "absent_file" } })
     const sql = yield* SqliteClient.make({
       filename: file,
-      // Set below, where a failure has a type.
+      // Set below, where a failure is typed.
       disableWAL: true,
+      transformResultNames: snakeToCamel,
       prepareCacheSize: 500,
-      // The client remembers statements that failed to prepare as well: not for long.
+      // Short, since the client also caches statements that failed to prepare.
       prepareCacheTTL: "5 seconds"
     }).pipe(
       Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
@@ -111,9 +114,9 @@ export const openDatabase = (
     const closed = yield* Ref.make(false)
     yield* Effect.addFinalizer(() => Ref.set(closed, true))
     const files = yield* watchFiles(file, name)
-    // The last to close a database takes its log away.
+    // The last process to close a database removes its log.
     const present = Effect.if(Ref.get(closed), {
-      onTrue: () => closedDatabase(name),
+      onTrue: () => Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "closed" } })),
       onFalse: () => files.present
     })
     const database = makeDatabase(sql, { name, lockWait, dialect: sqliteDialect(sql, present) })
@@ -123,18 +126,18 @@ export const openDatabase = (
     yield* refuseForeign(database)
     for (const pragma of pragmas) yield* set(pragma)
     yield* database.read("Store.open", sql.unsafe(anyRead))
-    yield* files.joined
+    yield* files.watchLog
     const migration = database.write(
       "Store.migrate",
       migrate.pipe(
         Effect.provideService(SqlClient.SqlClient, sql),
-        Effect.catchTag("MigrationError", (error) => Effect.fail(notMigrated(name, error))),
-        Effect.catchAllDefect((defect) => Effect.fail(notMigrated(name, defect)))
+        Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
+        Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect)))
       )
     )
     if (older) yield* checkReadable(database)
     else yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
-    // At every start: only a write shows that the file can be written.
+    // Only a write shows that the file is writable.
     if (migrating) yield* database.write("Store.open", sql.unsafe(writeMark))
     return database
   })

@@ -43,7 +43,7 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
       )
     )
 
-  it.scoped("whatever was not filed may have been sent once more, and nothing else is touched", () =>
+  it.scoped("each unfiled report counts as sent once more, and nothing else changes", () =>
     Effect.gen(function* () {
       const place = yield* freshPath
       const store = yield* openStore(place)
@@ -97,7 +97,7 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("one that failed is looked for when it is tried again, also when it was never sent", () =>
+  it.scoped("a retry of a failed delivery searches first, also when it was never sent", () =>
     Effect.gen(function* () {
       const place = yield* freshPath
       const store = yield* openStore(place)
@@ -109,7 +109,7 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("one in a state of a later version stays in it, and is doubted all the same", () =>
+  it.scoped("a delivery in a state of a later version keeps it, and is marked all the same", () =>
     Effect.gen(function* () {
       const place = yield* freshPath
       const store = yield* openStore(place)
@@ -121,7 +121,7 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("who held a lease on what was restored writes nothing any more", () =>
+  it.scoped("the holder of an earlier lease can write nothing", () =>
     Effect.gen(function* () {
       const place = yield* freshPath
       const store = yield* openStore(place)

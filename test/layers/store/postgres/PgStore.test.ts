@@ -127,7 +127,7 @@ describe("A Postgres database", () => {
       })
   )
 
-  describe("refuses to start, saying which database and why:", () => {
+  describe("refuses to start, and names database and problem:", () => {
     const changed = (change: (url: URL) => void) =>
       Effect.map(freshPath, (place) => {
         const url = new URL(place)
@@ -231,7 +231,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("without a word is given up after its time, and is used again when it speaks", () =>
+    it.scopedLive("silently fails calls after the timeout, and is used again when it answers", () =>
       Effect.gen(function* () {
         const proxy = yield* pgProxy(yield* freshPath)
         const store = yield* open(proxy.url, { connections: 1, timeouts: short })
@@ -267,7 +267,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("after a commit but before its answer has kept what a second attempt finds done", () =>
+    it.scopedLive("after a commit but before its answer has kept it, and a repeated write is harmless", () =>
       Effect.gen(function* () {
         const proxy = yield* pgProxy(yield* freshPath)
         const store = yield* open(proxy.url)
@@ -286,7 +286,7 @@ describe("A Postgres database", () => {
   })
 
   describe("transactions", () => {
-    it.scopedLive("a statement that failed fails all, even when nobody minded", () =>
+    it.scopedLive("a failed statement fails the transaction, even when its error was ignored", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const { database } = yield* open(url, { connections: 1 })
@@ -298,7 +298,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("a caller who goes away leaves all of a write or nothing, and no connection is lost", () =>
+    it.scopedLive("an interrupted caller leaves all of a write or nothing, and no connection leaks", () =>
       Effect.gen(function* () {
         const store = yield* open(yield* freshPath, { connections: 1 })
         for (let index = 0; index < 20; index += 1) {
@@ -326,7 +326,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("that lock each other out are tried again", () =>
+    it.scopedLive("that deadlock are tried again", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const { pathname } = new URL(url)
@@ -353,7 +353,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("a lock that is not let go of is waited for, for a while", () =>
+    it.scopedLive("a lock that is not released is waited for, up to the limit", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const store = yield* open(url, { lockWait: 60, timeouts: { lock: 30 } })
@@ -421,7 +421,7 @@ describe("A Postgres database", () => {
       leaseUntil: 9_000
     }
 
-    it.scopedLive("leases beside a lease that has not ended yet: nobody waits, nobody gets the same", () =>
+    it.scopedLive("leases concurrently: without waiting, and never the same entry", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const { spool } = yield* open(url)
@@ -441,7 +441,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("keeps the spool's bound, whoever fills it", () =>
+    it.scopedLive("keeps the spool's bound across processes", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const stores = [yield* open(url), yield* open(url)]
@@ -459,7 +459,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("what one commits wakes the workers of the other, and what is refused wakes nobody", () =>
+    it.scopedLive("a commit wakes the workers of the other process, a refusal does not", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const one = yield* open(url)
@@ -477,31 +477,29 @@ describe("A Postgres database", () => {
       })
     )
 
-    const signs = { pause: 20, proofEvery: 20, proofWithin: 100 }
+    const notify = { pause: 20, checkEvery: 20, checkWithin: 100 }
 
-    it.scopedLive(
-      "a listener whose connection broke listens again, and looks once, for what it may have missed",
-      () =>
-        Effect.gen(function* () {
-          const url = yield* freshPath
-          const proxy = yield* pgProxy(url)
-          const one = yield* open(url)
-          const other = yield* open(proxy.url, { signs })
-          yield* proxy.cut
-          yield* one.spool.offer([sampleEntry("missed")], { limitBytes: 100 })
-          yield* proxy.repair
-          yield* other.wakeups.spool
-          yield* other.wakeups.deliveries
-          yield* one.spool.offer([sampleEntry("a")], { limitBytes: 100 })
-          yield* other.wakeups.spool
-        })
-    )
-
-    it.scopedLive("a listener whose connection fell silent notices", () =>
+    it.scopedLive("a listener whose connection broke listens again, and wakes its workers once", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const proxy = yield* pgProxy(url)
-        const other = yield* open(proxy.url, { signs, timeouts: short })
+        const one = yield* open(url)
+        const other = yield* open(proxy.url, { notify })
+        yield* proxy.cut
+        yield* one.spool.offer([sampleEntry("missed")], { limitBytes: 100 })
+        yield* proxy.repair
+        yield* other.wakeups.spool
+        yield* other.wakeups.deliveries
+        yield* one.spool.offer([sampleEntry("a")], { limitBytes: 100 })
+        yield* other.wakeups.spool
+      })
+    )
+
+    it.scopedLive("a listener detects a silent connection", () =>
+      Effect.gen(function* () {
+        const url = yield* freshPath
+        const proxy = yield* pgProxy(url)
+        const other = yield* open(proxy.url, { notify, timeouts: short })
         yield* proxy.freeze
         yield* Effect.sleep(150)
         yield* proxy.repair

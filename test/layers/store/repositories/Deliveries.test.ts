@@ -54,7 +54,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("nothing is found, due or leased where there is nothing", () =>
+  it.scoped("an empty store finds, leases and schedules nothing", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       deepStrictEqual(yield* lease(store, 1_000), [])
@@ -64,7 +64,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("leases the oldest first, at most as many as asked for, and each once", () =>
+  it.scoped("leases the oldest first, at most the count, and each once", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_3", "rep_1", "rep_2")
@@ -77,7 +77,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("what is due later is not leased before", () =>
+  it.scoped("a delivery is not leased before it is due", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -106,7 +106,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("sending is counted and noted before the call", () =>
+  it.scoped("a send is counted and recorded before the call", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -119,7 +119,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("delivered: the issue stands on the report, and the work is over", () =>
+  it.scoped("delivered: the report has the issue, and the delivery is over", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1", "rep_2")
@@ -164,7 +164,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("an attempt that surely did nothing leaves no time of sending", () =>
+  it.scoped("an attempt that certainly failed leaves no send time", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -176,7 +176,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("an unknown outcome comes back as one, with its looks and the time of that sending", () =>
+  it.scoped("an unknown outcome keeps its searches and its send time", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -198,7 +198,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("a refused second attempt keeps the time of the first, which may have happened", () =>
+  it.scoped("a refused second attempt keeps the send time of the first, whose outcome is unknown", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -222,7 +222,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
   )
 
   describe("when the holder of a lease dies", () => {
-    it.scoped("before sending, the work comes back as it was", () =>
+    it.scoped("before sending, the delivery returns as it was", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
@@ -244,7 +244,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-    it.scoped("while sending again, the looks at the earlier attempt no longer count", () =>
+    it.scoped("while sending again, the searches for the earlier attempt no longer count", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
@@ -264,7 +264,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-    it.scoped("while looking, the outcome is still unknown and the looks count", () =>
+    it.scoped("while searching, the outcome stays unknown and the searches count", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
@@ -282,7 +282,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     )
   })
 
-  it.scoped("a write under an older fence changes nothing, whatever it says", () =>
+  it.scoped("no write under an older fence changes anything", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -309,7 +309,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("a lease that was handed back cannot be written under again", () =>
+  it.scoped("a released lease allows no further write", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -351,7 +351,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("while every place is taken, nothing falls due before the first lease ends", () =>
+  it.scoped("at full concurrency nothing falls due before the first lease ends", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1", "rep_2")
@@ -362,7 +362,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("a late look is enqueued with what was delivered, or not at all", () =>
+  it.scoped("a sweep is enqueued in the transaction of the delivery", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -388,7 +388,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("one without an issue leaves the report as it is", () =>
+  it.scoped("a delivery without an issue leaves the report unchanged", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -411,7 +411,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         return id
       })
 
-    it.scoped("has one that failed looked for first, also where no send of it is known", () =>
+    it.scoped("retries a failed delivery with a search first, also when no send is recorded", () =>
       Effect.gen(function* () {
         for (const [sent, attempts] of [
           [true, 1],
@@ -428,7 +428,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-    it.scoped("makes due now what waits, and has an uncertain one looked for from the start", () =>
+    it.scoped("makes a waiting delivery due now, and restarts the searches of an unknown one", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1", "rep_2")
@@ -450,7 +450,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-    it.scoped("gives one up for good, and may change that", () =>
+    it.scoped("discards a delivery, and can retry it later", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
@@ -494,7 +494,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         })
     )
 
-    it.scoped("takes the mark away with a retry by name, and has what was given up looked for first", () =>
+    it.scoped("retries a discarded delivery by id, with a search first", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
@@ -509,7 +509,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-    it.scoped("has one that may have happened looked for, however often it is retried", () =>
+    it.scoped("searches for an unknown outcome after every retry", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         yield* enqueue(store, "rep_1")
@@ -519,7 +519,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-    it.scoped("touches neither what is leased, nor what was delivered, nor what is not there", () =>
+    it.scoped("changes no leased, delivered or missing delivery", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
         const refused = (id: string) =>
@@ -537,7 +537,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     )
   })
 
-  it.scoped("the oldest open one is a report; a late look waits on purpose", () =>
+  it.scoped("the oldest open delivery is a report; sweeps do not count", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       deepStrictEqual(yield* store.deliveries.oldestOpen, Option.none())
@@ -551,7 +551,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("two stores on one database never lease the same work", () =>
+  it.scoped("two stores on one database never lease the same delivery", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const one = yield* openStore(path)

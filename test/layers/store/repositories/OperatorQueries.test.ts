@@ -9,7 +9,7 @@ import {
   type DeliveryFilter,
   type Page,
   type PageRequest,
-  type RecordsService,
+  type OperatorQueriesService,
   type ReportFilter
 } from "../../../../src/services/OperatorQueries.ts"
 import { DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
@@ -43,7 +43,7 @@ const anyRecipient = { plane: Option.none(), organisation: Option.none(), public
 const first = (limit: number): PageRequest => ({ limit, after: Option.none() })
 const next = <A>(page: Page<A>, limit: number): PageRequest => ({ limit, after: page.next })
 
-const idsOf = (page: Effect.Effect.Success<ReturnType<RecordsService["reports"]>>) =>
+const idsOf = (page: Effect.Effect.Success<ReturnType<OperatorQueriesService["reports"]>>) =>
   page.items.map(({ report }) => report.id)
 
 onBoth("Records", (kind) => {

@@ -9,7 +9,7 @@ const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const registered = { ...ana, organisationUuid: "uuid-acme", subscriptionId: "sub_1" }
 
 onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
-  it.scoped("somebody who never registered is not active", () =>
+  it.scoped("a person who never registered is not active", () =>
     Effect.gen(function* () {
       const { recipients } = yield* freshStore
       assert.isFalse(yield* recipients.isActive(ana))
@@ -27,23 +27,25 @@ onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
     })
   )
 
-  it.scoped("turns off and on again; turning off twice or a stranger changes nothing", () =>
-    Effect.gen(function* () {
-      const { recipients } = yield* freshStore
-      yield* recipients.deactivate(ana)
-      assert.isFalse(yield* recipients.isActive(ana))
-      yield* recipients.activate(registered)
-      yield* recipients.deactivate({ ...ana, plane: "env-1" })
-      assert.isTrue(yield* recipients.isActive(ana))
-      yield* recipients.deactivate(ana)
-      yield* recipients.deactivate(ana)
-      assert.isFalse(yield* recipients.isActive(ana))
-      yield* recipients.activate(registered)
-      assert.isTrue(yield* recipients.isActive(ana))
-    })
+  it.scoped(
+    "is deactivated and activated again; deactivating twice or an unknown person changes nothing",
+    () =>
+      Effect.gen(function* () {
+        const { recipients } = yield* freshStore
+        yield* recipients.deactivate(ana)
+        assert.isFalse(yield* recipients.isActive(ana))
+        yield* recipients.activate(registered)
+        yield* recipients.deactivate({ ...ana, plane: "env-1" })
+        assert.isTrue(yield* recipients.isActive(ana))
+        yield* recipients.deactivate(ana)
+        yield* recipients.deactivate(ana)
+        assert.isFalse(yield* recipients.isActive(ana))
+        yield* recipients.activate(registered)
+        assert.isTrue(yield* recipients.isActive(ana))
+      })
   )
 
-  it.scoped("an accepted ting is evidence too, and keeps the subscription's id", () =>
+  it.scoped("an accepted ting activates too, and keeps the subscription's id", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const { subscriptionId: _, ...evidence } = registered
@@ -62,7 +64,7 @@ onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
     })
   )
 
-  it.scoped("what an accepted ting says again is not written; news and registrations are", () =>
+  it.scoped("an accepted ting without a change is not written; changes and registrations are", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const { subscriptionId: _, ...evidence } = registered

@@ -44,8 +44,8 @@ const admit = (
 const leased = ({ deliveries }: StoreService, now: number, count = 10) =>
   deliveries.lease({ kinds, count, concurrency: 100, now, leaseUntil: now + 1_000, owner: "worker" })
 
-onBoth("The room of reports", ({ freshPath, freshStore, openStore }) => {
-  it.scoped("is counted in bytes of what is stored, and comes back with retention", () =>
+onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => {
+  it.scoped("counts the stored bytes, and falls with retention", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       assert.strictEqual(yield* store.reports.storedBytes, 0)
@@ -58,7 +58,7 @@ onBoth("The room of reports", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("ends at its bound: what is new is refused and leaves nothing, what is known is replayed", () =>
+  it.scoped("refuses new reports without a trace, and replays known ones", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       const limit = bytesOf("short") * 2
@@ -72,7 +72,7 @@ onBoth("The room of reports", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("is not passed by many at once, of two processes", () =>
+  it.scoped("holds for concurrent reports of two processes", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const stores = [yield* openStore(path), yield* openStore(path)]
@@ -88,11 +88,11 @@ onBoth("The room of reports", ({ freshPath, freshStore, openStore }) => {
   )
 })
 
-onBoth("The order of claims", ({ freshStore }) => {
+onBoth("The order of leases", ({ freshStore }) => {
   const subjectsOf = (store: StoreService, now: number, count?: number) =>
     Effect.map(leased(store, now, count), (some) => some.map(({ subject }) => subject))
 
-  it.scoped("verified reporters come first, and among equals what is due longest", () =>
+  it.scoped("verified reporters come first, then the longest due", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       for (const [id, reporter] of [
@@ -108,7 +108,7 @@ onBoth("The order of claims", ({ freshStore }) => {
     })
   )
 
-  it.scoped("what may have been sent comes before everything, whoever reported it", () =>
+  it.scoped("unknown outcomes come before everything else", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store, "old", { reporter: Anonymous() })
@@ -125,7 +125,7 @@ onBoth("The order of claims", ({ freshStore }) => {
     })
   )
 
-  it.scoped("a report that takes a verified name takes its place as well", () =>
+  it.scoped("a report that takes a verified name takes its priority too", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store, "a", { reporter: Anonymous() })
@@ -135,7 +135,7 @@ onBoth("The order of claims", ({ freshStore }) => {
     })
   )
 
-  it.scoped("what an operator asks for comes before strangers' reports", () =>
+  it.scoped("a retry by an operator comes before reports of unverified reporters", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       for (const id of ["a", "b", "c"]) yield* admit(store, id, { reporter: Anonymous() })

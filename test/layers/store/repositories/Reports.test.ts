@@ -218,7 +218,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
       })
     )
 
-  it.scoped("keys of two planes, and two keys of one plane, have nothing to do with each other", () =>
+  it.scoped("keys of two planes, and two keys of one plane, are independent", () =>
     Effect.gen(function* () {
       const { reports } = yield* freshStore
       const changes = [{ id: "rep_1" }, { id: "rep_2", plane: "env-1" }, { id: "rep_3", keyDigest: "other" }]
@@ -254,7 +254,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
     })
   )
 
-  it.scoped("the worker is woken by a stored delivery, and by nothing else", () =>
+  it.scoped("only a stored delivery wakes the worker", () =>
     Effect.gen(function* () {
       const { reports, wakeups } = yield* freshStore
       const woken = yield* Effect.fork(wakeups.deliveries)
@@ -267,7 +267,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, withStore }) => {
     })
   )
 
-  it.scoped("a sign that nobody waited for is kept, once", () =>
+  it.scoped("a wake-up without a waiting worker is kept, once", () =>
     Effect.gen(function* () {
       const { reports, wakeups } = yield* freshStore
       for (const keyDigest of ["a", "b", "c"])

@@ -54,7 +54,7 @@ onBoth("Retention", ({ freshStore }) => {
     })
   )
 
-  it.scoped("removes deliveries that ended before the bound, never one that still waits", () =>
+  it.scoped("removes deliveries that ended before the bound, never an open one", () =>
     Effect.gen(function* () {
       const { reports, deliveries, retention } = yield* freshStore
       yield* reports.admit(sampleReport({ id: "rep_1", keyDigest: "one" }), true)
@@ -68,7 +68,7 @@ onBoth("Retention", ({ freshStore }) => {
     })
   )
 
-  it.scoped("keeps what it knows of a report that was not filed for as long as the report is there", () =>
+  it.scoped("keeps the delivery of an unfiled report as long as the report", () =>
     Effect.gen(function* () {
       const { reports, deliveries, retention } = yield* freshStore
       const kept = Effect.forEach(["rep_failed", "rep_discarded", "rep_filed"], (id) =>
@@ -100,7 +100,7 @@ onBoth("Retention", ({ freshStore }) => {
     })
   )
 
-  it.scoped("removes registrations that turned inactive before the bound, never an active one", () =>
+  it.scoped("removes registrations that became inactive before the bound, never an active one", () =>
     Effect.gen(function* () {
       const { recipients, retention } = yield* freshStore
       const person = (publicId: string) => ({ plane: productionId, organisation: "acme", publicId })
@@ -135,7 +135,7 @@ onBoth("Retention", ({ freshStore }) => {
     })
   )
 
-  it.scoped("removes refusals listed before the bound, some hundreds at a time", () =>
+  it.scoped("removes refusals listed before the bound, a few hundred a call", () =>
     Effect.gen(function* () {
       const { spool, retention } = yield* freshStore
       const refuse = (ids: ReadonlyArray<string>, now: number) =>

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
-import type { Spool, SpoolCounts, SpoolEntry } from "../../../../src/services/Store.ts"
+import type { SpoolCounts, SpoolEntry, TelemetrySpool } from "../../../../src/services/Store.ts"
 import { onBoth, sampleEntry } from "../Stores.ts"
 
 const roomy = { limitBytes: 1_000_000 }
@@ -24,7 +24,7 @@ const entries = (...ids: ReadonlyArray<string>) => ids.map((id) => sampleEntry(i
 const refusals = (...ids: ReadonlyArray<string>) => ids.map((recordId) => ({ recordId, code: "invalid" }))
 const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
 
-const lease = (spool: Spool, change: Partial<Parameters<Spool["lease"]>[0]> = {}) =>
+const lease = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["lease"]>[0]> = {}) =>
   spool.lease({
     tables,
     count: 100,
@@ -35,10 +35,10 @@ const lease = (spool: Spool, change: Partial<Parameters<Spool["lease"]>[0]> = {}
     ...change
   })
 
-const settle = (spool: Spool, change: Partial<Parameters<Spool["settle"]>[0]>) =>
+const settle = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["settle"]>[0]>) =>
   spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
 
-const counted = (spool: Spool, expected: Partial<SpoolCounts>) =>
+const counted = (spool: TelemetrySpool, expected: Partial<SpoolCounts>) =>
   Effect.gen(function* () {
     const counts = yield* spool.counts
     deepStrictEqual(
@@ -47,8 +47,8 @@ const counted = (spool: Spool, expected: Partial<SpoolCounts>) =>
     )
   })
 
-onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
-  it.scoped("hands out what it accepted, oldest first and unchanged, also after a restart", () =>
+onBoth("TelemetrySpool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
+  it.scoped("leases accepted entries oldest first and unchanged, also after a restart", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const offered = [
@@ -70,7 +70,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
     })
   )
 
-  it.scoped("takes batches larger than one statement", () =>
+  it.scoped("accepts batches larger than one statement", () =>
     Effect.gen(function* () {
       const { spool } = yield* freshStore
       const many = Array.from({ length: 450 }, (_, index) => `id-${index}`)
@@ -82,7 +82,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
     })
   )
 
-  describe("what came before is counted as a duplicate and stored once", () => {
+  describe("a repeated record is counted as a duplicate and stored once", () => {
     it.scoped("inside one batch", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
@@ -91,7 +91,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("while it waits or is being shipped, whatever table it is for", () =>
+    it.scoped("while it waits or is leased, for any table", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
@@ -102,7 +102,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("once it was delivered, for as long as that is remembered", () =>
+    it.scoped("after delivery, as long as its id is remembered", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
@@ -117,7 +117,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("once it was delivered, as one of the newest so many, the oldest being forgotten first", () =>
+    it.scoped("after delivery, while it is among the newest remembered ids", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         const many = Array.from({ length: 1_205 }, (_, index) => `id-${index}`)
@@ -142,7 +142,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("but not what was refused or has expired: that may come again", () =>
+    it.scoped("but not after it was refused or has expired", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
@@ -156,7 +156,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
   })
 
   describe("at its bound", () => {
-    it.scoped("takes what just fits, and refuses the whole of a batch that does not", () =>
+    it.scoped("accepts a batch that just fits, and refuses all of one that does not", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         assert.strictEqual(yield* spool.offer(entries("a", "b"), { limitBytes: 20 }), "accepted")
@@ -166,7 +166,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("still answers for what it has already", () =>
+    it.scoped("still accepts records that it already has", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
@@ -176,7 +176,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("has room again once something has left it", () =>
+    it.scoped("has room again after entries have left", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a"), roomy)
@@ -187,7 +187,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("a share counts its own table alone; without one all tables count", () =>
+    it.scoped("a share counts only its own table; without one all tables count", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         const own = (id: string) => [sampleEntry(id, { table: "musicbackend" })]
@@ -202,7 +202,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("the backend's own events make room for a client's, oldest first and no more than needed", () =>
+    it.scoped("drops the backend's own events for a client's, oldest first and no more than needed", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         // The clock of the database's own work is not the test's on Postgres.
@@ -232,7 +232,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
   })
 
   describe("leasing", () => {
-    it.scoped("takes at most the count, and stops before the bytes are passed", () =>
+    it.scoped("takes at most the count, and stays within the bytes", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b", "c", "d"), roomy)
@@ -256,7 +256,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
         })
     )
 
-    it.scoped("lets one entry go that is larger than the bytes asked for", () =>
+    it.scoped("takes one entry that is larger than the bytes", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer([sampleEntry("large", { bytes: 5_000 }), ...entries("b")], roomy)
@@ -264,7 +264,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("leaves the tables that are not open", () =>
+    it.scoped("leaves entries of other tables", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer([sampleEntry("closed", { table: "musicfrontendevents" }), ...entries("a")], roomy)
@@ -274,7 +274,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("a lease that ended or was given back is free again, one that runs is not", () =>
+    it.scoped("an entry is free after its lease ended or was released, and not before", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
@@ -305,7 +305,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
   })
 
   describe("settling", () => {
-    it.scoped("counts each end, by table", () =>
+    it.scoped("counts each outcome by table", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(
@@ -326,7 +326,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("lists what was refused with the service's code, and the newest refusal of a record", () =>
+    it.scoped("lists refused records with the service's code, and only the newest refusal of each", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         yield* withStore(path, ({ spool }) =>
@@ -354,24 +354,26 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("a second time, of strangers, or of what somebody else leased since, does nothing", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a", "b"), roomy)
-        yield* lease(spool)
-        yield* settle(spool, { delivered: ["a", "unknown"] })
-        yield* settle(spool, { delivered: ["a"], refused: refusals("a") })
-        yield* lease(spool, { now: 62_000, owner: "other" })
-        yield* settle(spool, { delivered: ["b"] })
-        yield* counted(spool, { accepted: 2, delivered: 1, waiting: 1, waitingBytes: 10 })
-        yield* settle(spool, { owner: "other", delivered: ["b"] })
-        yield* counted(spool, { accepted: 2, delivered: 2 })
-      })
+    it.scoped(
+      "does nothing a second time, for unknown ids, or for entries that another owner leased since",
+      () =>
+        Effect.gen(function* () {
+          const { spool } = yield* freshStore
+          yield* spool.offer(entries("a", "b"), roomy)
+          yield* lease(spool)
+          yield* settle(spool, { delivered: ["a", "unknown"] })
+          yield* settle(spool, { delivered: ["a"], refused: refusals("a") })
+          yield* lease(spool, { now: 62_000, owner: "other" })
+          yield* settle(spool, { delivered: ["b"] })
+          yield* counted(spool, { accepted: 2, delivered: 1, waiting: 1, waitingBytes: 10 })
+          yield* settle(spool, { owner: "other", delivered: ["b"] })
+          yield* counted(spool, { accepted: 2, delivered: 2 })
+        })
     )
   })
 
   describe("expiring", () => {
-    it.scoped("drops what was accepted before, counts it, and leaves the rest", () =>
+    it.scoped("drops and counts entries accepted before the bound, and leaves the rest", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(
@@ -384,7 +386,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("goes on until all is dropped, however much it is", () =>
+    it.scoped("continues until all old entries are dropped", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         const many = Array.from({ length: 1_100 }, (_, index) => `id-${index}`)
@@ -404,7 +406,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("leaves what is being shipped until its lease ends", () =>
+    it.scoped("leaves leased entries until the lease ends", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a"), roomy)
@@ -419,7 +421,7 @@ onBoth("Spool", ({ freshPath, freshStore, openStore, rawQuery, withStore }) => {
     )
   })
 
-  it.scoped("the worker is woken by what was accepted, not by what was refused", () =>
+  it.scoped("an accepted batch wakes the worker, a refused one does not", () =>
     Effect.gen(function* () {
       const { spool, wakeups } = yield* freshStore
       const woken = yield* Effect.fork(wakeups.spool)

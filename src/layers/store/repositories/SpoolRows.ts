@@ -1,4 +1,6 @@
+/** Rows of the spool, their leases, and the sums by table that change with them. */
 import type { SqlClient } from "@effect/sql/SqlClient"
+import type { Fragment } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
@@ -6,38 +8,36 @@ import type { SpoolCounts } from "../../../services/Store.ts"
 import { all, Whole } from "./Rows.ts"
 
 const CountsRow = Schema.Struct({
-  table_name: Schema.String,
+  tableName: Schema.String,
   accepted: Whole,
   delivered: Whole,
   duplicates: Whole,
   expired: Whole,
   refused: Whole,
   waiting: Whole,
-  waiting_bytes: Whole
+  waitingBytes: Whole
 })
 
 export const RemovedRow = Schema.Struct({
-  record_id: Schema.String,
-  table_name: Schema.String,
-  event_at: Whole,
+  recordId: Schema.String,
+  tableName: Schema.String,
+  eventAt: Whole,
   bytes: Whole
 })
 export type RemovedRow = typeof RemovedRow.Type
 
+/** Condition for rows that are not leased. A lease that ends after `latestEnd` was written by a clock that ran fast. */
+export const notLeased = (sql: SqlClient, now: number, latestEnd: number): Fragment =>
+  sql`(lease_until IS NULL OR lease_until <= ${now} OR lease_until > ${latestEnd})`
+
 export const bytesOf = (rows: ReadonlyArray<{ readonly bytes: number }>): number =>
   rows.reduce((sum, { bytes }) => sum + bytes, 0)
 
-/** Every change of the spool is counted in its own transaction: that keeps the sums right across crashes. */
-export const makeCounting = (sql: SqlClient) => {
+/** Each change of the spool is counted in the same transaction, so that the sums survive crashes. */
+export const makeCounts = (sql: SqlClient) => {
   const counts = Effect.map(
     all(CountsRow)(sql`SELECT * FROM spool_counts ORDER BY table_name`),
-    Arr.map(
-      ({ table_name, waiting_bytes, ...numbers }): SpoolCounts => ({
-        table: table_name,
-        ...numbers,
-        waitingBytes: waiting_bytes
-      })
-    )
+    Arr.map(({ tableName: table, ...sums }): SpoolCounts => ({ table, ...sums }))
   )
 
   const count = (table: string, change: Partial<Omit<SpoolCounts, "table">>) => {
@@ -64,9 +64,9 @@ export const makeCounting = (sql: SqlClient) => {
     end: "delivered" | "duplicates" | "expired" | "refused"
   ) =>
     Effect.forEach(
-      Object.values(Arr.groupBy(rows, (row) => row.table_name)),
+      Object.values(Arr.groupBy(rows, (row) => row.tableName)),
       (removed) =>
-        count(removed[0].table_name, {
+        count(removed[0].tableName, {
           [end]: removed.length,
           waiting: -removed.length,
           waitingBytes: -bytesOf(removed)

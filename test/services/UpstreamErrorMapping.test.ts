@@ -3,13 +3,13 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Redacted from "effect/Redacted"
 import { type Failure, type FailureCode, failureStatus } from "../../src/schema/Failure.ts"
 import { Production, Testing } from "../../src/services/Plane.ts"
-import { mapStoreFailure } from "../../src/services/StoreErrors.ts"
+import { mapStoreFailure } from "../../src/services/StoreErrorMapping.ts"
 import {
   mapIamFailure,
   mapTingFailure,
   type IamOperation,
   repeatableProofRefusals
-} from "../../src/services/UpstreamErrors.ts"
+} from "../../src/services/UpstreamErrorMapping.ts"
 import { StoreUnavailable } from "../../src/services/Store.ts"
 import { type Dependency, NotExecuted, Refused, Unknown } from "../../src/services/UpstreamFailure.ts"
 
@@ -243,7 +243,7 @@ describe("Ting's refusals", () => {
 
 describe("the database", () => {
   it("is a dependency that did not answer; the reason stays in the log", () => {
-    const failure = mapStoreFailure(new StoreUnavailable({ reason: "disk I/O error" }))
+    const failure = mapStoreFailure(new StoreUnavailable({ problem: { kind: "unreachable" } }))
     assert.strictEqual(failure.code, "dependency_unavailable")
     deepStrictEqual(failure.details, { dependency: "database" })
     assert.notInclude(JSON.stringify(failure), "disk I/O")

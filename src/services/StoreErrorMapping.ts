@@ -26,7 +26,7 @@ export const writeBestEffort =
     write.pipe(
       Effect.timeoutFail({
         duration: bestEffortMillis,
-        onTimeout: () => new StoreUnavailable({ reason: `no answer within ${bestEffortMillis} ms` })
+        onTimeout: () => new StoreUnavailable({ problem: { kind: "timed_out" } })
       }),
       Effect.catchAll(({ reason }) => Effect.logWarning(message, reason)),
       Effect.asVoid

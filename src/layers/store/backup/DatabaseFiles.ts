@@ -1,0 +1,177 @@
+/** SQLite files as backup and restore handle them: opened, checked, copied, synced and renamed. */
+import { randomUUID } from "node:crypto"
+import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs"
+import { basename, dirname, join } from "node:path"
+import * as Reactivity from "@effect/experimental/Reactivity"
+import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
+import * as Data from "effect/Data"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import type * as Scope from "effect/Scope"
+import { migrationsTable } from "../migrations/Migrations.ts"
+import { all, first, OptionalWhole, Whole } from "../repositories/Rows.ts"
+import { applicationId } from "../sqlite/ApplicationId.ts"
+import { type DatabaseFailure, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
+
+/** Nothing was changed. `reason` names the file and never a credential; `fix` is an instruction for an operator. */
+export class BackupFailed extends Data.TaggedError("BackupFailed")<{
+  readonly reason: string
+  readonly fix: string
+}> {}
+
+export const failWhen = (
+  condition: boolean,
+  reason: string,
+  fix: string
+): Effect.Effect<void, BackupFailed> =>
+  condition ? Effect.fail(new BackupFailed({ reason, fix })) : Effect.void
+
+export const damagedFix =
+  "The database itself may be damaged: run its integrity check, or restore an earlier backup."
+
+/** Files that SQLite keeps beside a database. */
+export const companions = ["-wal", "-shm", "-journal"] as const
+
+export const nameOf = (file: string): string => `SQLite database ${file}`
+
+export const isSameFile = (one: string, other: string): boolean => {
+  const [first, second] = [one, other].map((file) => statSync(file, { throwIfNoEntry: false }))
+  return first !== undefined && second !== undefined && first.dev === second.dev && first.ino === second.ino
+}
+
+/** Runs file operations; `fix` goes with whatever they raise. */
+export const attempt = <A>(file: string, fix: string, run: () => A): Effect.Effect<A, BackupFailed> =>
+  Effect.try({
+    try: run,
+    catch: (error) => new BackupFailed({ reason: openFailed(nameOf(file), error).reason, fix })
+  })
+
+export const failedIn =
+  (database: string, operation: string, fix: string) =>
+  (error: DatabaseFailure): BackupFailed =>
+    new BackupFailed({ reason: toStoreUnavailable(database, operation)(error).reason, fix })
+
+/** One connection, closed with the scope; it changes nothing without a write. */
+export const openFile = (
+  file: string,
+  { readonly, fix }: { readonly readonly: boolean; readonly fix: string }
+): Effect.Effect<SqliteClient.SqliteClient, BackupFailed, Scope.Scope> =>
+  SqliteClient.make({ filename: file, readonly, disableWAL: true }).pipe(
+    Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
+    Effect.catchAllDefect((defect) =>
+      Effect.fail(new BackupFailed({ reason: openFailed(nameOf(file), defect).reason, fix }))
+    )
+  )
+
+const sync = (path: string, flags: "r" | "r+"): void => {
+  const descriptor = openSync(path, flags)
+  fsyncSync(descriptor)
+  closeSync(descriptor)
+}
+
+/** An empty private file beside `target`; removed with the scope unless it was renamed. */
+export const partialFile = (target: string): Effect.Effect<string, BackupFailed, Scope.Scope> =>
+  Effect.acquireRelease(
+    attempt(target, "Choose a folder that exists and can be written.", () => {
+      const partial = join(dirname(target), `.${basename(target)}.${randomUUID()}.partial`)
+      closeSync(openSync(partial, "wx", 0o600))
+      return partial
+    }),
+    (partial) =>
+      Effect.sync(() => {
+        for (const suffix of ["", ...companions]) rmSync(`${partial}${suffix}`, { force: true })
+      })
+  )
+
+/** Moves the complete file to `target`. File and folder are synced: a rename survives a power cut only with its folder. */
+export const publish = (partial: string, target: string): void => {
+  sync(partial, "r+")
+  renameSync(partial, target)
+  sync(dirname(target), "r")
+}
+
+/**
+ * SQLite works without leaving the thread: signals are handled between two steps. Twice, since the event loop may run the first
+ * `setImmediate` before it polls for signals.
+ */
+const handleSignals = Effect.async<void>((resume) => {
+  setImmediate(() => setImmediate(() => resume(Effect.void)))
+})
+
+/**
+ * Copies the state at this moment into the empty file `partial`. `VACUUM INTO` reads in one transaction, which holds up no
+ * writer of a WAL database, and keeps application id and schema.
+ */
+export const copyDatabase = (from: string, partial: string): Effect.Effect<void, BackupFailed> =>
+  openFile(from, { readonly: true, fix: "Check MUSIC_DATABASE_PATH and the rights of this account." }).pipe(
+    Effect.flatMap((sql) => sql`VACUUM INTO ${partial}`),
+    Effect.catchTag("SqlError", (error) => {
+      const { problem, reason } = toStoreUnavailable(
+        `${nameOf(from)}, or its copy in ${dirname(partial)},`,
+        "Backup.copy"
+      )(error)
+      const fix =
+        problem.kind === "corrupt" ? damagedFix : "Make room or choose another folder, and try again."
+      return new BackupFailed({ reason, fix })
+    }),
+    Effect.scoped,
+    Effect.zipRight(handleSignals)
+  )
+
+/** Content of a checked database. */
+export interface DatabaseFacts {
+  readonly file: string
+  readonly bytes: number
+  /** Its newest migration. */
+  readonly migration: number
+  readonly rows: Readonly<Record<string, number>>
+}
+
+const Marked = Schema.Struct({ application_id: Whole })
+const Problem = Schema.Struct({ integrity_check: Schema.String })
+const Newest = Schema.Struct({ latest: OptionalWhole })
+const Table = Schema.Struct({ name: Schema.String })
+const Count = Schema.Struct({ count: Whole })
+
+/**
+ * Reads the whole file; fails unless it is an intact database of this program. In messages it is called `subject`, and `fix`
+ * goes with all of them.
+ */
+export const checkDatabase = (
+  file: string,
+  subject: string,
+  fix: string
+): Effect.Effect<DatabaseFacts, BackupFailed> =>
+  Effect.gen(function* () {
+    const { size: bytes } = yield* attempt(file, fix, () => statSync(file))
+    const sql = yield* openFile(file, { readonly: true, fix })
+    const refuse = (problem: string) => new BackupFailed({ reason: `${subject} ${problem}`, fix })
+
+    const marked = yield* first(Marked)(sql`PRAGMA application_id`)
+    if (!Option.exists(marked, ({ application_id }) => application_id === applicationId))
+      return yield* refuse("is not a database of this program")
+    const problems = yield* all(Problem)(sql`PRAGMA integrity_check(1)`)
+    if (problems.some(({ integrity_check }) => integrity_check !== "ok"))
+      return yield* refuse("is corrupt: its integrity check fails")
+    const newest = yield* first(Newest)(sql`SELECT MAX(migration_id) AS latest FROM ${sql(migrationsTable)}`)
+    const migration = Option.flatMap(newest, ({ latest }) => latest)
+    if (Option.isNone(migration)) return yield* refuse("has no schema")
+
+    const tables = yield* all(Table)(sql`
+      SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name`)
+    const rows = yield* Effect.forEach(tables, ({ name }) =>
+      Effect.map(
+        first(Count)(sql`SELECT COUNT(*) AS count FROM ${sql(name)}`),
+        (row) => [name, Option.match(row, { onNone: () => 0, onSome: ({ count }) => count })] as const
+      )
+    )
+    return { file, bytes, migration: migration.value, rows: Object.fromEntries(rows) }
+  }).pipe(
+    Effect.catchTags({
+      SqlError: (error) => failedIn(subject, "Backup.verify", fix)(error),
+      ParseError: (error) => failedIn(subject, "Backup.verify", fix)(error)
+    }),
+    Effect.scoped,
+    Effect.zipLeft(handleSignals)
+  )

@@ -1,0 +1,51 @@
+/** Commands of PostgreSQL's own tools that back up and restore its databases. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type { SettingsValues } from "../../../services/Settings.ts"
+import { BackupFailed } from "./DatabaseFiles.ts"
+
+const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
+
+/** Without the password, which the tools ask for, or find in PGPASSWORD or ~/.pgpass. */
+const address = (databaseUrl: Redacted.Redacted): string => {
+  const url = new URL(Redacted.value(databaseUrl))
+  url.password = ""
+  url.searchParams.delete("password")
+  return quoted(url.href)
+}
+
+const refuse = (
+  { databaseUrl }: Pick<SettingsValues, "databaseUrl">,
+  command: (url: string) => string
+): Effect.Effect<void, BackupFailed> =>
+  Option.match(databaseUrl, {
+    onNone: () => Effect.void,
+    onSome: (url) =>
+      Effect.fail(
+        new BackupFailed({
+          reason: "MUSIC_DATABASE_URL is set: a PostgreSQL database is copied with PostgreSQL's own tools",
+          fix: `Run: ${command(address(url))}`
+        })
+      )
+  })
+
+/** On PostgreSQL, fails with the command that backs up to `file`. */
+export const refusePostgresBackup = (place: Pick<SettingsValues, "databaseUrl">, file: string) =>
+  refuse(place, (url) => `pg_dump --format=custom --file=${quoted(file)} --dbname=${url}`)
+
+/**
+ * On PostgreSQL, fails with the command that restores `file`. It empties the database first: tables that the backup does not
+ * know would make the next upgrade fail. The dump becomes a script, so that emptying and filling are one transaction.
+ */
+export const refusePostgresRestore = (place: Pick<SettingsValues, "databaseUrl">, file: string) => {
+  const script = quoted(`${file}.sql`)
+  return refuse(place, (url) =>
+    [
+      `(umask 077 && pg_restore --file=${script} ${quoted(file)})`,
+      `psql --single-transaction --set=ON_ERROR_STOP=1 --command='DROP SCHEMA public CASCADE' --command='CREATE SCHEMA public' --file=${script} --dbname=${url}`,
+      `rm ${script}`,
+      "music-backend restore --finish"
+    ].join(" && ")
+  )
+}

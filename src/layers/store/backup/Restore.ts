@@ -1,0 +1,168 @@
+/** Restore of a SQLite database: check the backup, copy it, mark what may have been filed since, swap the files. */
+import { chownSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs"
+import { dirname, resolve } from "node:path"
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import { latestMigration } from "../migrations/Migrations.ts"
+import { isLocked } from "../StoreErrors.ts"
+import type { BackupOptions, DatabasePlace } from "./Backup.ts"
+import {
+  attempt,
+  type BackupFailed,
+  checkDatabase,
+  companions,
+  copyDatabase,
+  type DatabaseFacts,
+  failedIn,
+  failWhen,
+  isSameFile,
+  nameOf,
+  openFile,
+  partialFile,
+  publish
+} from "./DatabaseFiles.ts"
+import { refusePostgresRestore } from "./PostgresTools.ts"
+import { markUnfiledUnknown } from "./RestoreReconciliation.ts"
+
+/** Reads a backup from end to end; fails unless this version can restore it. Changes nothing. */
+export const verifyBackup = (file: string): Effect.Effect<DatabaseFacts, BackupFailed> =>
+  Effect.gen(function* () {
+    const source = resolve(file)
+    yield* failWhen(!existsSync(source), `there is no backup at ${source}`, "Check the name of the file.")
+    const facts = yield* checkDatabase(
+      source,
+      nameOf(source),
+      "Use another backup: this one cannot be restored."
+    )
+    yield* failWhen(
+      facts.migration > latestMigration,
+      `${nameOf(source)} has a newer schema than this version of the program knows (${facts.migration}, known ${latestMigration})`,
+      "Restore it with the version that made it, or a later one."
+    )
+    return facts
+  }).pipe(Effect.withSpan("Backup.verify"))
+
+export interface Restored extends DatabaseFacts {
+  /** Where the replaced database is kept. */
+  readonly aside: Option.Option<string>
+  /** Reports that were not filed in the backup: they are searched for before they are sent. */
+  readonly unfiled: number
+}
+
+/** Marks the copy before any server works on it. */
+const markUnfiled = (partial: string): Effect.Effect<number, BackupFailed> => {
+  const fix = "Make room, and try again."
+  return openFile(partial, { readonly: false, fix }).pipe(
+    Effect.flatMap((sql) =>
+      Effect.mapError(markUnfiledUnknown(sql), failedIn(nameOf(partial), "Backup.restore", fix))
+    ),
+    Effect.scoped
+  )
+}
+
+/**
+ * Locks the database until the scope closes, and merges its log into the file. A file that is too damaged to be opened cannot
+ * be locked; a server that has it open notices the replacement, and accepts nothing more.
+ */
+const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
+  Effect.gen(function* () {
+    const sql = yield* openFile(database, { readonly: false, fix: "Check the rights of this account." })
+    for (const statement of [
+      "PRAGMA busy_timeout = 0",
+      "PRAGMA locking_mode = EXCLUSIVE",
+      "PRAGMA journal_mode = DELETE",
+      "BEGIN EXCLUSIVE"
+    ]) {
+      yield* sql.unsafe(statement)
+    }
+  }).pipe(
+    Effect.catchTag("SqlError", (error) =>
+      failWhen(
+        isLocked(error),
+        `${nameOf(database)} is in use`,
+        "Stop every server and tool that has it open, and try again."
+      )
+    )
+  )
+
+/** When root restores, the database still belongs to the account that runs the server. */
+const keepOwner = (partial: string, target: string): void => {
+  const { gid, uid } = statSync(existsSync(target) ? target : dirname(target))
+  const own = statSync(partial)
+  if (own.uid !== uid || own.gid !== gid) chownSync(partial, uid, gid)
+}
+
+const moveCompanions = (from: string, to: string): void => {
+  for (const suffix of companions)
+    if (existsSync(`${from}${suffix}`)) renameSync(`${from}${suffix}`, `${to}${suffix}`)
+}
+
+/**
+ * Moves the copy to the database's name; the old database, with its companions, is kept as `aside`. At every moment the name
+ * leads to a complete database, and never to a new one with the log of the old.
+ */
+const swap = (partial: string, target: string, aside: string): Effect.Effect<void, BackupFailed> =>
+  attempt(target, "Check the folder, and try again.", () => {
+    keepOwner(partial, target)
+    if (existsSync(target)) linkSync(target, aside)
+    moveCompanions(target, aside)
+    publish(partial, target)
+  }).pipe(
+    Effect.tapError(() =>
+      Effect.sync(() => {
+        moveCompanions(aside, target)
+        if (isSameFile(aside, target)) rmSync(aside)
+      })
+    )
+  )
+
+/**
+ * Replaces the database, which no server may have open, by a copy of the backup `file`. An existing database is replaced only
+ * with `overwrite`. After a failure the database is as it was.
+ */
+export const restore = (
+  place: DatabasePlace,
+  file: string,
+  { overwrite = false, progress = () => Effect.void }: BackupOptions = {}
+): Effect.Effect<Restored, BackupFailed> =>
+  Effect.gen(function* () {
+    const source = resolve(file)
+    yield* refusePostgresRestore(place, source)
+    const database = resolve(place.databasePath)
+    yield* failWhen(
+      isSameFile(database, source),
+      `${source} is the database itself`,
+      "Name the backup to restore."
+    )
+    yield* progress("checking")
+    const facts = yield* verifyBackup(source)
+    yield* failWhen(
+      existsSync(database) && !overwrite,
+      `the database ${database} exists already`,
+      "Choose another name, or add --overwrite."
+    )
+    yield* attempt(database, "Check MUSIC_DATABASE_PATH.", () =>
+      mkdirSync(dirname(database), { recursive: true, mode: 0o700 })
+    )
+    const partial = yield* partialFile(database)
+    yield* progress("copying")
+    yield* copyDatabase(source, partial)
+    const unfiled = yield* markUnfiled(partial)
+    const { size: bytes } = yield* attempt(partial, "Check the folder, and try again.", () =>
+      statSync(partial)
+    )
+    const replaced = existsSync(database)
+    if (replaced) yield* lockDatabase(database)
+    const at = new Date(yield* Clock.currentTimeMillis).toISOString().replaceAll(/[-:.]/g, "")
+    const aside = `${database}.before-${at}`
+    yield* swap(partial, database, aside)
+    return {
+      ...facts,
+      bytes,
+      file: database,
+      aside: replaced ? Option.some(aside) : Option.none(),
+      unfiled
+    }
+  }).pipe(Effect.scoped, Effect.withSpan("Backup.restore"))

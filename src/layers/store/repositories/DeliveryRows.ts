@@ -1,0 +1,85 @@
+/** Rows of `deliveries`, and the writes that other repositories make in their own transactions. */
+import type { SqlClient } from "@effect/sql/SqlClient"
+import type { SqlError } from "@effect/sql/SqlError"
+import type { Fragment } from "@effect/sql/Statement"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
+import type { DeliveryStatus } from "../../../services/OperatorQueries.ts"
+import type { Delivery, DeliveryKind, StoredDelivery } from "../../../services/Store.ts"
+import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+
+/** The kinds of this version. Rows of other kinds belong to a later version: they are listed, and never changed. */
+export const knownKinds = ["report", "sweep"] as const satisfies ReadonlyArray<DeliveryKind>
+
+export const DeliveryRow = Schema.Struct({
+  id: Schema.String,
+  kind: Schema.String,
+  subject: Schema.String,
+  state: Schema.String,
+  attempts: Whole,
+  availableAt: Whole,
+  sendingAt: OptionalWhole,
+  sentAt: OptionalWhole,
+  looks: Whole,
+  lastFailure: OptionalText,
+  fence: Whole,
+  createdAt: Whole,
+  discardedAt: OptionalWhole
+})
+export type DeliveryRow = typeof DeliveryRow.Type
+
+/** `sendingAt` is a send whose outcome is not recorded: it may have succeeded. */
+export const toDelivery = <Row extends DeliveryRow>({
+  sendingAt,
+  ...row
+}: Row): Omit<Row, "sendingAt"> & StoredDelivery => ({
+  ...row,
+  sentAt: Option.orElse(sendingAt, () => row.sentAt),
+  discardedAt: row.state === "failed" ? row.discardedAt : Option.none()
+})
+
+/** Order of leasing among due deliveries of one state. */
+export const priorities = { first: 0, usual: 1 } as const
+
+/**
+ * Part of the transaction that stores the cause. One delivery of a kind for a subject: a second one changes nothing.
+ * `unknown` is for one that may have been sent before: the worker searches first.
+ */
+export const enqueue = (
+  sql: SqlClient,
+  {
+    kind,
+    subject,
+    createdAt,
+    priority,
+    availableAt = createdAt,
+    state = "waiting"
+  }: Pick<Delivery, "kind" | "subject" | "createdAt"> & {
+    readonly priority: keyof typeof priorities
+    readonly availableAt?: number
+    readonly state?: "waiting" | "unknown"
+  }
+): Effect.Effect<void, SqlError> =>
+  Effect.asVoid(sql`
+    INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority)
+    VALUES
+      (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt},
+       ${priorities[priority]})
+    ON CONFLICT (id) DO NOTHING`)
+
+/** Part of the transaction that learns who the reporter of an earlier report was. */
+export const prioritise = (sql: SqlClient, { kind, subject }: Pick<Delivery, "kind" | "subject">) =>
+  Effect.asVoid(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
+
+/** Condition for rows of a status; a discarded delivery is stored as failed. */
+export const hasStatus = (sql: SqlClient, status: DeliveryStatus): Fragment => {
+  switch (status) {
+    case "discarded":
+      return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NOT NULL)`
+    case "failed":
+      return sql`(deliveries.state = 'failed' AND deliveries.discarded_at IS NULL)`
+    default:
+      return sql`deliveries.state = ${status}`
+  }
+}

@@ -1,0 +1,46 @@
+import type * as Option from "effect/Option"
+import type { Stored } from "./StoreUnavailable.ts"
+
+/** The state of a destination's circuit breaker, for all processes and across restarts. */
+export interface DestinationState {
+  /** Failures in a row. */
+  readonly failures: number
+  /** The destination refused our settings; an operator must act. */
+  readonly stopped: boolean
+  readonly pausedUntil: number
+  readonly lastFailure: Option.Option<string>
+}
+
+export interface Destinations {
+  /** A destination without a row has never failed. */
+  readonly find: (name: string) => Stored<DestinationState>
+  /**
+   * Counts one more failure in a row; a pause is never shortened, and a stop stays. Returns the previous state, read under
+   * the same lock, so that exactly one process sees each transition.
+   */
+  readonly failed: (
+    name: string,
+    trouble: {
+      readonly now: number
+      readonly pausedUntil: number
+      readonly stopped: boolean
+      readonly failure: string
+    }
+  ) => Stored<DestinationState>
+  /**
+   * Resets the failures. Only an accepted write ends a stop: a read proves no right to write. Returns the previous state,
+   * as `failed` does.
+   */
+  readonly answered: (
+    name: string,
+    answer: { readonly now: number; readonly wrote: boolean }
+  ) => Stored<DestinationState>
+  /**
+   * Reserves the next time for a write, for all processes together: `spacing` milliseconds after the last one, and at most
+   * `hourly` in any hour.
+   */
+  readonly reserveWrite: (
+    name: string,
+    pace: { readonly now: number; readonly spacing: number; readonly hourly: number }
+  ) => Stored<number>
+}

@@ -1,0 +1,60 @@
+import * as Data from "effect/Data"
+import type * as Option from "effect/Option"
+import type { PlaneId } from "../Plane.ts"
+import type { Stored } from "./StoreUnavailable.ts"
+
+/** `Unverified` was signed in while IAM did not answer; `Unrecognised` was stored by a later version. */
+export type Reporter = Data.TaggedEnum<{
+  Anonymous: object
+  Unverified: object
+  Verified: { readonly publicId: string }
+  Unrecognised: { readonly text: string }
+}>
+export const { Anonymous, Unrecognised, Unverified, Verified } = Data.taggedEnum<Reporter>()
+
+export interface ReportContent {
+  readonly message: string
+  readonly pr: string | null
+  readonly attachments: ReadonlyArray<{ readonly name: string; readonly content: string }>
+  readonly context: Readonly<Record<string, unknown>> | null
+}
+
+export interface StoredReport {
+  readonly id: string
+  readonly plane: PlaneId
+  readonly reporter: Reporter
+  readonly content: ReportContent
+  readonly source: string
+  readonly requestId: string
+  readonly createdAt: number
+  /** 128 random bits, hex; written into the issue as `report-ref: <id>-<marker>`. */
+  readonly marker: string
+  readonly issue: Option.Option<{ readonly number: number; readonly url: string }>
+}
+
+export type ReportAdmission = Data.TaggedEnum<{
+  Stored: { readonly report: StoredReport }
+  Replayed: { readonly report: StoredReport }
+  /** The same reporter used the key for other content. */
+  Conflict: object
+  /** The report is new, and there is no room for it. */
+  Full: object
+}>
+export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
+
+export interface Reports {
+  /**
+   * Stores a report, or finds the one that the same key stored (api.md, reports). It replays when the content is equal
+   * and the reporters are equal or either is unverified; the row then takes the verified name. With `deliver`, the
+   * delivery is enqueued in the same transaction. `limitBytes` bounds all reports together; a new report beyond it is
+   * refused.
+   */
+  readonly admit: (
+    report: Omit<StoredReport, "issue"> & { readonly keyDigest: string; readonly contentDigest: string },
+    deliver: boolean,
+    limitBytes?: number
+  ) => Stored<ReportAdmission>
+  readonly find: (id: string) => Stored<Option.Option<StoredReport>>
+  /** Bytes of all stored reports, as their bound counts them: the content, and 1,000 each for the rest of the record. */
+  readonly storedBytes: Stored<number>
+}
