@@ -20,14 +20,17 @@ type Check = "ok" | "degraded" | "off"
 
 const described = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
-  deliveries: { readonly tracker: Check; readonly tables: Check } = { tracker: "off", tables: "ok" }
+  deliveries: Effect.Effect<{ readonly tracker: Check; readonly tables: Check }> = Effect.succeed({
+    tracker: "off",
+    tables: "ok"
+  })
 ) =>
   scenario(
     Effect.provide(
       effect,
       Descriptors.Default.pipe(
         Layer.provideMerge(Drain.Default),
-        Layer.provide(Layer.succeed(DeliveryHealth, { checks: Effect.succeed(deliveries) }))
+        Layer.provide(Layer.succeed(DeliveryHealth, { checks: deliveries }))
       )
     ),
     { settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } } }
@@ -113,7 +116,7 @@ describe("readiness", () => {
         assert.strictEqual(checks.tracker, "degraded")
         assert.strictEqual(checks.tables, "degraded")
       }),
-      { tracker: "degraded", tables: "degraded" }
+      Effect.succeed({ tracker: "degraded", tables: "degraded" } as const)
     )
   )
 
@@ -201,10 +204,10 @@ describe("readiness", () => {
   it.effect("does not delay the end of the process by a check that cannot be interrupted", () =>
     described(
       Effect.gen(function* () {
-        yield* (yield* StoreSwitches).hang(Effect.uninterruptible(Effect.never))
         yield* Effect.fork(readiness)
         yield* TestClock.adjust("1 seconds")
-      })
+      }),
+      Effect.uninterruptible(Effect.never)
     )
   )
 })
