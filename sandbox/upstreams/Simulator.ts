@@ -125,26 +125,29 @@ const collectHeaders = (raw: ReadonlyArray<string>): ReadonlyMap<string, Readonl
   return headers
 }
 
+/** A reply as it is sent. `extra` holds the headers that the reply itself may replace. */
+export const encodeReply = (
+  reply: Reply,
+  extra: Readonly<Record<string, string>>
+): { readonly headers: Readonly<Record<string, string>>; readonly body: Buffer } => {
+  const { body } = reply
+  const json = body !== undefined && typeof body !== "string" && !Buffer.isBuffer(body)
+  const bytes = Buffer.isBuffer(body) ? body : Buffer.from(json ? JSON.stringify(body) : (body ?? ""))
+  return {
+    headers: {
+      ...(json ? { "content-type": "application/json" } : {}),
+      ...extra,
+      ...reply.headers,
+      "content-length": String(bytes.length)
+    },
+    body: bytes
+  }
+}
+
 const send = (response: ServerResponse, reply: Reply, extra: Readonly<Record<string, string>>): void => {
-  const raw =
-    reply.body === undefined
-      ? Buffer.alloc(0)
-      : typeof reply.body === "string"
-        ? Buffer.from(reply.body)
-        : Buffer.isBuffer(reply.body)
-          ? reply.body
-          : Buffer.from(JSON.stringify(reply.body))
-  const json =
-    reply.body !== undefined && typeof reply.body !== "string" && !Buffer.isBuffer(reply.body)
-      ? { "content-type": "application/json" }
-      : {}
-  response.writeHead(reply.status, {
-    ...json,
-    ...extra,
-    ...reply.headers,
-    "content-length": String(raw.length)
-  })
-  response.end(raw)
+  const { body, headers } = encodeReply(reply, extra)
+  response.writeHead(reply.status, headers)
+  response.end(body)
 }
 
 /** Starts a simulator on loopback. `handle` answers the contract's routes and the control routes below `/_sandbox/`. */

@@ -7,7 +7,7 @@ import { Notifications } from "../../src/services/Notifications.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Webhooks } from "../../src/services/Webhooks.ts"
-import { inRequest, scenario, signedIn } from "../support/World.ts"
+import { inRequest, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const tables: ReadonlyArray<TableName> = [...clientTables, backendTable]
 

@@ -10,7 +10,7 @@ import { Planes } from "../../src/services/Planes.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { type StoreMethod, StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, inRequest, production, scenario, signedIn } from "../support/World.ts"
+import { callerKey, inRequest, production, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 /** Seconds that the effect takes while this method of the store hangs. */
 const heldIn = <A, E, R>(method: StoreMethod, effect: Effect.Effect<A, E, R>) =>

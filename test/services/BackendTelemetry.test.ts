@@ -36,8 +36,8 @@ import {
   scenario,
   signedIn,
   start,
-  type WorldOptions
-} from "../support/World.ts"
+  type UseCaseOptions
+} from "../support/UseCaseLayers.ts"
 
 const open: ReadonlyArray<TableName> = [...clientTables, backendTable]
 const testing = Testing({
@@ -56,7 +56,7 @@ const loggedOut: WebhookEvent = {
   data: { secret: "session" }
 }
 
-const observed = <A, E, R>(effect: Effect.Effect<A, E, R>, options: WorldOptions = {}) =>
+const observed = <A, E, R>(effect: Effect.Effect<A, E, R>, options: UseCaseOptions = {}) =>
   scenario(effect, { tables: open, ...options })
 
 interface Written {
@@ -215,13 +215,9 @@ describe("an operation's outcome", () => {
     observed(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
-        const { plane, secret } = yield* iam.environment("e2e")
-        yield* (yield* Planes).resolve(Option.some(secret))
-        const { webhookKeyDigest: keyDigest = "", environmentId } = plane
-        const delivery = yield* iam.delivery({
-          ...loggedOut,
-          plane: { _tag: "Testing", environmentId: Option.some(environmentId), keyDigest }
-        })
+        const environment = yield* iam.environment("e2e")
+        yield* (yield* Planes).resolve(Option.some(environment.secret))
+        const delivery = yield* iam.delivery(loggedOut, { environment })
         const receive = (yield* Webhooks).receive(delivery).pipe(inRequest())
         yield* (yield* TestStore.StoreSwitches).breakDown("webhooks.receive")
         yield* Effect.flip(receive)

@@ -14,7 +14,7 @@ import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { production, scenario } from "../support/World.ts"
+import { production, scenario } from "../support/UseCaseLayers.ts"
 
 type Check = "ok" | "degraded" | "off"
 

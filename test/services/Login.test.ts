@@ -8,14 +8,22 @@ import { requestedScopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { isLive, login, people } from "../support/LoggingIn.ts"
-import { callerKey, inRequest, patiently, production, scenario, unreachable } from "../support/World.ts"
+import { isLive, login } from "../support/Logins.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
+import {
+  callerKey,
+  inRequest,
+  advanceClockDuring,
+  production,
+  scenario,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 describe("a login", () => {
   it.effect("returns the session of the SLT's actor", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const session = yield* login(yield* iam.slt({ actor: "si:deejay" }))
         const { access_token, refresh_token, ting, ...rest } = session
         assert.match(access_token, /^oat_/)
@@ -37,7 +45,7 @@ describe("a login", () => {
   it.effect("costs four upstream round trips, with the catalogue beside them", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* login(yield* iam.slt({ actor: "si:deejay" }))
         for (const method of ["exchange", "introspect", "prove", "warmCatalogue"] as const) {
           assert.strictEqual(yield* iam.calls(method), 1, method)
@@ -50,7 +58,7 @@ describe("a login", () => {
   it.effect("reaches IAM under the digest of operation, plane and caller's key", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* login(yield* iam.slt({ actor: "si:deejay" }), callerKey("mine"))
         deepStrictEqual(yield* iam.keys("exchange"), [upstreamKey("login", Production(), callerKey("mine"))])
       })
@@ -60,12 +68,12 @@ describe("a login", () => {
   it.effect("sorts scopes and organisations", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.alterGrant((grant) => ({ ...grant, scopes: [...grant.scopes].reverse() }))
         yield* iam.alter((found) => ({ ...found, memberships: [...found.memberships].reverse() }))
         const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
         assert.strictEqual(session.scope, requestedScopes.join(" "))
-        deepStrictEqual(session.org_ids, ["acme", "harbor"])
+        deepStrictEqual(session.org_ids, ["acme", "zenith"])
       })
     )
   )
@@ -75,8 +83,8 @@ describe("the session's organisation", () => {
   it.effect("is the first granted handle in order", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
-        const session = yield* login(yield* iam.slt({ actor: "c:ana", organisations: ["harbor", "acme"] }))
+        const iam = yield* SimulatedIam
+        const session = yield* login(yield* iam.slt({ actor: "c:ana", organisations: ["zenith", "acme"] }))
         assert.strictEqual(session.org_id, "acme")
       })
     )
@@ -85,11 +93,11 @@ describe("the session's organisation", () => {
   it.effect("is IAM's own choice when that was granted", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
-        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("harbor") }))
+        const iam = yield* SimulatedIam
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("zenith") }))
         const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
-        assert.strictEqual(session.org_id, "harbor")
-        deepStrictEqual(session.org_ids, ["acme", "harbor"])
+        assert.strictEqual(session.org_id, "zenith")
+        deepStrictEqual(session.org_ids, ["acme", "zenith"])
       })
     )
   )
@@ -97,7 +105,7 @@ describe("the session's organisation", () => {
   it.effect("is not IAM's choice when that was not granted", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("elsewhere") }))
         assert.strictEqual((yield* login(yield* iam.slt({ actor: "c:ana" }))).org_id, "acme")
       })
@@ -107,7 +115,7 @@ describe("the session's organisation", () => {
   it.effect("must exist: else the new family is revoked first, then 403 no_organization", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         iam.production.addActor("c:ben", [])
         const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "c:ben" })))
         assert.strictEqual(failure.code, "forbidden")
@@ -123,11 +131,14 @@ describe("the session's organisation", () => {
     () =>
       scenario(
         Effect.gen(function* () {
-          const iam = yield* people
+          const iam = yield* SimulatedIam
           iam.production.addActor("c:ben", [])
           const slt = yield* iam.slt({ actor: "c:ben" })
           yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
-          assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+          assert.strictEqual(
+            (yield* advanceClockDuring(Effect.flip(login(slt)))).code,
+            "dependency_unavailable"
+          )
           assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
           assert.strictEqual(yield* iam.calls("revoke"), 4)
           assert.strictEqual(new Set(yield* iam.revoked).size, 1)
@@ -144,7 +155,7 @@ describe("the actor", () => {
   it.effect("must be disclosed: else the new family is revoked first, then 403 reconsent_required", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay", scopes: ["self.profile.read"] })
         const failure = yield* Effect.flip(login(slt))
         assert.strictEqual(failure.code, "reconsent_required")
@@ -161,7 +172,7 @@ describe("the actor", () => {
   it.effect("must be the same in grant and introspection", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.alterGrant((grant) => ({
           ...grant,
           actor: Option.some({ type: "silicon", public_id: "si:other" })
@@ -176,7 +187,7 @@ describe("the actor", () => {
   it.effect("need not stand in the grant", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.alterGrant((grant) => ({ ...grant, actor: Option.none() }))
         const session = yield* login(yield* iam.slt({ actor: "c:ana" }))
         deepStrictEqual(session.actor, { type: "carbon", public_id: "c:ana" })
@@ -189,7 +200,7 @@ describe("expires_in", () => {
   it.effect("is what is left, also on a replay", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         const first = yield* login(slt)
         yield* TestClock.adjust("599 seconds")
@@ -203,7 +214,7 @@ describe("expires_in", () => {
   it.effect("is IAM's own when that is smaller", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.alterGrant((grant) => ({ ...grant, expiresInSeconds: 60 }))
         assert.strictEqual((yield* login(yield* iam.slt({ actor: "si:deejay" }))).expires_in, 60)
       })
@@ -213,7 +224,7 @@ describe("expires_in", () => {
   it.effect("is counted by IAM's clock, not by ours", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.alter((found) => ({ ...found, answeredAt: found.answeredAt + 100_000 }))
         assert.strictEqual((yield* login(yield* iam.slt({ actor: "si:deejay" }))).expires_in, 1700)
       })
@@ -223,7 +234,7 @@ describe("expires_in", () => {
   it.effect("is never below 0", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.alter((found) => ({ ...found, expiresAt: Math.floor(found.answeredAt / 1000) - 5 }))
         assert.strictEqual((yield* login(yield* iam.slt({ actor: "si:deejay" }))).expires_in, 0)
       })
@@ -235,7 +246,7 @@ describe("in a testing plane", () => {
   it.effect("an SLT may be a public id, every key makes a session of its own, and the plane is named", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const { plane, state } = yield* iam.environment("e2e")
         state.addActor("si:tester", ["acme"])
         const first = yield* login(Redacted.make("si:tester"), callerKey("1"), plane)
@@ -253,7 +264,7 @@ describe("in a testing plane", () => {
   it.effect("its public ids and sessions are nothing in production", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const { plane, state } = yield* iam.environment("e2e")
         state.addActor("si:tester", ["acme"])
         iam.production.addActor("si:tester", ["acme"])
@@ -267,7 +278,7 @@ describe("in a testing plane", () => {
   it.effect("a secret that died meanwhile is testing_secret_invalid", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const environment = yield* iam.environment("e2e")
         environment.state.addActor("si:tester", ["acme"])
         yield* iam.deleteEnvironment(environment)

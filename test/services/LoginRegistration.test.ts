@@ -2,30 +2,24 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import type * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
-import { type Plane, Production } from "../../src/services/Plane.ts"
-import { Sessions } from "../../src/services/Sessions.ts"
+import { Production } from "../../src/services/Plane.ts"
 import { LoginOutcome } from "../../src/services/Store.ts"
-import { refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { login } from "../support/Logins.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
+import { callerKey, lost, advanceClockDuring, scenario, unreachable } from "../support/UseCaseLayers.ts"
 
 const key = callerKey("login")
 const iamKey = upstreamKey("login", Production(), key)
 const deejay = { organisation: "acme", publicId: "si:deejay" }
 
-const login = (slt: Redacted.Redacted, plane: Plane = production) =>
-  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
-
 const prepared = Effect.gen(function* () {
   const iam = yield* SimulatedIam
   const ting = yield* SimulatedTing
   const store = yield* StoreSwitches
-  iam.production.addActor("si:deejay", ["acme"])
   return { iam, ting, store, slt: yield* iam.slt({ actor: "si:deejay" }) }
 })
 
@@ -75,7 +69,7 @@ describe("registering at a login", () => {
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
         yield* ting.failNext("register", unreachable("ting"), { times: 5 })
-        const session = yield* patiently(login(slt))
+        const session = yield* advanceClockDuring(login(slt))
         deepStrictEqual(session.ting, { subscribed: false, error: "dependency_unavailable" })
         assert.strictEqual(yield* ting.calls("register"), 2)
       })
@@ -87,7 +81,7 @@ describe("registering at a login", () => {
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
         yield* ting.failNext("register", lost("ting"), { when: "after" })
-        const session = yield* patiently(login(slt))
+        const session = yield* advanceClockDuring(login(slt))
         assert.isTrue(session.ting.subscribed)
         const [first, second] = yield* ting.seen
         deepStrictEqual(first?.body, second?.body)
@@ -200,7 +194,7 @@ describe("a replayed login", () => {
           tingRefusal(503, "storage_unavailable")
         ]) {
           yield* ting.failNext("register", failure, { times: failure._tag === "Refused" ? 1 : 2 })
-          assert.isFalse((yield* patiently(login(slt), "5 seconds")).ting.subscribed)
+          assert.isFalse((yield* advanceClockDuring(login(slt), "5 seconds")).ting.subscribed)
         }
         assert.isTrue((yield* login(slt)).ting.subscribed)
         const calls = yield* ting.calls("register")
@@ -214,7 +208,7 @@ describe("a replayed login", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, slt } = yield* prepared
-        yield* iam.failNext("prove", refused(429, "rate_limited"))
+        yield* iam.failNext("prove", iamRefusal(429, "rate_limited"))
         deepStrictEqual((yield* login(slt)).ting, { subscribed: false, error: "rate_limited" })
         assert.isTrue((yield* login(slt)).ting.subscribed)
       })
@@ -268,9 +262,8 @@ describe("a replayed login", () => {
       Effect.gen(function* () {
         const { iam, ting, slt } = yield* prepared
         const { plane, state } = yield* iam.environment("e2e")
-        state.addActor("si:deejay", ["acme"])
         yield* login(slt)
-        const there = yield* login(yield* iam.slt({ actor: "si:deejay" }, state), plane)
+        const there = yield* login(yield* iam.slt({ actor: "si:deejay" }, state), key, plane)
         assert.isTrue(there.ting.subscribed)
         assert.strictEqual(yield* ting.calls("register"), 2)
         assert.isTrue(yield* ting.isRegistered({ ...deejay, plane: plane.environmentId }))

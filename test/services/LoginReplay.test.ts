@@ -6,16 +6,24 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import { refused } from "../support/IamPlane.ts"
-import { isLive, login, people } from "../support/LoggingIn.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
+import { isLive, login } from "../support/Logins.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
+import {
+  callerKey,
+  inRequest,
+  lost,
+  advanceClockDuring,
+  production,
+  scenario,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 describe("an SLT", () => {
   it.effect("is single use: under another key it is refused", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         yield* login(slt)
         assert.strictEqual((yield* Effect.flip(login(slt, callerKey("other")))).code, "slt_rejected")
@@ -26,7 +34,7 @@ describe("an SLT", () => {
   it.effect("lives 120 s", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const used = yield* iam.slt({ actor: "si:deejay" })
         const expired = yield* iam.slt({ actor: "si:deejay" })
         yield* TestClock.adjust("119999 millis")
@@ -40,7 +48,7 @@ describe("an SLT", () => {
   it.effect("a refused one leaves the key free", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         assert.strictEqual((yield* Effect.flip(login(Redacted.make("oac_unknown")))).code, "slt_rejected")
         yield* login(yield* iam.slt({ actor: "si:deejay" }))
       })
@@ -52,7 +60,7 @@ describe("the same key", () => {
   it.effect("replays the result for 10 minutes, then never again", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         const first = yield* login(slt)
         yield* TestClock.adjust("10 seconds")
@@ -67,7 +75,7 @@ describe("the same key", () => {
   it.effect("with another SLT is a conflict and spends nothing", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* login(yield* iam.slt({ actor: "si:deejay" }))
         const other = yield* iam.slt({ actor: "si:deejay" })
         assert.strictEqual((yield* Effect.flip(login(other))).code, "idempotency_conflict")
@@ -79,7 +87,7 @@ describe("the same key", () => {
   it.effect("in flight with another SLT is a conflict that reaches nobody", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const held = yield* iam.hold("exchange")
         const first = yield* Effect.fork(login(yield* iam.slt({ actor: "si:deejay" })))
         yield* held.arrived
@@ -95,7 +103,7 @@ describe("the same key", () => {
   it.effect("in flight with the same SLT shares one execution, whoever of the callers leaves", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         const held = yield* iam.hold("exchange")
         const first = yield* Effect.fork(login(slt))
@@ -114,7 +122,7 @@ describe("the same key", () => {
   it.effect("in flight is free for a refresh and a logout", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const sessions = yield* Sessions
         const { refresh_token } = yield* login(yield* iam.slt({ actor: "si:deejay" }), callerKey("first"))
         const held = yield* iam.hold("exchange")
@@ -135,7 +143,7 @@ describe("the same key", () => {
   it.effect("in flight with another telemetry preference waits for the first one's result", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         const held = yield* iam.hold("exchange")
         const first = yield* Effect.fork(login(slt))
@@ -150,6 +158,7 @@ describe("the same key", () => {
         const session = yield* Fiber.join(first)
         yield* TestClock.adjust("5 seconds")
         assert.strictEqual((yield* Fiber.join(silent)).access_token, session.access_token)
+        assert.isAbove(yield* iam.calls("exchange"), 2, "IAM answers that the first one is in progress")
       })
     )
   )
@@ -157,7 +166,7 @@ describe("the same key", () => {
   it.effect("meets a session that has ended: its SLT is spent for good", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         const { refresh_token } = yield* login(slt)
         yield* Effect.flatMap(Sessions, (sessions) =>
@@ -183,7 +192,7 @@ describe("a login whose new family was revoked", () => {
     it.effect(`because ${why} is told so again`, () =>
       scenario(
         Effect.gen(function* () {
-          const iam = yield* people
+          const iam = yield* SimulatedIam
           iam.production.addActor("c:ben", organisations)
           const slt = yield* iam.slt({ actor: "c:ben", ...(scopes === undefined ? {} : { scopes }) })
           const first = yield* Effect.flip(login(slt))
@@ -199,11 +208,14 @@ describe("a login whose new family was revoked", () => {
   it.effect("is told so also when the answer to the revocation was lost, and it happened", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         iam.production.addActor("c:ben", [])
         const slt = yield* iam.slt({ actor: "c:ben" })
         yield* iam.failNext("revoke", lost("iam"), { times: 3, when: "after" })
-        assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+        assert.strictEqual(
+          (yield* advanceClockDuring(Effect.flip(login(slt)))).code,
+          "dependency_unavailable"
+        )
         assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
       })
     )
@@ -212,11 +224,14 @@ describe("a login whose new family was revoked", () => {
   it.effect("logs in when the revocation failed and an organisation came meanwhile", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         iam.production.setMember("si:deejay", "acme", false)
         yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
-        assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+        assert.strictEqual(
+          (yield* advanceClockDuring(Effect.flip(login(slt)))).code,
+          "dependency_unavailable"
+        )
         iam.production.setMember("si:deejay", "acme", true)
         const session = yield* login(slt)
         assert.isTrue(session.ting.subscribed)
@@ -232,7 +247,7 @@ describe("a login whose new family was revoked", () => {
   it.effect("is a rejected SLT when the record was lost", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const store = yield* StoreSwitches
         iam.production.addActor("c:ben", [])
         const slt = yield* iam.slt({ actor: "c:ben" })
@@ -248,9 +263,9 @@ describe("a lost answer", () => {
   it.effect("is asked for again under the same key; the SLT is spent once", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         yield* iam.failNext("exchange", lost("iam"), { times: 2, when: "after" })
-        const session = yield* patiently(login(yield* iam.slt({ actor: "si:deejay" })))
+        const session = yield* advanceClockDuring(login(yield* iam.slt({ actor: "si:deejay" })))
         assert.isTrue(yield* isLive(session.access_token))
         assert.strictEqual(yield* iam.calls("exchange"), 3)
         assert.strictEqual(new Set(yield* iam.keys("exchange")).size, 1)
@@ -261,10 +276,10 @@ describe("a lost answer", () => {
   it.effect("of all attempts is 503; the caller's own retry gets the session", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         yield* iam.failNext("exchange", lost("iam"), { times: 3, when: "after" })
-        const failure = yield* patiently(Effect.flip(login(slt)))
+        const failure = yield* advanceClockDuring(Effect.flip(login(slt)))
         assert.strictEqual(failure.code, "dependency_unavailable")
         deepStrictEqual(failure.details, { dependency: "iam" })
         assert.isTrue(yield* isLive((yield* login(slt)).access_token))
@@ -275,10 +290,13 @@ describe("a lost answer", () => {
   it.effect("of the introspection loses no session: the retry tells the same one", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const slt = yield* iam.slt({ actor: "si:deejay" })
         yield* iam.failNext("introspect", unreachable("iam"), { times: 3 })
-        assert.strictEqual((yield* patiently(Effect.flip(login(slt)))).code, "dependency_unavailable")
+        assert.strictEqual(
+          (yield* advanceClockDuring(Effect.flip(login(slt)))).code,
+          "dependency_unavailable"
+        )
         assert.isTrue(yield* isLive((yield* login(slt)).access_token))
         assert.strictEqual(yield* iam.calls("exchange"), 2)
       })
@@ -290,8 +308,8 @@ describe("IAM's refusals", () => {
   it.effect("of our own credential is 502, never slt_rejected", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
-        yield* iam.failNext("exchange", refused(401, "invalid_client"))
+        const iam = yield* SimulatedIam
+        yield* iam.failNext("exchange", iamRefusal(401, "invalid_client"))
         const failure = yield* Effect.flip(login(yield* iam.slt({ actor: "si:deejay" })))
         assert.strictEqual(failure.code, "dependency_misconfigured")
       })
@@ -301,9 +319,9 @@ describe("IAM's refusals", () => {
   it.effect("while the first request is worked on elsewhere is polled", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
-        yield* iam.failNext("exchange", refused(409, "idempotency_in_progress"), { times: 8 })
-        const session = yield* patiently(login(yield* iam.slt({ actor: "si:deejay" })))
+        const iam = yield* SimulatedIam
+        yield* iam.failNext("exchange", iamRefusal(409, "idempotency_in_progress"), { times: 8 })
+        const session = yield* advanceClockDuring(login(yield* iam.slt({ actor: "si:deejay" })))
         assert.isTrue(yield* isLive(session.access_token))
       })
     )
@@ -312,7 +330,7 @@ describe("IAM's refusals", () => {
   it.effect("429 goes up at once with its seconds", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* people
+        const iam = yield* SimulatedIam
         const limited = new Refused({
           dependency: "iam",
           status: 429,

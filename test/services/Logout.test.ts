@@ -2,17 +2,22 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { refused } from "../support/IamPlane.ts"
-import { authenticate, login, prepared, unknownToken } from "../support/LoggedIn.ts"
-import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
-
-const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)
+import { isLive, loggedIn, loginAs, unknownToken } from "../support/Logins.ts"
+import { iamRefusal } from "../support/SimulatedIam.ts"
+import {
+  callerKey,
+  inRequest,
+  lost,
+  advanceClockDuring,
+  production,
+  scenario,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const logout = (token: string, key = callerKey("logout"), plane: Plane = production) =>
   Effect.flatMap(Sessions, (sessions) => sessions.logout(plane, { token: Redacted.make(token), key })).pipe(
@@ -28,8 +33,8 @@ describe("logout", () => {
   it.effect("of a refresh token revokes its family, and no other login", () =>
     scenario(
       Effect.gen(function* () {
-        const { session } = yield* prepared
-        const other = yield* login({}, callerKey("other"))
+        const { session } = yield* loggedIn
+        const other = yield* loginAs({}, callerKey("other"))
         yield* logout(session.refresh_token)
         assert.isFalse(yield* isLive(session.access_token))
         assert.isTrue(yield* isLive(other.access_token))
@@ -40,7 +45,7 @@ describe("logout", () => {
   it.effect("of a refresh token that was rotated already revokes the family too", () =>
     scenario(
       Effect.gen(function* () {
-        const { session } = yield* prepared
+        const { session } = yield* loggedIn
         const fresh = yield* refresh(session.refresh_token)
         yield* logout(session.refresh_token)
         assert.isFalse(yield* isLive(fresh.access_token))
@@ -51,7 +56,7 @@ describe("logout", () => {
   it.effect("of an access token revokes itself only", () =>
     scenario(
       Effect.gen(function* () {
-        const { session } = yield* prepared
+        const { session } = yield* loggedIn
         yield* logout(session.access_token)
         assert.isFalse(yield* isLive(session.access_token))
         assert.isTrue(yield* isLive((yield* refresh(session.refresh_token)).access_token))
@@ -62,7 +67,7 @@ describe("logout", () => {
   it.effect("of a token that IAM does not know succeeds", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam } = yield* prepared
+        const { iam } = yield* loggedIn
         yield* logout(unknownToken)
         deepStrictEqual(yield* iam.revoked, [unknownToken])
       })
@@ -72,7 +77,7 @@ describe("logout", () => {
   it.effect("of a token that no one ever issued succeeds without a call", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam } = yield* prepared
+        const { iam } = yield* loggedIn
         for (const token of [
           "",
           "no token at all",
@@ -97,7 +102,7 @@ describe("logout", () => {
   it.effect("reaches IAM under the digest of operation, plane and caller's key, and replays under it", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         yield* logout(session.refresh_token, callerKey("mine"))
         yield* TestClock.adjust("1 hour")
         yield* logout(session.refresh_token, callerKey("mine"))
@@ -110,8 +115,8 @@ describe("logout", () => {
   it.effect("whose replay window has passed is done all the same", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        yield* iam.failNext("revoke", refused(409, "idempotency_response_expired"))
+        const { iam, session } = yield* loggedIn
+        yield* iam.failNext("revoke", iamRefusal(409, "idempotency_response_expired"))
         yield* logout(session.refresh_token)
       })
     )
@@ -120,7 +125,7 @@ describe("logout", () => {
   it.effect("with the same key and another token is a conflict, running or not", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         const held = yield* iam.hold("revoke")
         const first = yield* Effect.fork(logout(session.refresh_token))
         yield* held.arrived
@@ -135,9 +140,9 @@ describe("logout", () => {
   it.effect("whose answer was lost is asked for again under the same key", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         yield* iam.failNext("revoke", lost("iam"), { times: 2, when: "after" })
-        yield* patiently(logout(session.refresh_token))
+        yield* advanceClockDuring(logout(session.refresh_token))
         assert.strictEqual(new Set(yield* iam.keys("revoke")).size, 1)
         assert.isFalse(yield* isLive(session.access_token))
       })
@@ -147,9 +152,9 @@ describe("logout", () => {
   it.effect("that IAM does not answer is 503: the session may live on", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
-        const failure = yield* patiently(Effect.flip(logout(session.refresh_token)))
+        const failure = yield* advanceClockDuring(Effect.flip(logout(session.refresh_token)))
         assert.strictEqual(failure.code, "dependency_unavailable")
         yield* logout(session.refresh_token)
         assert.isFalse(yield* isLive(session.access_token))
@@ -160,7 +165,7 @@ describe("logout", () => {
   it.effect("in one plane leaves the other alone", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         const { plane } = yield* iam.environment("e2e")
         yield* logout(session.refresh_token, callerKey("logout"), plane)
         assert.isTrue(yield* isLive(session.access_token))

@@ -7,10 +7,10 @@ import { toEnvelope } from "../../src/schema/Failure.ts"
 import { scopes } from "../../src/schema/Identity.ts"
 import { tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
-import { refused } from "../support/IamPlane.ts"
+import { iamRefusal } from "../support/SimulatedIam.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
-import { lost, patiently, scenario, unreachable } from "../support/World.ts"
+import { lost, advanceClockDuring, scenario, unreachable } from "../support/UseCaseLayers.ts"
 
 const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
 
@@ -145,7 +145,7 @@ describe("a transient failure is retried inside the deadline", () => {
         const { iam, proofs, send, sends, ting } = yield* prepared()
         yield* ting.failNext("send", unreachable("ting"))
         yield* ting.failNext("send", lost("ting"))
-        assert.isFalse((yield* patiently(send())).replayed)
+        assert.isFalse((yield* advanceClockDuring(send())).replayed)
         // The first two never arrived: what they would have carried shows in what was proved.
         const requests = (yield* iam.proofRequests).slice(proofs)
         assert.strictEqual(requests.length, 3)
@@ -162,7 +162,7 @@ describe("a transient failure is retried inside the deadline", () => {
       Effect.gen(function* () {
         const { send, sends, ting } = yield* prepared()
         yield* ting.failNext("send", lost("ting"), { when: "after" })
-        assert.isTrue((yield* patiently(send())).replayed)
+        assert.isTrue((yield* advanceClockDuring(send())).replayed)
         const calls = yield* sends
         assert.strictEqual(calls.length, 2)
         assert.strictEqual(calls[0]?.body, calls[1]?.body)
@@ -253,9 +253,9 @@ describe("Ting's refusals", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, send } = yield* prepared()
-        yield* iam.failNext("prove", refused(404, "not_found"))
+        yield* iam.failNext("prove", iamRefusal(404, "not_found"))
         assert.strictEqual((yield* Effect.flip(send())).code, "reconsent_required")
-        yield* iam.failNext("prove", refused(400, "invalid_subject_token"))
+        yield* iam.failNext("prove", iamRefusal(400, "invalid_subject_token"))
         assert.strictEqual((yield* Effect.flip(send())).code, "unauthenticated")
       })
     )

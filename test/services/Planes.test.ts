@@ -3,14 +3,14 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
 import { isPlane } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import { refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, lost, patiently, scenario, unreachable } from "../support/World.ts"
+import { inRequest, lost, advanceClockDuring, scenario, unreachable } from "../support/UseCaseLayers.ts"
 
 const resolve = (selector: Option.Option<Redacted.Redacted>) =>
   Effect.flatMap(Planes, (planes) => planes.resolve(selector)).pipe(inRequest())
@@ -75,6 +75,8 @@ describe("a selector that cannot be resolved never means production", () => {
         const environment = yield* iam.environment("e2e")
         yield* resolve(Option.some(environment.secret))
         yield* iam.deleteEnvironment(environment)
+        // The resolved environment is remembered for 60 s.
+        yield* TestClock.adjust("60 seconds")
         for (const selector of [unknownSecret, Option.some(environment.secret)]) {
           assert.strictEqual((yield* Effect.flip(resolve(selector))).code, "testing_secret_invalid")
         }
@@ -86,7 +88,7 @@ describe("a selector that cannot be resolved never means production", () => {
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
-        yield* iam.failNext("resolvePlane", refused(401, "invalid_client"))
+        yield* iam.failNext("resolvePlane", iamRefusal(401, "invalid_client"))
         assert.strictEqual((yield* Effect.flip(resolve(unknownSecret))).code, "testing_secret_invalid")
       })
     )
@@ -99,7 +101,7 @@ describe("a selector that cannot be resolved never means production", () => {
         const { plane, secret } = yield* iam.environment("e2e")
         yield* iam.failNext("resolvePlane", lost("iam"))
         yield* iam.failNext("resolvePlane", unreachable("iam"))
-        deepStrictEqual(yield* patiently(resolve(Option.some(secret))), plane)
+        deepStrictEqual(yield* advanceClockDuring(resolve(Option.some(secret))), plane)
       })
     )
   )
@@ -110,7 +112,7 @@ describe("a selector that cannot be resolved never means production", () => {
         const iam = yield* SimulatedIam
         const { secret } = yield* iam.environment("e2e")
         yield* iam.failNext("resolvePlane", unreachable("iam"), { times: 3 })
-        const outage = yield* patiently(Effect.flip(resolve(Option.some(secret))))
+        const outage = yield* advanceClockDuring(Effect.flip(resolve(Option.some(secret))))
         assert.strictEqual(outage.code, "dependency_unavailable")
         const limited = new Refused({
           dependency: "iam",

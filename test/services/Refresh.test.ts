@@ -9,40 +9,30 @@ import { scopes } from "../../src/schema/Identity.ts"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { type Login, refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { isLive, loginAs } from "../support/Logins.ts"
+import { type Login, iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import {
-  bearer,
   callerKey,
   inRequest,
   lost,
-  patiently,
+  advanceClockDuring,
   production,
   scenario,
   unreachable
-} from "../support/World.ts"
+} from "../support/UseCaseLayers.ts"
 
 const refresh = (token: string, key = callerKey("refresh"), plane: Plane = production) =>
   Effect.flatMap(Sessions, (sessions) =>
     sessions.refresh(plane, { refreshToken: Redacted.make(token), key })
   ).pipe(inRequest())
 
-/** A session of the deejay, with the counts of its login out of the way. */
-const session = (login: Partial<Login> = {}) =>
+/** A session; of the deejay by default. */
+const session = (who: Partial<Login> = {}) =>
   Effect.gen(function* () {
     const iam = yield* SimulatedIam
-    const sessions = yield* Sessions
-    iam.production.addActor("si:deejay", ["acme"])
-    iam.production.addActor("c:ana", ["harbor", "acme"])
-    const slt = yield* iam.slt({ actor: "si:deejay", ...login })
-    const made = yield* sessions.login(production, { slt, key: callerKey("login") }).pipe(inRequest())
-    return { iam, sessions, made, token: made.refresh_token }
+    const made = yield* loginAs(who)
+    return { iam, made, token: made.refresh_token }
   })
-
-const authenticate = (token: string) =>
-  Effect.flatMap(Sessions, (sessions) => sessions.authenticate(production, bearer(token)).pipe(inRequest()))
-
-const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)
 
 describe("a refresh", () => {
   it.effect("rotates the pair and returns the session without ting", () =>
@@ -90,7 +80,7 @@ describe("a refresh", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
-        iam.production.approved.delete(scopes.identity)
+        iam.production.withdrawScope(scopes.identity)
         const fresh = yield* refresh(token)
         deepStrictEqual(fresh.actor, { type: "silicon", public_id: "si:deejay" })
         assert.notInclude(fresh.scope, scopes.identity)
@@ -130,10 +120,10 @@ describe("a refresh", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
-        iam.production.approved.delete(scopes.identity)
-        iam.production.disclosesSubject = false
+        iam.production.withdrawScope(scopes.identity)
+        yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
         assert.strictEqual((yield* Effect.flip(refresh(token))).code, "reconsent_required")
-        iam.production.disclosesSubject = true
+        yield* iam.alter((found) => found)
         deepStrictEqual((yield* refresh(token)).actor, { type: "silicon", public_id: "si:deejay" })
       })
     )
@@ -143,8 +133,8 @@ describe("a refresh", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session({ actor: "c:ana" })
-        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("harbor") }))
-        assert.strictEqual((yield* refresh(token)).org_id, "harbor")
+        yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("zenith") }))
+        assert.strictEqual((yield* refresh(token)).org_id, "zenith")
         yield* iam.alterGrant((grant) => ({ ...grant, organisation: Option.some("elsewhere") }))
         assert.strictEqual((yield* refresh(token)).org_id, "acme")
       })
@@ -258,7 +248,10 @@ describe("an outage never looks like a logout", () => {
         const { iam, token } = yield* session()
         for (const failure of [unreachable("iam"), lost("iam")]) {
           yield* iam.failNext("refresh", failure, { times: 3 })
-          assert.strictEqual((yield* patiently(Effect.flip(refresh(token)))).code, "dependency_unavailable")
+          assert.strictEqual(
+            (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
+            "dependency_unavailable"
+          )
         }
         assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
       })
@@ -270,7 +263,7 @@ describe("an outage never looks like a logout", () => {
       Effect.gen(function* () {
         const { iam, token } = yield* session()
         yield* iam.failNext("refresh", lost("iam"), { times: 2, when: "after" })
-        const fresh = yield* patiently(refresh(token))
+        const fresh = yield* advanceClockDuring(refresh(token))
         assert.isTrue(yield* isLive(fresh.access_token))
         assert.strictEqual(yield* iam.calls("refresh"), 3)
         assert.strictEqual(new Set(yield* iam.keys("refresh")).size, 1)
@@ -282,7 +275,7 @@ describe("an outage never looks like a logout", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
-        yield* iam.failNext("refresh", refused(401, "invalid_client"))
+        yield* iam.failNext("refresh", iamRefusal(401, "invalid_client"))
         assert.strictEqual((yield* Effect.flip(refresh(token))).code, "dependency_misconfigured")
       })
     )
@@ -293,7 +286,10 @@ describe("an outage never looks like a logout", () => {
       Effect.gen(function* () {
         const { iam, token } = yield* session()
         yield* iam.failNext("introspect", lost("iam"), { times: 3 })
-        assert.strictEqual((yield* patiently(Effect.flip(refresh(token)))).code, "dependency_unavailable")
+        assert.strictEqual(
+          (yield* advanceClockDuring(Effect.flip(refresh(token)))).code,
+          "dependency_unavailable"
+        )
         assert.isTrue(yield* isLive((yield* refresh(token)).access_token))
       })
     )

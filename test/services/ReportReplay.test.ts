@@ -8,7 +8,7 @@ import { digestOf } from "../../src/services/Digest.ts"
 import { Store, Verified } from "../../src/services/Store.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { admitted, message, submit } from "../support/Submitting.ts"
-import { callerKey, scenario, signedIn, unreachable } from "../support/World.ts"
+import { callerKey, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
 
 describe("the same key", () => {
   it.effect("with the same content replays the report", () =>

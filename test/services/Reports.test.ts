@@ -8,12 +8,11 @@ import * as TestClock from "effect/TestClock"
 import type { ReportRequest } from "../../src/schema/Report.ts"
 import { DeliveryUpdate, Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import { refused } from "../support/IamPlane.ts"
 import type { SettingsOverrides } from "../support/Settings.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { admitted, message, submit } from "../support/Submitting.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { bearer, callerKey, lost, scenario, signedIn, unreachable } from "../support/World.ts"
+import { bearer, callerKey, lost, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
 
 const settings: SettingsOverrides = {
   tracker: Option.some({
@@ -238,7 +237,7 @@ describe("a reporter's token", () => {
           unreachable("iam"),
           lost("iam"),
           limited,
-          refused(401, "invalid_client")
+          iamRefusal(401, "invalid_client")
         ].entries()) {
           const looks = yield* iam.calls("introspect")
           yield* iam.failNext("introspect", failure)

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { requestedScopes, scopes } from "../../src/schema/Identity.ts"
@@ -8,8 +9,16 @@ import { type Plane, planeId } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import { authenticate, login, prepared, unknownToken } from "../support/LoggedIn.ts"
-import { callerKey, inRequest, lost, patiently, production, scenario, unreachable } from "../support/World.ts"
+import { authenticate, loggedIn, loginAs, unknownToken } from "../support/Logins.ts"
+import {
+  callerKey,
+  inRequest,
+  lost,
+  advanceClockDuring,
+  production,
+  scenario,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const refresh = (token: string) =>
   Effect.flatMap(Sessions, (sessions) =>
@@ -20,7 +29,7 @@ describe("authenticating a bearer", () => {
   it.effect("asks IAM live, every time, without naming an organisation", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         const before = yield* iam.calls("introspect")
         const caller = yield* authenticate(session.access_token)
         yield* authenticate(session.access_token)
@@ -34,7 +43,7 @@ describe("authenticating a bearer", () => {
   it.effect("a dead token is 401: unknown, expired, revoked, of another plane", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         const { plane } = yield* iam.environment("e2e")
         const dead = (token: string, where: Plane = production) =>
           Effect.map(Effect.flip(authenticate(token, "acme", where)), ({ code }) => code)
@@ -49,8 +58,8 @@ describe("authenticating a bearer", () => {
   it.effect("a live token that does not reach the organisation is 403, and the hint says what to do", () =>
     scenario(
       Effect.gen(function* () {
-        const { session } = yield* prepared
-        const failure = yield* Effect.flip(authenticate(session.access_token, "harbor"))
+        const { session } = yield* loggedIn
+        const failure = yield* Effect.flip(authenticate(session.access_token, "zenith"))
         assert.strictEqual(failure.code, "forbidden")
         deepStrictEqual(failure.details, { reason: "organization_not_granted" })
         assert.match(failure.hint, /choose one of your organisations/i)
@@ -61,8 +70,8 @@ describe("authenticating a bearer", () => {
   it.effect("a removal and a withdrawn scope show at once", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        iam.production.approved.delete(scopes.send)
+        const { iam, session } = yield* loggedIn
+        iam.production.withdrawScope(scopes.send)
         const caller = yield* authenticate(session.access_token)
         assert.notInclude(caller.membership.scopes, scopes.send)
         iam.production.setMember("si:deejay", "acme", false)
@@ -74,11 +83,11 @@ describe("authenticating a bearer", () => {
   it.effect("picks the asked organisation from all of the token's", () =>
     scenario(
       Effect.gen(function* () {
-        yield* prepared
-        const { access_token } = yield* login({ actor: "c:ana" }, callerKey("ana"))
+        yield* loggedIn
+        const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
         assert.strictEqual(
-          (yield* authenticate(access_token, "harbor")).membership.membershipId,
-          "c:ana[harbor]"
+          (yield* authenticate(access_token, "zenith")).membership.membershipId,
+          "c:ana[zenith]"
         )
         assert.strictEqual((yield* authenticate(access_token, "acme")).membership.membershipId, "c:ana[acme]")
       })
@@ -88,8 +97,8 @@ describe("authenticating a bearer", () => {
   it.effect("without the identity scope the token's own public id names the caller", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        iam.production.approved.delete(scopes.identity)
+        const { iam, session } = yield* loggedIn
+        iam.production.withdrawScope(scopes.identity)
         const caller = yield* authenticate(session.access_token)
         deepStrictEqual(caller.actor, { type: "silicon", public_id: "si:deejay" })
       })
@@ -99,9 +108,9 @@ describe("authenticating a bearer", () => {
   it.effect("a caller whom nothing names must log in again", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
-        iam.production.approved.delete(scopes.identity)
-        iam.production.disclosesSubject = false
+        const { iam, session } = yield* loggedIn
+        iam.production.withdrawScope(scopes.identity)
+        yield* iam.alter((found) => ({ ...found, publicId: Option.none() }))
         assert.strictEqual(
           (yield* Effect.flip(authenticate(session.access_token))).code,
           "reconsent_required"
@@ -113,10 +122,10 @@ describe("authenticating a bearer", () => {
   it.effect("is a read: an answer that was lost is asked for again", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         yield* iam.failNext("introspect", lost("iam"), { times: 2 })
         assert.strictEqual(
-          (yield* patiently(authenticate(session.access_token))).actor.public_id,
+          (yield* advanceClockDuring(authenticate(session.access_token))).actor.public_id,
           "si:deejay"
         )
       })
@@ -126,9 +135,9 @@ describe("authenticating a bearer", () => {
   it.effect("an outage is 503, a 429 goes up at once: neither is a logout", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         yield* iam.failNext("introspect", unreachable("iam"), { times: 3 })
-        const outage = yield* patiently(Effect.flip(authenticate(session.access_token)))
+        const outage = yield* advanceClockDuring(Effect.flip(authenticate(session.access_token)))
         assert.strictEqual(outage.code, "dependency_unavailable")
         const limited = new Refused({
           dependency: "iam",
@@ -147,7 +156,7 @@ describe("authenticating a bearer", () => {
   it.effect("in a testing plane whose secret died is testing_secret_invalid", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam } = yield* prepared
+        const { iam } = yield* loggedIn
         const environment = yield* iam.environment("e2e")
         yield* iam.deleteEnvironment(environment)
         const failure = yield* Effect.flip(authenticate(unknownToken, "acme", environment.plane))
@@ -167,7 +176,7 @@ describe("me", () => {
   it.effect("reports the live session with one look", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         const looks = yield* iam.calls("introspect")
         const { session_id, ...rest } = yield* me(session.access_token)
         assert.match(session_id, /^[0-9a-f-]{36}$/)
@@ -188,7 +197,7 @@ describe("me", () => {
   it.effect("keeps its session id across a refresh", () =>
     scenario(
       Effect.gen(function* () {
-        const { session } = yield* prepared
+        const { session } = yield* loggedIn
         const fresh = yield* refresh(session.refresh_token)
         assert.strictEqual(
           (yield* me(fresh.access_token)).session_id,
@@ -201,7 +210,7 @@ describe("me", () => {
   it.effect("sorts the scopes", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         yield* iam.alter((found) => ({
           ...found,
           memberships: found.memberships.map((membership) => ({
@@ -217,11 +226,11 @@ describe("me", () => {
   it.effect("is ting_ready with an active registration and the send scope, both", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* prepared
+        const { iam, session } = yield* loggedIn
         assert.isTrue((yield* me(session.access_token)).ting_ready)
-        iam.production.approved.delete(scopes.send)
+        iam.production.withdrawScope(scopes.send)
         assert.isFalse((yield* me(session.access_token)).ting_ready)
-        iam.production.approved.add(scopes.send)
+        iam.production.approveScope(scopes.send)
         const store = yield* Store
         const deejay = { plane: planeId(production), organisation: "acme", publicId: "si:deejay" }
         yield* store.recipients.deactivate(deejay)
@@ -233,10 +242,10 @@ describe("me", () => {
   it.effect("is ting_ready by organisation", () =>
     scenario(
       Effect.gen(function* () {
-        yield* prepared
-        const { access_token } = yield* login({ actor: "c:ana" }, callerKey("ana"))
+        yield* loggedIn
+        const { access_token } = yield* loginAs({ actor: "c:ana" }, callerKey("ana"))
         assert.isTrue((yield* me(access_token, "acme")).ting_ready, "where the login registered")
-        assert.isFalse((yield* me(access_token, "harbor")).ting_ready)
+        assert.isFalse((yield* me(access_token, "zenith")).ting_ready)
       })
     )
   )
@@ -244,12 +253,11 @@ describe("me", () => {
   it.effect("is ting_ready by plane, and names its plane", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam } = yield* prepared
+        const { iam } = yield* loggedIn
         const sessions = yield* Sessions
         const { plane, state } = yield* iam.environment("e2e")
-        state.addActor("si:deejay", ["acme"])
         const request = { slt: Redacted.make("si:deejay"), key: callerKey("there") }
-        state.approved.delete(scopes.register)
+        state.withdrawScope(scopes.register)
         const there = yield* sessions.login(plane, request).pipe(inRequest())
         const found = yield* me(there.access_token, "acme", plane)
         assert.isFalse(found.ting_ready)
@@ -261,7 +269,7 @@ describe("me", () => {
   it.effect("is 503 when the database does not answer", () =>
     scenario(
       Effect.gen(function* () {
-        const { session, store } = yield* prepared
+        const { session, store } = yield* loggedIn
         yield* store.breakDown("recipients.isActive")
         const failure = yield* Effect.flip(me(session.access_token))
         assert.strictEqual(failure.code, "dependency_unavailable")

@@ -9,7 +9,7 @@ import { Store } from "../../src/services/Store.ts"
 import { prepared, settle } from "../support/Sending.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { lost, patiently, scenario } from "../support/World.ts"
+import { lost, advanceClockDuring, scenario } from "../support/UseCaseLayers.ts"
 
 const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
 describe("ting_ready", () => {
@@ -164,7 +164,7 @@ describe("the subscription", () => {
       Effect.gen(function* () {
         const { subscribe, ting } = yield* prepared({ registered: false })
         yield* ting.failNext("register", lost("ting"), { times: 2 })
-        assert.isTrue((yield* patiently(subscribe)).active)
+        assert.isTrue((yield* advanceClockDuring(subscribe)).active)
         assert.strictEqual(yield* ting.calls("register"), 3)
       })
     )

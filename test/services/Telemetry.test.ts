@@ -9,7 +9,7 @@ import { Store } from "../../src/services/Store.ts"
 import { eventTime, Telemetry } from "../../src/services/Telemetry.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, production, scenario, start } from "../support/World.ts"
+import { inRequest, production, scenario, start } from "../support/UseCaseLayers.ts"
 
 const id = "01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e"
 

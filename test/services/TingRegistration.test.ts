@@ -10,11 +10,18 @@ import { TingRegistration } from "../../src/services/TingRegistration.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Ting } from "../../src/services/Ting.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
-import { refused } from "../support/IamPlane.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, lost, patiently, production, scenario, signedIn, unreachable } from "../support/World.ts"
+import {
+  inRequest,
+  lost,
+  advanceClockDuring,
+  production,
+  scenario,
+  signedIn,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
 
@@ -84,7 +91,7 @@ describe("a call to Ting", () => {
       Effect.gen(function* () {
         const { registration, iam, ting, caller, proofs } = yield* prepared
         yield* ting.failNext("register", lost("ting"), { times: 2, when: "after" })
-        yield* patiently(registration.register(production, caller).pipe(inRequest()))
+        yield* advanceClockDuring(registration.register(production, caller).pipe(inRequest()))
         const requests = (yield* iam.proofRequests).slice(proofs)
         assert.strictEqual(new Set(requests.map(({ key }) => key)).size, 3)
         const calls = yield* ting.seen
@@ -101,10 +108,12 @@ describe("a call to Ting", () => {
         Effect.gen(function* () {
           const { registration, ting, caller } = yield* prepared
           yield* ting.failNext("register", tingRefusal(401, code), { times: 2 })
-          const registered = yield* patiently(registration.register(production, caller).pipe(inRequest()))
+          const registered = yield* advanceClockDuring(
+            registration.register(production, caller).pipe(inRequest())
+          )
           assert.match(registered.id, /^sub_/)
           yield* ting.failNext("register", tingRefusal(401, code), { times: 3 })
-          const failure = yield* patiently(
+          const failure = yield* advanceClockDuring(
             Effect.flip(registration.register(production, caller).pipe(inRequest()))
           )
           assert.strictEqual(failure.code, "dependency_unavailable")
@@ -144,7 +153,7 @@ describe("a call to Ting", () => {
           [401, "proof_expired", "dependency_unavailable"]
         ] as const) {
           const calls = yield* iam.calls("prove")
-          yield* iam.failNext("prove", refused(status, code))
+          yield* iam.failNext("prove", iamRefusal(status, code))
           const failure = yield* Effect.flip(registration.register(production, caller))
           assert.strictEqual(failure.code, ours, code)
           assert.strictEqual(failure.details?.dependency ?? "iam", "iam")
@@ -159,7 +168,9 @@ describe("a call to Ting", () => {
     scenario(
       Effect.gen(function* () {
         const { registration, iam, ting, caller } = yield* prepared
-        const failure = patiently(Effect.flip(registration.register(production, caller).pipe(inRequest())))
+        const failure = advanceClockDuring(
+          Effect.flip(registration.register(production, caller).pipe(inRequest()))
+        )
         yield* iam.failNext("prove", unreachable("iam"), { times: 3 })
         deepStrictEqual((yield* failure).details, { dependency: "iam" })
         yield* ting.failNext("register", unreachable("ting"), { times: 3 })

@@ -11,13 +11,12 @@ import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
-import * as LoggedIn from "../support/LoggedIn.ts"
-import * as LoggingIn from "../support/LoggingIn.ts"
+import { authenticate, loggedIn, login, loginAs } from "../support/Logins.ts"
 import { prepared, settle } from "../support/Sending.ts"
 import { testSettings } from "../support/Settings.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing } from "../support/SimulatedTing.ts"
-import { callerKey, inRequest, scenario } from "../support/World.ts"
+import { callerKey, inRequest, scenario } from "../support/UseCaseLayers.ts"
 
 const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
@@ -147,12 +146,12 @@ describe("a call that waits for IAM", () => {
   it.effect("takes one place for all that it does, so that it is never refused halfway", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* LoggingIn.people
+        const iam = yield* SimulatedIam
         const held = yield* iam.hold("introspect")
         const slt = yield* iam.slt({ actor: "c:ana" })
-        const first = yield* Effect.fork(LoggingIn.login(slt))
+        const first = yield* Effect.fork(login(slt))
         yield* held.arrived
-        const refused = yield* Effect.flip(LoggedIn.login({}, callerKey("second")))
+        const refused = yield* Effect.flip(loginAs({}, callerKey("second")))
         assert.strictEqual(refused.code, "overloaded")
         yield* held.release
         assert.strictEqual((yield* Fiber.join(first)).actor.public_id, "c:ana")
@@ -163,17 +162,17 @@ describe("a call that waits for IAM", () => {
   it.effect("is refused before anything is spent", () =>
     scenario(
       Effect.gen(function* () {
-        const { iam, session } = yield* LoggedIn.prepared
+        const { iam, session } = yield* loggedIn
         const spent = yield* iam.calls("exchange")
         const held = yield* iam.hold("introspect")
-        const look = yield* Effect.fork(LoggedIn.authenticate(session.access_token))
+        const look = yield* Effect.fork(authenticate(session.access_token))
         yield* held.arrived
-        const refused = yield* Effect.flip(LoggedIn.login({}, callerKey("second")))
+        const refused = yield* Effect.flip(loginAs({}, callerKey("second")))
         deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "iam"])
         assert.strictEqual(yield* iam.calls("exchange"), spent)
         yield* held.release
         yield* Fiber.join(look)
-        yield* LoggedIn.login({}, callerKey("second"))
+        yield* loginAs({}, callerKey("second"))
       })
     ).pipe(bounds(1))
   )
@@ -181,13 +180,13 @@ describe("a call that waits for IAM", () => {
   it.effect("holds a place of its own when it joins an execution in flight", () =>
     scenario(
       Effect.gen(function* () {
-        const iam = yield* LoggingIn.people
+        const iam = yield* SimulatedIam
         const held = yield* iam.hold("introspect")
         const slt = yield* iam.slt({ actor: "c:ana" })
-        const logins = yield* Effect.forEach([1, 2], () => Effect.fork(LoggingIn.login(slt)))
+        const logins = yield* Effect.forEach([1, 2], () => Effect.fork(login(slt)))
         yield* held.arrived
         yield* settle
-        assert.strictEqual((yield* Effect.flip(LoggingIn.login(slt))).code, "overloaded")
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "overloaded")
         yield* held.release
         for (const login of logins) yield* Fiber.join(login)
         assert.strictEqual(yield* iam.calls("exchange"), 1)
@@ -245,11 +244,11 @@ describe("a call that waits for Ting", () => {
         const sending = yield* Effect.fork(send())
         yield* held.arrived
         const slt = yield* iam.slt({ actor: "si:deejay" })
-        const session = yield* LoggingIn.login(slt)
+        const session = yield* login(slt)
         deepStrictEqual(session.ting, { subscribed: false, error: "overloaded" })
         yield* held.release
         yield* Fiber.join(sending)
-        const again = yield* LoggingIn.login(slt)
+        const again = yield* login(slt)
         deepStrictEqual([again.access_token, again.ting.subscribed], [session.access_token, true])
       })
     ).pipe(bounds(10, 1))

@@ -3,13 +3,13 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { WebhookEvent } from "../../src/services/Iam.ts"
-import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
+import { planeId } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Store } from "../../src/services/Store.ts"
 import { claimsTesting, readRemovedPeople, Webhooks } from "../../src/services/Webhooks.ts"
-import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { SimulatedIam, type SimulatedIamService } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { inRequest, scenario, start } from "../support/World.ts"
+import { inRequest, scenario, start } from "../support/UseCaseLayers.ts"
 
 const organisationUuid = "0199a0aa-0000-7000-8000-000000000001"
 const removed = "organization.membership.removed.v1"
@@ -37,11 +37,11 @@ const eventOf = (change: Partial<WebhookEvent> = {}): WebhookEvent => ({
   ...change
 })
 
-const deliver = (event: WebhookEvent) =>
+const deliver = (event: WebhookEvent, options?: Parameters<SimulatedIamService["delivery"]>[1]) =>
   Effect.gen(function* () {
     const iam = yield* SimulatedIam
     const webhooks = yield* Webhooks
-    return yield* webhooks.receive(yield* iam.delivery(event))
+    return yield* webhooks.receive(yield* iam.delivery(event, options))
   }).pipe(inRequest())
 
 const recipient = (publicId: string, plane = "production", organisation = "acme") => ({
@@ -231,24 +231,21 @@ describe("whom a removal names", () => {
 })
 
 describe("a testing delivery", () => {
-  const testing = (plane: TestingPlane, environmentId = Option.some(plane.environmentId)): WebhookEvent =>
-    eventOf({ plane: { _tag: "Testing", environmentId, keyDigest: plane.webhookKeyDigest ?? "" } })
-
-  const environment = Effect.gen(function* () {
-    const { plane, secret } = yield* (yield* SimulatedIam).environment("e2e")
+  const prepared = Effect.gen(function* () {
+    const environment = yield* (yield* SimulatedIam).environment("e2e")
     const planes = yield* Planes
-    return { plane, resolve: planes.resolve(Option.some(secret)) }
+    return { environment, plane: environment.plane, resolve: planes.resolve(Option.some(environment.secret)) }
   })
 
   it.effect("belongs to a plane that was resolved before, else 403", () =>
     scenario(
       Effect.gen(function* () {
-        const { plane, resolve } = yield* environment
-        const failure = yield* Effect.flip(deliver(testing(plane)))
+        const { environment, plane, resolve } = yield* prepared
+        const failure = yield* Effect.flip(deliver(eventOf(), { environment }))
         assert.strictEqual(failure.code, "plane_mismatch")
         assert.isEmpty(yield* inbox)
         yield* resolve
-        deepStrictEqual(yield* deliver(testing(plane)), { received: true })
+        deepStrictEqual(yield* deliver(eventOf(), { environment }), { received: true })
         const [[event] = []] = yield* inbox
         assert.propertyVal(event, "plane", plane.environmentId)
       })
@@ -258,11 +255,14 @@ describe("a testing delivery", () => {
   it.effect("is found by its key's digest; an environment id beside it must agree", () =>
     scenario(
       Effect.gen(function* () {
-        const { plane, resolve } = yield* environment
+        const { environment, plane, resolve } = yield* prepared
         yield* resolve
-        const elsewhere = Option.some("0199b000-0000-7000-8000-00000000000f")
-        assert.strictEqual((yield* Effect.flip(deliver(testing(plane, elsewhere)))).code, "plane_mismatch")
-        deepStrictEqual(yield* deliver(testing(plane, Option.none())), { received: true })
+        const rewrite = (text: string) =>
+          text.replace(plane.environmentId, "0199b000-0000-7000-8000-00000000000f")
+        const elsewhere = deliver(eventOf(), { environment, rewrite })
+        assert.strictEqual((yield* Effect.flip(elsewhere)).code, "plane_mismatch")
+        const silent = deliver(eventOf(), { environment, withoutEnvironment: true })
+        deepStrictEqual(yield* silent, { received: true })
       })
     )
   )
@@ -270,10 +270,11 @@ describe("a testing delivery", () => {
   it.effect("with a key of another environment is 403, although its id is known", () =>
     scenario(
       Effect.gen(function* () {
-        const { plane, resolve } = yield* environment
+        const { environment, resolve } = yield* prepared
         yield* resolve
-        const forged = { ...plane, webhookKeyDigest: "0".repeat(64) }
-        assert.strictEqual((yield* Effect.flip(deliver(testing(forged)))).code, "plane_mismatch")
+        const rewrite = (text: string) => text.replace(environment.rootKey, "0".repeat(32))
+        const forged = deliver(eventOf(), { environment, rewrite })
+        assert.strictEqual((yield* Effect.flip(forged)).code, "plane_mismatch")
       })
     )
   )
@@ -281,11 +282,11 @@ describe("a testing delivery", () => {
   it.effect("never touches production, nor production it", () =>
     scenario(
       Effect.gen(function* () {
-        const { plane, resolve } = yield* environment
+        const { environment, plane, resolve } = yield* prepared
         yield* resolve
         yield* register("c:ana")
         yield* register("c:ana", planeId(plane))
-        yield* deliver(testing(plane))
+        yield* deliver(eventOf(), { environment })
         assert.isTrue(yield* isActive("c:ana"))
         assert.isFalse(yield* isActive("c:ana", planeId(plane)))
         // The same event id in another plane is another event.
@@ -300,10 +301,13 @@ describe("a testing delivery", () => {
   it.effect("is not acknowledged while the database cannot tell its plane", () =>
     scenario(
       Effect.gen(function* () {
-        const { plane, resolve } = yield* environment
+        const { environment, resolve } = yield* prepared
         yield* resolve
         yield* (yield* StoreSwitches).breakDown("planes.findByKeyDigest")
-        assert.strictEqual((yield* Effect.flip(deliver(testing(plane)))).code, "dependency_unavailable")
+        assert.strictEqual(
+          (yield* Effect.flip(deliver(eventOf(), { environment }))).code,
+          "dependency_unavailable"
+        )
       })
     )
   )

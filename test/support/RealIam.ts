@@ -18,7 +18,7 @@ import { simulated } from "../layers/upstream/Simulated.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
 import * as SimulatedTables from "./SimulatedTables.ts"
 import * as TestStore from "./TestStore.ts"
-import { useCases } from "./World.ts"
+import { useCases } from "./UseCaseLayers.ts"
 
 /** Requests come through a proxy that is trusted, so that a test has as many addresses as it likes. */
 export const serverOverIam = (

@@ -5,7 +5,7 @@ import { Notifications } from "../../src/services/Notifications.ts"
 import { Store } from "../../src/services/Store.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
 import { SimulatedTing } from "./SimulatedTing.ts"
-import { inRequest, signedIn } from "./World.ts"
+import { inRequest, signedIn } from "./UseCaseLayers.ts"
 
 export const fired: TingRequest = {
   type: "music.trigger.fired",

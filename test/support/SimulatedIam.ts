@@ -1,30 +1,36 @@
 /**
- * The identity service as a layer: planes, tokens, replay and proofs in memory, driven by Effect's Clock. It provides the
- * port `Iam`, and `SimulatedIam` for the test's control: people, environments, short-lived tokens and faults.
+ * The port `Iam` as the real client over the simulated IAM, in memory and on the clock of the test. `SimulatedIam` is the
+ * test's control: people, environments, short-lived tokens, and the switches of the port.
  */
-import * as Clock from "effect/Clock"
+import * as HttpClient from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { requestedScopes } from "../../src/schema/Identity.ts"
+import * as Schema from "effect/Schema"
+import { makeIam, production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
+import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
+import { sha256 } from "../../src/services/Digest.ts"
 import {
   Iam,
   type IamService,
   type Introspection,
+  type Proof,
   type TingEndpoint,
   type TokenGrant,
   type UpstreamKey,
-  type WebhookEvent,
-  WebhookRejected
+  type WebhookEvent
 } from "../../src/services/Iam.ts"
-import { type Plane, planeId, Testing, type TestingPlane } from "../../src/services/Plane.ts"
-import type { Refused, UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
-import { digest, IamPlane, type Login, refused } from "./IamPlane.ts"
-import { Records, replayWindows } from "./IamRecords.ts"
-import { makeSwitches, type Switches } from "./Switches.ts"
+import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
+import { testNow } from "../layers/upstream/Simulated.ts"
+import { inMemoryClient } from "./InMemoryHttp.ts"
+import { seedTestIam, testingPlaneOf } from "./SeededIam.ts"
+import { testWebhookSecret } from "./Settings.ts"
+import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 export type IamMethod =
   | "exchange"
@@ -35,7 +41,7 @@ export type IamMethod =
   | "prove"
   | "warmCatalogue"
 
-/** A request for a proof, as IAM saw it. */
+/** A request for a proof, as the port saw it. */
 export interface SeenProofRequest {
   readonly plane: string
   readonly organisation: string
@@ -44,20 +50,46 @@ export interface SeenProofRequest {
   readonly key: UpstreamKey
 }
 
+export interface Login {
+  readonly actor: string
+  /** Default: all organisations of the actor. */
+  readonly organisations?: ReadonlyArray<string>
+  /** Default: all approved scopes. */
+  readonly scopes?: ReadonlyArray<string>
+}
+
+/** The people and the approved scopes of one plane. */
+export interface SimulatedPlane {
+  readonly id: string
+  readonly addActor: (publicId: string, organisations: ReadonlyArray<string>) => void
+  readonly setMember: (publicId: string, organisation: string, active: boolean) => void
+  readonly withdrawScope: (scope: string) => void
+  readonly approveScope: (scope: string) => void
+  readonly isSpent: (slt: string) => boolean
+}
+
 export interface Environment {
   readonly plane: TestingPlane
   readonly secret: Redacted.Redacted
-  readonly state: IamPlane
+  readonly rootKey: string
+  readonly state: SimulatedPlane
 }
 
-export interface SimulatedIamService extends Switches<IamMethod> {
-  readonly production: IamPlane
+/** What Ting learns from a proof. */
+export interface VerifiedProof {
+  readonly plane: string
+  readonly publicId: string
+  readonly organisation: string
+}
+
+export interface SimulatedIamService extends FaultSwitches<IamMethod> {
+  readonly production: SimulatedPlane
   /** Makes a testing environment with a secret for this application. */
   readonly environment: (name: string) => Effect.Effect<Environment>
   /** Kills the environment's secret. */
   readonly deleteEnvironment: (environment: Environment) => Effect.Effect<void>
   /** Mints a short-lived token; in production by default. */
-  readonly slt: (login: Login, state?: IamPlane) => Effect.Effect<Redacted.Redacted>
+  readonly slt: (login: Login, state?: SimulatedPlane) => Effect.Effect<Redacted.Redacted>
   /** Changes every later introspection. */
   readonly alter: (change: (introspection: Introspection) => Introspection) => Effect.Effect<void>
   /** Changes every later grant. */
@@ -67,41 +99,52 @@ export interface SimulatedIamService extends Switches<IamMethod> {
   readonly keys: (method: "exchange" | "refresh" | "revoke") => Effect.Effect<ReadonlyArray<UpstreamKey>>
   /** Values of the tokens that revocation was asked for. */
   readonly revoked: Effect.Effect<ReadonlyArray<string>>
-  /** Seals an event so that `verifyWebhook` opens it. */
+  /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
   readonly delivery: (
-    event: WebhookEvent
+    event: Omit<WebhookEvent, "plane">,
+    options?: {
+      readonly environment?: Environment
+      readonly withoutEnvironment?: boolean
+      readonly rewrite?: (text: string) => string
+    }
   ) => Effect.Effect<{ readonly rawHeaders: ReadonlyArray<string>; readonly body: Uint8Array }>
-  /** Ting's side: verifies and consumes a proof. */
-  readonly consumeProof: (
-    bearer: string,
-    call: { readonly endpoint: TingEndpoint; readonly body: Uint8Array }
-  ) => Effect.Effect<
-    Either.Either<
-      { readonly plane: string; readonly publicId: string; readonly organisation: string },
-      string
-    >
-  >
+  /** Verifies and consumes a proof as Ting does; left with IAM's code. */
+  readonly verifyProof: (
+    proof: Proof,
+    call: { readonly path: string; readonly body: Uint8Array }
+  ) => Effect.Effect<Either.Either<VerifiedProof, string>>
 }
 
 export class SimulatedIam extends Context.Tag("test/SimulatedIam")<SimulatedIam, SimulatedIamService>() {}
 
-interface PlaneEntry {
-  readonly name: string
-  readonly state: IamPlane
-  readonly tokens: Records<TokenGrant>
-  readonly revocations: Records<void>
-}
+export const iamRefusal = (status: number, code: string): Refused =>
+  new Refused({ dependency: "iam", status, code, requestId: "iam-request" })
 
-const make = Effect.sync(() => {
-  const { gate, ...switches } = makeSwitches<IamMethod>()
-  const entryOf = (name: string): PlaneEntry => ({
-    name,
-    state: new IamPlane(name, requestedScopes),
-    tokens: new Records(replayWindows.tokens),
-    revocations: new Records(replayWindows.revoke)
+const decodeVerified = Schema.decodeUnknownSync(
+  Schema.Struct({
+    actor: Schema.Struct({ public_id: Schema.String }),
+    org_id: Schema.String,
+    authorization: Schema.Struct({ testing_environment_id: Schema.NullOr(Schema.String) })
   })
-  const production = entryOf("production")
-  const environments = new Map<string, PlaneEntry & { readonly plane: TestingPlane }>()
+)
+const decodeError = Schema.decodeUnknownSync(Schema.Struct({ error: Schema.Struct({ code: Schema.String }) }))
+
+const make = Effect.gen(function* () {
+  const now = yield* testNow
+  const simulator = makeIam({ now, rateLimit: Number.POSITIVE_INFINITY })
+  const { controls } = simulator
+  const seeded = seedTestIam(controls)
+  const client = Layer.succeed(HttpClient.HttpClient, inMemoryClient(now, simulator))
+  const settings = yield* Settings
+  // The tests of the client test its budget; here it never refuses.
+  const withoutBudget = Layer.succeed(Settings, {
+    ...settings,
+    iam: { ...settings.iam, callsPerMinute: 1_000_000 }
+  })
+  const built = yield* Layer.build(Layer.provide(HttpIam, Layer.merge(client, withoutBudget)))
+  const iam = Context.get(built, Iam)
+
+  const { gate, ...switches } = makeFaultSwitches<IamMethod>()
   const keys = {
     exchange: [] as Array<UpstreamKey>,
     refresh: [] as Array<UpstreamKey>,
@@ -109,124 +152,163 @@ const make = Effect.sync(() => {
   }
   const proofRequests: Array<SeenProofRequest> = []
   const revoked: Array<string> = []
-  const deliveries = new Map<string, WebhookEvent>()
   let change = (introspection: Introspection): Introspection => introspection
   let changeGrant = (grant: TokenGrant): TokenGrant => grant
 
-  /** Nothing falls back to production: a testing plane is found by its secret (identity-service.md 9). */
-  const find = (plane: Plane): Effect.Effect<PlaneEntry, Refused> => {
-    if (plane._tag === "Production") return Effect.succeed(production)
-    const found = environments.get(Redacted.value(plane.secret))
-    return found === undefined ? Effect.fail(refused(401, "unauthenticated")) : Effect.succeed(found)
-  }
+  /** While a call is held, IAM has a request with its key in progress. */
+  const inProgress = <A, E>(key: UpstreamKey, held: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    Effect.acquireUseRelease(
+      Effect.sync(() => controls.holdIdempotency(key)),
+      () => held,
+      () => Effect.sync(() => controls.releaseIdempotency(key))
+    )
 
-  const tokens = (
-    method: "exchange" | "refresh",
-    plane: Plane,
-    credential: Redacted.Redacted,
-    key: UpstreamKey
-  ): Effect.Effect<TokenGrant, UpstreamFailure> =>
+  const keyed = <A>(
+    method: "exchange" | "refresh" | "revoke",
+    key: UpstreamKey,
+    call: Effect.Effect<A, UpstreamFailure>
+  ): Effect.Effect<A, UpstreamFailure> =>
     Effect.gen(function* () {
       yield* gate.count(method)
       keys[method].push(key)
-      const entry = yield* find(plane)
-      const value = Redacted.value(credential)
-      const { result, replayed } = yield* entry.tokens.run({
-        key,
-        payload: JSON.stringify([method, value]),
-        keeps: ({ code }) => method === "refresh" && code === "invalid_grant",
-        execute: (now) =>
-          method === "exchange"
-            ? entry.state.exchange(value, plane._tag === "Testing", now)
-            : entry.state.refresh(value, now),
-        meanwhile: gate.pass(method, "before")
-      })
+      yield* gate.pass(method, "before", (held) => inProgress(key, held))
+      const result = yield* call
       yield* gate.pass(method, "after")
-      return changeGrant({ ...result, replayed })
+      return result
     })
 
-  const introspect = (plane: Plane, token: Redacted.Redacted) =>
-    Effect.gen(function* () {
-      const entry = yield* find(plane)
-      return yield* Effect.map(Clock.currentTimeMillis, (now) =>
-        Option.map(entry.state.introspect(Redacted.value(token), now), change)
-      ).pipe(gate.through("introspect"))
-    })
-
-  const iam: IamService = {
-    exchange: (plane, slt, key) => tokens("exchange", plane, slt, key),
-    refresh: (plane, refreshToken, key) => tokens("refresh", plane, refreshToken, key),
+  const port: IamService = {
+    exchange: (plane, slt, key) =>
+      Effect.map(keyed("exchange", key, iam.exchange(plane, slt, key)), (grant) => changeGrant(grant)),
+    refresh: (plane, token, key) =>
+      Effect.map(keyed("refresh", key, iam.refresh(plane, token, key)), (grant) => changeGrant(grant)),
     revoke: (plane, token, key) =>
-      Effect.gen(function* () {
-        yield* gate.count("revoke")
-        keys.revoke.push(key)
-        revoked.push(Redacted.value(token))
-        const entry = yield* find(plane)
-        yield* entry.revocations.run({
-          key,
-          payload: Redacted.value(token),
-          keeps: () => false,
-          execute: () => Either.right(entry.state.revoke(Redacted.value(token))),
-          meanwhile: gate.pass("revoke", "before")
-        })
-        yield* gate.pass("revoke", "after")
-      }),
-    introspect,
-    resolvePlane: (secret) =>
       Effect.suspend(() => {
-        const found = environments.get(Redacted.value(secret))
-        return found === undefined
-          ? Effect.fail(refused(401, "unauthenticated"))
-          : Effect.succeed(found.plane)
-      }).pipe(gate.through("resolvePlane")),
+        revoked.push(Redacted.value(token))
+        return keyed("revoke", key, iam.revoke(plane, token, key))
+      }),
+    introspect: (plane, token) =>
+      Effect.map(
+        gate.through("introspect")(iam.introspect(plane, token)),
+        Option.map((found) => change(found))
+      ),
+    resolvePlane: (secret) => gate.through("resolvePlane")(iam.resolvePlane(secret)),
     prove: (plane, request) =>
-      Effect.gen(function* () {
+      Effect.suspend(() => {
         const { organisation, endpoint, body, key } = request
         proofRequests.push({ plane: planeId(plane), organisation, endpoint, body, key })
-        const { state } = yield* find(plane)
-        const now = yield* Clock.currentTimeMillis
-        const { bearer, path } = yield* state.prove(
-          { subject: Redacted.value(request.subject), organisation, endpoint, body },
-          now
-        )
-        return {
-          bearer: Redacted.make(bearer),
-          path,
-          testing:
-            plane._tag === "Testing"
-              ? Option.some({
-                  applicationSecret: Redacted.make(`ask_ting-${plane.environmentId}`),
-                  environmentKey: Redacted.make(`root-${plane.environmentId}`)
-                })
-              : Option.none()
-        }
-      }).pipe(gate.through("prove")),
-    warmCatalogue: () => gate.count("warmCatalogue"),
-    verifyWebhook: ({ rawHeaders, body }) =>
-      Effect.suspend(() => {
-        const event = deliveries.get(`${rawHeaders.join("\n")}\n${digest(body)}`)
-        return event === undefined
-          ? Effect.fail(new WebhookRejected({ reason: "signature" }))
-          : Effect.succeed(event)
-      })
+        return gate.through("prove")(iam.prove(plane, request))
+      }),
+    warmCatalogue: (plane) => Effect.zipRight(gate.count("warmCatalogue"), iam.warmCatalogue(plane)),
+    verifyWebhook: iam.verifyWebhook
   }
+
+  const planeState = (id: string): SimulatedPlane => {
+    const approved = () => [...(controls.plane(id).apps.get("music")?.approvedScopes ?? [])]
+    return {
+      id,
+      addActor: (publicId, organisations) => {
+        controls.addActor(id, publicId)
+        for (const organisation of organisations) controls.addMembership(id, publicId, organisation)
+      },
+      setMember: (publicId, organisation, active) => {
+        if (active) controls.addMembership(id, publicId, organisation)
+        else controls.removeMembership(id, publicId, organisation)
+      },
+      withdrawScope: (scope) =>
+        controls.setApprovedScopes(
+          id,
+          "music",
+          approved().filter((name) => name !== scope)
+        ),
+      approveScope: (scope) => controls.setApprovedScopes(id, "music", [...approved(), scope]),
+      isSpent: (slt) => controls.plane(id).slts.get(slt)?.spent === true
+    }
+  }
+  const inProduction = planeState(production)
+
+  const verifyProof: SimulatedIamService["verifyProof"] = ({ bearer, testing }, { body, path }) =>
+    Effect.sync(() => {
+      const secret = Option.match(testing, {
+        onNone: () => seeded.production.tingSecret,
+        onSome: ({ applicationSecret }) => Redacted.value(applicationSecret)
+      })
+      const authorization = `Basic ${Buffer.from(`ting:${secret}`).toString("base64")}`
+      const { body: answer, status } = simulator.handle({
+        at: now(),
+        method: "POST",
+        path: "/api/v1/obo-access/verify",
+        query: new URLSearchParams(),
+        headers: new Map([
+          ["content-type", ["application/json"]],
+          ["authorization", [authorization]],
+          ...(Option.isSome(testing) ? [["x-testing-application", [authorization]] as const] : [])
+        ]),
+        body: Buffer.from(
+          JSON.stringify({
+            access_proof: Redacted.value(bearer),
+            request: { method: "POST", path, body_sha256: sha256(body) }
+          })
+        ),
+        status: undefined
+      })
+      if (status !== 200) return Either.left(decodeError(answer).error.code)
+      const { actor, authorization: authority, org_id } = decodeVerified(answer)
+      return Either.right({
+        plane: authority.testing_environment_id ?? production,
+        publicId: actor.public_id,
+        organisation: org_id
+      })
+    })
+
+  const delivery: SimulatedIamService["delivery"] = (event, options = {}) =>
+    Effect.sync(() => {
+      const { environment, rewrite = (text: string) => text, withoutEnvironment = false } = options
+      const { eventId, eventType, occurredAt, organisationUuid, aggregate, data } = event
+      const signed = controls.buildWebhook(
+        environment?.state.id ?? production,
+        {
+          appId: "music",
+          eventId,
+          eventType,
+          occurredAt,
+          organizationId: Option.getOrNull(organisationUuid),
+          aggregate,
+          data
+        },
+        { withoutEnvironment }
+      )
+      const body = Buffer.from(rewrite(signed.body.toString()))
+      const timestamp = signed.headers["X-Silicon-IAM-Timestamp"] ?? ""
+      const headers = {
+        ...signed.headers,
+        "X-Silicon-IAM-Signature": signWebhook(testWebhookSecret, timestamp, body)
+      }
+      return { rawHeaders: Object.entries(headers).flat(), body }
+    })
 
   const simulated: SimulatedIamService = {
     ...switches,
-    production: production.state,
+    production: inProduction,
     environment: (name) =>
       Effect.sync(() => {
-        const hex = digest(name)
-        const environmentId = `${hex.slice(0, 8)}-${hex.slice(8, 12)}-7${hex.slice(12, 15)}-8${hex.slice(15, 18)}-${hex.slice(18, 30)}`
-        const secret = Redacted.make(`ask_${digest(`${name} secret`).slice(0, 43)}`)
-        const plane = Testing({ environmentId, secret, webhookKeyDigest: digest(`root-${environmentId}`) })
-        const entry = { ...entryOf(environmentId), plane }
-        environments.set(Redacted.value(secret), entry)
-        return { plane, secret, state: entry.state }
+        const environment = seedEnvironment(controls, name)
+        const plane = testingPlaneOf(environment)
+        const { environmentId, rootKey } = environment
+        return { plane, secret: plane.secret, rootKey, state: planeState(environmentId) }
       }),
-    deleteEnvironment: ({ secret }) => Effect.sync(() => environments.delete(Redacted.value(secret))),
-    slt: (login, state = production.state) =>
-      Effect.map(Clock.currentTimeMillis, (now) => Redacted.make(state.mintSlt(login, now))),
+    deleteEnvironment: ({ state }) => Effect.sync(() => controls.deleteEnvironment(state.id)),
+    slt: ({ actor, organisations: orgs, scopes }, state = inProduction) =>
+      Effect.sync(() =>
+        Redacted.make(
+          controls.mintSlt(state.id, {
+            appId: "music",
+            actor,
+            ...(orgs === undefined ? {} : { orgs }),
+            ...(scopes === undefined ? {} : { scopes })
+          })
+        )
+      ),
     alter: (next) =>
       Effect.sync(() => {
         change = next
@@ -238,23 +320,10 @@ const make = Effect.sync(() => {
     proofRequests: Effect.sync(() => [...proofRequests]),
     keys: (method) => Effect.sync(() => [...keys[method]]),
     revoked: Effect.sync(() => [...revoked]),
-    delivery: (event) =>
-      Effect.sync(() => {
-        const body = new TextEncoder().encode(JSON.stringify({ event_id: event.eventId, data: event.data }))
-        const rawHeaders = ["X-Silicon-IAM-Event-ID", event.eventId]
-        deliveries.set(`${rawHeaders.join("\n")}\n${digest(body)}`, event)
-        return { rawHeaders, body }
-      }),
-    consumeProof: (bearer, call) =>
-      Effect.map(Clock.currentTimeMillis, (now) => {
-        for (const { name, state } of [production, ...environments.values()]) {
-          const found = state.consumeProof(bearer, call, now)
-          if (Option.isSome(found)) return Either.map(found.value, (proof) => ({ plane: name, ...proof }))
-        }
-        return Either.left("invalid_proof")
-      })
+    delivery,
+    verifyProof
   }
-  return Context.make(Iam, iam).pipe(Context.add(SimulatedIam, simulated))
+  return Context.make(Iam, port).pipe(Context.add(SimulatedIam, simulated))
 })
 
-export const layer: Layer.Layer<Iam | SimulatedIam> = Layer.effectContext(make)
+export const layer: Layer.Layer<Iam | SimulatedIam, never, Settings> = Layer.scopedContext(make)

@@ -5,12 +5,12 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type { TableName } from "../../src/schema/Telemetry.ts"
 import { type TableRecord, Tables, type WriteResult } from "../../src/services/Tables.ts"
-import { makeSwitches, type Switches } from "./Switches.ts"
+import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 /** Seconds for which a record id is refused as `duplicate`. */
 export const dedupeWindow = 300
 
-export interface SimulatedTablesService extends Switches<"write"> {
+export interface SimulatedTablesService extends FaultSwitches<"write"> {
   readonly stored: Effect.Effect<ReadonlyArray<TableRecord>>
 }
 
@@ -22,7 +22,7 @@ export class SimulatedTables extends Context.Tag("test/SimulatedTables")<
 export const layer = (open: ReadonlyArray<TableName>): Layer.Layer<Tables | SimulatedTables> =>
   Layer.effectContext(
     Effect.sync(() => {
-      const { gate, ...switches } = makeSwitches<"write">()
+      const { gate, ...switches } = makeFaultSwitches<"write">()
       const stored: Array<TableRecord> = []
       const seenAt = new Map<string, number>()
       const admit = (records: ReadonlyArray<TableRecord>, now: number): WriteResult => {

@@ -4,9 +4,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
-import type { Proof } from "../../src/services/Iam.ts"
+import type { Proof, TingEndpoint } from "../../src/services/Iam.ts"
 import {
   type AcceptedTing,
   type PreparedCall,
@@ -15,9 +13,9 @@ import {
   type TingService
 } from "../../src/services/Ting.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
-import { digest } from "./IamPlane.ts"
+import { digestOf, sha256 } from "../../src/services/Digest.ts"
 import { SimulatedIam } from "./SimulatedIam.ts"
-import { makeSwitches, type Switches } from "./Switches.ts"
+import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 export type TingMethod = "register" | "send"
 
@@ -50,7 +48,7 @@ export interface Recipient {
   readonly publicId: string
 }
 
-export interface SimulatedTingService extends Switches<TingMethod> {
+export interface SimulatedTingService extends FaultSwitches<TingMethod> {
   readonly seen: Effect.Effect<ReadonlyArray<SeenCall>>
   /** The recipient withdraws the grant; registering again gives it back. */
   readonly revokeGrant: (recipient: Recipient) => Effect.Effect<void>
@@ -71,13 +69,26 @@ export const tingRefusal = (status: number, code: string, retryAfterSeconds?: nu
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
   })
 
+const paths = {
+  "subscriptions.register": "/v1/subscriptions",
+  "tings.send": "/v1/tings"
+} as const satisfies Record<TingEndpoint, string>
+
+/** Ting's code for a proof that IAM refuses (notification-service.md 4). */
+const proofRefusal = (code: string): string =>
+  code === "obo_proof_consumed"
+    ? "proof_consumed"
+    : code === "obo_proof_expired"
+      ? "proof_expired"
+      : "invalid_proof"
+
 const utf8 = new TextEncoder()
 const fields = (body: Uint8Array): Readonly<Record<string, string>> =>
   JSON.parse(new TextDecoder().decode(body))
 
 const make = Effect.gen(function* () {
   const iam = yield* SimulatedIam
-  const { gate, ...switches } = makeSwitches<TingMethod>()
+  const { gate, ...switches } = makeFaultSwitches<TingMethod>()
   const planes = new Map<string, TingPlane>()
   const seen: Array<SeenCall> = []
   const muted = new Set<string>()
@@ -97,20 +108,16 @@ const make = Effect.gen(function* () {
 
   const id = (prefix: string) => {
     issued += 1
-    return `${prefix}_${digest(`${prefix} ${issued}`).slice(0, 32)}`
+    return `${prefix}_${sha256(`${prefix} ${issued}`).slice(0, 32)}`
   }
 
   /** Consumes the proof before any check of the operation (notification-service.md 2). */
   const verified = (method: TingMethod, call: PreparedCall, proof: Proof) =>
     Effect.gen(function* () {
-      const bearer = Redacted.value(proof.bearer)
-      seen.push({ method, body: call.body, proof: digest(bearer) })
-      const verdict = yield* iam.consumeProof(bearer, call)
-      if (Either.isLeft(verdict)) return yield* tingRefusal(401, verdict.left)
-      const testing = verdict.right.plane !== "production"
-      if (testing !== Option.isSome(proof.testing)) return yield* tingRefusal(401, "invalid_proof")
-      const body = fields(call.body)
-      return { ...verdict.right, body, state: planeOf(verdict.right.plane) }
+      seen.push({ method, body: call.body, proof: digestOf(proof.bearer) })
+      const verified = yield* iam.verifyProof(proof, { path: paths[call.endpoint], body: call.body })
+      if (Either.isLeft(verified)) return yield* tingRefusal(401, proofRefusal(verified.left))
+      return { ...verified.right, body: fields(call.body), state: planeOf(verified.right.plane) }
     })
 
   const grantKey = (organisation: string, publicId: string) => `${organisation} ${publicId}`
@@ -137,7 +144,7 @@ const make = Effect.gen(function* () {
       const slot = `${organisation} ${body.key}`
       const known = state.keys.get(slot)
       if (known !== undefined && now - known.at < keyLifetime * 1000) {
-        return known.digest === digest(call.body)
+        return known.digest === sha256(call.body)
           ? { ...known.reply, replayed: true }
           : yield* tingRefusal(409, "idempotency_conflict")
       }
@@ -152,7 +159,7 @@ const make = Effect.gen(function* () {
         silent: muted.has(body.for ?? ""),
         replayed: false
       }
-      state.keys.set(slot, { digest: digest(call.body), at: now, reply })
+      state.keys.set(slot, { digest: sha256(call.body), at: now, reply })
       return reply
     }).pipe(gate.through("send"))
 

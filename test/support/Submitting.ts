@@ -6,7 +6,7 @@ import type { ReportRequest } from "../../src/schema/Report.ts"
 import type { Plane } from "../../src/services/Plane.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { StoreSwitches } from "./TestStore.ts"
-import { callerKey, inRequest, production } from "./World.ts"
+import { callerKey, inRequest, production } from "./UseCaseLayers.ts"
 
 export const message = "Playback stops after a seek near the end."
 export const request: ReportRequest = { message }

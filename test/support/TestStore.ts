@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
-import type { Held } from "./Switches.ts"
+import type { Held } from "./FaultSwitches.ts"
 
 type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
 /** Like `recipients.activate`. */

@@ -71,5 +71,10 @@ export const logins = (state: State) => ({
   /** Answers 409 `idempotency_in_progress` to every request with this key, for the 30 s of a lease. */
   holdIdempotency: (key: string): void => {
     state.held.set(key, state.now() + lifetimes.lease)
+  },
+
+  /** Ends the lease early. */
+  releaseIdempotency: (key: string): void => {
+    state.held.delete(key)
   }
 })

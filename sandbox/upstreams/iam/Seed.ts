@@ -29,12 +29,15 @@ export interface SeededIam {
     readonly webhookSecret: string
     readonly webhookKeyVersion: number
   }
-  /** The environment `music e2e`. Its applications are imported, so its webhooks use production's URL and secret. */
-  readonly environment: SeededPlane & {
-    readonly environmentId: string
-    readonly rootKey: string
-    readonly webhookKeyDigest: string
-  }
+  /** The environment `music e2e`. */
+  readonly environment: SeededEnvironment
+}
+
+/** The applications are imported, so that the webhooks use production's URL and secret. */
+export interface SeededEnvironment extends SeededPlane {
+  readonly environmentId: string
+  readonly rootKey: string
+  readonly webhookKeyDigest: string
 }
 
 const seedPeople = (controls: IamControls, plane: PlaneId): SeededPlane["organizations"] => {
@@ -48,6 +51,19 @@ const seedPeople = (controls: IamControls, plane: PlaneId): SeededPlane["organiz
   }
   controls.addMembership(plane, "c:ana", "zenith")
   return organizations
+}
+
+/** One more environment with the people and applications of `seedIam`. */
+export const seedEnvironment = (controls: IamControls, name: string): SeededEnvironment => {
+  const environment = controls.addEnvironment({ orgId: "acme", name })
+  const plane = environment.environmentId
+  return {
+    plane,
+    ...environment,
+    organizations: seedPeople(controls, plane),
+    musicSecret: controls.importApp(plane, "music").secret,
+    tingSecret: controls.importApp(plane, "ting").secret
+  }
 }
 
 /**
@@ -79,8 +95,6 @@ export const seedIam = (
     scopes: ["self.identity.read"],
     endpoints: tingEndpoints
   })
-  const environment = controls.addEnvironment({ orgId: "acme", name: "music e2e" })
-  const plane = environment.environmentId
   return {
     production: {
       plane: production,
@@ -90,12 +104,6 @@ export const seedIam = (
       webhookKeyVersion: music.webhook?.keyVersion ?? 1,
       organizations
     },
-    environment: {
-      plane,
-      ...environment,
-      organizations: seedPeople(controls, plane),
-      musicSecret: controls.importApp(plane, "music").secret,
-      tingSecret: controls.importApp(plane, "ting").secret
-    }
+    environment: seedEnvironment(controls, "music e2e")
   }
 }

@@ -6,18 +6,14 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
 import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
-import { seedIam, startIam } from "../../../sandbox/upstreams/Iam.ts"
-import type { Seen } from "../../../sandbox/upstreams/Simulator.ts"
+import { startIam } from "../../../sandbox/upstreams/Iam.ts"
+import { headerOf, type Seen } from "../../../sandbox/upstreams/Simulator.ts"
 import { Iam, type UpstreamKey } from "../../../src/services/Iam.ts"
-import { type Plane, Production, Testing } from "../../../src/services/Plane.ts"
+import { type Plane, Production } from "../../../src/services/Plane.ts"
 import { RequestContext } from "../../../src/services/RequestContext.ts"
 import { Settings } from "../../../src/services/Settings.ts"
-import {
-  type SettingsOverrides,
-  testApplicationSecret,
-  testSettings,
-  testWebhookSecret
-} from "../../support/Settings.ts"
+import { seedTestIam, testingPlaneOf } from "../../support/SeededIam.ts"
+import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { simulated } from "../upstream/Simulated.ts"
 
 /** Milliseconds; the time of the contract's vectors. */
@@ -43,16 +39,9 @@ export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
 export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
   Effect.gen(function* () {
     const simulator = yield* simulated((now) => startIam({ now }))
-    const { environment, production: seeded } = seedIam(simulator.controls, {
-      musicSecret: testApplicationSecret,
-      webhookSecret: testWebhookSecret
-    })
+    const { environment, production: seeded } = seedTestIam(simulator.controls)
     const iam = yield* iamOver(simulator.url, overrides)
-    const testing = Testing({
-      environmentId: environment.environmentId,
-      secret: Redacted.make(environment.musicSecret),
-      webhookKeyDigest: environment.webhookKeyDigest
-    })
+    const testing = testingPlaneOf(environment)
     const asked = (path: string): ReadonlyArray<Seen> =>
       simulator.seen.filter((request) => request.path === `/api/v1${path}`)
     const slt = (actor = "si:deejay", scopes?: ReadonlyArray<string>) =>
@@ -92,11 +81,9 @@ export const inRequest = (recording: boolean, clientNetwork = "") =>
     deadlineAt: Number.POSITIVE_INFINITY
   })
 
-/** One value of a header that came exactly once. */
-export const header = (request: Seen | undefined, name: string): string | undefined => {
-  const values = request?.headers.get(name)
-  return values?.length === 1 ? values[0] : undefined
-}
+/** The value of a header; `undefined` when it is absent or repeated. */
+export const header = (request: Seen | undefined, name: string): string | undefined =>
+  request === undefined ? undefined : headerOf(request, name)
 
 export const form = (request: Seen | undefined): Readonly<Record<string, string>> =>
   Object.fromEntries(new URLSearchParams(request?.body.toString()))

@@ -17,7 +17,7 @@ import { type Random, seeded } from "../../../durability/Random.ts"
 import { testSettings } from "../../../support/Settings.ts"
 import * as SimulatedTables from "../../../support/SimulatedTables.ts"
 import * as TestStore from "../../../support/TestStore.ts"
-import { bearer, callerKey, inRequest, useCases } from "../../../support/World.ts"
+import { bearer, callerKey, inRequest, useCases } from "../../../support/UseCaseLayers.ts"
 import { iamWorldNow, production, startTime } from "../Simulated.ts"
 
 const second = 1_000

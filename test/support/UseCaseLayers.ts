@@ -32,19 +32,18 @@ import * as TestStore from "./TestStore.ts"
 /** The initial time of the clock. Not a full second, so that rounding errors show. */
 export const start = Date.parse("2026-11-21T10:00:00.400Z")
 
-export interface WorldOptions {
+export interface UseCaseOptions {
   readonly settings?: SettingsOverrides
   /** Tables that have a key; default: those of the clients. */
   readonly tables?: ReadonlyArray<TableName>
 }
 
-const ports = ({ settings, tables }: WorldOptions) =>
+const ports = ({ settings, tables }: UseCaseOptions) =>
   Layer.mergeAll(
     Layer.provideMerge(SimulatedTing.layer, SimulatedIam.layer),
     SimulatedTables.layer(tables ?? clientTables),
-    TestStore.layer,
-    Layer.succeed(Settings, testSettings(settings))
-  )
+    TestStore.layer
+  ).pipe(Layer.provideMerge(Layer.succeed(Settings, testSettings(settings))))
 
 export const useCases = Layer.mergeAll(
   Planes.Default,
@@ -65,9 +64,7 @@ export const useCases = Layer.mergeAll(
   )
 )
 
-export const world = (options: WorldOptions = {}) => Layer.provideMerge(useCases, ports(options))
-
-export type World = Layer.Layer.Success<ReturnType<typeof world>>
+export const useCaseLayers = (options: UseCaseOptions = {}) => Layer.provideMerge(useCases, ports(options))
 
 /** Runs an effect in a request that may be recorded and has a deadline of 25 s. */
 export const inRequest =
@@ -85,12 +82,12 @@ export const inRequest =
     )
 
 /** Runs a test over fresh use cases and ports. */
-export const scenario = <A, E, R>(effect: Effect.Effect<A, E, R>, options: WorldOptions = {}) =>
+export const scenario = <A, E, R>(effect: Effect.Effect<A, E, R>, options: UseCaseOptions = {}) =>
   // The clock is set first: set later, the background workers would run through every second since 1970.
-  Effect.zipRight(TestClock.setTime(start), Effect.provide(effect, world(options)))
+  Effect.zipRight(TestClock.setTime(start), Effect.provide(effect, useCaseLayers(options)))
 
 /** Runs the effect while the clock advances, so that its sleeps end. */
-export const patiently = <A, E, R>(
+export const advanceClockDuring = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   duration: Duration.DurationInput = "30 seconds"
 ): Effect.Effect<A, E, R> =>
@@ -113,10 +110,7 @@ export const lost = (dependency: "iam" | "ting") => new Unknown({ dependency, re
 export const unreachable = (dependency: "iam" | "ting") =>
   new NotExecuted({ dependency, reason: "connection refused" })
 
-/**
- * The deejay, a Silicon of acme and harbor, with a live token and no registration yet; in production, or in a testing
- * environment of that name.
- */
+/** A member of acme with a live token and no registration yet; in production, or in a new testing environment of that name. */
 export const signedIn = (options: { readonly environment?: string; readonly actor?: string } = {}) =>
   Effect.gen(function* () {
     const simulated = yield* SimulatedIam.SimulatedIam
@@ -127,7 +121,7 @@ export const signedIn = (options: { readonly environment?: string; readonly acto
       options.environment === undefined ? undefined : yield* simulated.environment(options.environment)
     const plane: Plane = environment?.plane ?? production
     const state = environment?.state ?? simulated.production
-    state.addActor(actor, ["acme", "harbor"])
+    state.addActor(actor, ["acme"])
     const slt = yield* simulated.slt({ actor }, state)
     const { accessToken: token, refreshToken } = yield* iam.exchange(plane, slt, yield* attemptKey)
     const caller = yield* sessions.authenticate(plane, { token, organisation: "acme" })

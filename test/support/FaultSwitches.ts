@@ -12,7 +12,7 @@ export interface Held {
   readonly release: Effect.Effect<void>
 }
 
-export interface Switches<Method extends string> {
+export interface FaultSwitches<Method extends string> {
   /** Fails the next `times` calls; default 1. */
   readonly failNext: (
     method: Method,
@@ -26,15 +26,21 @@ export interface Switches<Method extends string> {
 
 export interface Gate<Method extends string> {
   readonly count: (method: Method) => Effect.Effect<void>
-  /** Applies the pauses and faults of one moment to a call. */
-  readonly pass: (method: Method, when: Moment) => Effect.Effect<void, UpstreamFailure>
+  /** Applies the pauses and faults of one moment to a call. `around` wraps the pause. */
+  readonly pass: (
+    method: Method,
+    when: Moment,
+    around?: (paused: Effect.Effect<void>) => Effect.Effect<void>
+  ) => Effect.Effect<void, UpstreamFailure>
   /** Counts a call and applies the pauses and faults of both moments. */
   readonly through: (
     method: Method
   ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
 }
 
-export const makeSwitches = <Method extends string>(): Switches<Method> & { readonly gate: Gate<Method> } => {
+export const makeFaultSwitches = <Method extends string>(): FaultSwitches<Method> & {
+  readonly gate: Gate<Method>
+} => {
   const counts = new Map<Method, number>()
   const faults: Array<{ method: Method; when: Moment; failure: UpstreamFailure; left: number }> = []
   const holds: Array<{
@@ -55,13 +61,13 @@ export const makeSwitches = <Method extends string>(): Switches<Method> & { read
     return fault?.failure
   }
 
-  const pass = (method: Method, when: Moment): Effect.Effect<void, UpstreamFailure> =>
+  const pass: Gate<Method>["pass"] = (method, when, around = (paused) => paused) =>
     Effect.gen(function* () {
       const hold = takeHold(method, when)
-      if (hold !== undefined) {
-        yield* Deferred.succeed(hold.arrived, undefined)
-        yield* Deferred.await(hold.released)
-      }
+      if (hold !== undefined)
+        yield* around(
+          Effect.zipRight(Deferred.succeed(hold.arrived, undefined), Deferred.await(hold.released))
+        )
       const failure = takeFault(method, when)
       if (failure !== undefined) return yield* Effect.fail(failure)
     })

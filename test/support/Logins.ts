@@ -1,0 +1,33 @@
+/** Logins and sessions, for the tests of the use cases. */
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type * as Redacted from "effect/Redacted"
+import type { Plane } from "../../src/services/Plane.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
+import { type Login, SimulatedIam } from "./SimulatedIam.ts"
+import { StoreSwitches } from "./TestStore.ts"
+import { bearer, callerKey, inRequest, production } from "./UseCaseLayers.ts"
+
+export const unknownToken = `oat_${"x".repeat(43)}`
+
+export const login = (slt: Redacted.Redacted, key = callerKey("login"), plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) => sessions.login(plane, { slt, key })).pipe(inRequest())
+
+/** A login with a fresh SLT; of the deejay by default. */
+export const loginAs = (who: Partial<Login> = {}, key = callerKey("login")) =>
+  Effect.gen(function* () {
+    const iam = yield* SimulatedIam
+    return yield* login(yield* iam.slt({ actor: "si:deejay", ...who }), key)
+  })
+
+/** The deejay's session. */
+export const loggedIn = Effect.gen(function* () {
+  return { iam: yield* SimulatedIam, store: yield* StoreSwitches, session: yield* loginAs() }
+})
+
+export const authenticate = (token: string, organisation = "acme", plane: Plane = production) =>
+  Effect.flatMap(Sessions, (sessions) =>
+    sessions.authenticate(plane, bearer(token, organisation)).pipe(inRequest())
+  )
+
+export const isLive = (token: string) => Effect.map(Effect.option(authenticate(token)), Option.isSome)
