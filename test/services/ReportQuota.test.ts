@@ -14,7 +14,14 @@ import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { testSettings } from "../support/Settings.ts"
 import { message, submit } from "../support/Submitting.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, inRequest, production, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
+import {
+  callerKey,
+  inRequest,
+  production,
+  scenario,
+  signedIn,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const settings = { rateLimit: true }
 
