@@ -32,16 +32,16 @@ const installed = async (): Promise<string> => {
 }
 
 describe("The bundle of the command line", () => {
-  it("runs with npx after a build, and after a rebuild", { timeout: 120_000 }, async () => {
+  it("runs by its link after a build, and with npx after a rebuild", { timeout: 120_000 }, async () => {
     const consumer = await installed()
-    // npx takes --version for its own, and looks for a newer npm on the network.
+    // npx takes --version for itself, and searches the network for a newer npm.
     const environment = { ...process.env, npm_config_update_notifier: "false" }
-    for (let builds = 0; builds < 2; builds += 1) {
+    for (const [program, args] of [
+      [join(consumer, "node_modules/.bin/music-backend"), ["openapi"]],
+      ["npx", ["--no", "music-backend", "openapi"]]
+    ] as const) {
       await build()
-      const { stdout } = await run("npx", ["--no", "music-backend", "openapi"], {
-        cwd: consumer,
-        env: environment
-      })
+      const { stdout } = await run(program, args, { cwd: consumer, env: environment })
       expect(JSON.parse(stdout)).toMatchObject({ openapi: "3.1.0", info: { version } })
     }
   })

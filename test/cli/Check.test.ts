@@ -22,7 +22,7 @@ const reply = (status: number, body: unknown, headers: Readonly<Record<string, s
 
 type Seed = (world: SimulatedUpstreams, environment: Record<string, string>) => Effect.Effect<void> | void
 
-/** Checks an installation that was whole before `seed` spoiled it. */
+/** Checks a working installation after a change by `seed`. */
 const checked = (seed: Seed, clock: () => number = Date.now) =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(clock)
@@ -46,7 +46,7 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
 const notPassed = (checks: ReadonlyArray<Finding>) =>
   checks.filter(({ status }) => status === "FAIL" || status === "WARN")
 
-/** The one line that must say it, the fix that it must name, and nothing else that is not a consequence. */
+/** Expects one finding with its fix, and no other failure or warning. */
 const finds = (
   title: string,
   seed: Seed,
@@ -76,7 +76,7 @@ const finds = (
   )
 
 describe("music-backend check", () => {
-  it.scopedLive("passes a whole installation, stores nothing, files nothing and makes no database", () =>
+  it.scopedLive("passes a working installation, stores nothing, files nothing and makes no database", () =>
     Effect.gen(function* () {
       const { checks, exit, status, world } = yield* checked(() => undefined)
       expect(notPassed(checks)).toEqual([])
@@ -110,7 +110,7 @@ describe("music-backend check", () => {
     })
   )
 
-  it.scopedLive("skips what is not configured, and says how to turn it on", () =>
+  it.scopedLive("skips a feature without configuration, and names its setting", () =>
     Effect.gen(function* () {
       const { checks, exit } = yield* checked((_, environment) => {
         for (const name of Object.keys(environment)) if (/TABLE|GITHUB/.test(name)) delete environment[name]
@@ -126,7 +126,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds a loopback address without a trusted proxy: behind one all clients would share a limit",
+    "warns of a loopback address without a trusted proxy",
     (_, environment) => {
       environment.MUSIC_TRUSTED_PROXIES = ""
     },
@@ -142,19 +142,19 @@ describe("music-backend check", () => {
     ["limits are off", { rateLimit: false }],
     ["it listens on the network", { bind: { host: "0.0.0.0", port: 8787 } }],
     ["a proxy is trusted", { trustedProxies: ["127.0.0.1"] }]
-  ])("has nothing to say of a proxy when %s", (_, change) => {
+  ])("does not warn of a proxy when %s", (_, change) => {
     expect(checkProxy(testSettings({ rateLimit: true, ...change })).status).toBe("PASS")
   })
 
   finds(
-    "finds a bad setting, and still checks the others",
+    "finds a bad setting, and checks the others",
     (_, environment) => {
       environment.MUSIC_IAM_TIMEOUT_SECONDS = "soon"
     },
     { name: "settings", found: /^MUSIC_IAM_TIMEOUT_SECONDS must be a whole number/, fix: /default, 8/ }
   )
 
-  it.scopedLive("finds a missing setting, and skips only what needs it", () =>
+  it.scopedLive("finds a missing setting, and skips only the checks that need it", () =>
     Effect.gen(function* () {
       const { checks, exit } = yield* checked((_, environment) => {
         environment.MUSIC_TING_URL = ""
@@ -179,7 +179,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds a setting that nobody reads",
+    "warns of an unknown setting",
     (_, environment) => {
       environment.MUSIC_DATABSE_PATH = "x"
     },
@@ -206,7 +206,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds a Postgres server that does not answer, and does not tell its password",
+    "finds a Postgres server that does not answer, without its password",
     (_, environment) => {
       environment.MUSIC_DATABASE_URL = "postgres://music:hidden-password@127.0.0.1:1/music"
     },
@@ -234,14 +234,14 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds an IAM URL behind which something else answers, and tells it no secret",
+    "finds an IAM URL of another service",
     (world, environment) => {
       environment.MUSIC_IAM_URL = world.ting.url
     },
     { name: "iam", found: /is not IAM/, fix: /set MUSIC_IAM_URL/ }
   )
 
-  it.scopedLive("tells the secret to nobody but IAM", () =>
+  it.scopedLive("sends no secret to a service that is not IAM", () =>
     Effect.gen(function* () {
       const { world } = yield* checked((given, environment) => {
         environment.MUSIC_IAM_URL = given.ting.url
@@ -254,7 +254,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds an IAM URL where nothing listens",
+    "finds an IAM URL without a listener",
     (_, environment) => {
       environment.MUSIC_IAM_URL = "http://127.0.0.1:1"
     },
@@ -284,7 +284,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds a Ting URL behind which something else answers",
+    "finds a Ting URL of another service",
     (world, environment) => {
       environment.MUSIC_TING_URL = world.iam.url
     },
@@ -300,7 +300,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds a table service URL behind which something else answers",
+    "finds a table service URL of another service",
     (world, environment) => {
       environment.MUSIC_TABLES_URL = world.tracker.url
     },
@@ -324,7 +324,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "takes a limit of the tracker for no verdict",
+    "warns when a rate limit of the tracker prevents the check",
     (world) => {
       world.tracker.limits.secondary({ method: "POST" })
     },
@@ -332,7 +332,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "warns of a tracker token that ends soon",
+    "warns of a tracker token that expires soon",
     (world) => {
       const end = new Date(Date.now() + 3 * 86_400_000)
         .toISOString()
@@ -352,7 +352,7 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds a repository that is not there",
+    "finds a repository that does not exist",
     (_, environment) => {
       environment.MUSIC_GITHUB_REPOSITORY = "harbor/nowhere"
     },
@@ -388,14 +388,14 @@ describe("music-backend check", () => {
   )
 
   finds(
-    "finds something else at the listen address",
+    "finds another service at the listen address",
     (world, environment) => {
       environment.MUSIC_BIND = `127.0.0.1:${world.ting.port}`
     },
     { name: "server", found: /something else listens/, fix: /MUSIC_BIND/ }
   )
 
-  it.scopedLive("prints a line a finding with its fix below, and counts them", () =>
+  it.scopedLive("prints one line for each finding with its fix below, and counts them", () =>
     Effect.gen(function* () {
       const world = yield* startUpstreams(Date.now)
       const environment = wholeEnvironment(world, {

@@ -1,4 +1,4 @@
-/** The command line in this process: what it prints is kept, and its environment is given. */
+/** Runs the command line in this process, with a given environment, and records its output. */
 import * as Effect from "effect/Effect"
 import { runCommand } from "../../src/cli/Program.ts"
 import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
@@ -10,7 +10,7 @@ export interface Run {
   readonly exit: number
   readonly out: string
   readonly err: string
-  /** Everything that was shown as progress. */
+  /** The lines of progress. */
   readonly progress: ReadonlyArray<string>
   /** Standard output as JSON. */
   readonly json: unknown
@@ -59,7 +59,7 @@ export const run = (
     }
   })
 
-/** A whole environment for a world: everything is configured. */
+/** An environment that configures every upstream of a world. */
 export const wholeEnvironment = (
   world: SimulatedUpstreams,
   place: { readonly databasePath: string; readonly port: number }

@@ -18,7 +18,7 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(scratch, { recursive: true, force: true }))
 
-/** A command as a process of its own, until its signal has ended it. */
+/** Runs a command as a process until its signal has ended it. */
 const interrupted = async (
   args: ReadonlyArray<string>,
   environment: Readonly<Record<string, string>>,
@@ -33,7 +33,7 @@ const interrupted = async (
   }
 }
 
-/** Takes connections and never says a word. */
+/** Accepts connections and never answers. */
 const silent = async () => {
   const sockets = new Set<Socket>()
   const server: Server = createServer((socket) => {
@@ -53,7 +53,7 @@ const silent = async () => {
   }
 }
 
-/** A database of so many megabytes. */
+/** A database of the given size. */
 const databaseOf = (megabytes: number) =>
   Effect.gen(function* () {
     const path = join(mkdtempSync(join(scratch, "db-")), "music.sqlite")
@@ -63,32 +63,35 @@ const databaseOf = (megabytes: number) =>
     return path
   })
 
-describe("A command that a signal cuts short", () => {
+describe("A command that is ended by a signal", () => {
   it.each([
     ["SIGTERM", 143],
     ["SIGINT", 130]
-  ] as const)("ends check by %s with %i while IAM is silent, and says so in a line", async (signal, code) => {
-    const upstream = await silent()
-    try {
-      const ended = await interrupted(
-        ["check"],
-        { MUSIC_IAM_URL: `http://127.0.0.1:${upstream.port}` },
-        async ({ child }) => {
-          await upstream.met
-          child.kill(signal)
-        }
-      )
-      expect(ended).toEqual({
-        code,
-        signal: null,
-        output: `music-backend: check was interrupted by ${signal} before its end\n`
-      })
-    } finally {
-      upstream.close()
+  ] as const)(
+    "check ends by %s with %i while IAM does not answer, and says so in one line",
+    async (signal, code) => {
+      const upstream = await silent()
+      try {
+        const ended = await interrupted(
+          ["check"],
+          { MUSIC_IAM_URL: `http://127.0.0.1:${upstream.port}` },
+          async ({ child }) => {
+            await upstream.met
+            child.kill(signal)
+          }
+        )
+        expect(ended).toEqual({
+          code,
+          signal: null,
+          output: `music-backend: check was interrupted by ${signal} before its end\n`
+        })
+      } finally {
+        upstream.close()
+      }
     }
-  })
+  )
 
-  it.live("leaves no half backup behind, also when the signal comes twice as from npm", () =>
+  it.live("backup leaves no partial file, also when the signal comes twice, as from npm", () =>
     Effect.gen(function* () {
       const path = yield* databaseOf(100)
       const folder = mkdtempSync(join(scratch, "copies-"))
@@ -114,7 +117,7 @@ describe("A command that a signal cuts short", () => {
     })
   )
 
-  it("is no sandbox that waits for one, but a walk", async () => {
+  it("sandbox --walk exits with 130", async () => {
     const walk = await interrupted(["sandbox", "--walk"], {}, async ({ child, says }) => {
       await says(/✓ {2}1 /)
       child.kill("SIGINT")
@@ -123,7 +126,7 @@ describe("A command that a signal cuts short", () => {
     expect(walk.output).toMatch(/^music-backend: sandbox was interrupted by SIGINT before its end$/m)
   })
 
-  it.scopedLive("is no server either: that ends with 0 and quietly", () =>
+  it.scopedLive("serve exits with 0 and reports no interruption", () =>
     Effect.gen(function* () {
       const world = yield* startUpstreams(Date.now)
       const environment = environmentFor(world, {

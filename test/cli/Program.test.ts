@@ -12,7 +12,7 @@ beforeAll(() => {
   execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
 })
 
-/** As a process of its own, its output in a pipe. */
+/** Runs the program as a process with its output in a pipe. */
 const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<string, string>> = {}) => {
   const { status, stderr, stdout } = spawnSync(process.execPath, [program, ...args], {
     cwd: root,
@@ -23,7 +23,7 @@ const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<strin
 }
 
 describe("music-backend", () => {
-  it.effect("without a command, or with a group alone, shows help and does nothing", () =>
+  it.effect("without a command, or with a group alone, shows its help", () =>
     Effect.gen(function* () {
       const top = yield* run([], {})
       expect(top.exit).toBe(0)
@@ -54,7 +54,7 @@ describe("music-backend", () => {
     })
   )
 
-  it.effect("a usage error is exit 64 and one line with the next step, and nothing else", () =>
+  it.effect("a usage error is exit 64 and one line with the next step", () =>
     Effect.gen(function* () {
       const wrong = [
         { args: ["nope"], err: "music-backend: unknown command: nope. See music-backend --help." },
@@ -92,7 +92,7 @@ describe("music-backend", () => {
     )
   })
 
-  it("ends quietly when nobody reads on, as before head", () => {
+  it("ends without an error when its reader closes the pipe, as head does", () => {
     const { stderr, stdout } = spawnSync("sh", ["-c", `${process.execPath} ${program} openapi | head -c 9`], {
       cwd: root,
       encoding: "utf8"
@@ -108,7 +108,7 @@ describe("music-backend", () => {
     expect(err).not.toContain("    at ")
   })
 
-  it("sandbox shows its guide, and ends with its signal", async () => {
+  it("sandbox shows its guide, and exits with 0 on SIGTERM", async () => {
     const { child, ended, says } = start(process.execPath, [program, "sandbox"], {})
     try {
       await says(/The whole scenario/)
@@ -121,7 +121,7 @@ describe("music-backend", () => {
 })
 
 describe("The bundle", () => {
-  /** Everything that a run from there could ever load. */
+  /** The text of all modules that a run of the entry can load. */
   const reachable = (entry: string): string => {
     const seen = new Map<string, string>()
     const queue = [join(root, entry)]
@@ -136,7 +136,7 @@ describe("The bundle", () => {
     return [...seen.values()].join("\n")
   }
 
-  it("of the server holds neither the sandbox nor the command line", () => {
+  it("of the server contains neither the sandbox nor the command line", () => {
     const server = reachable("dist/main.js")
     expect(server).toContain("MUSIC_IAM_URL")
     expect(server).not.toContain("/_sandbox/")

@@ -17,8 +17,8 @@ it.scopedLive("restore prints how many reports are searched for, and --json as a
     const { environment } = yield* withReport
     const copy = join(yield* folder, "copy.sqlite")
     yield* run(["backup", copy], environment)
-    const told = yield* run(["restore", copy, "--overwrite"], environment)
-    expect(told.out).toMatch(/^doubted +1 reports? .*looked for/m)
+    const restored = yield* run(["restore", copy, "--overwrite"], environment)
+    expect(restored.out).toMatch(/^doubted +1 reports? .*looked for/m)
     const { json } = yield* run(["restore", copy, "--overwrite", "--json"], environment)
     expect(json).toMatchObject({ doubted: 1 })
   })

@@ -11,10 +11,10 @@ import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
 
 describe("music-backend beside a running server", () => {
-  it.scopedLive("finds it well, and a report that is retried is filed at once", () =>
+  it.scopedLive("reports the server as ready, and a retried report is filed at once", () =>
     Effect.gen(function* () {
       const place = yield* postgres.freshPath
-      // Stored while no tracker was set, so nobody delivers it.
+      // Stored while no tracker was set, so it has no delivery.
       yield* postgres.withStore(place, ({ reports }) =>
         reports.admit(sampleReport({ id: "rep_1", createdAt: Date.now() }), false)
       )

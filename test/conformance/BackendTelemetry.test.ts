@@ -28,10 +28,10 @@ const eventsOf = Effect.gen(function* () {
     owner: "test"
   })
   return entries.map(({ json }): unknown => {
-    const told: unknown = JSON.parse(json)
-    return typeof told === "object" && told !== null && "event" in told && "error_code" in told
-      ? [told.event, told.error_code]
-      : told
+    const event: unknown = JSON.parse(json)
+    return typeof event === "object" && event !== null && "event" in event && "error_code" in event
+      ? [event.event, event.error_code]
+      : event
   })
 })
 
@@ -65,32 +65,24 @@ describe("The backend's own telemetry", () => {
     )
   })
 
-  it.effect("tells how a ting ended that was refused before Ting was asked", () =>
+  it.effect("records the outcome of a ting and of a webhook that were refused before any upstream call", () =>
     scenario(
       Effect.gen(function* () {
         const { plane, caller } = yield* signedIn()
-        const send = (type: string, key: string) =>
-          Effect.flatMap(Notifications, (notifications) =>
-            Effect.flip(notifications.send(plane, caller, { type, key, data: {} }))
-          ).pipe(inRequest())
-        yield* send("music.unknown.type", "si:deejay/1")
-        yield* send("music.trigger.fired", "si:lyra/1")
+        const notifications = yield* Notifications
+        for (const [type, key] of [
+          ["music.unknown.type", "si:deejay/1"],
+          ["music.trigger.fired", "si:lyra/1"]
+        ] as const) {
+          yield* Effect.flip(notifications.send(plane, caller, { type, key, data: {} })).pipe(inRequest())
+        }
+        const webhooks = yield* Webhooks
+        yield* Effect.flip(webhooks.receive({ rawHeaders: [], body: new Uint8Array() })).pipe(inRequest())
         deepStrictEqual(yield* eventsOf, [
           ["ting.completed", "not_found"],
-          ["ting.completed", "invalid_input"]
+          ["ting.completed", "invalid_input"],
+          ["webhook.completed", "webhook_signature_invalid"]
         ])
-      }),
-      { tables }
-    )
-  )
-
-  it.effect("tells of a webhook that was refused", () =>
-    scenario(
-      Effect.gen(function* () {
-        yield* Effect.flatMap(Webhooks, (webhooks) =>
-          Effect.flip(webhooks.receive({ rawHeaders: [], body: new Uint8Array() }))
-        ).pipe(inRequest())
-        deepStrictEqual(yield* eventsOf, [["webhook.completed", "webhook_signature_invalid"]])
       }),
       { tables }
     )

@@ -1,4 +1,4 @@
-/** Calls of a sandbox as a client makes them, short enough that a test shows its rule. */
+/** Calls of a sandbox as a client makes them. */
 import { randomUUID } from "node:crypto"
 import { connect } from "node:net"
 import * as Effect from "effect/Effect"
@@ -33,7 +33,7 @@ export const calls = ({ base, world }: { readonly base: string; readonly world: 
 /** The error code of an answer; none for a success. */
 export const codeOf = ({ text }: Exchange): string | undefined => /"code":"([a-z_]+)"/.exec(text)?.[1]
 
-/** Sends bytes as they are and gives the whole answer; the request must ask for the connection to be closed. */
+/** Sends bytes as they are and returns the whole answer; the request must ask for the connection to be closed. */
 export const raw = (base: string, request: string): Effect.Effect<string> =>
   Effect.async((resume) => {
     const socket = connect(Number(new URL(base).port), "127.0.0.1")

@@ -9,22 +9,7 @@ const leak = "oat_LEAKleakLEAKleakLEAKleakLEAKleakLEAKleakLEA"
 const stored = (path: string): string => readFileSync(path, "latin1") + readFileSync(`${path}-wal`, "latin1")
 
 describe("A credential in the wrong place", () => {
-  it.scopedLive("as a request id is neither logged, stored nor filed in an issue", () =>
-    Effect.gen(function* () {
-      const sandbox = yield* startTestSandbox
-      const { post } = calls(sandbox)
-      const report = yield* post(
-        "/api/v1/reports",
-        { message: "The player stops after a seek." },
-        { ...keyed(), "x-request-id": leak }
-      )
-      expect(report.status).toBe(200)
-      expect(stored(sandbox.databasePath)).not.toContain("LEAKleak")
-      expect(sandbox.log.join("\n")).not.toContain("LEAKleak")
-    })
-  )
-
-  it.scopedLive("is not echoed by a refusal, and reaches neither log nor database", () =>
+  it.scopedLive("is not echoed by a refusal, and reaches neither the log nor the database", () =>
     Effect.gen(function* () {
       const sandbox = yield* startTestSandbox
       const { get, login, post } = calls(sandbox)
@@ -48,6 +33,8 @@ describe("A credential in the wrong place", () => {
         ["/api/v1/tings", { type: "music.trigger.fired", key: leak, data: {} }],
         ["/webhook/", { token: leak }]
       ]
+      const report = yield* post("/api/v1/reports", { message }, { ...keyed(), "x-request-id": leak })
+      expect(report.status).toBe(200)
       for (const [path, body] of bodies) {
         const headers = path.endsWith("/tings") ? signed : keyed()
         const { status, text } = yield* post(path, body, headers)

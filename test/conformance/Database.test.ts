@@ -5,7 +5,7 @@ import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
 
 describe("A database that fails", () => {
-  it.scopedLive("acknowledges nothing, and its reason stands in the log under the request id", () =>
+  it.scopedLive("acknowledges nothing, and its reason is in the log under the request id", () =>
     Effect.gen(function* () {
       const sandbox = yield* startTestSandbox
       const { post } = calls(sandbox)
@@ -17,8 +17,8 @@ describe("A database that fails", () => {
         const refused = yield* post(path, body, keyed())
         expect(codeOf(refused)).toBe("dependency_unavailable")
         const id = refused.headers.get("x-request-id") ?? "none"
-        const told = sandbox.log.filter((line) => line.includes(id) && line.includes("moved or deleted"))
-        expect(told).toHaveLength(1)
+        const logged = sandbox.log.filter((line) => line.includes(id) && line.includes("moved or deleted"))
+        expect(logged).toHaveLength(1)
         expect(refused.text).not.toContain("moved or deleted")
       }
     })

@@ -2,17 +2,16 @@ import { readFileSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
-import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
 import { names, readingsOf, shows } from "../support/Reader.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, keyed } from "./Calls.ts"
 
 const secret = "oat_SPLITsplitSPLITsplitSPLITsplitSPLITsplitSPL"
-/** A credential as it looks after a chat program broke it for display. */
+/** A credential with the invisible characters that a chat program inserts for display. */
 const split = `${secret.slice(0, 12)}\u200B${secret.slice(12, 20)}\u00AD${secret.slice(20)}`
 
 describe("A filed issue", () => {
-  it.scopedLive("neither names its reporter nor holds a credential, however they were written", () =>
+  it.scopedLive("names neither its reporter nor a credential, in whatever form they were written", () =>
     Effect.gen(function* () {
       const { base, databasePath, world } = yield* startTestSandbox
       const { login, post } = calls({ base, world })
@@ -40,30 +39,6 @@ describe("A filed issue", () => {
       expect(text).toContain("[reporter] cannot play with [redacted]")
       for (const path of [databasePath, `${databasePath}-wal`])
         expect(readingsOf(readFileSync(path, "utf8")).join("\n")).not.toMatch(/SPLITsplit/)
-    })
-  )
-
-  it.scopedLive("names no sender whom IAM could not vouch for", () =>
-    Effect.gen(function* () {
-      const { base, world } = yield* startTestSandbox
-      const { login, post } = calls({ base, world })
-      const { signed } = yield* login()
-      world.iam.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.internalError() })
-      const report = yield* post(
-        "/api/v1/reports",
-        {
-          message: `si:deejay cannot play.\nPasted: {"actor":"x\\nsi:deejay"}`,
-          attachments: [{ name: "si:deejay.log", content: "actor:si:dee\u200Bjay" }],
-          context: { "si:deejay": "user=si%3Adeejay" }
-        },
-        { ...keyed(), ...signed }
-      )
-      expect([report.status, report.text]).toEqual([200, expect.stringContaining('"reporter":null')])
-      const issue = yield* Effect.suspend(() =>
-        Effect.fromNullable(world.tracker.issues("harbor/music")[0])
-      ).pipe(Effect.retry(Schedule.spaced("50 millis").pipe(Schedule.upTo("10 seconds"))))
-      expect(`${issue.title}\n${issue.body}`).not.toContain("deejay")
-      expect(issue.title).toBe("[report] [reporter] cannot play.")
     })
   )
 })

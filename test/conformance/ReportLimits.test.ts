@@ -62,21 +62,4 @@ describe("Reports without a verified reporter", () => {
         expect(during.map(({ status }) => status)).toContain(429)
       })
   )
-
-  it.scopedLive("stop at 80 % of the bound, and a stored report is still replayed", () =>
-    Effect.gen(function* () {
-      const { login, report: send } = yield* start({ reportsBytes: 2_500_000 })
-      const report = (headers = keyed(), signed: Readonly<Record<string, string>> = {}) =>
-        send(headers, signed, 5)
-      const { signed } = yield* login()
-      const key = keyed()
-      const answers = [yield* report(key), ...(yield* Effect.replicateEffect(Effect.suspend(report), 4))]
-      expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200, 503])
-      const full = answers[4]
-      expect(full && [codeOf(full), full.headers.get("retry-after")]).toEqual(["reports_full", "3600"])
-      expect((yield* report(keyed(), signed)).status).toBe(200)
-      expect((yield* report(keyed(), signed)).status).toBe(503)
-      expect((yield* report(key)).text).toContain('"replayed":true')
-    })
-  )
 })

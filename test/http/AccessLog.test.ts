@@ -18,7 +18,7 @@ const selecting = { "x-testing-environment-key": testingSecret }
 
 describe("The log line of a request", () => {
   it.scoped(
-    "contains route, method, status, duration, id, source, plane and type of actor, and nothing that was sent",
+    "contains route, method, status, duration, id, source, plane and type of actor, and no content of the request",
     () =>
       Effect.gen(function* () {
         const server = yield* backend({ during: { login: TestClock.adjust("1500 millis") } })
@@ -143,26 +143,40 @@ describe("The event of a request", () => {
     })
   )
 
-  it.scoped("is not recorded for probes, OPTIONS, the document and testing requests of any form", () =>
+  it.scoped("is not recorded for probes, OPTIONS, documents and testing requests of any form", () =>
     Effect.gen(function* () {
       const server = yield* backend()
       const silent: ReadonlyArray<Sent> = [
         good.healthz,
         good.readyz,
         { path: "/openapi.json" },
+        { path: "/docs" },
+        { path: "/", headers: { accept: "text/html" } },
         { method: "OPTIONS", path: "/api/v1/tings" },
         { ...good.iam, headers: selecting },
         { ...good.login, headers: { ...good.login.headers, ...selecting } },
         { ...good.iam, headers: { "x-testing-environment-key": "" } },
         { path: "/nope", headers: selecting },
-        { ...good.receive, body: '{"test":{}}' },
-        { ...good.receive, body: ' {\n "test" : {}}' }
+        ...[
+          '{"test":{}}',
+          ' {\n "test" : {}}',
+          '{"\\u0074est":{}}',
+          '\ufeff{"test":{}}',
+          '{"test":null}',
+          `{"more":"${"x".repeat(200)}","test":{}}`
+        ].map((body) => ({ ...good.receive, body }))
       ]
       for (const sent of silent) yield* call(server, sent)
       expect(server.events).toEqual([])
-      yield* call(server, good.receive)
+      const claimed = server.lines.filter(({ fields }) => fields.route === "/webhook/")
+      expect(claimed.map(({ fields }) => fields.plane)).toEqual(Array(6).fill("testing"))
+      const recorded = ["{}", '{"data":{"test":{}}}', "[]", "no JSON"]
+      for (const body of recorded) yield* call(server, { ...good.receive, body })
       yield* call(server, { ...good.version, headers: selecting })
-      expect(server.events.map(({ fields }) => fields.route)).toEqual(["/webhook/", "/api/v1/version"])
+      expect(server.events.map(({ fields }) => fields.route)).toEqual([
+        ...recorded.map(() => "/webhook/"),
+        "/api/v1/version"
+      ])
     })
   )
 })

@@ -7,9 +7,8 @@ import { commandOf } from "../../src/http/docs/CallSection.ts"
 import { Html, html, prose } from "../../src/http/docs/Html.ts"
 import { contentSecurityPolicy, page } from "../../src/http/docs/Page.ts"
 import { callsOf, failuresOf, type Spec } from "../../src/http/docs/Spec.ts"
-import { defaultPolicies } from "../../src/http/middleware/RateLimits.ts"
 import { type FailureCode, failureTable } from "../../src/schema/Failure.ts"
-import { backend, sharedBackend, call, errorOf, testingSecret } from "./support.ts"
+import { sharedBackend, call, errorOf, testingSecret } from "./support.ts"
 
 const spec = openApi() as unknown as Spec
 const text = page(spec)
@@ -18,7 +17,7 @@ const calls = callsOf(spec)
 const all = (pattern: RegExp, within = text): ReadonlyArray<string> =>
   [...within.matchAll(pattern)].map(([whole, part]) => part ?? whole)
 
-/** The text between two marks; each occurs once. */
+/** The text of an element that occurs once. */
 const inner = (tag: string): string => {
   const parts = text.split(new RegExp(`</?${tag}>`))
   expect([tag, parts.length]).toEqual([tag, 3])
@@ -33,7 +32,7 @@ const sectionOf = (id: string): string => {
 const escaped = (given: string): string => html`${prose(given)}`.text
 
 describe("The page of the API", () => {
-  it.scoped("is a document among documents: HEAD, OPTIONS, 405, 404, no plane, no event, one log line", () =>
+  it.scoped("is served like any document: HEAD, OPTIONS, 405, 404, no plane, no event, one log line", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const answer = yield* call(server, {
@@ -71,11 +70,11 @@ describe("The page of the API", () => {
   )
 
   const asBrowser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
-  // The request's own; a test that compares answers of two paths leaves them out.
+  // Excludes headers that differ between requests.
   const without = (names: ReadonlyArray<string>, headers: object) =>
     Object.fromEntries(Object.entries(headers).filter(([name]) => !names.includes(name)))
 
-  it.scoped("is what a browser finds at /, with the same headers", () =>
+  it.scoped("is served at / to a browser, with the same headers", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const accept of [asBrowser, "text/html", "application/json, TEXT/HTML ; q=0.1"]) {
@@ -98,7 +97,7 @@ describe("The page of the API", () => {
     })
   )
 
-  it.scoped("is not what a program finds there: 404, and never for a browser out of a cache", () =>
+  it.scoped("is 404 at / for a program, and caches keep the two answers apart", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const accept of [
@@ -129,31 +128,7 @@ describe("The page of the API", () => {
     })
   )
 
-  it.scoped("is a document at / as well: no event, no limit, and log lines of its route", () =>
-    Effect.gen(function* () {
-      const address = { name: "address", quota: 1, windowSeconds: 60 }
-      const server = yield* backend({ policies: { ...defaultPolicies, address } })
-      for (const accept of [asBrowser, asBrowser, asBrowser, "*/*"]) {
-        const answer = yield* call(server, {
-          path: "/",
-          headers: { accept, "x-testing-environment-key": testingSecret }
-        })
-        expect([accept, answer.status]).toEqual([accept, accept === "*/*" ? 404 : 200])
-        expect(answer.headers.ratelimit).toBeUndefined()
-      }
-      expect([server.reached, server.events]).toEqual([[], []])
-      expect(
-        server.lines.map(({ fields: { code, plane, route, status } }) => [route, status, code, plane])
-      ).toEqual(
-        expect.arrayContaining([
-          ["/", 200, undefined, "production"],
-          ["/", 404, "not_found", "production"]
-        ])
-      )
-    })
-  )
-
-  it("runs and styles nothing but what its policy names by digest", () => {
+  it("contains only the script and the style that its policy names by digest", () => {
     const digest = (given: string) => `'sha256-${createHash("sha256").update(given).digest("base64")}'`
     expect([inner("script"), inner("style")]).toEqual([script, style])
     expect(contentSecurityPolicy.split("; ")).toEqual([
@@ -173,14 +148,14 @@ describe("The page of the API", () => {
     )
   })
 
-  it("asks no other host for anything, and links to none", () => {
+  it("neither loads from nor links to another host", () => {
     const targets = all(/\s(?:href|src|action|srcset|poster|data)="([^"]*)"/g)
     expect(targets.length).toBeGreaterThan(100)
     expect(targets.filter((target) => !/^(?:#|\/openapi\.json$|data:image\/svg)/.test(target))).toEqual([])
     expect(text).not.toMatch(/<(?:iframe|object|embed|form|base|img|link rel="(?!icon))/)
   })
 
-  it("every link within the page leads somewhere, and no two places have one name", () => {
+  it("every link within the page has a target, and ids are unique", () => {
     const ids = all(/\sid="([^"]*)"/g)
     expect(new Set(ids).size).toBe(ids.length)
     const missing = all(/\shref="#([^"]*)"/g).filter((id) => !ids.includes(id))
@@ -218,21 +193,13 @@ describe("The page of the API", () => {
     }
   )
 
-  it("has every error code of the service in one table, but for the one that belongs to no call", () => {
+  it("lists every error code of the service in one table, except the one that belongs to no call", () => {
     const codes = all(/<tbody id="error-([a-z_]+)"/g)
     expect([...codes, "method_not_allowed"].sort()).toEqual(Object.keys(failureTable).sort())
     expect(sectionOf("errors")).toContain("method_not_allowed")
   })
 
-  it("tells a newcomer how to log in before anything else", () => {
-    const guide = sectionOf("start")
-    expect(text.indexOf('<section id="start"')).toBeLessThan(text.indexOf('<section id="errors"'))
-    for (const id of ["descriptors.iam", "auth.login", "auth.me", "auth.refresh", "auth.logout"]) {
-      expect(guide).toContain(`href="#${id}"`)
-    }
-  })
-
-  it("quotes commands so that a shell takes them", () => {
+  it("quotes commands for a shell", () => {
     const [login, , logout] = ["auth.login", "auth.me", "webhooks.receive"].map((id) =>
       commandOf(
         spec,
@@ -249,14 +216,10 @@ describe("The page of the API", () => {
     )
     expect(logout).toContain('-H "X-Silicon-IAM-Event-ID: 0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"')
   })
-
-  it("is small, and smaller than its bound when it grows", () => {
-    expect(Buffer.byteLength(text)).toBeLessThan(250_000)
-  })
 })
 
 describe("Templates", () => {
-  it("escape whatever is no HTML itself, also in lists", () => {
+  it("escape everything except HTML values, also in lists", () => {
     const hostile = `<script>"&'`
     expect(html`<a title="${hostile}">${[hostile, html`<b>${1}</b>`]}</a>`.text).toBe(
       '<a title="&lt;script&gt;&quot;&amp;&#39;">&lt;script&gt;&quot;&amp;&#39;<b>1</b></a>'
@@ -264,7 +227,7 @@ describe("Templates", () => {
     expect(html`${new Html({ text: "<i>" })}`.text).toBe("<i>")
   })
 
-  it("show what stands between backticks as code", () => {
+  it("show text between backticks as code", () => {
     expect(html`${prose("Send `a<b` now")}`.text).toBe("Send <code>a&lt;b</code> now")
   })
 })

@@ -1,27 +1,36 @@
-/** The published document as tests hold real answers against it. */
+/** The published document, and a check of real answers against its schemas. */
 import { createConfig, lintFromString } from "@redocly/openapi-core"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 
-export interface Media {
+interface Media {
   readonly schema: unknown
   examples?: Record<string, { readonly value?: unknown; readonly $ref?: string }>
 }
 
 export interface Parameter {
   readonly name: string
+  readonly description?: string
   readonly required?: boolean
   readonly schema: { readonly examples?: ReadonlyArray<unknown> }
 }
 
-export interface Operation {
+interface Operation {
   readonly operationId: string
+  readonly summary: string
+  readonly description: string
   readonly security: ReadonlyArray<Readonly<Record<string, unknown>>>
   readonly parameters: ReadonlyArray<Parameter | { readonly $ref: string }>
-  readonly requestBody?: { readonly content: { readonly "application/json": Media } }
+  readonly requestBody?: {
+    readonly description?: string
+    readonly "x-max-bytes"?: number
+    readonly required?: boolean
+    readonly content: { readonly "application/json": Media }
+  }
   readonly responses: Readonly<
     Record<
       string,
       {
+        readonly description: string
         readonly headers: Readonly<Record<string, unknown>>
         readonly content?: { readonly "application/json": Media }
       }
@@ -34,12 +43,18 @@ export interface Call extends Operation {
   readonly path: string
 }
 
-export interface Document {
+interface Document {
+  readonly openapi: string
+  readonly tags: ReadonlyArray<{ readonly description?: string }>
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
-  readonly components: { readonly parameters: Readonly<Record<string, Parameter>> }
+  readonly components: {
+    readonly parameters: Readonly<Record<string, Parameter>>
+    readonly schemas: Readonly<Record<string, object>>
+    readonly securitySchemes: Readonly<Record<string, object>>
+  }
 }
 
-/** A copy that a test may write into. */
+/** A copy that a test may change. */
 export const freshDocument = (): Document => JSON.parse(JSON.stringify(openApi())) as Document
 
 export const callsOf = ({ paths }: Document): ReadonlyArray<Call> =>
@@ -55,20 +70,20 @@ export interface RealAnswer {
 }
 
 /**
- * What is wrong with real answers by the document's own schemas: each takes the place of an example, and the linter
- * that checks examples checks them. Fields that the schema does not name are wrong too.
+ * The problems of real answers under the document's own schemas. Each answer replaces an example, so the linter that
+ * checks examples checks it. Fields that the schema does not name are problems too.
  */
 export const misfits = async (answers: ReadonlyArray<RealAnswer>): Promise<ReadonlyArray<string>> => {
   const document = freshDocument()
   const calls = callsOf(document)
-  const lost: Array<string> = []
+  const undocumented: Array<string> = []
   for (const { operationId, status, name, body } of answers) {
     const call = calls.find((each) => each.operationId === operationId)
     const media = call?.responses[String(status)]?.content?.["application/json"]
-    if (media === undefined) lost.push(`${operationId} ${status} ${name}: is not documented`)
+    if (media === undefined) undocumented.push(`${operationId} ${status} ${name}: is not documented`)
     else media.examples = { ...media.examples, [name]: { value: body } }
   }
   const config = await createConfig({ rules: { "no-invalid-media-type-examples": "error" } })
   const problems = await lintFromString({ source: JSON.stringify(document), config })
-  return [...lost, ...problems.map(({ message, location }) => `${location[0]?.pointer}: ${message}`)]
+  return [...undocumented, ...problems.map(({ message, location }) => `${location[0]?.pointer}: ${message}`)]
 }

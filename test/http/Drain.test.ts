@@ -16,6 +16,7 @@ import {
   call,
   errorOf,
   good,
+  sharedBackend,
   type Options,
   type Sent
 } from "./support.ts"
@@ -100,18 +101,18 @@ const keyedLogin = `${unkeyed}Idempotency-Key: ${good.login.headers["idempotency
 const peer = (server: Backend, text: string) =>
   Effect.acquireRelease(
     Effect.sync(() => {
-      const told = { text: "", closed: false }
+      const received = { text: "", closed: false }
       const socket = connect(server.port, "127.0.0.1", () => socket.write(text))
       socket.on("data", (part) => {
-        told.text += part.toString()
+        received.text += part.toString()
       })
       socket.on("error", () => {})
       socket.on("close", () => {
-        told.closed = true
+        received.closed = true
       })
       return {
-        text: () => told.text,
-        closed: () => told.closed,
+        text: () => received.text,
+        closed: () => received.closed,
         write: (more: string) => socket.write(more),
         end: () => socket.end(),
         destroy: () => socket.destroy()
@@ -158,7 +159,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("a request that arrives on an idle connection gets its refusal", () =>
+  it.scoped("a request that arrives on an idle connection is refused with 503", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const socket = connect(server.port, "127.0.0.1")
@@ -190,19 +191,14 @@ describe("Draining", () => {
         "not_ready",
         "close"
       ])
+      expect(errorOf(ready)).toMatchObject({ details: { checks: { serving: "failed" } } })
       expect((yield* call(server, good.healthz)).status).toBe(200)
+      // Refused with an unread body.
+      const large = yield* call(server, { ...good.submit, body: " ".repeat(500_000) })
+      expect([large.status, errorOf(large).code]).toEqual([503, "shutting_down"])
       const late = yield* call(server, good.login)
       expect([late.status, errorOf(late).code, errorOf(late).retryable]).toEqual([503, "shutting_down", true])
       expect(server.reached.map(({ useCase }) => useCase)).toEqual(["health"])
-    })
-  )
-
-  it.scoped("a refusal with an unread body reaches the client", () =>
-    Effect.gen(function* () {
-      const server = yield* backend()
-      yield* server.drain.begin
-      const answer = yield* call(server, { ...good.submit, body: " ".repeat(500_000) })
-      expect([answer.status, errorOf(answer).code]).toEqual([503, "shutting_down"])
     })
   )
 
@@ -249,7 +245,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scoped("a stalled body is refused early, and a body that arrives is served", () =>
+  it.scoped("a stalled body is refused after 5 s, and a body that arrives is served", () =>
     Effect.gen(function* () {
       const { server, close } = yield* closable({})
       const begun = `${keyedLogin}Content-Length: ${good.login.body.length}\r\n\r\n{`
@@ -271,7 +267,7 @@ describe("Draining", () => {
     })
   )
 
-  it.scopedLive("cuts what is left at the end of the grace period", () =>
+  it.scopedLive("interrupts the remaining requests at the end of the grace period", () =>
     Effect.gen(function* () {
       const login = yield* gate
       const me = yield* gate
@@ -350,7 +346,7 @@ const abandon = (server: Backend, sent: Sent, entered: Effect.Effect<void>) =>
   })
 
 describe("A client that disconnects", () => {
-  for (const name of [
+  const committing = [
     "login",
     "refresh",
     "logout",
@@ -359,11 +355,13 @@ describe("A client that disconnects", () => {
     "submit",
     "accept",
     "receive"
-  ] as const) {
+  ] as const
+  for (const name of committing) {
     it.scoped(`${name}: work that commits runs to its end`, () =>
       Effect.gen(function* () {
         const inside = yield* gate
-        const server = yield* backend({ during: { [name]: inside.body } })
+        const server = yield* sharedBackend
+        server.during[name] = inside.body
         yield* abandon(server, good[name], inside.entered)
         expect(inside.inside.finished).toBe(false)
         yield* inside.release
@@ -375,19 +373,16 @@ describe("A client that disconnects", () => {
 
   it.scoped("a read is interrupted", () =>
     Effect.gen(function* () {
-      const given = { up: false }
+      let interrupted = false
       const inside = yield* gate
-      const server = yield* backend({
-        during: {
-          me: Effect.onInterrupt(inside.body, () =>
-            Effect.sync(() => {
-              given.up = true
-            })
-          )
-        }
-      })
+      const server = yield* sharedBackend
+      server.during.me = Effect.onInterrupt(inside.body, () =>
+        Effect.sync(() => {
+          interrupted = true
+        })
+      )
       yield* abandon(server, good.me, inside.entered)
-      yield* eventually(() => given.up)
+      yield* eventually(() => interrupted)
     })
   )
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { sharedBackend, call, errorOf, good, parseRaw, raw } from "./support.ts"
+import { sharedBackend, call, errorOf, good } from "./support.ts"
 
 const paths = {
   "/healthz": "GET",
@@ -27,8 +27,8 @@ describe("Paths and methods", () => {
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const [path, served] of Object.entries(paths)) {
-        for (const method of ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"]) {
-          if (method === served || (method === "HEAD" && served === "GET")) continue
+        const others = path === "/webhook" ? ["HEAD", "PUT", "PATCH", "DELETE", "TRACE", "PROPFIND"] : []
+        for (const method of [served === "GET" ? "POST" : "GET", ...others]) {
           const answer = yield* call(server, { method, path })
           expect([path, method, answer.status]).toEqual([path, method, 405])
           expect(answer.headers.allow).toBe(allowOf(served))
@@ -94,12 +94,11 @@ describe("Paths and methods", () => {
         "/api/v1/__proto__",
         "/constructor"
       ]
-      for (const path of others) {
-        for (const method of ["GET", "POST", "OPTIONS"]) {
-          const answer = yield* call(server, { method, path })
-          expect([path, method, answer.status]).toEqual([path, method, 404])
-          expect(errorOf(answer).code).toBe("not_found")
-        }
+      for (const [at, path] of others.entries()) {
+        const method = ["GET", "POST", "OPTIONS"][at % 3] ?? "GET"
+        const answer = yield* call(server, { method, path })
+        expect([path, method, answer.status]).toEqual([path, method, 404])
+        expect(errorOf(answer).code).toBe("not_found")
       }
       expect(server.reached).toEqual([])
     })
@@ -124,22 +123,6 @@ describe("Paths and methods", () => {
         expect([answer.status, answer.text]).toEqual([200, '{"received":true}'])
       }
       expect(server.reached.map(({ useCase }) => useCase)).toEqual(["receive", "receive"])
-    })
-  )
-
-  it.scoped("an upgrade is an ordinary request, and CONNECT is 404", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const upgrade = parseRaw(
-        yield* raw(
-          server,
-          "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: upgrade, close\r\nUpgrade: websocket\r\n\r\n"
-        )
-      )
-      expect(upgrade.status).toBe(200)
-      const tunnel = parseRaw(yield* raw(server, "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n"))
-      expect([tunnel.status, errorOf(tunnel).code]).toEqual([404, "not_found"])
-      expect(tunnel.headers["x-request-id"]).toBeDefined()
     })
   )
 })

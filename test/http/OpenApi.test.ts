@@ -8,70 +8,24 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import { Api } from "../../src/http/Api.ts"
-import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import { BodyBound, NoStore } from "../../src/http/api/EndpointAnnotations.ts"
 import { type FailureCode, failureClasses, failureStatus, failureTable } from "../../src/schema/Failure.ts"
+import { type Call, callsOf, freshDocument } from "./Documented.ts"
 import { sharedBackend, call, errorOf } from "./support.ts"
 
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
-interface Content {
-  readonly "application/json": {
-    readonly schema: unknown
-    readonly examples?: Readonly<Record<string, { readonly value?: unknown; readonly $ref?: string }>>
-  }
-}
-
-interface Operation {
-  readonly operationId: string
-  readonly summary?: string
-  readonly description?: string
-  readonly security: ReadonlyArray<object>
-  readonly parameters: ReadonlyArray<{
-    readonly name?: string
-    readonly $ref?: string
-    readonly description?: string
-    readonly required?: boolean
-    readonly schema?: { readonly examples?: ReadonlyArray<unknown> }
-  }>
-  readonly requestBody?: {
-    readonly description?: string
-    readonly "x-max-bytes"?: number
-    readonly required?: boolean
-    readonly content: Content
-  }
-  readonly responses: Readonly<
-    Record<
-      string,
-      {
-        readonly description: string
-        readonly headers: Readonly<Record<string, unknown>>
-        readonly content?: Content
-      }
-    >
-  >
-}
-
-interface Document {
-  readonly openapi: string
-  readonly tags: ReadonlyArray<{ readonly description?: string }>
-  readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>
-  readonly components: Readonly<Record<"schemas" | "securitySchemes" | "parameters", Record<string, object>>>
-}
-
-const document = openApi() as unknown as Document
+const document = freshDocument()
 const text = JSON.stringify(document)
 
-const operations = Object.entries(document.paths).flatMap(([path, item]) =>
-  Object.values(item).map((operation) => ({ path, ...operation }))
-)
-const operationOf = (id: string) => operations.find(({ operationId }) => operationId === id) as Operation
+const operations = callsOf(document)
+const operationOf = (id: string) => operations.find(({ operationId }) => operationId === id) as Call
 
-const named = (operation: Operation) =>
-  operation.parameters.map(({ name, $ref }) => name ?? $ref?.replace(/.*\//, ""))
+const named = ({ parameters }: Call) =>
+  parameters.map((given) => ("name" in given ? given.name : given.$ref.replace(/.*\//, "")))
 
-/** What the endpoints themselves say, by operation id. */
+/** The facts of the endpoints themselves, by operation id. */
 const declared = (() => {
   const found = new Map<
     string,
@@ -91,7 +45,7 @@ const declared = (() => {
   return found
 })()
 
-/** An answer as it came, still compressed. */
+/** The answer without decompression. */
 const bytesOf = (url: string, headers: OutgoingHttpHeaders) =>
   new Promise<{ status: number; headers: IncomingHttpHeaders; body: Buffer }>((resolve, reject) => {
     const sent = request(url, { headers, agent: false }, (response) => {
@@ -220,12 +174,14 @@ describe("The OpenAPI document", () => {
     expect(of("descriptors.version")).not.toContain("TestingEnvironmentKey")
     expect(of("webhooks.receive")).toEqual(expect.arrayContaining(["X-Silicon-IAM-Signature"]))
     const parameters = [
-      ...operations.flatMap((operation) => operation.parameters.filter(({ $ref }) => $ref === undefined)),
-      ...(Object.values(document.components.parameters) as ReadonlyArray<Operation["parameters"][number]>)
+      ...operations.flatMap(({ parameters }) =>
+        parameters.flatMap((given) => ("name" in given ? [given] : []))
+      ),
+      ...Object.values(document.components.parameters)
     ]
     for (const { name, description, schema } of parameters) {
       expect([name, description]).toEqual([name, expect.stringMatching(/\w/)])
-      expect([name, schema?.examples?.length]).toEqual([name, 1])
+      expect([name, schema.examples?.length]).toEqual([name, 1])
     }
   })
 

@@ -9,7 +9,7 @@ import { type Call, callsOf, freshDocument, misfits, type Parameter, type RealAn
 const document = freshDocument()
 const calls = callsOf(document)
 
-/** An order in which each call can succeed: a refresh spends the session that the others use. */
+/** An order in which each call succeeds: a refresh spends the session that the others use. */
 const order = [
   "system.healthz",
   "system.readyz",
@@ -31,7 +31,7 @@ const parametersOf = ({ parameters }: Call): ReadonlyArray<Parameter> =>
     "name" in given ? [given] : (document.components.parameters[given.$ref.replace(/.*\//, "")] ?? [])
   )
 
-/** Sent as the document shows them. Left out: the selector of a plane, and the wish that nothing be recorded. */
+/** Headers of the document that are not sent: the plane selector, the opt-out and the origin. */
 const unsent = ["X-Testing-Environment-Key", "X-Music-Telemetry", "Origin"]
 
 const headersOf = (call: Call): Record<string, string> => ({
@@ -46,7 +46,7 @@ const headersOf = (call: Call): Record<string, string> => ({
     : {})
 })
 
-/** Names and types; how the parts of the service are called in `checks` is not fixed. */
+/** Names and types; the names in `checks` are not fixed. */
 const shapeOf = (value: unknown, name = ""): unknown => {
   if (name === "checks") return "checks"
   if (Array.isArray(value)) return [...new Set(value.map((item) => JSON.stringify(shapeOf(item))))]
@@ -62,7 +62,7 @@ const filled = (text: string, values: Readonly<Record<string, string>>): string 
   Object.entries(values).reduce((result, [placeholder, value]) => result.replaceAll(placeholder, value), text)
 
 describe("The examples of the document", () => {
-  it.scopedLive("are what really goes over the wire, in both directions", () =>
+  it.scopedLive("are the real requests and responses", () =>
     Effect.gen(function* () {
       expect(calls.map(({ operationId }) => operationId).sort()).toEqual([...order].sort())
       const { world, base, clock } = yield* startTestSandbox
@@ -94,8 +94,8 @@ describe("The examples of the document", () => {
 
         const [status, documented] = Object.entries(call.responses)[0] ?? []
         expect([id, response.status, text]).toEqual([id, Number(status), expect.anything()])
-        const told = Object.keys(documented?.headers ?? {}).filter((name) => !response.headers.has(name))
-        expect([id, told]).toEqual([id, []])
+        const missing = Object.keys(documented?.headers ?? {}).filter((name) => !response.headers.has(name))
+        expect([id, missing]).toEqual([id, []])
         expect([id, response.headers.get("x-request-id")]).toEqual([id, headers["X-Request-Id"]])
 
         const shown = documented?.content?.["application/json"].examples?.success?.value
@@ -116,7 +116,7 @@ describe("The examples of the document", () => {
     })
   )
 
-  it("that do not fit their schemas are found", async () => {
+  it("are checked against their schemas", async () => {
     const { response } = examples["auth.me"]
     const { scopes: _, ...incomplete } = response
     const found = await misfits([

@@ -1,10 +1,14 @@
 import { existsSync, readFileSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Redacted from "effect/Redacted"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Fault } from "../../sandbox/upstreams/Simulator.ts"
 import type { TingCode } from "../../sandbox/upstreams/Ting.ts"
 import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import { Production, Testing } from "../../src/services/Plane.ts"
+import { type IamOperation, mapIamFailure, mapTingFailure } from "../../src/services/UpstreamErrorMapping.ts"
+import { Refused } from "../../src/services/UpstreamFailure.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { callsOf, freshDocument, misfits, type RealAnswer } from "./Documented.ts"
 import {
@@ -14,9 +18,9 @@ import {
   type CallName,
   call,
   good,
-  type Options,
   parseRaw,
   raw,
+  sharedBackend,
   type Sent,
   testingSecret
 } from "./support.ts"
@@ -31,12 +35,14 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
     .map((code): Pair => `${operationId} ${code}`)
 )
 
-/** Codes that take too long or a broken disk to provoke here, and the tests that provoke them with a moved clock or a stand-in. */
+/** Codes that need a long wait or a broken disk, and the tests that provoke them with a test clock or a stand-in. */
 const elsewhere: Readonly<Record<Pair, string>> = {
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
   "auth.refresh idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "auth.logout idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
+  "tings.subscribe idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
+  "tings.send idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "reports.submit reports_full": "test/services/ReportQuota.test.ts",
   "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
   "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"
@@ -78,7 +84,7 @@ const recordAnswer = (name: CallName, answer: Pick<Answer, "status" | "text">): 
   return code
 }
 
-/** Sends each of the calls, changed; all must answer with the code. */
+/** Sends each of the calls with a change; all must answer with the code. */
 const expectAll = (
   server: Backend,
   which: ReadonlyArray<CallName>,
@@ -110,7 +116,7 @@ const without =
 describe("The failures before a call begins", () => {
   it.scoped("of a malformed request", () =>
     Effect.gen(function* () {
-      const server = yield* backend()
+      const server = yield* sharedBackend
       for (const name of names) {
         const { method, path } = good[name]
         const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
@@ -167,7 +173,8 @@ describe("The failures before a call begins", () => {
   it.scoped("of a defect", () =>
     Effect.gen(function* () {
       const fault = Effect.die("a fault")
-      const during: NonNullable<Options["during"]> = {
+      const server = yield* sharedBackend
+      const during: Backend["during"] = {
         resolve: fault,
         authenticate: fault,
         login: fault,
@@ -179,7 +186,7 @@ describe("The failures before a call begins", () => {
         health: fault,
         readiness: fault
       }
-      const server = yield* backend({ during })
+      Object.assign(server.during, during)
       const plain = names.filter((name) => name !== "version" && name !== "iam")
       yield* expectAll(server, plain, "internal")
       yield* expectAll(
@@ -214,12 +221,12 @@ const askIam = (world: SimulatedUpstreams, path: string, form: Readonly<Record<s
     return (await response.json()) as Record<string, string>
   })
 
-/** A token with other scopes than this service's login asks for. */
-const tokenWith = (world: SimulatedUpstreams, scopes: ReadonlyArray<string>) => {
+/** A pair of tokens with other scopes than this service's login asks for. */
+const tokensWith = (world: SimulatedUpstreams, scopes: ReadonlyArray<string>) => {
   const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
   return Effect.map(
     askIam(world, "/app-auth/tokens", { app_id: "music", slt }),
-    ({ access_token = "" }) => access_token
+    ({ access_token = "", refresh_token = "" }) => ({ access_token, refresh_token })
   )
 }
 
@@ -258,7 +265,7 @@ const prepared = Effect.gen(function* () {
       (name) => Effect.map(ask(name, change), (answered) => expect([name, answered]).toEqual([name, code])),
       { concurrency: "unbounded" }
     )
-  const token = yield* tokenWith(world, [
+  const { access_token } = yield* tokensWith(world, [
     "self.identity.read",
     "obo:ting:subscriptions.register",
     "obo:ting:tings.send"
@@ -266,12 +273,14 @@ const prepared = Effect.gen(function* () {
   return {
     world,
     asks,
-    asCaller: signedBy(token),
+    asCaller: signedBy(access_token),
     inPlane: withHeaders({ "x-testing-environment-key": world.seeded.environment.musicSecret }),
-    /** Makes every call to IAM end with the fault while the effect runs. */
-    whileIam: <A>(fault: Fault, effect: Effect.Effect<A>) =>
+    /** Makes every call to IAM, or to one path of it, end with the fault while the effect runs. */
+    whileIam: <A>(fault: Fault, effect: Effect.Effect<A>, path?: string) =>
       Effect.acquireUseRelease(
-        Effect.sync(() => world.iam.fail({ times: Number.POSITIVE_INFINITY, fault })),
+        Effect.sync(() =>
+          world.iam.fail({ times: Number.POSITIVE_INFINITY, fault, ...(path === undefined ? {} : { path }) })
+        ),
         () => effect,
         () => Effect.sync(() => world.iam.clearFaults())
       )
@@ -290,15 +299,16 @@ describe("The failures of a call, against simulated upstreams", () => {
       const scopes = ["self.profile.read"]
       const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
       yield* asks(["login"], "reconsent_required", json({ slt }))
-      const nameless = yield* tokenWith(world, scopes)
+      const { access_token: nameless, refresh_token } = yield* tokensWith(world, scopes)
       yield* asks(["subscribe", "send"], "reconsent_required", signedBy(nameless))
       const { public_id: _, ...undisclosed } = yield* askIam(world, "/oauth/introspect", { token: nameless })
       world.iam.fail({
         path: "/api/v1/oauth/introspect",
-        times: 2,
+        times: 3,
         fault: { kind: "reply", reply: { status: 200, body: undisclosed } }
       })
       yield* asks(["me", "submit"], "reconsent_required", signedBy(nameless))
+      yield* asks(["refresh"], "reconsent_required", json({ refresh_token }))
     })
   )
 
@@ -320,8 +330,13 @@ describe("The failures of a call, against simulated upstreams", () => {
       )
       yield* whileIam(
         refusal(409, "idempotency_response_expired"),
-        // An expired revocation was one: nothing to refuse.
+        // An expired replay of a revocation is a success.
         Effect.zipRight(asks(["login", "refresh"], "idempotency_response_expired"), asks(["logout"], "204"))
+      )
+      yield* whileIam(
+        refusal(409, "idempotency_response_expired"),
+        asks(["subscribe", "send"], "idempotency_response_expired", asCaller),
+        "/api/v1/obo-access/exchanges"
       )
       yield* whileIam(
         { kind: "drop" },
@@ -387,14 +402,97 @@ describe("The failures of a call, against simulated upstreams", () => {
   )
 })
 
+describe("What IAM and Ting may refuse by their contracts", () => {
+  type Refusal = readonly [status: number, code: string]
+  const anywhere: ReadonlyArray<Refusal> = [
+    [401, "invalid_client"],
+    [401, "unauthenticated"],
+    [403, "forbidden"],
+    [404, "not_found"],
+    [422, "validation_failed"],
+    [429, "rate_limited"],
+    [500, "internal_error"],
+    [503, "service_unavailable"]
+  ]
+  const running: Refusal = [409, "idempotency_in_progress"]
+  const expired: Refusal = [409, "idempotency_response_expired"]
+  const conflict: Refusal = [409, "idempotency_conflict"]
+  const ofIam: Readonly<Record<IamOperation, ReadonlyArray<Refusal>>> = {
+    login: [...anywhere, running, expired, conflict, [400, "invalid_grant"]],
+    refresh: [...anywhere, running, expired, conflict, [400, "invalid_grant"]],
+    // An expired replay of a revocation is a success.
+    revoke: [...anywhere, running, conflict],
+    introspect: anywhere,
+    plane: anywhere,
+    // Its key is random, so it meets no conflict.
+    prove: [
+      ...anywhere,
+      running,
+      expired,
+      [400, "invalid_subject_token"],
+      [403, "obo_subject_token_forbidden"],
+      [403, "obo_organization_not_authorized"]
+    ]
+  }
+  const ofTing: ReadonlyArray<Refusal> = [
+    [400, "invalid_input"],
+    [401, "proof_consumed"],
+    [401, "session_expired"],
+    [403, "permission_denied"],
+    [403, "test_context_mismatch"],
+    [429, "temporarily_rate_limited"],
+    [503, "storage_unavailable"]
+  ]
+  const ofTings: ReadonlyArray<Refusal> = [
+    ...ofTing,
+    [403, "recipient_not_registered"],
+    [403, "required_delivery_not_enabled"],
+    [404, "not_found"],
+    [409, "idempotency_conflict"],
+    [413, "payload_too_large"]
+  ]
+  const testing = Testing({
+    environmentId: "0199a0cc-0000-7000-8000-000000000001",
+    secret: Redacted.make(testingSecret),
+    webhookKeyDigest: undefined
+  })
+
+  it.each<[CallName, ReadonlyArray<IamOperation>, ReadonlyArray<Refusal>]>([
+    ["iam", [], []],
+    ["login", ["login", "introspect", "revoke"], []],
+    ["refresh", ["refresh", "introspect"], []],
+    ["logout", ["revoke"], []],
+    ["me", ["introspect"], []],
+    ["subscribe", ["introspect", "prove"], ofTing],
+    ["send", ["introspect", "prove"], ofTings],
+    // Its introspection fails with verdicts on the token only; the tests above provoke them.
+    ["submit", [], []],
+    ["accept", [], []]
+  ])("the document lists every failure of %s that follows from it", (name, operations, refusals) => {
+    const failed = (dependency: "iam" | "ting", [status, code]: Refusal) =>
+      new Refused({ dependency, status, code })
+    const failures = [
+      ...ofIam.plane.map((refusal) => mapIamFailure("plane", "selecting", 0)(failed("iam", refusal))),
+      ...operations.flatMap((operation) =>
+        ofIam[operation].flatMap((refusal) =>
+          [Production(), testing].map((plane) => mapIamFailure(operation, plane, 0)(failed("iam", refusal)))
+        )
+      ),
+      ...refusals.map((refusal) => mapTingFailure(failed("ting", refusal), 0))
+    ]
+    const codes = new Set(failures.map(({ code }): Pair => `${operationIds[name]} ${code}`))
+    expect([...codes].filter((pair) => !documented.includes(pair))).toEqual([])
+  })
+})
+
 describe("The codes of the document", () => {
-  it("are all provoked by a test, and a call gives no others", () => {
+  it("are all provoked by a test, and a call answers with no others", () => {
     const here = [...provoked.keys()]
     expect(here.filter((pair) => !documented.includes(pair))).toEqual([])
     expect(documented.filter((pair) => !provoked.has(pair)).sort()).toEqual(Object.keys(elsewhere).sort())
   })
 
-  it("are provoked where the table says", () => {
+  it("are provoked in the files of the table", () => {
     for (const [pair, file] of Object.entries(elsewhere)) {
       const [, code = ""] = pair.split(" ")
       expect([pair, existsSync(file) && readFileSync(file, "utf8").includes(code)]).toEqual([pair, true])

@@ -125,21 +125,6 @@ describe("While IAM hangs", () => {
       expect((yield* ask(asks.refresh(refresh_token))).status).toBe(200)
     }).pipe(bounded(4, 2))
   )
-
-  it.scoped("the calls of one credential leave places to others", () =>
-    Effect.gen(function* () {
-      const { ask, login, simulator } = yield* prepare
-      const [one, other] = [yield* login, yield* login]
-      // The calls share one introspection.
-      simulator.fail({ path: introspect, fault: { kind: "hang" } })
-      const waiting = yield* Effect.forEach([1, 2], () => Effect.fork(ask(asks.me(one.access_token))))
-      yield* taken("iam", 2)
-      expect(readRefusal(yield* ask(asks.me(one.access_token)))).toEqual(full("iam"))
-      expect((yield* ask(asks.me(other.access_token))).status).toBe(200)
-      yield* Effect.raceFirst(Effect.forEach(waiting, Fiber.await), advanceClock)
-      for (const fiber of waiting) expect((yield* Fiber.join(fiber)).status).toBe(200)
-    }).pipe(bounded(4, 2, 2))
-  )
 })
 
 describe("While IAM's revocation hangs", () => {

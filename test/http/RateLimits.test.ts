@@ -63,7 +63,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("every call counts but probes, documents, webhooks and malformed requests", () =>
+  it.scoped("every call counts except probes, documents, webhooks and malformed requests", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
       const free: ReadonlyArray<Sent> = [
@@ -71,6 +71,8 @@ describe("Rate limits", () => {
         good.readyz,
         good.receive,
         { path: "/openapi.json" },
+        { path: "/docs" },
+        { path: "/", headers: { accept: "text/html" } },
         { path: "/nope" },
         { method: "OPTIONS", path: "/api/v1/version" },
         { method: "PUT", path: "/api/v1/version" },
@@ -103,7 +105,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("distinguish clients behind a trusted proxy", () =>
+  it.scoped("count clients apart behind a trusted proxy", () =>
     Effect.gen(function* () {
       const server = yield* backend({
         settings: { rateLimit: true, trustedProxies: ["127.0.0.0/8"] },
@@ -117,11 +119,11 @@ describe("Rate limits", () => {
     })
   )
 
-  const strangers: ReadonlyArray<readonly [string, string]> = [
+  const untrusted: ReadonlyArray<readonly [string, string]> = [
     ["x-forwarded-for", "203.0.113.1"],
     ["forwarded", "for=203.0.113.1"]
   ]
-  for (const [name, value] of strangers)
+  for (const [name, value] of untrusted)
     it.scoped(`warn once of an untrusted proxy on this machine, by its ${name}`, () =>
       Effect.gen(function* () {
         const server = yield* backend({ settings: { rateLimit: true } })
@@ -175,23 +177,29 @@ describe("The address of a client", () => {
 
   it.each<[string, ReadonlyArray<string>, string, string | undefined, string]>([
     ["the peer", [], "203.0.113.9", undefined, "203.0.113.9"],
-    ["the peer, whatever it claims", [], "203.0.113.9", "10.0.0.1", "203.0.113.9"],
+    ["the peer, regardless of its header", [], "203.0.113.9", "10.0.0.1", "203.0.113.9"],
     ["the peer, when it is no trusted proxy", ["10.0.0.0/8"], "203.0.113.9", "198.51.100.1", "203.0.113.9"],
-    ["what the proxy saw", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1", "198.51.100.1"],
+    ["the client of the proxy", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1", "198.51.100.1"],
     [
-      "the rightmost that is not a proxy",
+      "the rightmost address that is not a proxy",
       ["10.0.0.0/8"],
       "10.0.0.2",
       "192.0.2.7, 198.51.100.1, 10.0.0.3",
       "198.51.100.1"
     ],
     ["one named proxy only", ["10.0.0.2"], "10.0.0.2", "198.51.100.1, 10.0.0.3", "10.0.0.3"],
-    ["the last that is an address", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1, evil, 10.0.0.3", "10.0.0.3"],
+    ["the last valid address", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1, evil, 10.0.0.3", "10.0.0.3"],
     ["the proxy itself without a header", ["10.0.0.0/8"], "10.0.0.2", undefined, "10.0.0.2"],
     ["IPv4 in IPv6", ["10.0.0.0/8"], "::ffff:10.0.0.2", "::ffff:198.51.100.1", "198.51.100.1"],
     ["IPv6 with brackets and port", ["fd00::/8"], "fd00::2", "[2001:db8::7]:4711", "2001:db8::7"],
     ["IPv4 with a port", ["10.0.0.0/8"], "10.0.0.2", "198.51.100.1:4711", "198.51.100.1"],
-    ["proxies all the way", ["10.0.0.0/8"], "10.0.0.2", "10.0.0.4, 10.0.0.3", "10.0.0.4"]
+    [
+      "the first proxy of a chain of proxies only",
+      ["10.0.0.0/8"],
+      "10.0.0.2",
+      "10.0.0.4, 10.0.0.3",
+      "10.0.0.4"
+    ]
   ])("is %s", (_, trusted, peer, forwarded, expected) => {
     expect(clientAddressResolver(trusted)(message(peer, forwarded))).toBe(expected)
   })

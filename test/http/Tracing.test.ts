@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
 import { Unauthenticated } from "../../src/schema/Failure.ts"
-import { accessToken, backend, bearer, call, good, idempotencyKey, testingSecret } from "./support.ts"
+import { backend, call, good } from "./support.ts"
 
 interface Seen {
   readonly name: string
@@ -109,53 +109,6 @@ describe("Tracing", () => {
         ["unauthenticated", undefined, "Success"],
         ["internal", "internal", "Failure"]
       ])
-    })
-  )
-
-  it.scoped("puts no credential, key, query or secret into a span", () =>
-    Effect.gen(function* () {
-      const seen: Array<Seen> = []
-      const server = yield* backend({ tracer: recorder(seen) })
-      const headers = {
-        ...good.submit.headers,
-        ...bearer,
-        "x-testing-environment-key": testingSecret,
-        "x-silicon-iam-signature": "v1=signature",
-        cookie: "a=cookie"
-      }
-      yield* call(server, { ...good.submit, path: `${good.submit.path}?token=query`, headers })
-      const text = JSON.stringify(
-        seen.map(({ attributes }) => [...attributes].map(([name, value]) => [name, String(value)]))
-      )
-      expect(text).toContain("/api/v1/reports")
-      for (const secret of [
-        accessToken,
-        idempotencyKey,
-        testingSecret,
-        "v1=signature",
-        "a=cookie",
-        "token=query"
-      ]) {
-        expect(text).not.toContain(secret)
-      }
-    })
-  )
-
-  it.scoped("makes no spans while none are exported, not even of a use case", () =>
-    Effect.gen(function* () {
-      const spans: Array<Tracer.AnySpan> = []
-      const server = yield* backend({
-        during: {
-          login: Effect.currentSpan.pipe(
-            Effect.tap((span) => Effect.sync(() => spans.push(span))),
-            Effect.ignore,
-            Effect.withSpan("inside")
-          )
-        }
-      })
-      yield* call(server, { ...good.login, headers: { ...good.login.headers, traceparent } })
-      expect(spans.filter((span) => span._tag === "Span" && span.sampled)).toEqual([])
-      expect(server.reached.length).toBe(1)
     })
   )
 })

@@ -1,5 +1,5 @@
-/** The real server on a real socket, over stand-ins for the use cases that record every call. */
-import { request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
+/** The real server on a real socket, over stand-ins of the use cases that record every call. */
+import { Agent, request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -10,6 +10,7 @@ import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Scope from "effect/Scope"
+import * as Struct from "effect/Struct"
 import type * as Tracer from "effect/Tracer"
 import { type Bounds, httpServerWith, Listening } from "../../src/http/Server.ts"
 import type { Failure } from "../../src/schema/Failure.ts"
@@ -88,6 +89,9 @@ export type UseCase =
   | "health"
   | "readiness"
 
+/** Effects that run inside a use case before its ordinary answer. */
+type During = Partial<Record<UseCase, Effect.Effect<unknown, Failure>>>
+
 /** A use case that was reached. */
 export interface Reached {
   readonly useCase: UseCase
@@ -107,8 +111,7 @@ export interface Options extends Bounds {
   readonly tracer?: Tracer.Tracer
   /** Makes `me` return a value that its schema does not allow. */
   readonly breaking?: boolean
-  /** Effects that run inside a use case before its ordinary answer. */
-  readonly during?: Partial<Record<UseCase, Effect.Effect<unknown, Failure>>>
+  readonly during?: During
 }
 
 export interface Backend {
@@ -116,14 +119,19 @@ export interface Backend {
   readonly reached: Array<Reached>
   readonly lines: Array<LogLine>
   readonly events: Array<{ readonly kind: string; readonly fields: Readonly<Record<string, unknown>> }>
+  /** A test may change it while the server runs. */
+  readonly during: During
   readonly drain: Context.Tag.Service<typeof Drain>
 }
 
-const standIns = (options: Options, reached: Array<Reached>, events: Backend["events"]) => {
+const standIns = (
+  { breaking = false }: Options,
+  { during, events, reached }: Pick<Backend, "during" | "events" | "reached">
+) => {
   const note = <A>(useCase: UseCase, input: unknown, answer: A): Effect.Effect<A, Failure> =>
     Effect.gen(function* () {
       reached.push({ useCase, input, info: yield* RequestContext })
-      yield* options.during?.[useCase] ?? Effect.void
+      yield* during[useCase] ?? Effect.void
       return answer
     })
   const planeOf = (selector: Option.Option<Redacted.Redacted>): Plane =>
@@ -163,7 +171,7 @@ const standIns = (options: Options, reached: Array<Reached>, events: Backend["ev
             {
               authenticated: true,
               actor,
-              org_id: options.breaking === true ? "Not An Organisation" : caller.membership.organisation,
+              org_id: breaking ? "Not An Organisation" : caller.membership.organisation,
               membership_id: caller.membership.membershipId,
               session_id: caller.introspection.sessionId,
               scopes: [...caller.membership.scopes],
@@ -292,9 +300,10 @@ export const backend = (options: Options = {}) =>
     const reached: Array<Reached> = []
     const lines: Array<LogLine> = []
     const events: Backend["events"] = []
+    const during: During = { ...options.during }
     const context = yield* Layer.build(
       httpServerWith(options).pipe(
-        Layer.provide(standIns(options, reached, events)),
+        Layer.provide(standIns(options, { during, events, reached })),
         Layer.provideMerge(Drain.Default),
         Layer.provide(Layer.succeed(Settings, testSettings(options.settings))),
         Layer.provide(Layer.merge(recorder(lines), Logger.minimumLogLevel(LogLevel.All))),
@@ -302,26 +311,34 @@ export const backend = (options: Options = {}) =>
       )
     )
     const { port } = Context.get(context, Listening)
-    const made: Backend = { port, reached, lines, events, drain: Context.get(context, Drain) }
+    const made: Backend = { port, reached, lines, events, during, drain: Context.get(context, Drain) }
     return made
   })
 
-let shared: Promise<Backend> | undefined
+const shared = new Map<string, Promise<Backend>>()
 
 /**
- * The server with default options and the real clock, started once per process, because a start takes longer than most
- * tests. Forgets what earlier tests did.
+ * The server with these settings and the real clock, started once per process, because a start takes longer than most
+ * tests. Its records and `during` begin empty.
  */
-export const sharedBackend = Effect.map(
-  Effect.promise(() => {
-    shared ??= Effect.runPromise(Scope.extend(backend(), Effect.runSync(Scope.make())))
-    return shared
-  }),
-  (server) => {
-    for (const list of [server.reached, server.lines, server.events]) list.length = 0
-    return server
-  }
-)
+export const sharedBackendWith = (settings: SettingsOverrides) =>
+  Effect.map(
+    Effect.promise(() => {
+      const name = JSON.stringify(settings)
+      const server =
+        shared.get(name) ??
+        Effect.runPromise(Scope.extend(backend({ settings }), Effect.runSync(Scope.make())))
+      shared.set(name, server)
+      return server
+    }),
+    (server) => {
+      for (const list of [server.reached, server.lines, server.events]) list.length = 0
+      for (const useCase of Struct.keys(server.during)) delete server.during[useCase]
+      return server
+    }
+  )
+
+export const sharedBackend = sharedBackendWith({})
 
 export interface Answer {
   readonly status: number
@@ -356,6 +373,9 @@ export interface Sent {
   readonly chunks?: ReadonlyArray<string | Uint8Array>
 }
 
+/** Reuses connections: opening one takes longer than most requests. */
+const agent = new Agent({ keepAlive: true })
+
 const toAnswer = (sent: Sent, port: number): Promise<Answer> =>
   new Promise((resolve, reject) => {
     const request = httpRequest(
@@ -364,7 +384,7 @@ const toAnswer = (sent: Sent, port: number): Promise<Answer> =>
         port,
         method: sent.method ?? (sent.body === undefined && sent.chunks === undefined ? "GET" : "POST"),
         path: sent.path,
-        agent: false,
+        agent,
         headers: (Array.isArray(sent.headers)
           ? ["Host", `127.0.0.1:${port}`, ...sent.headers]
           : sent.headers) as OutgoingHttpHeaders

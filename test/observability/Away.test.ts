@@ -43,7 +43,7 @@ const millisOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   })
 
 describe("A collector that is away", () => {
-  it.scopedLive("or refuses connections is logged once, and requests go on", () =>
+  it.scopedLive("or refuses connections is logged once, and requests are served", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const server = yield* Scope.extend(
@@ -86,7 +86,7 @@ describe("A collector that is away", () => {
 })
 
 describe("A collector", () => {
-  it.scopedLive("gets protobuf, compressed, with the headers of the settings", () =>
+  it.scopedLive("receives compressed protobuf with the headers of the settings", () =>
     Effect.gen(function* () {
       const collector = yield* startCollector()
       const scope = yield* Scope.make()

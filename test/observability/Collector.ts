@@ -1,4 +1,4 @@
-/** An OpenTelemetry collector on loopback that keeps the requests it gets; OTLP as JSON. */
+/** An OpenTelemetry collector on loopback that records its requests; OTLP as JSON. */
 import { createServer, type IncomingHttpHeaders } from "node:http"
 import * as Effect from "effect/Effect"
 

@@ -55,7 +55,7 @@ const answersByRoute = (samples: ReadonlyArray<Sample>): Readonly<Record<string,
   )
 
 describe("Metrics", () => {
-  it.scopedLive("have from the start every series that an alert takes the increase of", () =>
+  it.scopedLive("have from the start every series whose increase an alert uses", () =>
     Effect.gen(function* () {
       const { admin } = yield* startObserved({ settings: { adminBind: anyPort } })
       const samples = parse(yield* scrape(admin))
@@ -96,7 +96,7 @@ describe("Metrics", () => {
       const signed = bearer(yield* textOf(session, "access_token"))
 
       for (let call = 0; call < 5; call += 1) yield* expectJson(yield* get("/api/v1/auth/me", signed), 200)
-      // Four at once while IAM is slow: one asks IAM, three join it.
+      // Four at once while IAM is slow: one calls IAM, three share its answer.
       world.iam.fail({ times: 1, fault: { kind: "delay", milliseconds: 300 } })
       yield* Effect.all(
         Array.from({ length: 4 }, () => get("/api/v1/auth/me", signed)),

@@ -7,7 +7,7 @@ import * as Tracer from "effect/Tracer"
 import { filterSpans } from "../../src/layers/observability/SpanFilter.ts"
 import type { TraceSampler } from "../../src/services/Settings.ts"
 
-/** A tracer that keeps the names of ended spans; its roots have the given trace id. */
+/** A tracer that records the names of ended spans; its roots have the given trace id. */
 const recording = (traceId: string) => {
   const ended: Array<string> = []
   const tracer = Tracer.make({

@@ -16,7 +16,7 @@ const traceparent = `00-${traceId}-${callerSpan}-01`
 /** A call that Ting makes to IAM, not this service. */
 const tingsOwn = "/api/v1/obo-access/verify"
 
-/** Runs a server to its end, so that every span is exported; gives the requests that the collector got. */
+/** Runs a server to its end, so that every span is exported; returns the requests that the collector received. */
 const traced = <A>(
   use: (server: Effect.Effect.Success<ReturnType<typeof startObserved>>) => Effect.Effect<A>
 ) =>
@@ -62,7 +62,7 @@ describe("A login", () => {
       )
       expect(login.map(({ name }) => name)).toContain("Recipients.activate")
 
-      // Each system got the span of its own call.
+      // Each system receives the span of its own call.
       const propagated = [...server.world.iam.seen, ...server.world.ting.seen]
         .filter(({ path }) => path !== tingsOwn)
         .map(({ headers, method, path }) => [`${method} ${path}`, headers.get("traceparent")?.join()])
@@ -96,7 +96,7 @@ describe("A login", () => {
 
 describe("Exported telemetry", () => {
   it.scopedLive(
-    "holds no credential, no name of a person and no text of a caller; every trace begins at a request or a delivery",
+    "contains no credential, no name and no text of a caller; every trace begins at a request or a delivery",
     () =>
       Effect.gen(function* () {
         const message = "The player stops after a seek."
@@ -109,7 +109,11 @@ describe("Exported telemetry", () => {
               post("/api/v1/auth/login", { slt: "oac_spent" }, keyed()),
               post("/api/v1/auth/refresh", { refresh_token: `ort_${"x".repeat(43)}` }, keyed()),
               get("/api/v1/auth/me", { authorization: `Bearer oat_${"y".repeat(43)}`, "x-org-id": "acme" }),
-              get("/api/v1/secret-path?token=secret-query"),
+              get("/api/v1/secret-path?token=secret-query", {
+                cookie: "a=secret-cookie",
+                "x-silicon-iam-signature": "v1=secret-signature",
+                "x-testing-environment-key": running.world.seeded.environment.musicSecret
+              }),
               post("/api/v1/tings", { type: "music.trigger.fired", key: "c:other/1", data: {} }, signed)
             ]
             yield* Effect.all(refused)

@@ -3,7 +3,7 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Subscription, SubscriptionRequest, Ting, TingRequest } from "../../schema/Ting.ts"
 import { BodyBound, BodyOptional, bodyBounds } from "./EndpointAnnotations.ts"
-import { admission, always, body, identity, sending, session, ting } from "./Failures.ts"
+import { admission, always, body, identity, proof, sending, session, ting } from "./Failures.ts"
 import { OrganisationHeaders } from "./Headers.ts"
 import { Bearer, PlaneSelection } from "./Middleware.ts"
 
@@ -16,6 +16,7 @@ export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscri
   .addError(body)
   .addError(identity)
   .addError(session)
+  .addError(proof)
   .addError(ting)
   .middleware(PlaneSelection)
   .middleware(Bearer)
@@ -38,6 +39,7 @@ export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
   .addError(body)
   .addError(identity)
   .addError(session)
+  .addError(proof)
   .addError(ting)
   .addError(sending)
   .middleware(PlaneSelection)

@@ -1,7 +1,7 @@
 import { connect } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { type Backend, sharedBackend, call, errorOf, good, parseRaw, raw, type Sent } from "../support.ts"
+import { type Backend, sharedBackend, call, errorOf, good, parseRaw, type Sent } from "../support.ts"
 
 const bounds = {
   login: 16_384,
@@ -56,7 +56,7 @@ describe("The bound of a body", () => {
     )
   }
 
-  it.scoped("a client that sends 8 MiB and reads late still gets its 413", () =>
+  it.scoped("a client that sends 8 MiB before it reads receives its 413", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const body = "x".repeat(8 * 1_048_576)
@@ -91,7 +91,7 @@ const sentBlindly = (server: Backend, text: string): Effect.Effect<string> =>
       })
   )
 
-describe("What a body may hold", () => {
+describe("A body that is not valid", () => {
   const login = (body: string | Uint8Array): Sent => ({ ...good.login, body })
 
   it.scoped.each<[string, string | Uint8Array, string, string]>([
@@ -107,89 +107,6 @@ describe("What a body may hold", () => {
       expect([answer.status, errorOf(answer).code]).toEqual([400, "invalid_input"])
       expect(errorOf(answer).details?.fields).toEqual([{ path, problem }])
       expect(server.reached).toEqual([])
-    })
-  )
-
-  it.scoped("unknown fields are refused at any depth that the contract describes", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const report = {
-        message: "Playback stops.",
-        attachments: [
-          { name: "a", content: "b" },
-          { name: "a", content: "b", x: 1 }
-        ]
-      }
-      const answer = yield* call(server, { ...good.submit, body: JSON.stringify(report) })
-      expect(errorOf(answer).details?.fields).toEqual([
-        { path: "attachments.1.x", problem: "is not a known field" }
-      ])
-      for (const [sent, field] of [
-        [good.send, "for"],
-        [good.subscribe, "for"],
-        [good.accept, "source"],
-        [good.refresh, "scope"],
-        [good.logout, "all"]
-      ] as const) {
-        const body = JSON.stringify({ ...JSON.parse(sent.body), [field]: "x" })
-        const refused = yield* call(server, { ...sent, body })
-        expect([sent.path, refused.status, errorOf(refused).details?.fields]).toEqual([
-          sent.path,
-          400,
-          [{ path: field, problem: "is not a known field" }]
-        ])
-      }
-      expect(server.reached).toEqual([])
-    })
-  )
-
-  it.scoped("50,000 levels are a 400 on every call", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const name of ["send", "submit", "accept"] as const) {
-        const answer = yield* call(server, { ...good[name], body: `{"data":${"[".repeat(50_000)}` })
-        expect([name, answer.status, errorOf(answer).details?.fields?.[0]?.problem]).toEqual([
-          name,
-          400,
-          "nests deeper than 64 levels"
-        ])
-      }
-      expect((yield* call(server, good.healthz)).status).toBe(200)
-    })
-  )
-
-  it.scoped("a hostile body is refused quickly with a short answer", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const fields = Array.from({ length: 30_000 }, (_, at) => `"f${at}":${at}`).join(",")
-      const events = Array.from({ length: 40 }, () => '{"id":7}').join(",")
-      const startedAt = performance.now()
-      const report = yield* call(server, { ...good.submit, body: `{${fields}}` })
-      const batch = yield* call(server, { ...good.accept, body: `{"table":1,"events":[${events}]}` })
-      expect(performance.now() - startedAt).toBeLessThan(3_000)
-      for (const answer of [report, batch]) {
-        expect(answer.status).toBe(400)
-        expect(answer.text.length).toBeLessThan(4_000)
-      }
-    })
-  )
-
-  it.scoped("no answer and no log line contains a rejected value", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const secret = "oac_secretSECRETsecret"
-      for (const body of [
-        `{"slt":["${secret}"]}`,
-        `{"slt":"${secret} "}`,
-        `{"slt":"${secret}`,
-        `"${secret}"`,
-        `[["${secret}"]]`
-      ]) {
-        const answer = yield* call(server, login(body))
-        expect(answer.status).toBe(400)
-        expect(answer.text + JSON.stringify(answer.headers)).not.toContain(secret)
-      }
-      expect(JSON.stringify(server.lines)).not.toContain(secret)
     })
   )
 })
@@ -232,20 +149,6 @@ describe("A body that never arrives completely", () => {
           })
       )
       expect([parseRaw(answer).status, errorOf(parseRaw(answer)).code]).toEqual([400, "invalid_input"])
-      expect(server.reached).toEqual([])
-    })
-  )
-
-  it.scoped("badly chunked: 400 in the envelope", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      const answer = parseRaw(
-        yield* raw(
-          server,
-          "POST /webhook HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}"
-        )
-      )
-      expect([answer.status, errorOf(answer).code]).toEqual([400, "invalid_input"])
       expect(server.reached).toEqual([])
     })
   )

@@ -11,7 +11,7 @@ const problem = (input: string | Uint8Array) =>
 const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth)
 
 describe("Strict JSON", () => {
-  it("takes what the grammar allows, with brackets and quotes inside of strings", () => {
+  it("accepts valid JSON, with brackets and quotes inside of strings", () => {
     const text = `{"a":"[[{\\"\\\\","b":[1,-2.5e3,true,null,"ä😀"],"c":{}}`
     expect(parseJson(bytes(text))).toEqual(Either.right(JSON.parse(text)))
     expect(parseJson(bytes("  7\n"))).toEqual(Either.right(7))
@@ -60,7 +60,7 @@ describe("Strict JSON", () => {
     }
   )
 
-  it("takes __proto__ as a value", () => {
+  it("accepts __proto__ as a value", () => {
     expect(problem('{"a":"__proto__"}')).toBeUndefined()
   })
 
@@ -71,7 +71,7 @@ describe("Strict JSON", () => {
     }
   )
 
-  it("takes an escaped pair of surrogates", () => {
+  it("accepts an escaped pair of surrogates", () => {
     expect(parseJson(bytes('"\\ud83d\\ude00"'))).toEqual(Either.right("😀"))
   })
 
@@ -82,12 +82,12 @@ describe("Strict JSON", () => {
     }
   )
 
-  it("takes numbers at the edge of a double", () => {
+  it("accepts numbers at the edge of a double", () => {
     expect(parseJson(bytes("1.7976931348623157e308"))).toEqual(Either.right(Number.MAX_VALUE))
     expect(parseJson(bytes("1e-999"))).toEqual(Either.right(0))
   })
 
-  it("reads half a megabyte in little time", () => {
+  it("reads half a megabyte in less than 500 ms", () => {
     const text = `{"a":[${`{"b":"${"x".repeat(80)}","c":[1,2,3]},`.repeat(4_500)}1]}`
     const startedAt = performance.now()
     expect(problem(text)).toBeUndefined()

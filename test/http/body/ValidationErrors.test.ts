@@ -17,7 +17,7 @@ const fields = (schema: Schema.Schema.AnyNoContext, input: unknown) =>
 
 const secret = "s3cr3t-value"
 
-describe("What is wrong with an input", () => {
+describe("The problem of an input", () => {
   it.each<[string, Schema.Schema.AnyNoContext, unknown, string, string]>([
     ["a missing field", LoginRequest, {}, "slt", "is missing"],
     ["an unknown field", LoginRequest, { slt: "a", for: secret }, "for", "is not a known field"],
@@ -95,7 +95,7 @@ describe("What is wrong with an input", () => {
     expect(fields(schema, input)).toEqual([{ path, problem }])
   })
 
-  it("names every problem, one a field", () => {
+  it("names every problem, one for each field", () => {
     expect(
       fields(TingRequest, { type: 1, for: "a", org_id: "b" })
         .map(({ path }) => path)
@@ -103,7 +103,7 @@ describe("What is wrong with an input", () => {
     ).toEqual(["data", "for", "key", "org_id", "type"])
   })
 
-  it("stays short however wrong the input is", () => {
+  it("lists at most 20 fields and stays short", () => {
     const hostile = Object.fromEntries(
       Array.from({ length: 5_000 }, (_, at) => [`f${at}`.padEnd(500, "x"), at])
     )
@@ -112,7 +112,7 @@ describe("What is wrong with an input", () => {
     expect(JSON.stringify(found).length).toBeLessThan(5_000)
   })
 
-  it("never repeats a value", () => {
+  it("never contains a rejected value", () => {
     const wrong: ReadonlyArray<unknown> = [secret, [secret], { a: secret }, 40_414, { slt: [secret] }]
     for (const schema of [
       LoginRequest,
