@@ -228,6 +228,24 @@ describe("an operation's outcome", () => {
     )
   )
 
+  it.effect(
+    "of a webhook with a bad signature is recorded, except where its body claims a testing plane",
+    () =>
+      observed(
+        Effect.gen(function* () {
+          const { receive } = yield* Webhooks
+          for (const text of ['{"test":{}}', '{"data":{"test":{}}}'])
+            yield* Effect.flip(
+              receive({ rawHeaders: [], body: new TextEncoder().encode(text) }).pipe(inRequest())
+            )
+          deepStrictEqual(
+            (yield* written).map(({ record: { event, outcome } }) => [event, outcome]),
+            [["webhook.completed", "error"]]
+          )
+        })
+      )
+  )
+
   it.effect("of a webhook that the database did not take is recorded", () =>
     observed(
       Effect.gen(function* () {
