@@ -38,6 +38,7 @@ const checked = (seed: Seed, clock: () => number = Date.now) =>
     const { err, exit, json, out } = yield* run(["check", "--json"], environment)
     const { checks, status } = json as { readonly status: string; readonly checks: ReadonlyArray<Finding> }
     expect(err).toBe("")
+    expect(world.minted()).not.toEqual([])
     for (const secret of world.minted()) expect(out).not.toContain(secret)
     return { world, exit, status, checks, environment }
   })

@@ -73,6 +73,7 @@ describe("testing context", () => {
     const byApplication = await bare(contextPath, { authorization: music(), [selectorHeader]: music() })
     expect(byApplication.status).toBe(200)
     expect(byApplication.json).toEqual(expected)
+    expect(bench.iam.minted).not.toEqual([])
     for (const secret of bench.iam.minted) expect(byApplication.text).not.toContain(secret)
   })
 

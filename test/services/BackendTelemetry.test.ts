@@ -211,15 +211,51 @@ describe("an operation's outcome", () => {
     )
   )
 
-  it.effect("of a webhook is not recorded in a testing plane", () =>
+  it.effect("of a webhook is not recorded in a testing plane, with any outcome", () =>
     observed(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
         const environment = yield* iam.environment("e2e")
         yield* (yield* Planes).resolve(Option.some(environment.secret))
         const delivery = yield* iam.delivery(loggedOut, { environment })
-        yield* (yield* Webhooks).receive(delivery).pipe(inRequest())
+        const receive = (yield* Webhooks).receive(delivery).pipe(inRequest())
+        yield* (yield* TestStore.StoreSwitches).breakDown("webhooks.receive")
+        yield* Effect.flip(receive)
+        yield* (yield* TestStore.StoreSwitches).repair("webhooks.receive")
+        yield* receive
         assert.isEmpty(yield* written)
+      })
+    )
+  )
+
+  it.effect(
+    "of a webhook with a bad signature is recorded, except where its body claims a testing plane",
+    () =>
+      observed(
+        Effect.gen(function* () {
+          const { receive } = yield* Webhooks
+          for (const text of ['{"test":{}}', '{"data":{"test":{}}}'])
+            yield* Effect.flip(
+              receive({ rawHeaders: [], body: new TextEncoder().encode(text) }).pipe(inRequest())
+            )
+          deepStrictEqual(
+            (yield* written).map(({ record: { event, outcome } }) => [event, outcome]),
+            [["webhook.completed", "error"]]
+          )
+        })
+      )
+  )
+
+  it.effect("of a webhook that the database did not take is recorded", () =>
+    observed(
+      Effect.gen(function* () {
+        const delivery = yield* (yield* SimulatedIam).delivery(loggedOut)
+        yield* (yield* TestStore.StoreSwitches).breakDown("webhooks.receive")
+        yield* Effect.flip((yield* Webhooks).receive(delivery).pipe(inRequest()))
+        deepStrictEqual(
+          (yield* written).map(({ record: { event, outcome } }) => [event, outcome]),
+          [["webhook.completed", "error"]]
+        )
       })
     )
   )

@@ -20,14 +20,17 @@ type Check = "ok" | "degraded" | "off"
 
 const described = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
-  deliveries: { readonly tracker: Check; readonly tables: Check } = { tracker: "off", tables: "ok" }
+  deliveries: Effect.Effect<{ readonly tracker: Check; readonly tables: Check }> = Effect.succeed({
+    tracker: "off",
+    tables: "ok"
+  })
 ) =>
   scenario(
     Effect.provide(
       effect,
       Descriptors.Default.pipe(
         Layer.provideMerge(Drain.Default),
-        Layer.provide(Layer.succeed(DeliveryHealth, { checks: Effect.succeed(deliveries) }))
+        Layer.provide(Layer.succeed(DeliveryHealth, { checks: deliveries }))
       )
     ),
     { settings: { minCli: "0.7.0", organisation: "harbor", iam: { url: "https://iam.example" } } }
@@ -41,7 +44,7 @@ describe("health", () => {
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
-        yield* store.hang
+        yield* store.hang(Effect.never)
         yield* (yield* Drain).begin
         deepStrictEqual(yield* (yield* Descriptors).health, {
           status: "ok",
@@ -113,7 +116,7 @@ describe("readiness", () => {
         assert.strictEqual(checks.tracker, "degraded")
         assert.strictEqual(checks.tables, "degraded")
       }),
-      { tracker: "degraded", tables: "degraded" }
+      Effect.succeed({ tracker: "degraded", tables: "degraded" } as const)
     )
   )
 
@@ -170,7 +173,7 @@ describe("readiness", () => {
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
-        yield* store.hang
+        yield* store.hang(Effect.never)
         const first = yield* Effect.fork(readiness)
         yield* TestClock.adjust("1500 millis")
         const second = yield* Effect.fork(Effect.flip(readiness))
@@ -183,16 +186,28 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("waits 2 s for a database that does not answer", () =>
+  it.effect("waits 2 s for a database that does not answer, also when its check cannot be interrupted", () =>
+    Effect.forEach([Effect.never, Effect.uninterruptible(Effect.never)], (check) =>
+      described(
+        Effect.gen(function* () {
+          yield* (yield* StoreSwitches).hang(check)
+          const fiber = yield* Effect.fork(Effect.flip(readiness))
+          yield* TestClock.adjust("1999 millis")
+          assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
+          yield* TestClock.adjust("1 millis")
+          assert.propertyVal(checksOf(yield* Fiber.join(fiber)), "database", "failed")
+        })
+      )
+    )
+  )
+
+  it.effect("does not delay the end of the process by a check that cannot be interrupted", () =>
     described(
       Effect.gen(function* () {
-        yield* (yield* StoreSwitches).hang
-        const fiber = yield* Effect.fork(Effect.flip(readiness))
-        yield* TestClock.adjust("1999 millis")
-        assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
-        yield* TestClock.adjust("1 millis")
-        assert.propertyVal(checksOf(yield* Fiber.join(fiber)), "database", "failed")
-      })
+        yield* Effect.fork(readiness)
+        yield* TestClock.adjust("1 seconds")
+      }),
+      Effect.uninterruptible(Effect.never)
     )
   )
 })

@@ -85,6 +85,8 @@ describe("Redaction", () => {
     ["Authorization: Token t1", `Authorization: ${redactedText}`],
     ['Authorization: Digest username="ana"', `Authorization: ${redactedText}"ana"`],
     ["authorization: ApiKey k1", `authorization: ${redactedText}`],
+    ['{"authorization": ["Basic short"]}', `{"authorization": ["${redactedText}"]}`],
+    ["state=Bearer+a1b2c3d4&page=2", `state=${redactedText}&page=2`],
     [`AUTHORIZATION=Bearer short`, `AUTHORIZATION=${redactedText}`],
     [`{"authorization":"Bearer ${token}"}`, `{"authorization":"${redactedText}"}`],
     [`"{\\"Authorization\\": \\"Bearer x.y.z\\"}"`, `"{\\"Authorization\\": \\"${redactedText}\\"}"`],
@@ -110,8 +112,9 @@ describe("Redaction", () => {
 
   it.each([
     "I had an oat_meal and a cat_nap, then ask_me.",
-    "float_conversion_function and concat_all_the_strings are names",
+    "float_conversion_function and concat_all_the_strings_of_a_list are names",
     "the bearer of bad news",
+    "the bearer 12 of 40",
     "Bearer authentication.",
     "Bearer authentication-failed with 403",
     "authorization: failed, and authorization = denied by policy",

@@ -2,13 +2,26 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { RateLimited } from "../../src/schema/Failure.ts"
+import { ReportQuota } from "../../src/services/ReportQuota.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { Anonymous, type Reporter, Verified } from "../../src/services/Store.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
+import { testSettings } from "../support/Settings.ts"
 import { message, submit } from "../support/Submitting.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
+import {
+  callerKey,
+  inRequest,
+  production,
+  scenario,
+  signedIn,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const settings = { rateLimit: true }
 
@@ -34,7 +47,7 @@ const sendMany = (count: number, prefix: string, sender: Sender = {}) =>
     (name) => send(name, sender)
   )
 
-const many = (count: number, answer: string) => Array.from({ length: count }, () => answer)
+const many = <A>(count: number, answer: A) => Array.from({ length: count }, () => answer)
 
 describe("An address", () => {
   it.effect("stores 10 at once, then 10 a minute, and 60 an hour", () =>
@@ -184,6 +197,56 @@ describe("What takes nothing from a quota", () => {
       }),
       { settings }
     )
+  )
+})
+
+/** How many of these reports are stored, and the quota that refuses the last of them. */
+const take = (count: number, reporter: Reporter) =>
+  Effect.gen(function* () {
+    const quota = yield* ReportQuota
+    let stored = 0
+    let exhausted: number | undefined
+    for (let report = 0; report < count; report += 1) {
+      const { giveBack, refusal } = yield* quota.take(production, reporter)
+      if (Option.isNone(refusal)) stored += 1
+      else {
+        exhausted = refusal.value.quota?.policy.windowSeconds
+        // As for every report that is not stored.
+        yield* giveBack
+      }
+    }
+    return { stored, exhausted }
+  }).pipe(inRequest())
+
+const minutes = (count: number, reports: number, reporter: Reporter) =>
+  Effect.forEach(Array.from({ length: count }), () =>
+    Effect.zipRight(TestClock.adjust("1 minutes"), take(reports, reporter))
+  )
+
+const quotas = Effect.provide(
+  Layer.provide(ReportQuota.Default, Layer.succeed(Settings, testSettings(settings)))
+)
+
+describe("The quotas of a minute and of an hour", () => {
+  it.effect("are not taken from, nor refilled, by reports that are refused", () =>
+    Effect.gen(function* () {
+      const first = yield* take(50, Anonymous())
+      deepStrictEqual(first, { stored: 10, exhausted: 60 })
+      deepStrictEqual(yield* minutes(5, 50, Anonymous()), many(5, first))
+      // 60 and the 6 that came back, of which 60 are stored.
+      deepStrictEqual(yield* minutes(1, 50, Anonymous()), [{ stored: 6, exhausted: 3_600 }])
+    }).pipe(quotas)
+  )
+
+  it.effect("are 30 and 300 for a verified reporter", () =>
+    Effect.gen(function* () {
+      const reporter = Verified({ publicId: "si:deejay" })
+      const first = yield* take(31, reporter)
+      deepStrictEqual(first, { stored: 30, exhausted: 60 })
+      deepStrictEqual(yield* minutes(10, 31, reporter), many(10, first))
+      // 300 and the 55 that came back, of which 330 are stored.
+      deepStrictEqual(yield* minutes(1, 31, reporter), [{ stored: 25, exhausted: 3_600 }])
+    }).pipe(quotas)
   )
 })
 

@@ -5,8 +5,10 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
+import * as Option from "effect/Option"
 import { defaultBound } from "../../src/http/middleware/Admission.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
+import { Planes } from "../../src/services/Planes.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import { authenticate, loggedIn, login, loginAs } from "../support/Logins.ts"
@@ -190,6 +192,26 @@ describe("a call that waits for IAM", () => {
         assert.strictEqual(yield* iam.calls("exchange"), 1)
       })
     ).pipe(bounds(2))
+  )
+})
+
+describe("a testing secret that IAM resolves", () => {
+  it.effect("holds a place, and a part of the places only", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const planes = yield* Planes
+        const one = yield* iam.environment("one")
+        const other = yield* iam.environment("other")
+        const held = yield* iam.hold("resolvePlane")
+        const first = yield* Effect.fork(planes.resolve(Option.some(one.secret)))
+        yield* held.arrived
+        deepStrictEqual((yield* Effect.flip(planes.resolve(Option.some(one.secret)))).code, "overloaded")
+        deepStrictEqual(yield* planes.resolve(Option.some(other.secret)), other.plane)
+        yield* held.release
+        deepStrictEqual(yield* Fiber.join(first), one.plane)
+      })
+    ).pipe(bounds(10, 10, 1))
   )
 })
 

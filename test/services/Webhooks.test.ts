@@ -6,7 +6,7 @@ import type { WebhookEvent } from "../../src/services/Iam.ts"
 import { planeId } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Store } from "../../src/services/Store.ts"
-import { readRemovedPeople, Webhooks } from "../../src/services/Webhooks.ts"
+import { claimsTesting, readRemovedPeople, Webhooks } from "../../src/services/Webhooks.ts"
 import { SimulatedIam, type SimulatedIamService } from "../support/SimulatedIam.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
 import { inRequest, scenario, start } from "../support/UseCaseLayers.ts"
@@ -311,4 +311,11 @@ describe("a testing delivery", () => {
       })
     )
   )
+})
+
+it("Only an object with a member `test` claims to be of a testing plane", () => {
+  const claims = (text: string) => claimsTesting(new TextEncoder().encode(text))
+  for (const text of ['{"test":{}}', '{"test":null}']) assert.isTrue(claims(text), text)
+  for (const text of ["null", '"test"', "7", "[]", "{}", '{"data":{"test":{}}}', "no JSON", ""])
+    assert.isFalse(claims(text), text)
 })

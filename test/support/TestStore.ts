@@ -22,8 +22,8 @@ export interface StoreSwitchesService {
   readonly repair: (method: StoreMethod) => Effect.Effect<void>
   /** Pauses the next call of the method until it is released. */
   readonly hold: (method: StoreMethod) => Effect.Effect<Held>
-  /** Makes every later check hang. */
-  readonly hang: Effect.Effect<void>
+  /** Replaces every later check by one that does not end. */
+  readonly hang: (check: Effect.Effect<never>) => Effect.Effect<void>
   /** Arguments of every call of a method, oldest first. */
   readonly seen: (method: StoreMethod) => Effect.Effect<ReadonlyArray<ReadonlyArray<unknown>>>
 }
@@ -38,7 +38,7 @@ const wrapped = Layer.effectContext(
     const broken = new Set<string>()
     const seen = new Map<string, Array<ReadonlyArray<unknown>>>()
     const holds = new Map<string, Effect.Effect<void>>()
-    let hanging = false
+    let hanging: Effect.Effect<never> | undefined
 
     const takeHold = (method: string): Effect.Effect<void> => {
       const found = holds.get(method) ?? Effect.void
@@ -71,9 +71,7 @@ const wrapped = Layer.effectContext(
       spool: watched("spool", store.spool),
       planes: watched("planes", store.planes),
       deliveries: watched("deliveries", store.deliveries),
-      check: Effect.suspend(() =>
-        hanging ? Effect.never : broken.has("check") ? Effect.fail(unavailable) : store.check
-      )
+      check: Effect.suspend(() => (broken.has("check") ? Effect.fail(unavailable) : (hanging ?? store.check)))
     }).pipe(
       Context.add(StoreSwitches, {
         breakDown: (method) => Effect.sync(() => broken.add(method)),
@@ -88,9 +86,10 @@ const wrapped = Layer.effectContext(
               release: Effect.asVoid(Deferred.succeed(released, undefined))
             }
           }),
-        hang: Effect.sync(() => {
-          hanging = true
-        }),
+        hang: (check) =>
+          Effect.sync(() => {
+            hanging = check
+          }),
         seen: (method) => Effect.sync(() => seen.get(method) ?? [])
       })
     )

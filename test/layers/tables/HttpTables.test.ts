@@ -179,6 +179,7 @@ describe("Without an acknowledgement", () => {
       expect(failure._tag).toBe(tag)
       expect(failure.retryAfterSeconds).toBe(pause)
       const output = lines.join("") + JSON.stringify(failure) + String(failure)
+      expect(service.minted).toHaveLength(2)
       for (const key of service.minted) expect(output).not.toContain(key)
     })
   )

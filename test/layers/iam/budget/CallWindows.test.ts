@@ -97,6 +97,16 @@ describe("The priorities of a path with a budget of 100", () => {
   })
 })
 
+describe("Suspects who hold all that they may", () => {
+  it("wait for a place of a suspect", () => {
+    const windows = makeCallWindows(100)
+    send(windows, 1, "known", 0)
+    send(windows, 8, "suspect", 10 * second)
+    assert.strictEqual(ask(windows, "suspect", 20 * second), 50)
+    assert.isTrue(isAdmitted(ask(windows, "suspect", 70 * second)))
+  })
+})
+
 describe("The calls of one credential", () => {
   it("are bounded, until the first of them is free again", () => {
     const windows = makeCallWindows(100)
@@ -337,6 +347,15 @@ describe("A path that IAM blocks", () => {
     const probe = mustAdmit(ask(windows, "known", 5 * second))
     windows.unblock(path, probe)
     assert.isTrue(isAdmitted(ask(windows, "newcomer", 6 * second)))
+  })
+
+  it("is probed no earlier by a call with a reserved place", () => {
+    const windows = makeCallWindows(100)
+    const place = mustAdmit(ask(windows, "essential", 0))
+    windows.reserve(place, 0)
+    windows.block(path, 60, 0)
+    assert.strictEqual(ask(windows, "essential", 5 * second - 1, { place }), 56)
+    assert.strictEqual(ask(windows, "essential", 5 * second, { place }), place)
   })
 
   it("stays blocked for the longest of IAM's pauses", () => {
