@@ -18,7 +18,7 @@ import { Idempotency } from "./services/Idempotency.ts"
 import { Notifications } from "./services/Notifications.ts"
 import { BackendTelemetry } from "./services/BackendTelemetry.ts"
 import { Planes } from "./services/Planes.ts"
-import { TingRegistration } from "./services/TingRegistration.ts"
+import { TingOnBehalf } from "./services/TingOnBehalf.ts"
 import { ReportQuota } from "./services/ReportQuota.ts"
 import { Reports } from "./services/Reports.ts"
 import { Sessions } from "./services/Sessions.ts"
@@ -52,7 +52,7 @@ const makeUseCases = (delivery: typeof DeliveryLive) =>
     Descriptors.Default
   ).pipe(
     Layer.provideMerge(Sessions.Default),
-    Layer.provideMerge(TingRegistration.Default),
+    Layer.provideMerge(TingOnBehalf.Default),
     Layer.provideMerge(
       Layer.mergeAll(
         Idempotency.Default,

@@ -1,16 +1,8 @@
 import * as Schema from "effect/Schema"
 import { strict } from "./Strict.ts"
+import { hasLengthBetween } from "./TextLength.ts"
 
 const utf8 = new TextEncoder()
-const codePoints = (text: string): number => {
-  let count = 0
-  for (const _ of text) count += 1
-  return count
-}
-const between = (low: number, high: number, text: string) => {
-  const length = codePoints(text)
-  return length >= low && length <= high
-}
 
 /** Bounds of a report: characters are code points; `context` is in bytes of its JSON. */
 const reportLimits = {
@@ -27,11 +19,14 @@ const pullRequestPattern =
 
 const Attachment = Schema.Struct({
   name: Schema.String.pipe(
-    Schema.filter((name) => between(1, reportLimits.attachmentName, name) || "must be 1 to 120 characters")
+    Schema.filter(
+      (name) => hasLengthBetween(1, reportLimits.attachmentName, name) || "must be 1 to 120 characters"
+    )
   ).annotations({ jsonSchema: { minLength: 1, maxLength: 120 }, examples: ["player.log"] }),
   content: Schema.String.pipe(
     Schema.filter(
-      (content) => between(0, reportLimits.attachmentContent, content) || "must be at most 100,000 characters"
+      (content) =>
+        hasLengthBetween(0, reportLimits.attachmentContent, content) || "must be at most 100,000 characters"
     )
   ).annotations({ jsonSchema: { maxLength: 100_000 }, description: "Text" })
 }).annotations({ identifier: "Attachment" })
@@ -42,7 +37,7 @@ export const ReportRequest = strict(
     message: Schema.String.pipe(
       Schema.filter(
         (message) =>
-          between(reportLimits.message.low, reportLimits.message.high, message.trim()) ||
+          hasLengthBetween(reportLimits.message.low, reportLimits.message.high, message.trim()) ||
           "must be 10 to 20,000 characters after trimming"
       )
     ).annotations({

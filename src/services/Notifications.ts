@@ -9,7 +9,7 @@ import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { writeBestEffort } from "./StoreErrorMapping.ts"
-import { TingRegistration } from "./TingRegistration.ts"
+import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
@@ -21,7 +21,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const settings = yield* Settings
     const ting = yield* Ting
     const store = yield* Store
-    const registration = yield* TingRegistration
+    const registration = yield* TingOnBehalf
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const events = yield* BackendTelemetry

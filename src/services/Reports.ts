@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { type Failure, IdempotencyConflict, InvalidInput, ReportsFull } from "../schema/Failure.ts"
+import { type Failure, IdempotencyConflict, InvalidInput } from "../schema/Failure.ts"
 import type { Report, ReportRequest } from "../schema/Report.ts"
 import type { Credential } from "./RequestCredentials.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
@@ -28,12 +28,6 @@ import {
 
 /** Milliseconds for IAM to verify the reporter; after that the report is stored unverified. */
 const verificationMillis = 3_000
-
-/** The share of all room that reports without a verified reporter may fill. */
-const unverifiedShare = 0.8
-
-/** Retry-After in seconds. The hourly retention or an operator frees room. */
-const fullPause = 3_600
 
 /** Failures that concern the token itself; every other one means that IAM could not verify it. */
 const tokenVerdicts: ReadonlyArray<Failure["code"]> = [
@@ -69,9 +63,6 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const sessions = yield* Sessions
     const events = yield* BackendTelemetry
     const quota = yield* ReportQuota
-
-    const limitOf = ({ _tag }: Reporter): number =>
-      _tag === "Verified" ? settings.reportsBytes : settings.reportsBytes * unverifiedShare
 
     const resolveReporter = (
       plane: Plane,
@@ -122,7 +113,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         yield* checkPullRequest(request)
         const reporter = yield* resolveReporter(plane, credential)
         const { requestId, source } = yield* RequestContext
-        const { giveBack, refusal } = yield* quota.take(plane, reporter)
+        const allowance = yield* quota.take(plane, reporter)
         const admission = yield* store.reports
           .admit(
             {
@@ -139,12 +130,12 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
             },
             plane._tag === "Production" && Option.isSome(settings.tracker),
             // A report that was stored before is answered without quota or room: its first response may have been lost.
-            Option.isSome(refusal) ? 0 : limitOf(reporter)
+            allowance.maxBytes
           )
           .pipe(
             logAndMapStoreFailure,
             Effect.onExit((exit) =>
-              Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : giveBack
+              Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : allowance.giveBack
             )
           )
         yield* countReplay("report", admission._tag === "Replayed")
@@ -152,7 +143,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           case "Conflict":
             return yield* new IdempotencyConflict()
           case "Full":
-            return yield* Option.getOrElse(refusal, () => new ReportsFull({ retryAfterSeconds: fullPause }))
+            return yield* allowance.failure
           case "Stored":
             return toReport(reporter, admission.report, false)
           case "Replayed":

@@ -56,8 +56,8 @@ describe("A login", () => {
           "Sessions.login > GET /api/v1/obo-access/applications/ting/endpoints",
           "Sessions.login > Iam.exchange > POST /api/v1/app-auth/tokens",
           "Sessions.login > Iam.introspect > POST /api/v1/oauth/introspect",
-          "Sessions.login > TingRegistration.register > Iam.prove > POST /api/v1/obo-access/exchanges",
-          "Sessions.login > TingRegistration.register > Ting.register > POST /v1/subscriptions"
+          "Sessions.login > TingOnBehalf.register > Iam.prove > POST /api/v1/obo-access/exchanges",
+          "Sessions.login > TingOnBehalf.register > Ting.register > POST /v1/subscriptions"
         ])
       )
       expect(login.map(({ name }) => name)).toContain("Recipients.activate")

@@ -3,7 +3,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { RateLimited } from "../../src/schema/Failure.ts"
@@ -207,10 +206,10 @@ const take = (count: number, reporter: Reporter) =>
     let stored = 0
     let exhausted: number | undefined
     for (let report = 0; report < count; report += 1) {
-      const { giveBack, refusal } = yield* quota.take(production, reporter)
-      if (Option.isNone(refusal)) stored += 1
+      const { failure, giveBack } = yield* quota.take(production, reporter)
+      if (failure._tag === "ReportsFull") stored += 1
       else {
-        exhausted = refusal.value.quota?.policy.windowSeconds
+        exhausted = failure.quota?.policy.windowSeconds
         // As for every report that is not stored.
         yield* giveBack
       }

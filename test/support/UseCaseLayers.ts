@@ -13,7 +13,7 @@ import { Notifications } from "../../src/services/Notifications.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
-import { TingRegistration } from "../../src/services/TingRegistration.ts"
+import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
 import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
@@ -55,7 +55,7 @@ export const useCases = Layer.mergeAll(
   Layer.provideMerge(Sessions.Default),
   Layer.provideMerge(
     Layer.mergeAll(
-      TingRegistration.Default,
+      TingOnBehalf.Default,
       Idempotency.Default,
       BackendTelemetry.Default,
       UpstreamPlaces.Default,

@@ -12,7 +12,7 @@ import {
 } from "../../schema/Session.ts"
 import { BodyBound, bodyBounds, NoStore } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures, identity, replay, session } from "./Failures.ts"
-import { KeyHeaders, OrganisationHeaders } from "./Headers.ts"
+import { KeyHeaders, OrganisationHeaders } from "./DocumentedHeaders.ts"
 import { Bearer, IdempotencyKey, PlaneSelection } from "./Middleware.ts"
 
 export const login = HttpApiEndpoint.post("login", "/api/v1/auth/login")

@@ -18,7 +18,7 @@ const bearer = HttpApiSecurity.annotateContext(
   OpenApi.annotations({
     format: "oat_",
     description:
-      "Access token of a session from login or refresh: `oat_` and 28 to 4092 of `[A-Za-z0-9_-]`. Always sent together with `X-Org-ID`."
+      "Access token of a session from login or refresh: `oat_` and 28 to 8188 visible ASCII characters. Always sent together with `X-Org-ID`."
   })
 )
 

@@ -4,7 +4,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { Report, ReportRequest } from "../../schema/Report.ts"
 import { BodyBound, bodyBounds } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures, plane, session } from "./Failures.ts"
-import { ReportHeaders } from "./Headers.ts"
+import { ReportHeaders } from "./DocumentedHeaders.ts"
 import { IdempotencyKey, OptionalBearer, PlaneSelection } from "./Middleware.ts"
 
 export const submit = HttpApiEndpoint.post("submit", "/api/v1/reports")

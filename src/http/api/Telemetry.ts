@@ -5,7 +5,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { TelemetryRequest } from "../../schema/Telemetry.ts"
 import { BodyBound, bodyBounds } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures, plane } from "./Failures.ts"
-import { OriginHeaders } from "./Headers.ts"
+import { OriginHeaders } from "./DocumentedHeaders.ts"
 import { PlaneSelection } from "./Middleware.ts"
 
 export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")

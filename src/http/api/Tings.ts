@@ -4,7 +4,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { Subscription, SubscriptionRequest, Ting, TingRequest } from "../../schema/Ting.ts"
 import { BodyBound, BodyOptional, bodyBounds } from "./EndpointAnnotations.ts"
 import { admission, always, body, identity, proof, sending, session, ting } from "./Failures.ts"
-import { OrganisationHeaders } from "./Headers.ts"
+import { OrganisationHeaders } from "./DocumentedHeaders.ts"
 import { Bearer, PlaneSelection } from "./Middleware.ts"
 
 export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscription")

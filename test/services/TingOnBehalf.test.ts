@@ -6,7 +6,7 @@ import * as TestClock from "effect/TestClock"
 import { scopes } from "../../src/schema/Identity.ts"
 import type { Caller } from "../../src/services/RequestCredentials.ts"
 import { planeId } from "../../src/services/Plane.ts"
-import { TingRegistration } from "../../src/services/TingRegistration.ts"
+import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
 import { Store } from "../../src/services/Store.ts"
 import { Ting } from "../../src/services/Ting.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
@@ -27,7 +27,7 @@ const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay
 
 /** A caller who is not registered yet. */
 const prepared = Effect.gen(function* () {
-  const registration = yield* TingRegistration
+  const registration = yield* TingOnBehalf
   const iam = yield* SimulatedIam
   const ting = yield* SimulatedTing
   const { caller } = yield* signedIn()

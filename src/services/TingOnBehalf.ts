@@ -24,7 +24,7 @@ export interface RetryLimits {
 }
 
 /** Calls Ting on the caller's behalf, with a new proof for every attempt over the same bytes; and registers recipients. */
-export class TingRegistration extends Effect.Service<TingRegistration>()("music/Registration", {
+export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBehalf", {
   effect: Effect.gen(function* () {
     const iam = yield* Iam
     const ting = yield* Ting
@@ -65,7 +65,7 @@ export class TingRegistration extends Effect.Service<TingRegistration>()("music/
         )
       )
 
-    const register = Effect.fn("TingRegistration.register")(function* (
+    const register = Effect.fn("TingOnBehalf.register")(function* (
       plane: Plane,
       caller: Caller,
       options: RetryLimits = {}
