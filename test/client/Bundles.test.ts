@@ -8,11 +8,9 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { createMusicClient } from "../../client/index.ts"
 import { fileSessionStore } from "../../client/node.ts"
 import { root } from "../support/Process.ts"
-import { scenarios } from "./suite/Scenarios.ts"
 import { type Built, buildClient, scratch } from "./support/Built.ts"
 import { makeConsumer } from "./support/Consumer.ts"
 import { startFaultProxy } from "./support/FaultProxy.ts"
-import { openPage, type Page, suiteScript } from "./support/Page.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 const program = fileURLToPath(new URL("programs/caller.mjs", import.meta.url))
@@ -23,28 +21,24 @@ let built: Built
 let sessions: Built
 let project: Built
 let bench: TestBench
-let page: Page
 beforeAll(async () => {
   built = await buildClient({ types: false })
   sessions = await scratch()
   project = await makeConsumer(built, ["effect", "@effect", "tsx"])
   await cp(join(root, "examples"), join(project.folder, "examples"), { recursive: true })
   bench = await startTestBench({ thorough: false, page: true })
-  page = openPage(await suiteScript(join(built.folder, "index.js")))
 })
 afterAll(async () => {
   await bench.close()
   await Promise.all([built, sessions, project].map(({ remove }) => remove()))
 })
 
-describe("The browser bundle where there is nothing of Node", () => {
+describe("The browser bundle", () => {
   it("imports nothing", async () => {
     const text = await readFile(join(built.folder, "index.js"), "utf8")
     // Not `toMatch`: a failure would print the whole bundle.
     expect(/(?:from|import|require)\s*\(?\s*["'](?:node:)?[a-z]/.exec(text)).toBeNull()
   })
-
-  for (const { name } of scenarios) it(name, () => page.run(name, bench))
 })
 
 const call = async (task: object): Promise<string> => {

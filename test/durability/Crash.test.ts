@@ -20,8 +20,8 @@ const databases = [
   { kind: "SQLite", open: sqliteDatabase },
   { kind: "PostgreSQL", open: () => postgresDatabase(server) }
 ]
-// A quarter of the points, shared between the databases, in two chains each; the schema is made on both.
-const hands = dealt(running, seeded(seed), 16).slice(0, 4)
+// An eighth of the points, shared between the databases, in two chains each; the schema is made on both.
+const hands = dealt(running, seeded(seed), 32).slice(0, 4)
 const chains = hands.map(
   (hand, index): { kind: string; open: typeof sqliteDatabase; points: ReadonlyArray<Point> } => {
     const { kind, open } = databases[index % 2] ?? { kind: "SQLite", open: sqliteDatabase }

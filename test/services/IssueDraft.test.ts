@@ -592,7 +592,7 @@ describe("A published issue", () => {
       "\u00E9"
     ]
     for (const piece of pieces) {
-      const text = piece.repeat(Math.floor(100_000 / piece.length))
+      const text = piece.repeat(Math.floor(50_000 / piece.length))
       for (const reporter of [report().reporter, Unverified()]) {
         const started = performance.now()
         composeIssue({

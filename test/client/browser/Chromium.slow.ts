@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { root } from "../../support/Process.ts"
 import { scenarios } from "../suite/Scenarios.ts"
 import { type Built, buildClient, scratch } from "../support/Built.ts"
-import { suiteScript } from "../support/Page.ts"
+import { suiteScript } from "../support/SuiteScript.ts"
 import { startTestBench, type TestBench } from "../support/TestBench.ts"
 
 /** Allowed by the sandbox's server. */
