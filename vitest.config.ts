@@ -18,7 +18,7 @@ export default defineConfig({
   test: {
     env: hasMemory() ? { TMPDIR: memory } : {},
     include: ["test/**/*.test.ts"],
-    // They need a browser: npm run test:browser.
+    // These need a browser: npm run test:slow.
     exclude: ["test/browser/**"],
     globalSetup: ["test/support/PostgresServer.ts"],
     // Generous for a busy machine; no test waits this long on purpose.

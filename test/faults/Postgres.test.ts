@@ -13,7 +13,16 @@ import {
   statement,
   wayTo
 } from "./Databases.ts"
-import { away, everyCall, healthy, outage, signIn, startServer, unwritable } from "./Server.ts"
+import {
+  away,
+  everyCall,
+  expectRecovery,
+  healthy,
+  outage,
+  signIn,
+  startServer,
+  unwritable
+} from "./Server.ts"
 
 // Generous for a busy machine: processes start, and outages last.
 vi.setConfig({ testTimeout: 90_000 })
@@ -146,7 +155,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
           assert.isTrue(server.log.some((line) => /is locked by another process/.test(line)))
         })
       )
-      deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
+      yield* expectRecovery(server, signed)
     })
   )
 })

@@ -233,7 +233,10 @@ export const keptWhole = (
   })
 
 /** Waits until the server is ready, then checks every call. */
-const becomes = (server: Pick<Server, "base" | "world">, signed: Readonly<Record<string, string>>) =>
+export const expectRecovery = (
+  server: Pick<Server, "base" | "world">,
+  signed: Readonly<Record<string, string>>
+) =>
   Effect.gen(function* () {
     for (let at = 0; at < 100; at += 1) {
       const { status } = yield* call(`${server.base}/readyz`)
@@ -272,7 +275,7 @@ export const outage = (
       `the log does not say ${fault.reason}`
     )
     yield* fault.end
-    yield* becomes(server, signed)
+    yield* expectRecovery(server, signed)
     yield* eventually("two issues", () => issues(server) === 2)
     yield* eventually("two rows", () => shipped(server) === 2)
     yield* keptWhole(fault.readNumber, { reports: 2, events: 2 })

@@ -16,6 +16,7 @@ import {
   away,
   eventually,
   everyCall,
+  expectRecovery,
   healthy,
   issues,
   keptWhole,
@@ -192,7 +193,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       )
       yield* restore(place, copy, { overwrite: true })
       const { server } = yield* serving(path)
-      deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
+      yield* expectRecovery(server, yield* signIn(server))
       yield* keptWhole(readFrom(path), { reports: 2, events: 2 })
     })
   )

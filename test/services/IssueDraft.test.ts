@@ -169,7 +169,7 @@ describe("IssueDraft", () => {
         expect(title).not.toMatch(/[@#](?!\u200B|…|$)/)
         expect(title).not.toMatch(/[\n\r\t\u202A-\u202E\u2066-\u2069]/)
       }),
-      { numRuns: 500 }
+      { numRuns: 300 }
     )
   })
 
@@ -536,7 +536,7 @@ describe("A published issue", () => {
             })
         }
       ),
-      { numRuns: 1500 }
+      { numRuns: 300 }
     )
   })
 
@@ -551,7 +551,7 @@ describe("A published issue", () => {
         expect(redact(shown)).toBe(shown)
         expect(anonymise(shown, id)).toBe(shown)
       }),
-      { numRuns: 500 }
+      { numRuns: 300 }
     )
   })
 

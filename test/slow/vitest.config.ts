@@ -1,0 +1,15 @@
+import { defineConfig } from "vitest/config"
+
+/**
+ * Tests that need a Chromium or much time: the documentation page and the client in a browser, the client as an installed package,
+ * long simulations. `npm run test:slow` runs them; `npm test` does not.
+ */
+export default defineConfig({
+  test: {
+    include: ["test/browser/**/*.test.ts", "test/**/*.slow.ts"],
+    testTimeout: 60_000,
+    hookTimeout: 120_000,
+    pool: "forks",
+    poolOptions: { forks: { minForks: 2, maxForks: 2 } }
+  }
+})
