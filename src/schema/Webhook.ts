@@ -5,9 +5,6 @@ export const WebhookReceipt = Schema.Struct({ received: Schema.Literal(true) }).
 })
 export type WebhookReceipt = typeof WebhookReceipt.Type
 
-/** Largest webhook body, bytes (identity-service.md 11.2, step 4). */
-export const webhookBodyLimit = 1_048_576
-
 /** Documented for readers of the OpenAPI page; verification works on the exact bytes (identity-service.md 11). */
 export const WebhookDelivery = Schema.Record({ key: Schema.String, value: Schema.Unknown }).annotations({
   identifier: "WebhookDelivery",

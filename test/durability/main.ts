@@ -27,7 +27,7 @@ const { values } = parseArgs({
 const seeds = values.seeds.split(",").map(Number)
 const seconds = Number(values.seconds)
 /** Concurrent chains on each database. */
-const hands = 3
+const hands = 4
 const print = (line: string) => process.stdout.write(`${line}\n`)
 const detail = values.verbose ? print : () => undefined
 

@@ -10,6 +10,6 @@ export default defineConfig({
     testTimeout: 60_000,
     hookTimeout: 120_000,
     pool: "forks",
-    poolOptions: { forks: { minForks: 2, maxForks: 2 } }
+    poolOptions: { forks: { minForks: 3, maxForks: 3 } }
   }
 })

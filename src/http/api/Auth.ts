@@ -10,7 +10,8 @@ import {
   RefreshRequest,
   Session
 } from "../../schema/Session.ts"
-import { BodyBound, bodyBounds, NoStore } from "./EndpointAnnotations.ts"
+import { bodyLimits } from "../../schema/BodyLimits.ts"
+import { BodyBound, NoStore } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures, identity, replay, session } from "./Failures.ts"
 import { KeyHeaders, OrganisationHeaders } from "./DocumentedHeaders.ts"
 import { Bearer, IdempotencyKey, PlaneSelection } from "./Middleware.ts"
@@ -27,7 +28,7 @@ export const login = HttpApiEndpoint.post("login", "/api/v1/auth/login")
   .addError(failures("slt_rejected", "reconsent_required"))
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(BodyBound, bodyBounds.small)
+  .annotate(BodyBound, bodyLimits.small)
   .annotate(NoStore, true)
   .annotateContext(
     OpenApi.annotations({
@@ -49,7 +50,7 @@ export const refresh = HttpApiEndpoint.post("refresh", "/api/v1/auth/refresh")
   .addError(failures("unauthenticated", "reconsent_required"))
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(BodyBound, bodyBounds.small)
+  .annotate(BodyBound, bodyLimits.small)
   .annotate(NoStore, true)
   .annotateContext(
     OpenApi.annotations({
@@ -70,7 +71,7 @@ export const logout = HttpApiEndpoint.post("logout", "/api/v1/auth/logout")
   .addError(failures("idempotency_conflict", "idempotency_in_progress"))
   .middleware(PlaneSelection)
   .middleware(IdempotencyKey)
-  .annotate(BodyBound, bodyBounds.small)
+  .annotate(BodyBound, bodyLimits.small)
   .annotate(NoStore, true)
   .annotateContext(
     OpenApi.annotations({

@@ -1,17 +1,6 @@
 /** Annotations of endpoints that the server and the OpenAPI document read by reflection. */
 import * as Context from "effect/Context"
 
-const kibibyte = 1024
-
-/** Bounds of request bodies in bytes. */
-export const bodyBounds = {
-  /** Auth calls and the subscription. */
-  small: 16 * kibibyte,
-  telemetry: 64 * kibibyte,
-  ting: 512 * kibibyte,
-  report: 512 * kibibyte
-} as const
-
 /** Largest request body in bytes; 0 for a call without a body. */
 export class BodyBound extends Context.Reference<BodyBound>()("music/http/BodyBound", {
   defaultValue: (): number => 0

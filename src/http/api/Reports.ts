@@ -2,7 +2,8 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Report, ReportRequest } from "../../schema/Report.ts"
-import { BodyBound, bodyBounds } from "./EndpointAnnotations.ts"
+import { bodyLimits } from "../../schema/BodyLimits.ts"
+import { BodyBound } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures, plane, session } from "./Failures.ts"
 import { ReportHeaders } from "./DocumentedHeaders.ts"
 import { IdempotencyKey, OptionalBearer, PlaneSelection } from "./Middleware.ts"
@@ -20,7 +21,7 @@ export const submit = HttpApiEndpoint.post("submit", "/api/v1/reports")
   .middleware(PlaneSelection)
   .middleware(OptionalBearer)
   .middleware(IdempotencyKey)
-  .annotate(BodyBound, bodyBounds.report)
+  .annotate(BodyBound, bodyLimits.report)
   .annotateContext(
     OpenApi.annotations({
       summary: "Report a bug",

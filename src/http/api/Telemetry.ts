@@ -3,7 +3,8 @@ import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as HttpApiSchema from "@effect/platform/HttpApiSchema"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { TelemetryRequest } from "../../schema/Telemetry.ts"
-import { BodyBound, bodyBounds } from "./EndpointAnnotations.ts"
+import { bodyLimits } from "../../schema/BodyLimits.ts"
+import { BodyBound } from "./EndpointAnnotations.ts"
 import { admission, always, body, failures, plane } from "./Failures.ts"
 import { OriginHeaders } from "./DocumentedHeaders.ts"
 import { PlaneSelection } from "./Middleware.ts"
@@ -20,7 +21,7 @@ export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
   .addError(plane)
   .addError(failures("origin_not_allowed", "spool_full"))
   .middleware(PlaneSelection)
-  .annotate(BodyBound, bodyBounds.telemetry)
+  .annotate(BodyBound, bodyLimits.telemetry)
   .annotateContext(
     OpenApi.annotations({
       summary: "Hand in a batch of client events",

@@ -2,7 +2,8 @@ import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
 import { Subscription, SubscriptionRequest, Ting, TingRequest } from "../../schema/Ting.ts"
-import { BodyBound, BodyOptional, bodyBounds } from "./EndpointAnnotations.ts"
+import { bodyLimits } from "../../schema/BodyLimits.ts"
+import { BodyBound, BodyOptional } from "./EndpointAnnotations.ts"
 import { admission, always, body, identity, proof, sending, session, ting } from "./Failures.ts"
 import { OrganisationHeaders } from "./DocumentedHeaders.ts"
 import { Bearer, PlaneSelection } from "./Middleware.ts"
@@ -20,7 +21,7 @@ export const subscribe = HttpApiEndpoint.post("subscribe", "/api/v1/ting/subscri
   .addError(ting)
   .middleware(PlaneSelection)
   .middleware(Bearer)
-  .annotate(BodyBound, bodyBounds.small)
+  .annotate(BodyBound, bodyLimits.small)
   .annotate(BodyOptional, true)
   .annotateContext(
     OpenApi.annotations({
@@ -44,7 +45,7 @@ export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
   .addError(sending)
   .middleware(PlaneSelection)
   .middleware(Bearer)
-  .annotate(BodyBound, bodyBounds.ting)
+  .annotate(BodyBound, bodyLimits.ting)
   .annotateContext(
     OpenApi.annotations({
       summary: "Send a ting to yourself",

@@ -1,7 +1,8 @@
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { WebhookDelivery, WebhookReceipt, webhookBodyLimit } from "../../schema/Webhook.ts"
+import { bodyLimits } from "../../schema/BodyLimits.ts"
+import { WebhookDelivery, WebhookReceipt } from "../../schema/Webhook.ts"
 import { BodyBound } from "./EndpointAnnotations.ts"
 import { always, body, failures } from "./Failures.ts"
 
@@ -13,7 +14,7 @@ const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
     .addError(failures("overloaded", "shutting_down"))
     .addError(body)
     .addError(failures("webhook_signature_invalid", "plane_mismatch", "dependency_unavailable"))
-    .annotate(BodyBound, webhookBodyLimit)
+    .annotate(BodyBound, bodyLimits.webhook)
 
 export const receive = delivery("receive", "/webhook").annotateContext(
   OpenApi.annotations({

@@ -4,7 +4,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Redacted from "effect/Redacted"
-import { webhookBodyLimit } from "../../schema/Webhook.ts"
+import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { type IamService, type WebhookEvent, WebhookRejected } from "../../services/Iam.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { expect } from "../upstream/UpstreamResponse.ts"
@@ -61,7 +61,7 @@ const verify = (
     const sentAt = yield* positive(timestamp, names.timestamp)
     const version = yield* positive(keyVersion, names.keyVersion)
     yield* expect(Math.abs(nowSeconds - sentAt) <= tolerance, "age")
-    yield* expect(body.length <= webhookBodyLimit, "size")
+    yield* expect(body.length <= bodyLimits.webhook, "size")
     yield* expect(/^v1=[0-9a-f]{64}$/.test(signature), names.signature)
     const secret = yield* Either.fromNullable(secrets.get(version), () => "unknown key version")
     yield* expect(isSigned(secret, timestamp, body, signature), "signature")
