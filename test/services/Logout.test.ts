@@ -94,7 +94,9 @@ describe("logout", () => {
         }
         assert.strictEqual(yield* iam.calls("revoke"), 0)
         yield* logout(`ort_${"x".repeat(28)}`)
-        assert.strictEqual(yield* iam.calls("revoke"), 1)
+        // The longest token that IAM revokes.
+        yield* logout(`ort_${"x".repeat(4_092)}`, callerKey("longest"))
+        assert.strictEqual(yield* iam.calls("revoke"), 2)
       })
     )
   )
