@@ -6,9 +6,12 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { defaultBound } from "../../src/http/middleware/Admission.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
+import { Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import { authenticate, loggedIn, login, loginAs } from "../support/Logins.ts"
@@ -173,6 +176,26 @@ describe("a call that waits for IAM", () => {
         yield* held.release
         yield* Fiber.join(look)
         yield* loginAs({}, callerKey("second"))
+      })
+    ).pipe(bounds(1))
+  )
+
+  it.effect("is refused as a refresh and as a logout too, with nothing spent or revoked", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* loggedIn
+        const held = yield* iam.hold("introspect")
+        const introspection = yield* Effect.fork(authenticate(session.access_token))
+        yield* held.arrived
+        const { logout, refresh } = yield* Sessions
+        const key = callerKey("no place")
+        const refreshToken = Redacted.make(session.refresh_token)
+        const refused = yield* Effect.flip(refresh(Production(), { refreshToken, key }))
+        const refusedLogout = yield* Effect.flip(logout(Production(), { token: refreshToken, key }))
+        deepStrictEqual([refused.code, refusedLogout.code], ["overloaded", "overloaded"])
+        deepStrictEqual([yield* iam.calls("refresh"), yield* iam.calls("revoke")], [0, 0])
+        yield* held.release
+        yield* Fiber.join(introspection)
       })
     ).pipe(bounds(1))
   )
