@@ -31,7 +31,10 @@ export const storeFailed = ({ fix, summary }: StoreUnavailable): CommandFailed =
   new CommandFailed({ exit: exits.unavailable, lines: [summary], fix })
 
 const cursorFailed = (_: CursorInvalid): CommandFailed =>
-  usage("the page of --after is none of this list", "take the one that the page before told, or leave it out")
+  usage(
+    "the page of --after does not belong to this list",
+    "use the one that the previous page printed, or omit it"
+  )
 
 /** Loads the database drivers only for commands that need them. */
 const access = Layer.unwrapScoped(

@@ -81,7 +81,7 @@ export type ReportRequest = typeof ReportRequest.Type
 export const Report = Schema.Struct({
   id: Schema.String.annotations({ description: "Starts with `rep_`" }),
   status: Schema.Literal("stored", "filed").annotations({
-    description: "`filed` once it stands in the issue tracker"
+    description: "`filed` once its issue exists in the tracker"
   }),
   issue_url: Schema.NullOr(Schema.String),
   reporter: Schema.NullOr(Schema.String).annotations({

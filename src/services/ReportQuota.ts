@@ -25,8 +25,8 @@ const fullPause = 3_600
 export interface ReportAllowance {
   /** Bytes of all stored reports, with this one. 0 where a rate limit is exhausted: only a replay needs no room. */
   readonly maxBytes: number
-  /** The failure of a report that finds no room. */
-  readonly failure: RateLimited | ReportsFull
+  /** Makes the failure of a report that finds no room. */
+  readonly makeFailure: () => RateLimited | ReportsFull
   /** Returns the use when the report was not stored. */
   readonly giveBack: Effect.Effect<void>
 }
@@ -43,7 +43,7 @@ export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuot
         const verified = reporter._tag === "Verified"
         const room = {
           maxBytes: verified ? reportsBytes : reportsBytes * unverifiedShare,
-          failure: new ReportsFull({ retryAfterSeconds: fullPause })
+          makeFailure: () => new ReportsFull({ retryAfterSeconds: fullPause })
         }
         if (!rateLimit) return { ...room, giveBack: Effect.void }
         const { clientNetwork } = yield* RequestContext
@@ -61,8 +61,9 @@ export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuot
           .reduce((one, other) => (other.retryAfterSeconds > one.retryAfterSeconds ? other : one))
         if (longest.retryAfterSeconds === 0) return { ...room, giveBack }
         yield* giveBack
-        const failure = new RateLimited({ retryAfterSeconds: longest.retryAfterSeconds, quota: longest })
-        return { maxBytes: 0, failure, giveBack: Effect.void }
+        const makeFailure = () =>
+          new RateLimited({ retryAfterSeconds: longest.retryAfterSeconds, quota: longest })
+        return { maxBytes: 0, makeFailure, giveBack: Effect.void }
       })
 
     return { take } as const

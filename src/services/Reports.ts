@@ -143,7 +143,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           case "Conflict":
             return yield* new IdempotencyConflict()
           case "Full":
-            return yield* allowance.failure
+            return yield* allowance.makeFailure()
           case "Stored":
             return toReport(reporter, admission.report, false)
           case "Replayed":

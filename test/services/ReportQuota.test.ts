@@ -206,7 +206,8 @@ const take = (count: number, reporter: Reporter) =>
     let stored = 0
     let exhausted: number | undefined
     for (let report = 0; report < count; report += 1) {
-      const { failure, giveBack } = yield* quota.take(production, reporter)
+      const { giveBack, makeFailure } = yield* quota.take(production, reporter)
+      const failure = makeFailure()
       if (failure._tag === "ReportsFull") stored += 1
       else {
         exhausted = failure.quota?.policy.windowSeconds

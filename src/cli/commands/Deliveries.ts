@@ -22,7 +22,7 @@ const filters = {
     Options.optional
   ),
   kind: Options.choice("kind", ["report", "sweep"]).pipe(
-    Options.withDescription("report: files one; sweep: looks later for an issue that stands there twice"),
+    Options.withDescription("report: files a report; sweep: closes duplicate issues later"),
     Options.optional
   ),
   discarded: Options.boolean("discarded").pipe(
@@ -123,7 +123,7 @@ const ids = Args.text({ name: "id" }).pipe(
   Args.repeated
 )
 const failed = Options.boolean("failed").pipe(
-  Options.withDescription("all that failed and that nobody discarded, instead of ids")
+  Options.withDescription("all that failed and are not discarded, instead of ids")
 )
 
 const retry = Command.make("retry", { ids, failed, json }, (given) =>
@@ -155,7 +155,11 @@ const retry = Command.make("retry", { ids, failed, json }, (given) =>
     if (chosen.more) yield* screen.err(`There are more than ${batch}: run it again.`)
     yield* noTrackerNote
   }).pipe(onDatabase)
-).pipe(Command.withDescription("Makes deliveries due now; one that may have happened is looked for first"))
+).pipe(
+  Command.withDescription(
+    "Makes deliveries due now; for one that may have been filed, the tracker is searched first"
+  )
+)
 
 const reason = Options.text("reason").pipe(
   Options.withDescription("the reason, kept with the delivery"),

@@ -50,7 +50,7 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
       })
     }).pipe(onDatabase)
   )
-).pipe(Command.withDescription("Shows where somebody is registered to get tings"))
+).pipe(Command.withDescription("Shows where an actor is registered as a recipient of tings"))
 
 export const recipients = Command.make("recipients").pipe(
   Command.withDescription("Who gets tings: show"),

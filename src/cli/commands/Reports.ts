@@ -20,7 +20,7 @@ const id = Args.text({ name: "id" }).pipe(Args.withDescription("the report's id,
 
 const filters = {
   status: Options.choice("status", ["stored", "filed"]).pipe(
-    Options.withDescription("filed: it stands in the tracker"),
+    Options.withDescription("filed: its issue exists in the tracker"),
     Options.optional
   ),
   delivery: Options.choice("delivery", deliveryStates).pipe(

@@ -34,7 +34,7 @@ export const login = HttpApiEndpoint.post("login", "/api/v1/auth/login")
     OpenApi.annotations({
       summary: "Exchange a short-lived token for a session",
       description:
-        "The token works once; a retry with the same `Idempotency-Key` within 10 minutes replays the result. Derive the key from the token. The actor is registered as a notification recipient on the way; `ting` tells how that went and never fails the login."
+        "The token works once; a retry with the same `Idempotency-Key` within 10 minutes replays the result. Derive the key from the token. A login also registers the actor as a notification recipient; `ting` is the outcome and never fails the login."
     })
   )
 
@@ -77,7 +77,7 @@ export const logout = HttpApiEndpoint.post("logout", "/api/v1/auth/logout")
     OpenApi.annotations({
       summary: "End a session",
       description:
-        "A refresh token revokes its whole family, also when already rotated; an access token revokes itself. A token that nobody knows is as revoked as it can be: 204."
+        "A refresh token revokes its whole family, also when already rotated; an access token revokes itself. A token that IAM does not know is 204 (RFC 7009)."
     })
   )
 

@@ -6,7 +6,7 @@ import { type Failure, InvalidInput, UnsupportedMediaType } from "../../schema/F
 import { parseJson } from "./StrictJson.ts"
 import { type Field, toFields } from "./ValidationErrors.ts"
 
-/** Bytes. In a larger body only the first problem is looked for, so that a hostile one costs little. */
+/** Bytes. In a larger body only the first problem is reported, so that a hostile one costs little. */
 const allProblemsBelow = 16_384
 
 const refuse = (fields: ReadonlyArray<Field>): Either.Either<never, Failure> =>

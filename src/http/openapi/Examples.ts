@@ -48,7 +48,7 @@ export const examples = {
     response: { status: "ok", service: "music-backend", version } satisfies Health
   },
   "system.readyz": {
-    returns: "Calls are served; `checks` tells how each part fares",
+    returns: "Calls are served; `checks` has the state of each part",
     response: {
       status: "ready",
       checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }

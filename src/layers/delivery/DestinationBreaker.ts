@@ -52,7 +52,7 @@ export const makeDestinationBreaker = (
     readonly longestBackoff: number
     /** Its name in the log. */
     readonly title: string
-    /** Tells an operator how to repair settings that were refused. */
+    /** How an operator repairs settings that were refused. */
     readonly advice: Effect.Effect<string>
   }
 ): DestinationBreaker => {
