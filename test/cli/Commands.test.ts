@@ -152,7 +152,9 @@ describe("music-backend reports", () => {
       })
       const bad = yield* run(["reports", "list", "--after", "nonsense"], environment)
       expect(bad.exit).toBe(64)
-      expect(bad.err).toMatch(/^music-backend: the page of --after does not belong to this list\. Use the one /)
+      expect(bad.err).toMatch(
+        /^music-backend: the page of --after does not belong to this list\. Use the one /
+      )
     })
   )
 
