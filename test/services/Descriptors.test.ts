@@ -40,7 +40,7 @@ const readiness = Effect.flatMap(Descriptors, (descriptors) => descriptors.readi
 const checksOf = (failure: unknown) => (failure instanceof NotReady ? failure.details?.checks : undefined)
 
 describe("health", () => {
-  it.effect("is alive without touching a dependency, also while draining", () =>
+  it.effect("is alive without using a dependency, also while draining", () =>
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
@@ -71,7 +71,7 @@ describe("version", () => {
 })
 
 describe("the IAM descriptor", () => {
-  it.effect("tells what a client needs to log in, and the plane", () =>
+  it.effect("returns the parameters of a login, and the plane", () =>
     described(
       Effect.gen(function* () {
         const { iam } = yield* Descriptors
@@ -98,7 +98,7 @@ describe("the IAM descriptor", () => {
 })
 
 describe("readiness", () => {
-  it.effect("is ready when the store answers and nothing drains", () =>
+  it.effect("is ready when the store answers and the process is not draining", () =>
     described(
       Effect.gen(function* () {
         deepStrictEqual(yield* readiness, {
@@ -109,7 +109,7 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("a stopped tracker or table is degraded, never a 503", () =>
+  it.effect("reports a stopped tracker or table as degraded, never as a 503", () =>
     described(
       Effect.gen(function* () {
         const { checks } = yield* readiness
@@ -120,7 +120,7 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("is over as soon as the process drains", () =>
+  it.effect("fails as soon as the process drains", () =>
     described(
       Effect.gen(function* () {
         yield* (yield* Drain).begin
@@ -134,7 +134,7 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("is not while the database fails, and is again when it is back", () =>
+  it.effect("fails while the database fails, and recovers with it", () =>
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
@@ -147,7 +147,7 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("asks the database once a second, whoever asks, and shows a stop at once", () =>
+  it.effect("checks the database once a second for all callers, and shows a drain at once", () =>
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
@@ -169,7 +169,7 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("is one look for all who ask at once, also when the first of them leaves", () =>
+  it.effect("shares one check between concurrent callers, also when the first one disconnects", () =>
     described(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
@@ -179,14 +179,14 @@ describe("readiness", () => {
         const second = yield* Effect.fork(Effect.flip(readiness))
         yield* TestClock.adjust("1 millis")
         yield* Fiber.interrupt(first)
-        // The look that the first began ends 2 s after it.
+        // The check that the first caller began ends 2 s after it.
         yield* TestClock.adjust("499 millis")
         assert.propertyVal(checksOf(yield* Fiber.join(second)), "database", "failed")
       })
     )
   )
 
-  it.effect("waits 2 s for a database that does not answer, also when its check cannot be interrupted", () =>
+  it.effect("waits 2 s for a database that does not answer, also when the check is uninterruptible", () =>
     Effect.forEach([Effect.never, Effect.uninterruptible(Effect.never)], (check) =>
       described(
         Effect.gen(function* () {
@@ -201,7 +201,7 @@ describe("readiness", () => {
     )
   )
 
-  it.effect("does not delay the end of the process by a check that cannot be interrupted", () =>
+  it.effect("does not delay the end of the process by an uninterruptible check", () =>
     described(
       Effect.gen(function* () {
         yield* Effect.fork(readiness)

@@ -25,7 +25,7 @@ const settings: SettingsOverrides = {
 }
 
 describe("a report", () => {
-  it.effect("without a name is stored and acknowledged", () =>
+  it.effect("is stored and acknowledged without a name when it is anonymous", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -53,7 +53,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("of a signed-in caller carries their verified name", () =>
+  it.effect("of a signed-in caller has the caller's verified name", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -63,7 +63,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("keeps everything that was sent", () =>
+  it.effect("keeps all fields that were sent", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -79,7 +79,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("that the database did not take is 503, never acknowledged", () =>
+  it.effect("that the database failed to store is 503, never acknowledged", () =>
     scenario(
       Effect.gen(function* () {
         yield* (yield* StoreSwitches).breakDown("reports.admit")
@@ -90,7 +90,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("stands as filed with its address once it is an issue", () =>
+  it.effect("is returned as filed, with its address, once its issue exists", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -139,7 +139,7 @@ describe("a report is enqueued for the tracker", () => {
     )
   )
 
-  it.effect("not without a tracker", () =>
+  it.effect("but not without a tracker", () =>
     scenario(
       Effect.gen(function* () {
         yield* submit()
@@ -148,7 +148,7 @@ describe("a report is enqueued for the tracker", () => {
     )
   )
 
-  it.effect("never out of a testing plane: there it is stored with its plane", () =>
+  it.effect("but never for a testing plane: the report is stored with its plane", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -175,7 +175,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("that does not reach the organisation is 403, and nothing is stored", () =>
+  it.effect("that does not grant the organisation is 403, and nothing is stored", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -186,7 +186,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("in a testing environment that is gone is testing_secret_invalid", () =>
+  it.effect("in a deleted testing environment is testing_secret_invalid", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -199,7 +199,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("that IAM does not judge within 3 s stores the report as unverified", () =>
+  it.effect("that IAM does not verify within 3 s stores the report as unverified", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -221,7 +221,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("has one attempt: an outage or a 429 costs no waiting", () =>
+  it.effect("is introspected once: an outage or a 429 costs no retries", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -254,7 +254,7 @@ describe("a reporter's token", () => {
   )
 })
 
-describe("pr, when a repository is configured", () => {
+describe("The pull request of a report", () => {
   const withPr = (pr: string, key = callerKey(pr.slice(-20))) => submit({ request: { message, pr }, key })
   const enterprise: SettingsOverrides = {
     tracker: Option.map(settings.tracker ?? Option.none(), (tracker) => ({
@@ -263,7 +263,7 @@ describe("pr, when a repository is configured", () => {
     }))
   }
 
-  it.effect("must be one of its pull requests", () =>
+  it.effect("must belong to the configured repository", () =>
     scenario(
       Effect.gen(function* () {
         yield* withPr("https://github.com/harbor/music/pull/12")
@@ -287,7 +287,7 @@ describe("pr, when a repository is configured", () => {
     )
   )
 
-  it.effect("may stand on the tracker's own host", () =>
+  it.effect("may be on the tracker's own host", () =>
     scenario(
       Effect.gen(function* () {
         yield* withPr("https://git.harbor.example/harbor/music/pull/12")
@@ -298,7 +298,7 @@ describe("pr, when a repository is configured", () => {
     )
   )
 
-  it.effect("is judged before IAM is asked", () =>
+  it.effect("is checked before IAM is called", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -312,7 +312,7 @@ describe("pr, when a repository is configured", () => {
     )
   )
 
-  it.effect("is free without one", () =>
+  it.effect("may be any pull request without a configured repository", () =>
     scenario(
       Effect.gen(function* () {
         yield* withPr("https://gitlab.com/any/thing/pull/12")
