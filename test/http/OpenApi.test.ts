@@ -25,7 +25,7 @@ const operationOf = (id: string) => operations.find(({ operationId }) => operati
 const named = ({ parameters }: Call) =>
   parameters.map((given) => ("name" in given ? given.name : given.$ref.replace(/.*\//, "")))
 
-/** The facts of the endpoints themselves, by operation id. */
+/** The annotations of the endpoints, by operation id. */
 const declared = (() => {
   const found = new Map<
     string,

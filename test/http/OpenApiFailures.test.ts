@@ -204,7 +204,7 @@ const refusal = (status: number, code: string): Fault => ({
   reply: { status, body: { error: { code, message: code } } }
 })
 
-/** Calls IAM as this service does. */
+/** Calls IAM with the credentials of this service. */
 const askIam = (world: SimulatedUpstreams, path: string, form: Readonly<Record<string, string>>) =>
   Effect.promise(async () => {
     const { musicSecret } = world.seeded.production
@@ -221,7 +221,7 @@ const askIam = (world: SimulatedUpstreams, path: string, form: Readonly<Record<s
     return (await response.json()) as Record<string, string>
   })
 
-/** A pair of tokens with other scopes than this service's login asks for. */
+/** A pair of tokens with other scopes than this service requests at login. */
 const tokensWith = (world: SimulatedUpstreams, scopes: ReadonlyArray<string>) => {
   const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
   return Effect.map(
@@ -246,7 +246,7 @@ const freshKey: Change = (sent) => {
     : sent
 }
 
-/** The sandbox, a token of its own, and a function that sends several calls that must all answer with one code. */
+/** The sandbox, a separate token, and a function that sends several calls that must all answer with one code. */
 const prepared = Effect.gen(function* () {
   const { world, base } = yield* startTestSandbox
   const ask = (name: CallName, change: Change) =>
@@ -486,7 +486,7 @@ describe("What IAM and Ting may refuse by their contracts", () => {
 })
 
 describe("The codes of the document", () => {
-  it("are all provoked by a test, and a call answers with no others", () => {
+  it("are all provoked by a test, and a call answers with no other code", () => {
     const here = [...provoked.keys()]
     expect(here.filter((pair) => !documented.includes(pair))).toEqual([])
     expect(documented.filter((pair) => !provoked.has(pair)).sort()).toEqual(Object.keys(elsewhere).sort())
@@ -499,7 +499,7 @@ describe("The codes of the document", () => {
     }
   })
 
-  it("come in envelopes that fit their schemas", async () => {
+  it("are in envelopes that match their schemas", async () => {
     expect(provoked.size).toBe(documented.length - Object.keys(elsewhere).length)
     expect(await misfits([...provoked.values()])).toEqual([])
   })

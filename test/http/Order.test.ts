@@ -156,7 +156,7 @@ const policies = {
   credential: { name: "credential", quota: 1, windowSeconds: 60 }
 }
 
-/** Starts a server for each combination of the conditions that a running server cannot lose. */
+/** Starts a server for each combination of the conditions that cannot change while a server runs. */
 const makeServers = () => {
   const servers = new Map<string, Backend>()
   return (fault: Fault, other: Fault) =>
@@ -210,7 +210,7 @@ describe("Order of checks", () => {
     60_000
   )
 
-  it.scoped("the details name the fault that was found, of two with one status", () =>
+  it.scoped("names the fault in the details, of two with one status", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const organisation = yield* call(server, {

@@ -1,4 +1,4 @@
-/** The real server on a real socket, over stand-ins of the use cases that record every call. */
+/** The real server on a real socket, with stubs of the use cases that record every call. */
 import { Agent, request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
