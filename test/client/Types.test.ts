@@ -9,7 +9,7 @@ import type { ClientTable } from "../../src/schema/Telemetry.ts"
 import type { Subscription, Ting, TingRequest } from "../../src/schema/Ting.ts"
 
 describe("The plain types", () => {
-  it("are those of the service's schemas", () => {
+  it("equal those of the service's schemas", () => {
     expectTypeOf<Plain.Me>().toEqualTypeOf<Me>()
     expectTypeOf<Plain.TingOutcome>().toEqualTypeOf<TingOutcome>()
     expectTypeOf<Plain.Subscription>().toEqualTypeOf<Subscription>()
@@ -40,7 +40,7 @@ describe("The client's modules", () => {
       ([, target = ""]) => target
     )
 
-  it("in the declarations of the promise client import no library", () => {
+  it("import no library in the declarations of the promise client", () => {
     const plain = [
       "./ErrorTable.ts",
       "./Options.ts",

@@ -1,5 +1,5 @@
 /**
- * Stands between a client and the server and spoils exchanges. The first part of a path names a lane: faults and counts
+ * A proxy between a client and the server that injects faults. The first part of a path names a lane: faults and counts
  * belong to one lane, so that many clients can be tested at once.
  */
 import { once } from "node:events"
@@ -35,7 +35,7 @@ const html = (status: number): Answer => ({
   body: Buffer.from(`<html><body>${status} from something in between</body></html>`)
 })
 
-/** What the client receives instead of an answer that was made or not; undefined: the connection is cut. */
+/** The response that replaces the server's; undefined: the connection is cut. */
 const spoilt: Readonly<Partial<Record<FaultKind, Answer>>> = {
   "html-502": html(502),
   "html-502-after": html(502),
