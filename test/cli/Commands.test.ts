@@ -158,7 +158,7 @@ describe("music-backend reports", () => {
     })
   )
 
-  it.live("says that there are none, and names the accepted forms of a bad filter", () =>
+  it.live("states that there are none, and names the accepted forms of a bad filter", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished
       const none = yield* run(["reports", "list", "--since", "2027-01-01"], environment)
@@ -230,7 +230,7 @@ describe("music-backend reports", () => {
     })
   )
 
-  it.live("retries a failed delivery, makes a missing one, and explains each refusal", () =>
+  it.live("retries a failed delivery, creates a missing one, and explains each refusal", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished
       const failed = yield* run(["reports", "retry", "rep_failed"], environment)
@@ -386,8 +386,8 @@ describe("music-backend webhooks and recipients", () => {
   )
 })
 
-describe("music-backend on a database", () => {
-  it.live("that does not exist is not made, and the error names the next step", () =>
+describe("music-backend with a database", () => {
+  it.live("reports a missing database, creates none, and names the next step", () =>
     Effect.gen(function* () {
       const place = yield* freshPlace
       const { err, exit } = yield* run(["reports", "list"], { MUSIC_DATABASE_PATH: place })
@@ -399,7 +399,7 @@ describe("music-backend on a database", () => {
     })
   )
 
-  it.live("with a bad address reports that setting, and needs no other", () =>
+  it.live("reports a bad address as that setting, and needs no other setting", () =>
     Effect.gen(function* () {
       const { err, exit } = yield* run(["deliveries", "list"], { MUSIC_DATABASE_URL: "mysql://x:secret@y/z" })
       expect(exit).toBe(78)
@@ -410,7 +410,7 @@ describe("music-backend on a database", () => {
     })
   )
 
-  it.live("of an older version migrates only on request, and names both versions", () =>
+  it.live("migrates an older version only on request, and names both versions", () =>
     Effect.gen(function* () {
       const { environment, place } = yield* furnished
       const current = yield* run(["migrate"], environment)
@@ -484,7 +484,7 @@ describe("music-backend on a database", () => {
 })
 
 describe("music-backend config and openapi", () => {
-  it.live("config shows every setting once, and neither secrets nor bad values", () =>
+  it.live("config shows every setting once, without secrets and without bad values", () =>
     Effect.gen(function* () {
       const secret = `ask_${"s".repeat(43)}`
       const environment = {

@@ -63,12 +63,12 @@ const databaseOf = (megabytes: number) =>
     return path
   })
 
-describe("A command that is ended by a signal", () => {
+describe("A command that a signal interrupts", () => {
   it.each([
     ["SIGTERM", 143],
     ["SIGINT", 130]
   ] as const)(
-    "check ends by %s with %i while IAM does not answer, and says so in one line",
+    "check ends after %s with %i while IAM does not answer, and reports it in one line",
     async (signal, code) => {
       const upstream = await silent()
       try {
@@ -91,7 +91,7 @@ describe("A command that is ended by a signal", () => {
     }
   )
 
-  it.live("backup leaves no partial file, also when the signal comes twice, as from npm", () =>
+  it.live("backup leaves no partial file, also when the signal is sent twice, as by npm", () =>
     Effect.gen(function* () {
       const path = yield* databaseOf(100)
       const folder = mkdtempSync(join(scratch, "copies-"))
