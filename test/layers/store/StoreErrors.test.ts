@@ -60,7 +60,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     expect(reasonOf(withCode(code))).toBe(`Database x ${trouble} (${code}), in Reports.find`)
   })
 
-  it("the innermost code counts", () => {
+  it("the innermost code is used", () => {
     const error = new SqlError({ cause: new SqlError({ cause: withCode("SQLITE_FULL") }) })
     expect(reasonOf(error)).toContain("(SQLITE_FULL)")
   })
@@ -84,12 +84,12 @@ describe("Errors of a database become StoreUnavailable", () => {
     expect(reasonOf(new SqlError({ cause: new Error(words) }))).toBe(`Database x ${trouble}, in Reports.find`)
   })
 
-  it("a socket that is a file and is not there does not answer", () => {
+  it("a missing socket file means that the server does not answer", () => {
     const cause = Object.assign(new Error("connect"), { code: "ENOENT", syscall: "connect" })
     expect(reasonOf(new SqlError({ cause }))).toBe("Database x does not answer (ENOENT), in Reports.find")
   })
 
-  it("a connection is lost when it broke, hung, or its server is read-only, and not when a statement was refused", () => {
+  it("a connection is lost when it broke, hung, or its server is read-only, not when a statement was refused", () => {
     const lost = ["08006", "57P01", "25006", "25P03", "ECONNRESET", "EPIPE"]
     expect(lost.map((code) => isConnectionLost(withCode(code)))).toEqual(lost.map(() => true))
     expect(isConnectionLost(new SqlError({ cause: new Error("Query read timeout") }))).toBe(true)
@@ -97,7 +97,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     expect(answered.map((code) => isConnectionLost(withCode(code)))).toEqual(answered.map(() => false))
   })
 
-  it("a row of another form is logged without its content", () => {
+  it("a row of another shape is logged without its content", () => {
     const result = Schema.decodeUnknownEither(Schema.Number)("private words")
     const [error] = Either.isLeft(result) ? [result.left] : []
     expect(error && toStoreUnavailable("Database x", "Reports.find")(error).reason).toBe(
@@ -105,7 +105,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     )
   })
 
-  it("what was translated already stays as it is", () => {
+  it("a StoreUnavailable is not translated again", () => {
     const error = new StoreUnavailable({ database: "Database x", problem: { kind: "gone" } })
     expect(toStoreUnavailable("Database y", "Reports.find")(error)).toBe(error)
   })
@@ -117,7 +117,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     expect(isLocked(new StoreUnavailable({ problem: { kind: "locked" } }))).toBe(false)
   })
 
-  it("a missing disk or right lasts; a lock, a lost connection and a standby do not", () => {
+  it("a missing disk or right is permanent; a lock, a lost connection and a standby are not", () => {
     const lasting = [
       "SQLITE_FULL",
       "ENOSPC",
@@ -135,27 +135,27 @@ describe("Errors of a database become StoreUnavailable", () => {
   })
 })
 
-describe("StoreUnavailable in words", () => {
+describe("The message of StoreUnavailable", () => {
   const error = new StoreUnavailable({
     database: "Database x",
     operation: "Store.open",
     problem: { kind: "older_schema", found: 2, known: 4 }
   })
 
-  it("has one line for the log, with advice and operation", () => {
+  it("is one line in the log, with advice and operation", () => {
     expect(error.reason).toBe(
       "Database x has an older schema than this version of the program needs (2, needed 4): run music-backend migrate, or start the backend once, in Store.open"
     )
   })
 
-  it("has a shorter one for an operator, with the fix beside it", () => {
+  it("is shorter for an operator, with the fix beside it", () => {
     expect(error.summary).toBe(
       "Database x has an older schema than this version of the program needs (2, needed 4)"
     )
     expect(error.fix).toBe("run music-backend migrate, or start the server once")
   })
 
-  it("a failed migration has the fix of its reason", () => {
+  it("of a failed migration has the fix of its reason", () => {
     const failed = new StoreUnavailable({
       database: "Database x",
       problem: { kind: "migration_failed", reason: { kind: "full", code: "SQLITE_FULL" } }
@@ -164,7 +164,7 @@ describe("StoreUnavailable in words", () => {
     expect(failed.fix).toBe("make room on its disk")
   })
 
-  it("an unknown problem has a fix too", () => {
+  it("of an unknown problem has a fix too", () => {
     expect(new StoreUnavailable({ problem: { kind: "failed" } })).toMatchObject({
       reason: "The database failed",
       fix: expect.stringContaining("MUSIC_DATABASE_URL")

@@ -34,7 +34,7 @@ const mustAdmit = (answer: Place | number): Place => {
   return answer
 }
 
-/** Calls of as many credentials that are answered at once: how many of them are admitted. */
+/** Makes calls of as many credentials, answered at once; returns how many are admitted. */
 const send = (
   windows: CallWindows,
   calls: number,
@@ -74,13 +74,13 @@ describe("The priorities of a path with a budget of 100", () => {
     deepStrictEqual(admitted, [8, 42, 35, 15])
   })
 
-  it("keep suspects out once 30 places are taken", () => {
+  it("refuse suspects once 30 places are taken", () => {
     const windows = makeCallWindows(100)
     send(windows, 29, "known", 0)
     assert.strictEqual(send(windows, many, "suspect", 0), 1)
   })
 
-  it("leave newcomers 10 above their ceiling, below that of the known", () => {
+  it("leave newcomers 10 places above their ceiling, below that of the known", () => {
     const windows = makeCallWindows(100)
     send(windows, 60, "known", 0)
     assert.strictEqual(send(windows, many, "newcomer", 0), 10)
@@ -89,7 +89,7 @@ describe("The priorities of a path with a budget of 100", () => {
     assert.strictEqual(send(full, many, "newcomer", 0), 0)
   })
 
-  it("are parts of any budget, and one call each at the least", () => {
+  it("are parts of any budget, and at least one call each", () => {
     deepStrictEqual(
       priorities.map((priority) => send(makeCallWindows(10), many, priority, 0)),
       [10, 8, 5, 1]
@@ -97,8 +97,8 @@ describe("The priorities of a path with a budget of 100", () => {
   })
 })
 
-describe("Suspects who hold all that they may", () => {
-  it("wait for a place of a suspect", () => {
+describe("Suspects that hold their full share", () => {
+  it("wait until a suspect's place is free", () => {
     const windows = makeCallWindows(100)
     send(windows, 1, "known", 0)
     send(windows, 8, "suspect", 10 * second)
@@ -108,7 +108,7 @@ describe("Suspects who hold all that they may", () => {
 })
 
 describe("The calls of one credential", () => {
-  it("are bounded, until the first of them is free again", () => {
+  it("are limited, until the first of them is free again", () => {
     const windows = makeCallWindows(100)
     const own = { key: "poller", bound: 3 }
     for (const at of [0, 10, 20]) assert.strictEqual(send(windows, 1, "known", at * second, own), 1)
@@ -119,11 +119,11 @@ describe("The calls of one credential", () => {
     assert.strictEqual(send(windows, 1, "known", minute), 1)
   })
 
-  it("are not bounded together where they belong to none", () => {
+  it("have no common limit without a credential", () => {
     assert.strictEqual(send(makeCallWindows(100), many, "known", 0, { key: undefined, bound: 3 }), 85)
   })
 
-  it("leave a fifth of the budget to the others once there are more than three", () => {
+  it("leave a fifth of the budget to other credentials when there are more than three", () => {
     const own = { key: "busy" }
     for (const [priority, ceiling] of [
       ["known", 85],
@@ -156,7 +156,7 @@ describe("A place", () => {
     assert.isTrue(isAdmitted(ask(windows, "essential", 90 * second)))
   })
 
-  it("is held for as long as the call is out", () => {
+  it("is held while the call is out", () => {
     const windows = makeCallWindows(1)
     const place = mustAdmit(ask(windows, "essential", 0))
     assert.strictEqual(ask(windows, "essential", 10 * minute), 60)
@@ -165,13 +165,13 @@ describe("A place", () => {
     assert.isTrue(isAdmitted(ask(windows, "essential", 11 * minute)))
   })
 
-  it("is free at once when the call was never made", () => {
+  it("is free at once when the call was never sent", () => {
     const windows = makeCallWindows(1)
     windows.cancel(path, mustAdmit(ask(windows, "essential", 0)))
     assert.isTrue(isAdmitted(ask(windows, "essential", 0)))
   })
 
-  it("that is kept for one more call admits it to a full path, once", () => {
+  it("that is reserved for one more call admits it to a full path, once", () => {
     const windows = makeCallWindows(2)
     const place = mustAdmit(ask(windows, "essential", 0))
     windows.reserve(place, 10 * second)
@@ -185,7 +185,7 @@ describe("A place", () => {
     assert.strictEqual(send(windows, many, "essential", 170 * second), 1)
   })
 
-  it("is kept for 60 s", () => {
+  it("is reserved for 60 s", () => {
     const windows = makeCallWindows(1)
     const place = mustAdmit(ask(windows, "essential", 0))
     windows.reserve(place, 10 * second)
@@ -203,7 +203,7 @@ describe("A place", () => {
     assert.isFalse(isAdmitted(ask(windows, "essential", 0)))
   })
 
-  it("is not remembered with its path once that is idle", () => {
+  it("is dropped with its path when the path is idle", () => {
     const open = new Map()
     const windows = makeCallWindows(10, open)
     const visit = (window: string, now: number) => send(windows, 1, "known", now, { window })
@@ -217,7 +217,7 @@ describe("A place", () => {
 })
 
 describe("A known credential that was refused", () => {
-  /** All places of the known are taken until 60 s; `waiting` was told at 10 s when to come. */
+  /** All places for known credentials are taken until 60 s; `waiting` got a promise at 10 s. */
   const full = (claim: Partial<Claim> = {}) => {
     const windows = makeCallWindows(100)
     send(windows, many, "known", 0)
@@ -225,7 +225,7 @@ describe("A known credential that was refused", () => {
     return { windows, waiting, told: ask(windows, "known", 10 * second, waiting) }
   }
 
-  it("gets its promised place at the promised time, although others came first", () => {
+  it("gets its promised place at the promised time, although others called first", () => {
     const { told, waiting, windows } = full()
     assert.strictEqual(told, 50)
     assert.strictEqual(send(windows, many, "known", minute), 84)
@@ -233,7 +233,7 @@ describe("A known credential that was refused", () => {
     assert.isFalse(isAdmitted(ask(windows, "known", minute, waiting)))
   })
 
-  it("gets promises one after the other, at the pace at which places become free", () => {
+  it("gets promises in sequence, at the pace at which places become free", () => {
     const { windows } = full()
     const told = Array.from({ length: 5 }, () => ask(windows, "known", 10 * second, { promise: true }))
     // 90 % of 85 places in 60 s: one in 785 ms.
@@ -254,7 +254,7 @@ describe("A known credential that was refused", () => {
     assert.isTrue(isAdmitted(ask(windows, "known", minute, waiting)))
   })
 
-  it("keeps its promise when it comes early, or when essential calls took too much", () => {
+  it("keeps its promise when it calls early, or when essential calls took too much", () => {
     const { waiting, windows } = full()
     const next = { key: "next", promise: true }
     assert.strictEqual(ask(windows, "known", 10 * second, next), 51)
@@ -266,7 +266,7 @@ describe("A known credential that was refused", () => {
     assert.isTrue(isAdmitted(ask(windows, "known", 2 * minute, waiting)))
   })
 
-  it("may be 10 s late", () => {
+  it("may call 10 s late", () => {
     for (const [at, kept] of [
       [70 * second, true],
       [70 * second + 1, false]
@@ -277,7 +277,7 @@ describe("A known credential that was refused", () => {
     }
   })
 
-  it("is still expected when its path was idle in between", () => {
+  it("keeps its promise when its path was idle in between", () => {
     const windows = makeCallWindows(100)
     send(windows, many, "known", 0)
     const told = Array.from({ length: 20 }, (_, at) =>
@@ -306,7 +306,7 @@ describe("A known credential that was refused", () => {
     const told = Array.from({ length: 1_300 }, () => ask(windows, "known", 10 * second, { promise: true }))
     assert.strictEqual(Math.max(...told.map(Number)), 900)
     assert.isAbove(told.filter((seconds) => seconds === 900).length, 100)
-    // The last promises are due: what they do not take is free for everybody.
+    // The last promises are due: the places that they do not take are free for all.
     const due = told.filter((seconds) => Number(seconds) > 890 && Number(seconds) < 900).length
     assert.isAtLeast(send(windows, many, "known", 910 * second), 85 - due - 2)
   })
@@ -367,7 +367,7 @@ describe("A path that IAM blocks", () => {
     assert.strictEqual(ask(windows, "known", 53 * second), 57)
   })
 
-  it("is not probed by a call that is refused", () => {
+  it("is not probed by a refused call", () => {
     const windows = makeCallWindows(100)
     const own = { key: "poller", bound: 2 }
     send(windows, 2, "known", 0, own)
@@ -420,7 +420,7 @@ interface Sent {
 }
 
 describe("For any sequence of claims, responses, cancellations and blocks", () => {
-  it("no 60 s, wherever they begin, hold more calls than the budget, and every refusal says 1 to 900 s", () => {
+  it("no 60 s contain more calls than the budget, and every refusal gives 1 to 900 s", () => {
     let refusals = 0
     let fullest = 0
     FastCheck.assert(

@@ -58,7 +58,7 @@ describe("A credential", () => {
     assert.notInclude(secretKey(Redacted.make("ask_1")), "ask_1")
   })
 
-  it("is known after IAM issued it, accepted it or called it live, until it is refused or forgotten", () => {
+  it("is known after IAM issued it, accepted it or reported it live, until it is refused or forgotten", () => {
     const { cache, login, refresh } = world()
     assert.isFalse(cache.isKnown(keyOf("oat_seen")))
     cache.markLive(keyOf("oat_seen"))
@@ -105,7 +105,7 @@ describe("A credential", () => {
 })
 
 describe("The tokens of one login", () => {
-  it("are counted together, however often they rotate", () => {
+  it("are counted together after any number of rotations", () => {
     const { cache, login, refresh } = world()
     login("1")
     refresh("1", "2")
@@ -120,7 +120,7 @@ describe("The tokens of one login", () => {
     assert.strictEqual(cache.budgetKey(keyOf("oat_stranger")), keyOf("oat_stranger"))
   })
 
-  it("may all end with its refresh token, and those of a login that another process made", () => {
+  it("may all end with its refresh token, as may those of a login that another process made", () => {
     const { cache, login } = world()
     login("1")
     login("2")
@@ -142,7 +142,7 @@ describe("The access token of a pair that IAM issued", () => {
     cache.isJustIssued(keyOf(token), now)
   ]
 
-  it("has a reserved place until it is confirmed live, and is just issued for 60 s", () => {
+  it("has a reserved place until it is confirmed live, and counts as just issued for 60 s", () => {
     const made = world()
     made.login("1", 1_000)
     deepStrictEqual(isNew(made, "oat_1", 60_999), [true, true])
@@ -153,7 +153,7 @@ describe("The access token of a pair that IAM issued", () => {
     deepStrictEqual(isNew(made, "oat_1", 1_000), [false, false])
   })
 
-  it("is not just issued after its login ended, while others are", () => {
+  it("does not count as just issued after its login ended, while others do", () => {
     const made = world()
     made.login("1")
     made.login("2")
@@ -165,7 +165,7 @@ describe("The access token of a pair that IAM issued", () => {
     deepStrictEqual(isNew(made, "oat_2"), [false, false])
   })
 
-  it("is as old as the pair where IAM replays it, and may have ended where another process made it", () => {
+  it("is as old as the pair when IAM replays it, and may have ended when another process made it", () => {
     const made = world()
     made.login("1")
     for (const name of ["1", "elsewhere"])

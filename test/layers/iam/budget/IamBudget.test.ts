@@ -1,4 +1,4 @@
-/** What one network and one actor may spend, and what a call without an answer costs. */
+/** The limits of one network and one actor, and the cost of a call without an answer. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -16,7 +16,7 @@ const unanswered = new Unknown({ dependency: "iam", reason: "no answer" })
 const budgetOf = (countAddresses = true) => {
   const credentials = makeCredentialCache()
   const budget = makeIamBudget({ callsPerMinute: 110, countAddresses }, credentials)
-  /** How many of so many calls go out. */
+  /** How many of these calls are sent. */
   const admitted = (
     count: number,
     purpose: (at: number) => Purpose,
@@ -40,17 +40,19 @@ const budgetOf = (countAddresses = true) => {
 const login = (at: number): Purpose => ({ credential: `slt ${at}`, use: "login" })
 
 describe("Logins", () => {
-  it.effect("of one network are 60 at once and then 40 a minute, so that others log in beside them", () =>
-    Effect.gen(function* () {
-      const { admitted } = budgetOf()
-      assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 60)
-      assert.strictEqual(yield* admitted(10, (at) => login(1_000 + at), "203.0.113.2"), 10)
-      yield* TestClock.adjust("1 minute")
-      assert.strictEqual(yield* admitted(200, (at) => login(2_000 + at), "203.0.113.1"), 40)
-    })
+  it.effect(
+    "of one network are limited to 60 at once and then 40 a minute, so that other networks can log in",
+    () =>
+      Effect.gen(function* () {
+        const { admitted } = budgetOf()
+        assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 60)
+        assert.strictEqual(yield* admitted(10, (at) => login(1_000 + at), "203.0.113.2"), 10)
+        yield* TestClock.adjust("1 minute")
+        assert.strictEqual(yield* admitted(200, (at) => login(2_000 + at), "203.0.113.1"), 40)
+      })
   )
 
-  it.effect("are not counted by network where nothing counts addresses", () =>
+  it.effect("are not limited by network with MUSIC_RATE_LIMIT=off", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf(false)
       assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 93)
@@ -59,7 +61,7 @@ describe("Logins", () => {
 })
 
 describe("Refreshes", () => {
-  it.effect("of one actor with many logins are 60 at once and then 30 a minute", () =>
+  it.effect("of one actor with many logins are limited to 60 at once and then 30 a minute", () =>
     Effect.gen(function* () {
       const { admitted, credentials } = budgetOf()
       const known = (name: string) => {
@@ -101,7 +103,7 @@ describe("Refreshes", () => {
 })
 
 describe("One login token", () => {
-  it.effect("has 8 tries a minute, and an actor's id in a testing plane 30", () =>
+  it.effect("has 8 attempts a minute, and an actor's id in a testing plane 30", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf()
       const again = (): Purpose => ({ credential: "slt", use: "login" })
@@ -113,7 +115,7 @@ describe("One login token", () => {
 })
 
 describe("A call without an answer", () => {
-  it.effect("counts against its credential for 15 s only, so that an outage has no aftermath", () =>
+  it.effect("counts against its credential for 15 s only, so that an outage has no long effect", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf()
       const one = (): Purpose => ({ credential: "ort", use: "refresh" })

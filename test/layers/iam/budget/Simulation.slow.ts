@@ -23,7 +23,7 @@ import { iamWorldNow, production, startTime } from "../Simulated.ts"
 const second = 1_000
 const minute = 60 * second
 
-/** A Ting that takes everything: this is about IAM. */
+/** A Ting that accepts everything: these tests concern IAM. */
 const agreeableTing = Layer.succeed(Ting, {
   prepareRegistration: ({ publicId }) => ({
     endpoint: "subscriptions.register",
@@ -43,19 +43,19 @@ interface Call {
   readonly kind: Kind
   /** Milliseconds of the simulation. */
   readonly at: number
-  /** It came when an earlier refusal had said. */
+  /** The call came at the time that an earlier refusal gave. */
   readonly asTold: boolean
   readonly code: Failure["code"] | undefined
   readonly retryAfterSeconds: number
 }
 
-/** What acts again at some time (milliseconds of the simulation). */
+/** An actor of the simulation and its next time (milliseconds of the simulation). */
 interface Agent {
   next: number
   readonly act: Effect.Effect<number, never, Sessions | Notifications>
 }
 
-/** Half an hour in seconds: time passes only where the simulation says so, and no timer ever ends. */
+/** Half an hour in seconds: only the simulation moves time, and no timer ever ends. */
 const makeSimulatedClock = () => {
   let at = startTime
   const clock: Clock.Clock = {
@@ -134,7 +134,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
         })
       })
 
-    /** Calls, and says when to call again: as planned, or after the seconds of a refusal. */
+    /** Makes a call and returns the time of the next one: as planned, or after the seconds of a refusal. */
     const attempt = <A>(
       who: string,
       network: string,
@@ -160,7 +160,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
         )
       )
 
-    /** A `me` every two minutes, a ting every five, a refresh every 25; it waits as it is asked to. */
+    /** A `me` every two minutes, a ting every five, a refresh every 25; it obeys Retry-After. */
     const daemon = (
       name: string,
       random: Random,
@@ -251,7 +251,7 @@ const strange = (kind: string, at: number) => `${kind}_${String(at).padStart(43,
 
 describe("With IAM's 120 calls a minute and path", () => {
   it.scoped(
-    "60 honest daemons are never refused beside a poller, a dead token in a loop and strangers from 40 addresses",
+    "60 well-behaved daemons are never refused beside a poller, a dead token in a loop and strangers from 40 addresses",
     () =>
       simulated(({ calls, daemon, every, freshKey, me, run, simulator, slt }) =>
         Effect.gen(function* () {
@@ -300,7 +300,7 @@ describe("With IAM's 120 calls a minute and path", () => {
   )
 
   it.scoped(
-    "600 daemons lose no session: logins and refreshes succeed, and looks are refused evenly until the time told",
+    "600 daemons lose no session: logins and refreshes succeed, and introspections are refused evenly until the given time",
     () =>
       simulated(({ calls, daemon, run, simulator }) =>
         Effect.gen(function* () {

@@ -38,7 +38,7 @@ onBoth("Retention", ({ freshStore }) => {
     })
   )
 
-  it.scoped("keeps a report, however old, until its delivery is over", () =>
+  it.scoped("keeps a report of any age until its delivery is over", () =>
     Effect.gen(function* () {
       const { reports, deliveries, retention } = yield* freshStore
       yield* reports.admit(sampleReport({ id: "rep_waiting", keyDigest: "one" }), true)

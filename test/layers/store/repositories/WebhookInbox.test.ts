@@ -115,7 +115,7 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
       })
     )
 
-  // IAM delivers in order: a removal that it could not deliver holds back the news that the person came again.
+  // IAM delivers in order: an undelivered removal holds back the event that the person joined again.
   const happened = Date.parse("2026-09-25T10:15:30.123Z")
   const removal = { ...sampleEvent(), occurredAt: "2026-09-25T10:15:30.123456Z" }
   const registered = { ...ana, organisationUuid: uuid, subscriptionId: "sub_1" }
