@@ -1,4 +1,4 @@
-/** Kills a process at named places and checks that nothing is lost or done twice. `npm run durability` plays all places on both databases. */
+/** Kills a process at crash points and checks that nothing is lost or done twice. `npm run durability` plays all points on both databases. */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
 import { playChain } from "./Chain.ts"
 import { postgresDatabase, sqliteDatabase } from "./Databases.ts"
@@ -29,9 +29,9 @@ const chains = hands.map(
   }
 )
 
-describe("A process that is killed", () => {
+describe("A killed process", () => {
   it.concurrent.each(chains)(
-    "loses nothing and does nothing twice on $kind: $points.length places",
+    "loses nothing and does nothing twice on $kind: $points.length crash points",
     async ({ open, points }) => {
       const database = await open()
       try {

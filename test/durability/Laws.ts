@@ -16,7 +16,7 @@ export interface Figures {
   readonly sessions: number
   /** Open issues, rows, inbox rows and tings beyond one each. */
   readonly duplicates: number
-  /** Rows that the service recognised as sent before; none of them is in a table twice. */
+  /** Rows that the service recognised as duplicates; none of them is in a table twice. */
   readonly recognised: number
 }
 
@@ -58,7 +58,7 @@ export const judge = async (parts: {
   readonly database: TestDatabase
   readonly client: Client
   readonly ledger: Ledger
-  /** How many reports the tracker was set to refuse for good, at most. */
+  /** The maximum number of reports that the tracker was set to refuse permanently. */
   readonly refusable: number
   /** A list that lags behind lets one report be filed twice; then one issue is open and the others are closed. */
   readonly repairable: boolean

@@ -15,7 +15,7 @@ const promisedRecovery = 15_000
 const tick = 250
 const restartAfter = 500
 const betweenKills = { least: 2_500, most: 5_000 }
-/** Milliseconds in which every instance must deliver something under continuous load. */
+/** Milliseconds in which every instance must make a delivery under continuous load. */
 const share = 15_000
 const longestEnd = 90_000
 const timeoutMillis = 120_000
@@ -65,7 +65,7 @@ interface Kill {
   readonly records: ReadonlyArray<string>
 }
 
-/** What these owners lease, by the rows. */
+/** The rows that these owners lease. */
 const heldBy = async (
   database: TestDatabase,
   owners: ReadonlySet<string>
@@ -248,7 +248,7 @@ export const playStorm = async (parts: {
     while (!over) {
       const wait = betweenKills.least + random.next() * (betweenKills.most - betweenKills.least)
       await pause(wait / 2)
-      // A fault during a recovery would be measured with it.
+      // A fault during a recovery would distort its measurement.
       if (await allRecovered()) {
         sprinkle(world, random)
         faults += 1

@@ -47,7 +47,7 @@ const counted = async (statement: string): Promise<number> =>
   whole((await database.rows(statement))[0]?.count)
 
 describe("Two instances on one database", () => {
-  it("take one login for two: one session, one registration, the same answer", async () => {
+  it("run one login for two requests: one session, one registration, the same answer", async () => {
     for (let round = 1; round <= rounds; round += 1) {
       const actor = `si:twin${round}`
       world.iam.controls.addActor(production, actor)
