@@ -38,7 +38,7 @@ const delayedReports = (wait: Effect.Effect<void>): typeof parts.store =>
   })
 
 describe("The admin server", () => {
-  it.scopedLive("answers GET and HEAD of two paths only, under a well-formed request id", () =>
+  it.scopedLive("answers GET and HEAD of two paths only, with a well-formed request id", () =>
     Effect.gen(function* () {
       const { admin, base, log } = yield* startObserved({ settings: { adminBind: anyPort } })
       const metrics = yield* ask(`${admin}/metrics?name=x`)
@@ -127,7 +127,7 @@ describe("The admin server", () => {
     })
   )
 
-  it.scopedLive("reports an unavailable store at once, without its last values", () =>
+  it.scopedLive("reports an unavailable store at once, without the last values", () =>
     Effect.gen(function* () {
       const { admin } = yield* startObserved({
         settings: { adminBind: anyPort },

@@ -42,8 +42,8 @@ const millisOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     return Effect.map(effect, () => performance.now() - startedAt)
   })
 
-describe("A collector that is away", () => {
-  it.scopedLive("or refuses connections is logged once, and requests are served", () =>
+describe("An unavailable collector", () => {
+  it.scopedLive("that refuses connections is logged once, and requests are served", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const server = yield* Scope.extend(
@@ -67,7 +67,7 @@ describe("A collector that is away", () => {
     })
   )
 
-  it.scopedLive("or never answers delays neither a request nor the end of the process", () =>
+  it.scopedLive("that never answers delays neither a request nor the end of the process", () =>
     Effect.gen(function* () {
       const hanging = yield* listening(() => {})
       const scope = yield* Scope.make()

@@ -11,7 +11,7 @@ import { calls, keyed } from "../conformance/Calls.ts"
 import { parse, type Sample, scrape, since, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 
-/** How often each call arrived, counted by the simulated systems. */
+/** The number of received calls, counted by the simulated upstreams. */
 const arrived = ({ iam, tables, ting, tracker }: SimulatedUpstreams) => {
   const seen = (
     { seen }: { readonly seen: ReadonlyArray<{ readonly method: string; readonly path: string }> },
@@ -55,7 +55,7 @@ const answersByRoute = (samples: ReadonlyArray<Sample>): Readonly<Record<string,
   )
 
 describe("Metrics", () => {
-  it.scopedLive("have from the start every series whose increase an alert uses", () =>
+  it.scopedLive("contain from the start every series whose increase an alert uses", () =>
     Effect.gen(function* () {
       const { admin } = yield* startObserved({ settings: { adminBind: anyPort } })
       const samples = parse(yield* scrape(admin))
@@ -197,7 +197,7 @@ describe("Metrics", () => {
       expect(sum(samples, "music_spool_bytes")).toBe(0)
       expect(sum(samples, "music_spool_limit_bytes")).toBe(500_000_000)
 
-      // Every described metric is there with exactly its labels, except four that this load does not touch.
+      // Every described metric exists with exactly its labels, except four that this load does not change.
       const untouched = [
         "music_iam_calls_refused_total",
         "music_own_events_dropped_total",
