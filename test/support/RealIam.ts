@@ -20,7 +20,7 @@ import * as SimulatedTables from "./SimulatedTables.ts"
 import * as TestStore from "./TestStore.ts"
 import { useCases } from "./UseCaseLayers.ts"
 
-/** Requests come through a proxy that is trusted, so that a test has as many addresses as it likes. */
+/** Requests come through a trusted proxy, so that a test can use any number of addresses. */
 export const serverOverIam = (
   bounds: Bounds = {},
   overrides: SettingsOverrides = {},
