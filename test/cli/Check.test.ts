@@ -108,7 +108,7 @@ describe("music-backend check", () => {
         expect(exit).toBe(0)
         expect(world.tables.received()).toMatchObject({ stored: 0, rejected: 4 })
         expect(world.tracker.issues(repository)).toEqual([])
-        expect(checks.find(({ name }) => name === "database")?.found).toContain("the first start makes it")
+        expect(checks.find(({ name }) => name === "database")?.found).toContain("the first start creates it")
       })
   )
 
@@ -231,7 +231,7 @@ describe("music-backend check", () => {
     {
       name: "database",
       found: /newer schema .*\(999, known \d+\)$/,
-      fix: /the version of music-backend that made it/
+      fix: /the version of music-backend that created it/
     }
   )
 
@@ -260,7 +260,7 @@ describe("music-backend check", () => {
     (_, environment) => {
       environment.MUSIC_IAM_URL = "http://127.0.0.1:1"
     },
-    { name: "iam", found: /nothing answers at .*ECONNREFUSED/, fix: /set MUSIC_IAM_URL/ }
+    { name: "iam", found: /no response from .*ECONNREFUSED/, fix: /set MUSIC_IAM_URL/ }
   )
 
   finds(
@@ -330,7 +330,7 @@ describe("music-backend check", () => {
     (world) => {
       world.tracker.limits.secondary({ method: "POST" })
     },
-    { name: "tracker rights", status: "WARN", found: /not to be checked now: rate limit/, fix: /again/ }
+    { name: "tracker rights", status: "WARN", found: /not verifiable now: rate limit/, fix: /again/ }
   )
 
   finds(
@@ -361,7 +361,7 @@ describe("music-backend check", () => {
     {
       name: "tracker",
       found: /does not exist, or the token cannot see it/,
-      fix: /set MUSIC_GITHUB_REPOSITORY/
+      fix: /correct MUSIC_GITHUB_REPOSITORY/
     }
   )
 
@@ -394,7 +394,7 @@ describe("music-backend check", () => {
     (world, environment) => {
       environment.MUSIC_BIND = `127.0.0.1:${world.ting.port}`
     },
-    { name: "server", found: /something else listens/, fix: /MUSIC_BIND/ }
+    { name: "server", found: /another program listens/, fix: /MUSIC_BIND/ }
   )
 
   it.scopedLive("prints one line for each finding with its fix below, and counts them", () =>

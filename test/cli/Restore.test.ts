@@ -18,7 +18,7 @@ it.scopedLive("restore prints how many reports will be searched for; --json retu
     const copy = join(yield* folder, "copy.sqlite")
     yield* run(["backup", copy], environment)
     const restored = yield* run(["restore", copy, "--overwrite"], environment)
-    expect(restored.out).toMatch(/^doubted +1 reports? .*looked for/m)
+    expect(restored.out).toMatch(/^doubted +1 reports? .*the tracker is searched/m)
     const { json } = yield* run(["restore", copy, "--overwrite", "--json"], environment)
     expect(json).toMatchObject({ doubted: 1 })
   })

@@ -207,7 +207,7 @@ describe("A backup", () => {
       assert.include(missing.reason, `no database at ${path}`)
       const database = yield* filled(1)
       const nowhere = yield* Effect.flip(backup(placeOf(database), join(folder, "no", "copy.sqlite")))
-      assert.include(nowhere.fix, "folder that exists")
+      assert.include(nowhere.fix, "existing, writable folder")
       deepStrictEqual(readdirSync(folder), [])
     })
   )
@@ -238,7 +238,7 @@ describe("A backup", () => {
         text += String(part)
       })
       yield* Effect.promise(() => once(child, "close"))
-      assert.match(text, /or its copy in .* \(SQLITE_(?:IOERR|FULL)\S*\).*Make room/)
+      assert.match(text, /or its copy in .* \(SQLITE_(?:IOERR|FULL)\S*\).*Free some space/)
       deepStrictEqual(
         readdirSync(dirname(path)).filter((name) => name.includes("copy")),
         []
@@ -276,7 +276,7 @@ describe("Verifying", () => {
 
       assert.match(yield* reasonOf("missing"), /no backup/)
       writeFileSync(file("text"), "this is a text file\n".repeat(300))
-      assert.match(yield* reasonOf("text"), /corrupt, or is no database/)
+      assert.match(yield* reasonOf("text"), /corrupt, or not a database/)
       writeFileSync(file("empty"), "")
       assert.match(yield* reasonOf("empty"), /not a database of this program/)
       yield* query(file("foreign"), "CREATE TABLE migrations (migration_id INTEGER)")
@@ -355,7 +355,7 @@ describe("Restoring", () => {
       const before = readdirSync(dirname(path))
       const { fix, reason } = yield* Effect.flip(restore(placeOf(path), copy, { overwrite: true }))
       assert.include(reason, `${path} is in use`)
-      assert.include(fix, "Stop every server")
+      assert.include(fix, "Stop all servers")
       deepStrictEqual(readdirSync(dirname(path)), before)
       yield* spool.offer([entryOf("and later")], limit)
       assert.strictEqual(yield* waitingIn(path), 5)

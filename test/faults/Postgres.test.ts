@@ -134,7 +134,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         ),
         end: statement(url, "DROP FUNCTION no_room CASCADE"),
         says: unwritable,
-        reason: /is full: there is no room left for it \(53100\)/,
+        reason: /is full: its disk or quota has no space left \(53100\)/,
         promptly,
         readNumber: readFromPostgres(url)
       })

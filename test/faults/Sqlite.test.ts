@@ -68,7 +68,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         }),
         end: sql.unsafe("PRAGMA max_page_count = 1000000"),
         says: { ...healthy, report, telemetry },
-        reason: /is full: there is no room left/,
+        reason: /is full: its disk or quota has no space left/,
         promptly,
         readNumber: readFrom(path)
       })

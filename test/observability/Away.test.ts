@@ -56,7 +56,7 @@ describe("An unavailable collector", () => {
       const { signed } = yield* login()
       for (let call = 0; call < 3; call += 1) expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
       yield* Effect.repeat(Effect.sleep("20 millis"), {
-        until: () => server.log.some((line) => line.includes("does not take our batches")),
+        until: () => server.log.some((line) => line.includes("does not accept our batches")),
         times: 150
       })
       const failed = sum(parse(yield* scrape(server.admin)), "music_otlp_exports_total", { result: "failed" })

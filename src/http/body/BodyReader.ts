@@ -12,7 +12,7 @@ const hasBody = ({ headers }: IncomingMessage): boolean =>
   (headers["content-length"] !== undefined && headers["content-length"] !== "0")
 
 const tooLarge = (bound: number): PayloadTooLarge =>
-  new PayloadTooLarge({ hint: `Send a smaller body: this call takes ${bound} bytes.` })
+  new PayloadTooLarge({ hint: `Send a smaller body: this call accepts at most ${bound} bytes.` })
 
 /** Checks the headers of a body: another media type is 415, a declared length over the bound 413. */
 export const checkBodyHeaders = (

@@ -63,7 +63,7 @@ const failAsDeclared = <E>({ errorSchema }: Pick<Endpoint<never, E>, "errorSchem
     isDeclared(failure)
       ? Effect.fail(failure)
       : Effect.zipRight(
-          Effect.logWarning("A call gave a failure that it does not declare", { code: failure.code }),
+          Effect.logWarning("A call returned a failure that it does not declare", { code: failure.code }),
           // The router's type has room for declared failures only; `Pipeline` answers every failure.
           Effect.fail(failure as never)
         )

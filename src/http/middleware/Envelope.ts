@@ -17,7 +17,7 @@ export const requestTimeout = (): InvalidInput =>
   new InvalidInput({
     status: 408,
     message: "The request did not arrive in time.",
-    hint: "Send the whole request without pauses, and retry with the same key."
+    hint: "Send the complete request without pauses, and retry with the same key."
   })
 
 /**

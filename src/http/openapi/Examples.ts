@@ -44,11 +44,11 @@ const subscriptionId = "sub_5b0c6b1f5d4f4c3a9d8e7f6a5b4c3d2e"
 /** By operation id. */
 export const examples = {
   "system.healthz": {
-    returns: "The process lives",
+    returns: "The process is alive",
     response: { status: "ok", service: "music-backend", version } satisfies Health
   },
   "system.readyz": {
-    returns: "Calls are served; `checks` has the state of each part",
+    returns: "The service is ready; `checks` has the state of each dependency",
     response: {
       status: "ready",
       checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }
@@ -73,7 +73,7 @@ export const examples = {
     response: { version, api_versions: ["v1"], min_cli: "0.1.0" } satisfies Version
   },
   "auth.login": {
-    returns: "A session, and how registering for notifications went",
+    returns: "A session, and the result of the registration for notifications",
     request: { slt: placeholders.slt },
     response: {
       ...session,
@@ -81,7 +81,7 @@ export const examples = {
     } satisfies LoginSession
   },
   "auth.refresh": {
-    returns: "The session with new tokens; the old refresh token is spent",
+    returns: "The session with new tokens; the old refresh token is consumed",
     request: { refresh_token: placeholders.refreshToken },
     response: session
   },
@@ -90,7 +90,7 @@ export const examples = {
     request: { token: placeholders.refreshToken }
   },
   "auth.me": {
-    returns: "Who is signed in, and what they may do here",
+    returns: "The caller's identity and rights",
     response: {
       authenticated: true,
       actor,
@@ -146,7 +146,7 @@ export const examples = {
     } satisfies Report
   },
   "telemetry.accept": {
-    returns: "Committed, or nothing was to be recorded",
+    returns: "Committed, or recording is off",
     request: {
       table: "musicclidaemon",
       events: [

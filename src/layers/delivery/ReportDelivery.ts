@@ -29,7 +29,7 @@ export const makeReportDelivery = (
     const advice = Effect.map(
       tracker.trouble,
       (trouble) =>
-        `${Option.getOrElse(trouble, () => "it refuses us")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is tried again by itself`
+        `${Option.getOrElse(trouble, () => "it refuses our requests")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is retried automatically`
     )
     const breaker = makeDestinationBreaker(store.destinations, limits, {
       name: "tracker",

@@ -23,7 +23,7 @@ export const supervised =
     Effect.gen(function* () {
       const startedAt = yield* monotonicMillis
       const cause = yield* Effect.flip(Effect.sandbox(worker))
-      yield* Effect.logError(`${name} stopped and starts again`, Cause.pretty(cause))
+      yield* Effect.logError(`${name} failed and restarts`, Cause.pretty(cause))
       return yield* Effect.fail((yield* monotonicMillis) - startedAt)
     }).pipe(
       Effect.retry(restarts),

@@ -69,7 +69,10 @@ export const makeIntrospection = (
           return introspection
         }
         if (credentials.isJustIssued(credential, yield* monotonicMillis))
-          return yield* new Unknown({ dependency: "iam", reason: "calls inactive what it has just issued" })
+          return yield* new Unknown({
+            dependency: "iam",
+            reason: "reports a token as inactive that it has just issued"
+          })
         yield* budget.recordRefusal(credential, refusalMillis.access)
         return introspection
       })

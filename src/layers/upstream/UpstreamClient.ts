@@ -66,7 +66,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
       Effect.tapError((failure) =>
         failure._tag === "Refused"
           ? Effect.logDebug(`${dependency} refused`, { path, status: failure.status, code: failure.code })
-          : Effect.logWarning(`${dependency} gave no answer to go by`, { path, reason: failure.reason })
+          : Effect.logWarning(`${dependency} gave no usable answer`, { path, reason: failure.reason })
       ),
       observeCall({ peer, operation, method: request.method, template: path })
     )

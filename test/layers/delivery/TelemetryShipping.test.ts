@@ -160,7 +160,7 @@ describe("Telemetry shipping", () => {
       yield* pass(300)
       expect(stored("musicclidaemon")).toEqual(kept.sort())
       expect(yield* checks).toEqual({ tables: "ok", tracker: "off" })
-      expect(lines.filter(({ text }) => text.includes("takes records again")).length).toBe(1)
+      expect(lines.filter(({ text }) => text.includes("accepts records again")).length).toBe(1)
       expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
     })
   )

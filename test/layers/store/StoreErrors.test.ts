@@ -25,16 +25,16 @@ describe("Errors of a database become StoreUnavailable", () => {
     ["40P01", "is locked by another process"],
     ["40001", "is locked by another process"],
     ["55P03", "is locked by another process"],
-    ["SQLITE_FULL", "is full: there is no room left for it"],
-    ["53100", "is full: there is no room left for it"],
+    ["SQLITE_FULL", "is full: its disk or quota has no space left"],
+    ["53100", "is full: its disk or quota has no space left"],
     ["SQLITE_READONLY", "is read-only for this process"],
     ["SQLITE_READONLY_DIRECTORY", "is read-only for this process"],
     ["25006", "is read-only for this process"],
     ["SQLITE_READONLY_DBMOVED", "is gone: its file was moved or deleted"],
-    ["SQLITE_CORRUPT", "is corrupt, or is no database"],
-    ["SQLITE_CORRUPT_INDEX", "is corrupt, or is no database"],
-    ["SQLITE_NOTADB", "is corrupt, or is no database"],
-    ["XX001", "is corrupt, or is no database"],
+    ["SQLITE_CORRUPT", "is corrupt, or not a database"],
+    ["SQLITE_CORRUPT_INDEX", "is corrupt, or not a database"],
+    ["SQLITE_NOTADB", "is corrupt, or not a database"],
+    ["XX001", "is corrupt, or not a database"],
     ["SQLITE_IOERR_FSYNC", "cannot be opened, read or written"],
     ["SQLITE_CANTOPEN", "cannot be opened, read or written"],
     ["08006", "does not answer"],
@@ -45,8 +45,8 @@ describe("Errors of a database become StoreUnavailable", () => {
     ["ENOTFOUND", "does not answer"],
     ["EPIPE", "does not answer"],
     ["3D000", "does not exist"],
-    ["42501", "does not allow this to its user"],
-    ["53300", "takes no more connections"],
+    ["42501", "does not permit this operation to its user"],
+    ["53300", "accepts no more connections"],
     ["57014", "took too long"],
     ["25P03", "took too long"],
     ["SELF_SIGNED_CERT_IN_CHAIN", "cannot be trusted: TLS failed"],
@@ -78,7 +78,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     ["Query read timeout", "does not answer in time"],
     ["Client has encountered a connection error and is not queryable", "does not answer"],
     ["Cannot use a pool after calling end on the pool", "is closed"],
-    ["The server does not support SSL connections", "does not speak TLS"],
+    ["The server does not support SSL connections", "does not support TLS"],
     ["SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string", "refuses the login"]
   ])("%s: it %s", (words, trouble) => {
     expect(reasonOf(new SqlError({ cause: new Error(words) }))).toBe(`Database x ${trouble}, in Reports.find`)
@@ -101,7 +101,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     const result = Schema.decodeUnknownEither(Schema.Number)("private words")
     const [error] = Either.isLeft(result) ? [result.left] : []
     expect(error && toStoreUnavailable("Database x", "Reports.find")(error).reason).toBe(
-      "Database x is corrupt: a row is not of the expected form, in Reports.find"
+      "Database x is corrupt: a row has an unexpected form, in Reports.find"
     )
   })
 
@@ -161,7 +161,7 @@ describe("The message of StoreUnavailable", () => {
       problem: { kind: "migration_failed", reason: { kind: "full", code: "SQLITE_FULL" } }
     })
     expect(failed.summary).toMatch(/schema of this version: it is full: .* \(SQLITE_FULL\)$/)
-    expect(failed.fix).toBe("make room on its disk")
+    expect(failed.fix).toBe("free space on its disk")
   })
 
   it("of an unknown problem has a fix too", () => {

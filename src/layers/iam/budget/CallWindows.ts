@@ -37,7 +37,7 @@ const minute = 60_000
 const probePause = 5_000
 /** Milliseconds for which a promised place is kept beyond its time. */
 const promiseGrace = 10_000
-/** Part of what essential calls leave free that is promised. The rest is for calls without a promise. */
+/** Part of the places beside those of essential calls that may be promised. The rest is for calls without a promise. */
 const promisedPart = 0.9
 /** Milliseconds; no promise lies further ahead. */
 const farthestPromise = 15 * minute

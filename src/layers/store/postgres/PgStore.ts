@@ -83,7 +83,7 @@ const clientOf = (
   }).pipe(Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make), Effect.mapError(opening))
 
 /**
- * A commit waits for the disk also where the server's default is not to. Always set in the session: one that inherits the default
+ * A commit waits for the disk, whatever the server's default. Always set in the session: a session that inherits the default
  * would follow a later change of it.
  */
 const setSynchronousCommit = (client: pg.ClientBase): Promise<unknown> =>

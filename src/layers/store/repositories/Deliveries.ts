@@ -133,7 +133,7 @@ export const makeDeliveries = (
         })
     })
 
-  /** Leased and delivered ones are not the operator's to change. */
+  /** An operator cannot change leased and delivered ones. */
   const byOperator = (
     operation: string,
     id: string,

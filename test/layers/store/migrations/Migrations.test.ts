@@ -388,7 +388,7 @@ onBoth("Migrations", (kind) => {
       const before = yield* schemaOf(kind, path)
       const { reason } = yield* Effect.flip(open(path))
       assertNames(reason, path)
-      assert.include(reason, "could not be brought to the schema")
+      assert.include(reason, "could not be migrated to the schema")
       assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
     })
   )

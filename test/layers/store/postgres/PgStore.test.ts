@@ -163,7 +163,7 @@ describe("A Postgres database", () => {
         },
         /does not answer \(ECONNREFUSED\)/
       ],
-      ["a server without TLS", (url) => url.searchParams.set("sslmode", "require"), /does not speak TLS/]
+      ["a server without TLS", (url) => url.searchParams.set("sslmode", "require"), /does not support TLS/]
     ]
     for (const [name, change, trouble] of cases)
       it.scopedLive(name, () =>

@@ -161,7 +161,7 @@ describe("SqliteStore", () => {
       Effect.gen(function* () {
         const path = yield* freshPath
         writeFileSync(path, "this is a text file, and long enough to have a header\n".repeat(50))
-        assertReason(yield* refusal(path), path, /corrupt, or is no database \(SQLITE_NOTADB\)/)
+        assertReason(yield* refusal(path), path, /corrupt, or not a database \(SQLITE_NOTADB\)/)
       })
     )
 
@@ -281,7 +281,7 @@ describe("SqliteStore", () => {
         })
         yield* sql.unsafe("PRAGMA max_page_count = 60")
         const { reason } = yield* Effect.flip(store.reports.admit(large, true))
-        assertReason(reason, path, /is full: there is no room left for it \(SQLITE_FULL\)/)
+        assertReason(reason, path, /is full: its disk or quota has no space left \(SQLITE_FULL\)/)
         deepStrictEqual(yield* store.deliveries.counts, [])
         yield* activate(store)
         yield* sql.unsafe("PRAGMA max_page_count = 1000000")
@@ -298,7 +298,7 @@ describe("SqliteStore", () => {
         })
         const fails = Effect.flip(store.reports.admit(large, true))
         const unready = Effect.map(Effect.flip(store.check), ({ reason }) =>
-          assertReason(reason, path, /fails writes, though it takes small ones/)
+          assertReason(reason, path, /fails writes, although small ones succeed/)
         )
         yield* sql.unsafe("PRAGMA max_page_count = 60")
         // A single failed write does not count.
