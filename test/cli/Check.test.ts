@@ -195,7 +195,7 @@ describe("music-backend check", () => {
       writeFileSync(file, "")
       environment.MUSIC_DATABASE_PATH = join(file, "music.sqlite")
     },
-    { name: "database", found: /a-file is no folder/, fix: /set MUSIC_DATABASE_PATH/ }
+    { name: "database", found: /a-file is not a folder/, fix: /set MUSIC_DATABASE_PATH/ }
   )
 
   finds(
@@ -350,7 +350,12 @@ describe("music-backend check", () => {
         )
       })
     },
-    { name: "tracker token", status: "WARN", found: /ends on \d{4}-\d\d-\d\d/, fix: /set MUSIC_GITHUB_TOKEN/ }
+    {
+      name: "tracker token",
+      status: "WARN",
+      found: /expires on \d{4}-\d\d-\d\d/,
+      fix: /set MUSIC_GITHUB_TOKEN/
+    }
   )
 
   finds(
@@ -411,7 +416,7 @@ describe("music-backend check", () => {
       expect(out).toMatch(
         /\nFAIL {2}table musicbackend {12}the service does not know the key: .*\n {36}-> set MUSIC_BACKEND_TABLE_KEY to /
       )
-      expect(out).toMatch(/\n\n17 passed, 0 to look at, 1 failed, 1 skipped$/)
+      expect(out).toMatch(/\n\n17 passed, 0 warnings, 1 failed, 1 skipped$/)
       expect(progress.at(-1)).toBe("")
       expect(exit).toBe(1)
     })

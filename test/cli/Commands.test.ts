@@ -476,9 +476,9 @@ describe("music-backend with a database", () => {
       expect(json).toMatchObject({ last_failure: "422 validation_failed" })
 
       writeFileSync(copy, "not a database")
-      const spoiled = yield* run(["restore", copy, "--verify"], {})
-      expect(spoiled.exit).toBe(1)
-      expect(spoiled.err).toMatch(/^music-backend: .*\. [A-Z].*\.$/)
+      const damaged = yield* run(["restore", copy, "--verify"], {})
+      expect(damaged.exit).toBe(1)
+      expect(damaged.err).toMatch(/^music-backend: .*\. [A-Z].*\.$/)
     })
   )
 })

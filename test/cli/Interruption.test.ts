@@ -45,7 +45,7 @@ const silent = async () => {
   const port = typeof address === "object" && address !== null ? address.port : 0
   return {
     port,
-    met: once(server, "connection"),
+    connected: once(server, "connection"),
     close: () => {
       for (const socket of sockets) socket.destroy()
       server.close()
@@ -76,7 +76,7 @@ describe("A command that a signal interrupts", () => {
           ["check"],
           { MUSIC_IAM_URL: `http://127.0.0.1:${upstream.port}` },
           async ({ child }) => {
-            await upstream.met
+            await upstream.connected
             child.kill(signal)
           }
         )

@@ -11,12 +11,12 @@ export interface TestDatabase {
   readonly kind: "SQLite" | "PostgreSQL"
   /** Settings that make a server use it. */
   readonly environment: Readonly<Record<string, string>>
-  /** PostgreSQL returns large integers as text: read them with `whole`. */
+  /** PostgreSQL returns large integers as text: read them with `toNumber`. */
   readonly rows: (statement: string) => Promise<ReadonlyArray<Row>>
   readonly remove: () => Promise<void>
 }
 
-export const whole = (value: unknown): number => Number(value ?? 0)
+export const toNumber = (value: unknown): number => Number(value ?? 0)
 export const text = (value: unknown): string => (typeof value === "string" ? value : "")
 
 /** The part of the untyped driver that is used for reading. */

@@ -14,7 +14,7 @@ export type Provocation =
   | "slow tracker"
   | "limited tracker"
   | "lost answer"
-  | "spoiled report"
+  | "invalid report"
   | "tables down"
   | "two issues"
   | "stop with a report"
@@ -53,7 +53,7 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
   Delivered: "report",
   Waiting: "limited tracker",
   Unknown: "lost answer",
-  Failed: "spoiled report"
+  Failed: "invalid report"
 }
 
 /** Methods that write; `deliveries.update` once for each kind of update. */
@@ -124,7 +124,7 @@ export const running: ReadonlyArray<Point> = [
 ]
 
 /** Splits the points into a number of lists, in random order. */
-export const dealt = (
+export const splitRandomly = (
   points: ReadonlyArray<Point>,
   random: Random,
   hands: number

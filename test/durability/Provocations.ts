@@ -120,7 +120,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
       world.tracker.fail({ ...filings, fault: secondaryLimit({ retryAfter: 1, status: 429 }) })
   },
   "lost answer": { story: "report", before: ({ world }) => failFiling(world, "502-after") },
-  "spoiled report": {
+  "invalid report": {
     story: "report",
     before: ({ refusing, world }) => {
       refusing()

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from "node:timers/promises"
 import { failures } from "../../sandbox/upstreams/tracker/Failures.ts"
 import { makeClient, until } from "./Client.ts"
-import { type TestDatabase, text, whole } from "./Databases.ts"
+import { type TestDatabase, text, toNumber } from "./Databases.ts"
 import { type Instance, startInstance } from "./Fleet.ts"
 import { isQuiet, judge, type Verdict, whatWaits } from "./Laws.ts"
 import { emptyLedger, makeLoad } from "./Load.ts"
@@ -97,10 +97,10 @@ const recoveriesFrom = async (
 ): Promise<ReadonlyArray<Recovery>> => {
   const ends = new Map([
     ...(await database.rows("SELECT id, finished_at FROM deliveries WHERE finished_at IS NOT NULL")).map(
-      (row): [string, number] => [text(row.id), whole(row.finished_at)]
+      (row): [string, number] => [text(row.id), toNumber(row.finished_at)]
     ),
     ...(await database.rows("SELECT record_id, delivered_at FROM spool_delivered")).map(
-      (row): [string, number] => [text(row.record_id), whole(row.delivered_at)]
+      (row): [string, number] => [text(row.record_id), toNumber(row.delivered_at)]
     )
   ])
   const recovery = (id: string, inTheWay: ReadonlyArray<Kill>): Recovery => {

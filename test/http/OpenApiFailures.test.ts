@@ -35,7 +35,7 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
     .map((code): Pair => `${operationId} ${code}`)
 )
 
-/** Codes that need a long wait or a broken disk, and the tests that provoke them with a test clock or a stand-in. */
+/** Codes that need a long wait or a broken disk, and the tests that provoke them with a test clock or a stub. */
 const elsewhere: Readonly<Record<Pair, string>> = {
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
@@ -424,7 +424,7 @@ describe("What IAM and Ting may refuse by their contracts", () => {
     revoke: [...anywhere, running, conflict],
     introspect: anywhere,
     plane: anywhere,
-    // Its key is random, so it meets no conflict.
+    // Its key is random, so it has no conflict.
     prove: [
       ...anywhere,
       running,

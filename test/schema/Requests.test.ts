@@ -73,10 +73,10 @@ describe("Every request body", () => {
   })
 
   it("reports all problems at once", () => {
-    const told = problems(TingRequest, { type: "", key: "", data: [], one: 1, two: 2 })
+    const found = problems(TingRequest, { type: "", key: "", data: [], one: 1, two: 2 })
     for (const path of ["type", "key", "data", "one", "two"]) {
       assert.isTrue(
-        told.some((problem) => problem.startsWith(`${path}:`)),
+        found.some((problem) => problem.startsWith(`${path}:`)),
         path
       )
     }

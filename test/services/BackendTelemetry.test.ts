@@ -190,7 +190,7 @@ describe("an operation's outcome", () => {
         )(new NotFound()).pipe(inRequest(), Effect.flip)
         assert.strictEqual(failure.code, "not_found")
         deepStrictEqual(
-          (yield* written).map(({ record: told }) => [told.event, told.outcome, told.error_code]),
+          (yield* written).map(({ record: entry }) => [entry.event, entry.outcome, entry.error_code]),
           [
             ["ting.completed", "ok", null],
             ["ting.completed", "error", "not_found"]
@@ -278,7 +278,7 @@ describe("an operation's outcome", () => {
         yield* webhooks.receive(delivery).pipe(inRequest())
         const records = yield* written
         deepStrictEqual(
-          records.map(({ record: told }) => [told.event, told.outcome]),
+          records.map(({ record: entry }) => [entry.event, entry.outcome]),
           [
             ["login.completed", "ok"],
             ["ting.completed", "ok"],

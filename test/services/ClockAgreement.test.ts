@@ -40,9 +40,9 @@ describe("The agreed time", () => {
       Effect.gen(function* () {
         const { clock, step } = yield* makeSteppedClock
         const agreed = yield* Effect.withClock(makeAgreedTime, clock)
-        const look = Effect.withClock(agreed, clock)
+        const reading = Effect.withClock(agreed, clock)
         const afterMinutes = (minutes: number) =>
-          Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), look), Option.getOrNull)
+          Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), reading), Option.getOrNull)
         deepStrictEqual(yield* afterMinutes(0), null)
         deepStrictEqual(yield* afterMinutes(4), null, "the first reading still counts")
         deepStrictEqual(yield* afterMinutes(6), 0)

@@ -56,11 +56,11 @@ describe("a refresh", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
-        const looks = yield* iam.calls("introspect")
+        const introspections = yield* iam.calls("introspect")
         const proofs = yield* iam.calls("prove")
         yield* refresh(token, callerKey("mine"))
         deepStrictEqual(yield* iam.keys("refresh"), [upstreamKey("refresh", Production(), callerKey("mine"))])
-        assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+        assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
         assert.strictEqual(yield* iam.calls("prove"), proofs)
       })
     )

@@ -39,10 +39,10 @@ describe("A rotated pair whose introspection answered 429", () => {
       assert.deepStrictEqual([held.status, held.headers["retry-after"]], [429, "56"])
       assert.strictEqual(refreshes(), 1)
       yield* TestClock.adjust("1 seconds")
-      const told = pairOf(yield* refresh)
+      const pair = pairOf(yield* refresh)
       assert.strictEqual(
         pairOf(yield* refresh).replace(/"expires_in":\d+/, ""),
-        told.replace(/"expires_in":\d+/, "")
+        pair.replace(/"expires_in":\d+/, "")
       )
     })
   )
@@ -51,13 +51,13 @@ describe("A rotated pair whose introspection answered 429", () => {
     Effect.gen(function* () {
       const { asked, refresh, simulator } = yield* blocked
       simulator.fail({ path: "/api/v1/oauth/introspect", times: 2, fault: iamFaults.rateLimited(900) })
-      const looks = () => asked("/oauth/introspect").length
-      const before = looks()
+      const introspections = () => asked("/oauth/introspect").length
+      const before = introspections()
       for (let second = 0; second < 14; second += 1) {
         assert.strictEqual((yield* refresh).status, 429)
         yield* TestClock.adjust("1 seconds")
       }
-      assert.strictEqual(looks(), before + 2)
+      assert.strictEqual(introspections(), before + 2)
       yield* TestClock.adjust("1 seconds")
       pairOf(yield* refresh)
     })

@@ -239,7 +239,7 @@ describe("a reporter's token", () => {
           limited,
           iamRefusal(401, "invalid_client")
         ].entries()) {
-          const looks = yield* iam.calls("introspect")
+          const introspections = yield* iam.calls("introspect")
           yield* iam.failNext("introspect", failure)
           const report = yield* submit({ token, key: callerKey(`outage ${index}`) })
           assert.isNull(report.reporter)
@@ -247,7 +247,7 @@ describe("a reporter's token", () => {
             Option.getOrThrow(yield* store.reports.find(report.id)).reporter._tag,
             "Unverified"
           )
-          assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+          assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
         }
       })
     )
@@ -303,10 +303,10 @@ describe("The pull request of a report", () => {
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
         const { token } = yield* signedIn()
-        const looks = yield* iam.calls("introspect")
+        const introspections = yield* iam.calls("introspect")
         const pr = "https://github.com/other/music/pull/12"
         yield* Effect.flip(submit({ token, request: { message, pr } }))
-        assert.strictEqual(yield* iam.calls("introspect"), looks)
+        assert.strictEqual(yield* iam.calls("introspect"), introspections)
       }),
       { settings }
     )

@@ -177,7 +177,7 @@ describe("me", () => {
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
-        const looks = yield* iam.calls("introspect")
+        const introspections = yield* iam.calls("introspect")
         const { session_id, ...rest } = yield* me(session.access_token)
         assert.match(session_id, /^[0-9a-f-]{36}$/)
         deepStrictEqual(rest, {
@@ -189,7 +189,7 @@ describe("me", () => {
           ting_ready: true,
           testing_environment_id: null
         })
-        assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+        assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
       })
     )
   )

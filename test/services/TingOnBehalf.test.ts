@@ -205,8 +205,8 @@ describe("a registration", () => {
         assert.isFalse(yield* store.recipients.isActive(deejay))
         const registered = yield* registration.register(production, caller)
         assert.isTrue(yield* store.recipients.isActive(deejay))
-        const [noted] = yield* (yield* StoreSwitches).seen("recipients.activate")
-        deepStrictEqual(noted, [
+        const [recorded] = yield* (yield* StoreSwitches).seen("recipients.activate")
+        deepStrictEqual(recorded, [
           {
             ...deejay,
             organisationUuid: caller.membership.organisationUuid,

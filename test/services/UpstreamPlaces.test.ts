@@ -168,13 +168,13 @@ describe("a call that waits for IAM", () => {
         const { iam, session } = yield* loggedIn
         const spent = yield* iam.calls("exchange")
         const held = yield* iam.hold("introspect")
-        const look = yield* Effect.fork(authenticate(session.access_token))
+        const introspection = yield* Effect.fork(authenticate(session.access_token))
         yield* held.arrived
         const refused = yield* Effect.flip(loginAs({}, callerKey("second")))
         deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "iam"])
         assert.strictEqual(yield* iam.calls("exchange"), spent)
         yield* held.release
-        yield* Fiber.join(look)
+        yield* Fiber.join(introspection)
         yield* loginAs({}, callerKey("second"))
       })
     ).pipe(bounds(1))

@@ -97,7 +97,7 @@ export interface SimulatedIamService extends FaultSwitches<IamMethod> {
   readonly proofRequests: Effect.Effect<ReadonlyArray<SeenProofRequest>>
   /** Upstream keys in the order of the calls. */
   readonly keys: (method: "exchange" | "refresh" | "revoke") => Effect.Effect<ReadonlyArray<UpstreamKey>>
-  /** Values of the tokens that revocation was asked for. */
+  /** Values of the tokens in revocation requests. */
   readonly revoked: Effect.Effect<ReadonlyArray<string>>
   /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
   readonly delivery: (

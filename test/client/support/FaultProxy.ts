@@ -36,7 +36,7 @@ const html = (status: number): Answer => ({
 })
 
 /** The response that replaces the server's; undefined: the connection is cut. */
-const spoilt: Readonly<Partial<Record<FaultKind, Answer>>> = {
+const replacements: Readonly<Partial<Record<FaultKind, Answer>>> = {
   "html-502": html(502),
   "html-502-after": html(502),
   "html-401": html(401),
@@ -110,7 +110,7 @@ export const startFaultProxy = async (target: string): Promise<FaultProxy> => {
         setTimeout(() => message.socket.destroy(), 5)
         return
       default: {
-        const instead = rule === undefined ? undefined : spoilt[rule.kind]
+        const instead = rule === undefined ? undefined : replacements[rule.kind]
         return reply(response, instead ?? answer ?? html(500))
       }
     }

@@ -225,8 +225,8 @@ describe("A heartbeat", () => {
         )
       )
       yield* pass(1)
-      const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
-      yield* store.deliveries.lease({ ...thief, now: 60_000, leaseUntil: 120_000 })
+      const otherHolder = { kinds: ["report"], count: 1, concurrency: 1, owner: "otherHolder" } as const
+      yield* store.deliveries.lease({ ...otherHolder, now: 60_000, leaseUntil: 120_000 })
       yield* pass(3)
       expect(stoppedAt).toBeGreaterThan(1_000)
     })
@@ -292,10 +292,10 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       Effect.gen(function* () {
         const { now, pass, seen, step, store } = yield* makeHolder()
         const theirs = now() + hour
-        const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
+        const otherHolder = { kinds: ["report"], count: 1, concurrency: 1, owner: "otherHolder" } as const
         step(by)
         expect(
-          yield* store.deliveries.lease({ ...thief, now: theirs, leaseUntil: theirs + lease })
+          yield* store.deliveries.lease({ ...otherHolder, now: theirs, leaseUntil: theirs + lease })
         ).toHaveLength(1)
         const before = seen.alive.length
         yield* pass(0.5)

@@ -234,9 +234,11 @@ describe("while the last introspection of a plane failed", () => {
         // Under a third key: if an earlier call had spent the token, this one would revoke the family.
         const grant = yield* refresh("three")
         assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
-        const probes = asked(path).filter((look) => form(look).token_type_hint === "refresh_token")
+        const probes = asked(path).filter(
+          (introspection) => form(introspection).token_type_hint === "refresh_token"
+        )
         deepStrictEqual(
-          probes.map((look) => form(look).token),
+          probes.map((introspection) => form(introspection).token),
           [1, 2].map(() => Redacted.value(refreshToken))
         )
         yield* iam.refresh(production, grant.refreshToken, key("four"))
@@ -261,7 +263,7 @@ describe("while the last introspection of a plane failed", () => {
       yield* TestClock.adjust("1 seconds")
       yield* login("three")
       assert.lengthOf(asked(path), 3)
-      assert.isFalse(asked(path).some((look) => form(look).token === Redacted.value(token)))
+      assert.isFalse(asked(path).some((introspection) => form(introspection).token === Redacted.value(token)))
     })
   )
 
@@ -346,23 +348,23 @@ describe("concurrent introspections of one token", () => {
       yield* eventually(() => asked(path).length === before + 1)
       return fiber
     })
-    return { ...made, grant, slow, looks: () => asked(path).length }
+    return { ...made, grant, slow, introspections: () => asked(path).length }
   })
 
   it.scoped(
     "share one call; a caller that disconnects does not stop it, and the next caller calls again",
     () =>
       Effect.gen(function* () {
-        const { grant, iam, looks, slow } = yield* held
+        const { grant, iam, introspections, slow } = yield* held
         const first = yield* slow
-        const look = iam.introspect(production, grant.accessToken)
-        const others = yield* Effect.fork(Effect.all([look, look], { concurrency: 2 }))
+        const introspection = iam.introspect(production, grant.accessToken)
+        const others = yield* Effect.fork(Effect.all([introspection, introspection], { concurrency: 2 }))
         yield* Effect.yieldNow()
         yield* Fiber.interrupt(first)
         assert.isTrue((yield* Fiber.join(others)).every(Option.isSome))
-        assert.strictEqual(looks(), 2)
-        yield* look
-        assert.strictEqual(looks(), 3)
+        assert.strictEqual(introspections(), 2)
+        yield* introspection
+        assert.strictEqual(introspections(), 3)
       })
   )
 
@@ -429,7 +431,7 @@ describe("concurrent introspections of one token", () => {
         const running = yield* made.slow
         yield* happens(made)
         yield* made.iam.introspect(production, made.grant.accessToken)
-        assert.strictEqual(made.looks(), anew ? 3 : 2)
+        assert.strictEqual(made.introspections(), anew ? 3 : 2)
         yield* Fiber.join(running)
       })
     )

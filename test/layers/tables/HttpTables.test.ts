@@ -114,8 +114,8 @@ describe("A batch for the table service", () => {
   it.scoped("is refused as a whole because of one bad record", () =>
     Effect.gen(function* () {
       const { tables } = yield* start()
-      const spoiled = { ...record(0), json: "{broken" }
-      expect(yield* Effect.flip(tables.write([spoiled, record(1)]))).toMatchObject({
+      const invalid = { ...record(0), json: "{broken" }
+      expect(yield* Effect.flip(tables.write([invalid, record(1)]))).toMatchObject({
         _tag: "Refused",
         status: 400,
         code: "bad_json"

@@ -122,7 +122,7 @@ describe("A search for a marker", () => {
       const { add, github, numbers } = yield* start
       add(marker)
       for (let index = 0; index < 150; index += 1) add("other")
-      const spoiled = [
+      const failures = [
         faults.status(502, "<html>"),
         faults.notJson(),
         faults.status(200, { message: "no list" }),
@@ -131,7 +131,7 @@ describe("A search for a marker", () => {
         { kind: "drop" }
       ] as const
       expect(yield* numbers()).toEqual([1])
-      for (const fault of spoiled) {
+      for (const fault of failures) {
         // The first page is correct.
         github.fail({ path: list, fault: faults.delay(0) })
         github.fail({ path: list, fault })

@@ -222,12 +222,12 @@ describe("A known credential that was refused", () => {
     const windows = makeCallWindows(100)
     send(windows, many, "known", 0)
     const waiting = { key: "waiting", promise: true, ...claim }
-    return { windows, waiting, told: ask(windows, "known", 10 * second, waiting) }
+    return { windows, waiting, waits: ask(windows, "known", 10 * second, waiting) }
   }
 
   it("gets its promised place at the promised time, although others called first", () => {
-    const { told, waiting, windows } = full()
-    assert.strictEqual(told, 50)
+    const { waits, waiting, windows } = full()
+    assert.strictEqual(waits, 50)
     assert.strictEqual(send(windows, many, "known", minute), 84)
     assert.isTrue(isAdmitted(ask(windows, "known", minute, waiting)))
     assert.isFalse(isAdmitted(ask(windows, "known", minute, waiting)))
@@ -235,9 +235,9 @@ describe("A known credential that was refused", () => {
 
   it("gets promises in sequence, at the pace at which places become free", () => {
     const { windows } = full()
-    const told = Array.from({ length: 5 }, () => ask(windows, "known", 10 * second, { promise: true }))
+    const waits = Array.from({ length: 5 }, () => ask(windows, "known", 10 * second, { promise: true }))
     // 90 % of 85 places in 60 s: one in 785 ms.
-    deepStrictEqual(told, [51, 52, 53, 54, 54])
+    deepStrictEqual(waits, [51, 52, 53, 54, 54])
   })
 
   it("is promised no place of an essential call", () => {
@@ -280,10 +280,10 @@ describe("A known credential that was refused", () => {
   it("keeps its promise when its path was idle in between", () => {
     const windows = makeCallWindows(100)
     send(windows, many, "known", 0)
-    const told = Array.from({ length: 20 }, (_, at) =>
+    const waits = Array.from({ length: 20 }, (_, at) =>
       ask(windows, "known", 50 * second, { key: `waiting ${at}`, promise: true })
     )
-    assert.strictEqual(told.at(-1), 25)
+    assert.strictEqual(waits.at(-1), 25)
     ask(windows, "known", 65 * second, { window: "another" })
     assert.isBelow(send(windows, many, "known", 75 * second), 85)
   })
@@ -303,11 +303,11 @@ describe("A known credential that was refused", () => {
 
   it("gets no pause beyond 15 minutes, and no promise there", () => {
     const { windows } = full()
-    const told = Array.from({ length: 1_300 }, () => ask(windows, "known", 10 * second, { promise: true }))
-    assert.strictEqual(Math.max(...told.map(Number)), 900)
-    assert.isAbove(told.filter((seconds) => seconds === 900).length, 100)
+    const waits = Array.from({ length: 1_300 }, () => ask(windows, "known", 10 * second, { promise: true }))
+    assert.strictEqual(Math.max(...waits.map(Number)), 900)
+    assert.isAbove(waits.filter((seconds) => seconds === 900).length, 100)
     // The last promises are due: the places that they do not take are free for all.
-    const due = told.filter((seconds) => Number(seconds) > 890 && Number(seconds) < 900).length
+    const due = waits.filter((seconds) => Number(seconds) > 890 && Number(seconds) < 900).length
     assert.isAtLeast(send(windows, many, "known", 910 * second), 85 - due - 2)
   })
 

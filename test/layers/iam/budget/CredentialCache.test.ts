@@ -19,7 +19,7 @@ const testing: Plane = Testing({
   webhookKeyDigest: undefined
 })
 
-const look: Place = {
+const reservedPlace: Place = {
   key: undefined,
   priority: "essential",
   freeAt: 0,
@@ -44,9 +44,9 @@ const keyOf = (token: string, plane: Plane = production) => tokenKey(plane, Reda
 const world = () => {
   const cache = makeCredentialCache()
   const login = (name: string, now = 0, plane: Plane = production) =>
-    cache.recordGrant(plane, pair(name), Option.none(), look, now)
+    cache.recordGrant(plane, pair(name), Option.none(), reservedPlace, now)
   const refresh = (from: string, to: string, now = 0) =>
-    cache.recordGrant(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
+    cache.recordGrant(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), reservedPlace, now)
   return { cache, login, refresh }
 }
 
@@ -169,7 +169,7 @@ describe("The access token of a pair that IAM issued", () => {
     const made = world()
     made.login("1")
     for (const name of ["1", "elsewhere"])
-      made.cache.recordGrant(production, pair(name, true), Option.none(), look, 50_000)
+      made.cache.recordGrant(production, pair(name, true), Option.none(), reservedPlace, 50_000)
     deepStrictEqual(isNew(made, "oat_1", 59_999), [true, true])
     deepStrictEqual(isNew(made, "oat_1", 60_000), [true, false])
     deepStrictEqual(isNew(made, "oat_elsewhere", 50_000), [true, false])

@@ -44,7 +44,7 @@ interface Call {
   /** Milliseconds of the simulation. */
   readonly at: number
   /** The call came at the time that an earlier refusal gave. */
-  readonly asTold: boolean
+  readonly onTime: boolean
   readonly code: Failure["code"] | undefined
   readonly retryAfterSeconds: number
 }
@@ -139,7 +139,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
       who: string,
       network: string,
       kind: Kind,
-      asTold: boolean,
+      onTime: boolean,
       call: Effect.Effect<A, Failure, Sessions | Notifications>
     ) =>
       call.pipe(
@@ -152,7 +152,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
               who,
               kind,
               at,
-              asTold,
+              onTime,
               code: failure?.code,
               retryAfterSeconds: failure?.retryAfterSeconds ?? 0
             })
@@ -177,14 +177,14 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
         firstAt: number,
         call: (session: Session) => Effect.Effect<A, Failure, Sessions | Notifications>
       ): Agent => {
-        let told = false
+        let limited = false
         return {
           next: firstAt,
           act: Effect.gen(function* () {
             const at = yield* now
             if (session === undefined) return at + second
-            const result = yield* attempt(name, network, kind, told, call(session))
-            told = Either.isLeft(result) && result.left.code === "rate_limited"
+            const result = yield* attempt(name, network, kind, limited, call(session))
+            limited = Either.isLeft(result) && result.left.code === "rate_limited"
             return at + (Either.isLeft(result) ? (result.left.retryAfterSeconds ?? 5) * second : period)
           })
         }
@@ -263,8 +263,8 @@ describe("With IAM's 120 calls a minute and path", () => {
           const poll = Effect.gen(function* () {
             const sessions = yield* Sessions
             polling ??= yield* sessions.login(production, { slt: slt(), key: freshKey() })
-            const looks = Array.from({ length: 2 }, () => Effect.exit(me(polling as Session)))
-            yield* Effect.all(looks)
+            const introspections = Array.from({ length: 2 }, () => Effect.exit(me(polling as Session)))
+            yield* Effect.all(introspections)
           }).pipe(inRequest({ clientNetwork: "203.0.113.1" }))
           const dead = Effect.flatMap(Sessions, (sessions) =>
             sessions.refresh(production, {
@@ -321,13 +321,14 @@ describe("With IAM's 120 calls a minute and path", () => {
             [undefined, "rate_limited"].sort()
           )
           assert.strictEqual(limitedByIam(simulator), 0)
-          const looks = of("me", "ting")
+          const ordinaryCalls = of("me", "ting")
           const kept = (calls: ReadonlyArray<Call>) => calls.filter(({ code }) => code === undefined)
-          const asTold = looks.filter((call) => call.asTold)
-          assert.isAbove(kept(asTold).length / asTold.length, 0.9)
-          assert.isTrue(looks.every(({ retryAfterSeconds }) => retryAfterSeconds <= 900))
+          const onTime = ordinaryCalls.filter((call) => call.onTime)
+          assert.isAbove(kept(onTime).length / onTime.length, 0.9)
+          assert.isTrue(ordinaryCalls.every(({ retryAfterSeconds }) => retryAfterSeconds <= 900))
           const served = [0, 1, 2, 3].map(
-            (quarter) => kept(looks).filter(({ who }) => Math.floor(Number(who) / 150) === quarter).length
+            (quarter) =>
+              kept(ordinaryCalls).filter(({ who }) => Math.floor(Number(who) / 150) === quarter).length
           )
           assert.isAbove(Math.min(...served) / Math.max(...served), 0.75)
         })

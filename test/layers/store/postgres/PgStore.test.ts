@@ -332,7 +332,7 @@ describe("A Postgres database", () => {
         const { pathname } = new URL(url)
         yield* rawQuery(url, `ALTER DATABASE ${pathname.slice(1)} SET deadlock_timeout = '20ms'`)
         const { alone, write } = (yield* open(url)).database
-        const met = [yield* Deferred.make<void>(), yield* Deferred.make<void>()] as const
+        const arrived = [yield* Deferred.make<void>(), yield* Deferred.make<void>()] as const
         const both = (
           first: string,
           second: string,
@@ -347,7 +347,7 @@ describe("A Postgres database", () => {
               yield* alone(second)
             })
           )
-        yield* Effect.all([both("one", "other", met), both("other", "one", [met[1], met[0]])], {
+        yield* Effect.all([both("one", "other", arrived), both("other", "one", [arrived[1], arrived[0]])], {
           concurrency: "unbounded"
         })
       })

@@ -376,7 +376,7 @@ describe("SqliteStore", () => {
         yield* store.reports.admit(sampleReport(), false)
         yield* rawQuery(path, `UPDATE reports SET content = '{"message":"private words"'`)
         const { reason } = yield* Effect.flip(store.reports.find("rep_1"))
-        assertReason(reason, path, /corrupt: a row is not of the expected form, in Reports.find/)
+        assertReason(reason, path, /corrupt: a row has an unexpected form, in Reports.find/)
         assert.notInclude(reason, "private")
       })
     )
