@@ -35,7 +35,7 @@ const describe = <const Label extends string>(
   return description
 }
 
-/** The series of a metric by its labels. Each is made once: a request must not pay for a search by labels. */
+/** The series of a metric by its labels. Each is created once, because a search by labels in every request is slow. */
 const seriesOf = <Label extends string, Type, In, Out>(
   metric: Metric.Metric<Type, In, Out>,
   { labels: names }: MetricDescription<Label>

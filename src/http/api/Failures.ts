@@ -49,7 +49,7 @@ export const replay = failures(
   "idempotency_response_expired"
 )
 
-/** Failures of a proof whose exchange IAM is asked to repeat, after the answer to the first request was lost. */
+/** Failures of a proof whose exchange is repeated after the answer to the first request was lost. */
 export const proof = failures("idempotency_in_progress", "idempotency_response_expired")
 
 /** Refusals of the notification service for any call, under its own codes (notification-service.md 8). */

@@ -52,7 +52,7 @@ export const makeReportDelivery = (
     return {
       run: runDeliveryWorker(store, lease, {
         kinds: ["report", "sweep"],
-        // GitHub asks for sequential requests (issue-tracker.md 3).
+        // GitHub requires sequential requests (issue-tracker.md 3).
         concurrency: 1,
         pauseMillis: breaker.pauseMillis,
         handle

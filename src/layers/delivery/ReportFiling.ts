@@ -115,7 +115,7 @@ export const makeReportFiling = (parts: {
       const found = yield* reports.find(delivery.subject)
       if (Option.isNone(found)) return yield* recordFailed(leased, notFiled, "the report no longer exists")
       const report = found.value
-      // Only the version that stored it knows what of it must not be published.
+      // Only the version that stored it can remove the parts that must not be published.
       if (report.reporter._tag === "Unrecognised") {
         const availableAt = (yield* Clock.currentTimeMillis) + laterVersionPause
         return yield* leased.release(availableAt, "a later version stored it and will file it")

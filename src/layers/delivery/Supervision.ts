@@ -16,7 +16,7 @@ const restarts = backoffSchedule(restartBackoff).pipe(
   Schedule.resetWhen(([, ranFor]) => ranFor > recoveredAfter)
 )
 
-/** Runs a worker that never ends by itself. Logs what breaks it and starts it again after 1 to 30 s. */
+/** Runs a worker that never ends by itself. Logs its failures and restarts it after 1 to 30 s. */
 export const supervised =
   (name: string) =>
   <E, R>(worker: Effect.Effect<never, E, R>): Effect.Effect<never, never, R> =>

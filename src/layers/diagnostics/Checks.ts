@@ -14,7 +14,7 @@ import { checkTables } from "./TablesCheck.ts"
 import { checkTing } from "./TingCheck.ts"
 import { checkTracker } from "./TrackerCheck.ts"
 
-/** The settings check its form; only a delivery shows whether it is IAM's. */
+/** The settings check its form; only a delivery can verify it. */
 const webhookSecret = ({ iam }: SettingsValues): Finding =>
   pass(
     "webhook secret",

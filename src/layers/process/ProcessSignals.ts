@@ -89,7 +89,7 @@ export const handleInterruption = (): Interruption => {
     teardown: (exit, end) =>
       defaultTeardown(exit, (code) => {
         if (first === undefined) {
-          // Writing the remaining output may take a while; a signal ends that as it ends any process.
+          // Writing the remaining output may take a while; from here on a signal ends the process as usual.
           stopListening()
           return end(code)
         }

@@ -54,7 +54,7 @@ export interface Dialect extends Pick<Database, "alone" | "skipLocked" | "announ
 
 export interface DatabaseOptions {
   readonly name: string
-  /** Milliseconds for which an access that meets a lock is tried again. */
+  /** Milliseconds for which an access that is blocked by a lock is retried. */
   readonly lockWait: number
   readonly dialect: Dialect
 }

@@ -86,7 +86,7 @@ export const makeGitHub = (
   client: HttpClient.HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
-  /** The token owner's login: undefined before it was asked for, none when GitHub does not disclose it. */
+  /** The token owner's login: undefined before the first request for it, none when GitHub does not disclose it. */
   let login: Option.Option<string> | undefined
   let trouble = Option.none<Trouble>()
   let limitsInARow = 0

@@ -26,7 +26,7 @@ export interface UpstreamOptions extends UpstreamTarget {
 }
 
 export interface UpstreamCall<A> extends UpstreamRequest {
-  /** Name of the operation in metrics and spans; one of a few. */
+  /** Name of the operation in metrics and spans, from a small set. */
   readonly operation: string
   /** The path with `{name}` in place of what varies, for spans and logs; the path itself if absent. */
   readonly template?: string

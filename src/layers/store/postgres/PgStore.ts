@@ -23,7 +23,7 @@ import { first, Whole } from "../repositories/Rows.ts"
 export interface PgOptions {
   /** Connections of this process besides the one that listens; default 10. */
   readonly connections?: number
-  /** Milliseconds for which an access that meets a lock is tried again; default 5 s. */
+  /** Milliseconds for which an access that is blocked by a lock is retried; default 5 s. */
   readonly lockWait?: number
   /** Migrates an older schema, or refuses it; default true. */
   readonly migrate?: boolean
