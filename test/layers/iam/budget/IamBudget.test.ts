@@ -5,8 +5,10 @@ import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { makeCredentialCache, tokenKey } from "../../../../src/layers/iam/budget/CredentialCache.ts"
-import { type Counted, makeIamBudget, type Purpose } from "../../../../src/layers/iam/budget/IamBudget.ts"
+import { makeIamBudget } from "../../../../src/layers/iam/budget/IamBudget.ts"
+import { makeKnownCredentials, tokenKey } from "../../../../src/layers/iam/budget/KnownCredentials.ts"
+import type { Counted, Purpose } from "../../../../src/layers/iam/budget/Purpose.ts"
+import { makeRefusedCredentials } from "../../../../src/layers/iam/budget/RefusedCredentials.ts"
 import { Unknown, type UpstreamFailure } from "../../../../src/services/UpstreamFailure.ts"
 import { inRequest, production } from "../Simulated.ts"
 
@@ -14,8 +16,9 @@ const tokens: Counted = { plane: "production", path: "/app-auth/tokens" }
 const unanswered = new Unknown({ dependency: "iam", reason: "no answer" })
 
 const budgetOf = (countAddresses = true) => {
-  const credentials = makeCredentialCache()
-  const budget = makeIamBudget({ callsPerMinute: 110, countAddresses }, credentials)
+  const refused = makeRefusedCredentials()
+  const credentials = makeKnownCredentials(refused)
+  const budget = makeIamBudget({ callsPerMinute: 110, countAddresses }, credentials, refused)
   /** How many of so many calls go out. */
   const admitted = (
     count: number,
@@ -66,7 +69,7 @@ describe("Refreshes", () => {
         const token = Redacted.make(`ort_${name.padStart(43, "x")}`)
         const place = {
           key: undefined,
-          priority: "essential" as const,
+          share: "essential" as const,
           freeAt: 0,
           ownUntil: 0,
           reserved: false,
@@ -108,6 +111,40 @@ describe("One login token", () => {
       assert.strictEqual(yield* admitted(40, again, "203.0.113.1"), 8)
       const testing: Counted = { plane: "0199b000-0000-7000-8000-00000000000e", path: "/app-auth/tokens" }
       assert.strictEqual(yield* admitted(40, again, "203.0.113.1", Effect.void, testing), 30)
+    })
+  )
+})
+
+describe("A credential that IAM refused", () => {
+  it.effect("is no longer known, and is refused again without a call", () =>
+    Effect.gen(function* () {
+      const { budget, credentials } = budgetOf()
+      const access = tokenKey(production, Redacted.make("oat"))
+      credentials.markLive(access)
+      const check = budget.unlessRefused(access, Effect.succeed("repeated"))(Effect.succeed("called"))
+      assert.strictEqual(yield* check, "called")
+      yield* budget.recordRefusal(access, "inactive_access_token")
+      assert.isFalse(credentials.isKnown(access))
+      assert.strictEqual(yield* check, "repeated")
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual(yield* check, "called")
+    })
+  )
+})
+
+describe("Testing secrets whose plane is not known yet", () => {
+  it.effect("share one budget; a known one has the budget of its plane", () =>
+    Effect.gen(function* () {
+      const { admitted, credentials } = budgetOf()
+      const unresolved: Counted = { plane: undefined, path: "/application/testing-context" }
+      const secret = (at: number): Purpose => ({ credential: `secret ${at}`, use: "session" })
+      const ask = (count: number, from: number) =>
+        admitted(count, (at) => secret(from + at), "203.0.113.1", Effect.void, unresolved)
+      // Newcomers may fill 50 %.
+      assert.strictEqual(yield* ask(200, 0), 55)
+      assert.strictEqual(yield* ask(1, 1_000), 0)
+      credentials.markLive("secret 1000")
+      assert.strictEqual(yield* ask(1, 1_000), 1)
     })
   )
 })
