@@ -37,13 +37,14 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
 
 /** Codes that need a long wait or a broken disk, and the tests that provoke them with a test clock or a stand-in. */
 const elsewhere: Readonly<Record<Pair, string>> = {
+  "system.healthz internal": "test/http/Envelope.test.ts",
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
   "auth.refresh idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "auth.logout idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "tings.subscribe idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "tings.send idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
-  "reports.submit reports_full": "test/services/ReportQuota.test.ts",
+  "reports.submit reports_full": "test/services/ReportCapacity.test.ts",
   "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
   "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"
 }
@@ -183,11 +184,10 @@ describe("The failures before a call begins", () => {
         submit: fault,
         accept: fault,
         receive: fault,
-        health: fault,
         readiness: fault
       }
       Object.assign(server.during, during)
-      const plain = names.filter((name) => name !== "version" && name !== "iam")
+      const plain = names.filter((name) => name !== "healthz" && name !== "version" && name !== "iam")
       yield* expectAll(server, plain, "internal")
       yield* expectAll(
         server,

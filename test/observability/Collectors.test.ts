@@ -8,7 +8,7 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { makeCollectors, type Sample } from "../../src/layers/observability/Collectors.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
-import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
@@ -21,7 +21,7 @@ const collectorsOf = (change: (store: StoreService) => StoreService, settings: S
   const health = Layer.succeed(DeliveryHealth, {
     checks: Effect.succeed({ tracker: "degraded", tables: "off" } as const)
   })
-  const world = Descriptors.Default.pipe(
+  const world = Readiness.Default.pipe(
     Layer.provideMerge(changed),
     Layer.provideMerge(Layer.mergeAll(health, Drain.Default, Layer.succeed(Settings, testSettings(settings))))
   )

@@ -3,20 +3,18 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
+import { failureStatus, toEnvelope, wire } from "../../src/schema/Envelope.ts"
 import {
   DependencyUnavailable,
   type FailureCode,
   failureClasses,
-  failureStatus,
   failureTable,
   Internal,
   InvalidInput,
   isFailure,
   MethodNotAllowed,
   NotFound,
-  RateLimited,
-  toEnvelope,
-  wire
+  RateLimited
 } from "../../src/schema/Failure.ts"
 
 /** The table of docs/api.md, "Errors", and its rows of Ting's codes: status and retryability. */

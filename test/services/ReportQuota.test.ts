@@ -206,11 +206,10 @@ const take = (count: number, reporter: Reporter) =>
     let stored = 0
     let exhausted: number | undefined
     for (let report = 0; report < count; report += 1) {
-      const { giveBack, makeFailure } = yield* quota.take(production, reporter)
-      const failure = makeFailure()
-      if (failure._tag === "ReportsFull") stored += 1
+      const { giveBack, makeRefusal } = yield* quota.take(production, reporter)
+      if (makeRefusal === undefined) stored += 1
       else {
-        exhausted = failure.quota?.policy.windowSeconds
+        exhausted = makeRefusal().quota?.policy.windowSeconds
         // As for every report that is not stored.
         yield* giveBack
       }
@@ -247,22 +246,5 @@ describe("The quotas of a minute and of an hour", () => {
       // 300 and the 55 that came back, of which 330 are stored.
       deepStrictEqual(yield* minutes(1, 31, reporter), [{ stored: 25, exhausted: 3_600 }])
     }).pipe(quotas)
-  )
-})
-
-describe("The room of all reports", () => {
-  it.effect("is left to reporters whom IAM vouched for from 80 % on", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { token } = yield* signedIn()
-        // Each counts its content and 1,000 bytes.
-        deepStrictEqual(yield* sendMany(8, "a"), [...many(7, "stored"), "reports_full"])
-        deepStrictEqual(yield* sendMany(3, "b", { token }), ["stored", "stored", "reports_full"])
-        const failure = yield* Effect.flip(submit({ key: callerKey("c") }))
-        deepStrictEqual([failure.code, failure.retryAfterSeconds], ["reports_full", 3_600])
-        assert.strictEqual(yield* send("a0"), "replayed")
-      }),
-      { settings: { reportsBytes: 10_500 } }
-    )
   )
 })

@@ -1,7 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Redacted from "effect/Redacted"
-import { type Failure, type FailureCode, failureStatus } from "../../src/schema/Failure.ts"
+import { failureStatus } from "../../src/schema/Envelope.ts"
+import type { Failure, FailureCode } from "../../src/schema/Failure.ts"
 import { Production, Testing } from "../../src/services/Plane.ts"
 import { mapStoreFailure } from "../../src/services/StoreErrorMapping.ts"
 import {

@@ -10,6 +10,7 @@ import { startTing } from "../../sandbox/upstreams/Ting.ts"
 import { clientTables } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { type Answer, call, jsonHeaders, type Sent } from "../http/support.ts"
@@ -50,7 +51,7 @@ export const serverOverIam = (
     )
     const context = yield* Layer.build(
       httpServerWith(bounds).pipe(
-        Layer.provide(Descriptors.Default),
+        Layer.provide([Descriptors.Default, Readiness.Default]),
         Layer.provide(
           Layer.succeed(DeliveryHealth, {
             checks: Effect.succeed({ tracker: "off", tables: "off" } as const)

@@ -1,5 +1,6 @@
 import * as Schema from "effect/Schema"
-import { type FailureCode, failureClasses, wire } from "../../schema/Failure.ts"
+import { wire } from "../../schema/Envelope.ts"
+import { type FailureCode, failureClasses } from "../../schema/Failure.ts"
 
 type FailureOf<Code extends FailureCode> = InstanceType<(typeof failureClasses)[Code]>
 

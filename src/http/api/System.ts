@@ -1,7 +1,7 @@
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { Health, Readiness } from "../../schema/Descriptors.ts"
+import { Health, Readiness } from "../../schema/Health.ts"
 import { Probe } from "./EndpointAnnotations.ts"
 import { always, failures } from "./Failures.ts"
 

@@ -1,11 +1,6 @@
 /** Shared components of the document: headers and examples of failures. */
-import {
-  type Details,
-  type FailureCode,
-  failureClasses,
-  failureTable,
-  toEnvelope
-} from "../../schema/Failure.ts"
+import { toEnvelope } from "../../schema/Envelope.ts"
+import { type Details, type FailureCode, failureClasses, failureTable } from "../../schema/Failure.ts"
 import { requestIdPattern, testingSecretPattern } from "../../schema/Identity.ts"
 
 export interface Reference {

@@ -2,7 +2,8 @@
  * An example request and response of every call. Tokens, keys and ids are placeholders of the right form. A test sends
  * each request to the running service and compares the responses.
  */
-import type { Health, IamDescriptor, Readiness, Version } from "../../schema/Descriptors.ts"
+import type { IamDescriptor, Version } from "../../schema/Descriptors.ts"
+import type { Health, Readiness } from "../../schema/Health.ts"
 import { requestedScopes } from "../../schema/Identity.ts"
 import { version } from "../../schema/Release.ts"
 import type { Report, ReportRequest } from "../../schema/Report.ts"

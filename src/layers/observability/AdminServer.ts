@@ -7,15 +7,8 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
-import {
-  type Failure,
-  failureHeaders,
-  failureStatus,
-  Internal,
-  MethodNotAllowed,
-  NotFound,
-  toEnvelope
-} from "../../schema/Failure.ts"
+import { failureHeaders, failureStatus, toEnvelope } from "../../schema/Envelope.ts"
+import { type Failure, Internal, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { version } from "../../schema/Release.ts"
 import { isLoopback } from "../../services/Loopback.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"

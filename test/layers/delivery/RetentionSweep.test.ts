@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/TestClock"
-import { makeRetention } from "../../../src/layers/delivery/Retention.ts"
+import { makeRetentionSweep } from "../../../src/layers/delivery/RetentionSweep.ts"
 import { type Retention, Store, type StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { freshStore, sampleEvent } from "../store/Stores.ts"
@@ -14,7 +14,7 @@ const minute = 60_000
 const forEver = { reportsDays: 0, webhooksDays: 0, deliveriesDays: 0, recipientsDays: 0 }
 
 const start = (store: StoreService, settings: typeof forEver) =>
-  makeRetention(settings).pipe(
+  makeRetentionSweep(settings).pipe(
     Effect.flatten,
     Effect.provide(Layer.succeed(Store, store)),
     Effect.provide(Logger.remove(Logger.defaultLogger)),

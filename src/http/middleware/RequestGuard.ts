@@ -26,8 +26,8 @@ import { BodyOptional } from "../api/EndpointAnnotations.ts"
 import { makeBodyDecoder } from "../body/BodyDecoder.ts"
 import { CurrentBody } from "../body/BodyReader.ts"
 import { DetachedWork } from "../../services/DetachedWork.ts"
-import { RateLimits } from "../middleware/RateLimits.ts"
-import { CurrentFindings, type RequestFindings } from "../middleware/RequestState.ts"
+import { RateLimits } from "./RateLimits.ts"
+import { CurrentFindings, type RequestFindings } from "./RequestState.ts"
 
 /** The parts of an endpoint that the guard reads. */
 interface Endpoint<Payload, E> {

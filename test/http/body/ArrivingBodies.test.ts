@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
-import { defaultIncomingBodyLimits } from "../../../src/http/body/IncomingBodies.ts"
+import { defaultArrivingBodyLimits } from "../../../src/http/body/ArrivingBodies.ts"
 import { bodiesArriving, httpRequestsInFlight } from "../../../src/services/Metrics.ts"
 import { type Answer, type Backend, backend, call, errorOf, good, parseRaw, type Sent } from "../support.ts"
 
@@ -165,7 +165,7 @@ describe("A stalled body", () => {
 
 describe("Many stalled bodies", () => {
   it("are 256 at once at most, and 64 of one address", () => {
-    expect(defaultIncomingBodyLimits).toEqual({ all: 256, address: 64 })
+    expect(defaultArrivingBodyLimits).toEqual({ all: 256, address: 64 })
   })
 
   it.scoped("from one address: its oldest is refused, and other addresses are not affected", () =>
