@@ -6,11 +6,17 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { makeCredentialCache, tokenKey } from "../../../../src/layers/iam/budget/CredentialCache.ts"
-import { type Counted, makeIamBudget, type Purpose } from "../../../../src/layers/iam/budget/IamBudget.ts"
+import {
+  type Counted,
+  introspectPath,
+  makeIamBudget,
+  type Purpose
+} from "../../../../src/layers/iam/budget/IamBudget.ts"
 import { Unknown, type UpstreamFailure } from "../../../../src/services/UpstreamFailure.ts"
 import { inRequest, production } from "../Simulated.ts"
 
 const tokens: Counted = { plane: "production", path: "/app-auth/tokens" }
+const introspections: Counted = { plane: "production", path: introspectPath }
 const unanswered = new Unknown({ dependency: "iam", reason: "no answer" })
 
 const budgetOf = (countAddresses = true) => {
@@ -108,6 +114,55 @@ describe("One login token", () => {
       assert.strictEqual(yield* admitted(40, again, "203.0.113.1"), 8)
       const testing: Counted = { plane: "0199b000-0000-7000-8000-00000000000e", path: "/app-auth/tokens" }
       assert.strictEqual(yield* admitted(40, again, "203.0.113.1", Effect.void, testing), 30)
+    })
+  )
+})
+
+describe("One session", () => {
+  it.effect("has 8 logouts a minute", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf()
+      const logout = (): Purpose => ({ credential: "ort", use: "session" })
+      const revocations: Counted = { plane: "production", path: "/oauth/revoke" }
+      assert.strictEqual(yield* admitted(40, logout, "203.0.113.1", Effect.void, revocations), 8)
+    })
+  )
+})
+
+describe("The introspection that completes a login", () => {
+  it.effect("may fill the whole budget, and so may its reservation, except for a newcomer's login", () =>
+    Effect.gen(function* () {
+      const { admitted, budget, credentials } = budgetOf()
+      const known = (at: number): Purpose => {
+        credentials.markLive(`oat ${at}`)
+        return { credential: `oat ${at}` }
+      }
+      const reserve = (network: string) =>
+        budget
+          .reserveIntrospection(production, { credential: `slt of ${network}`, use: "login" }, Effect.succeed)
+          .pipe(Effect.isSuccess, inRequest(true, network))
+      yield* budget.recordRefusal("slt", 0, "login").pipe(inRequest(true, "203.0.113.2"))
+      const share = yield* admitted(200, known, "203.0.113.1", Effect.void, introspections)
+      assert.strictEqual(share, 93)
+      assert.isFalse(yield* reserve("203.0.113.2"))
+      assert.isTrue(yield* reserve("203.0.113.1"))
+      const completing = (at: number): Purpose => ({ credential: `new oat ${at}`, completing: true })
+      const rest = yield* admitted(200, completing, "203.0.113.1", Effect.void, introspections)
+      assert.strictEqual(rest, 110 - share - 1)
+    })
+  )
+})
+
+describe("A network with six refused tokens", () => {
+  it.effect("is still suspect 49 s later, and of IPv6 it is a /48", () =>
+    Effect.gen(function* () {
+      const { admitted, budget } = budgetOf()
+      for (let at = 0; at < 6; at += 1)
+        yield* budget.recordRefusal(`oat ${at}`, 0).pipe(inRequest(true, `2001:db8:1:${at}`))
+      yield* TestClock.adjust("49 seconds")
+      const guess = (at: number): Purpose => ({ credential: `guess ${at}` })
+      assert.strictEqual(yield* admitted(20, guess, "2001:db8:1:ffff", Effect.void, introspections), 8)
+      assert.strictEqual(yield* admitted(20, guess, "2001:db8:2:1", Effect.void, introspections), 20)
     })
   )
 })
