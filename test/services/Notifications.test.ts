@@ -10,7 +10,14 @@ import { Notifications } from "../../src/services/Notifications.ts"
 import { iamRefusal } from "../support/SimulatedIam.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
-import { advanceClockDuring, inRequest, lost, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
+import {
+  advanceClockDuring,
+  inRequest,
+  lost,
+  scenario,
+  signedIn,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
 

@@ -194,7 +194,10 @@ describe("the subscription", () => {
         iam.production.addActor("c:ana", ["zenith"])
         const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
         const sessions = yield* Sessions
-        const elsewhere = yield* sessions.authenticate(plane, { ...caller.credential, organisation: "zenith" })
+        const elsewhere = yield* sessions.authenticate(plane, {
+          ...caller.credential,
+          organisation: "zenith"
+        })
         const singer = yield* signedIn({ actor: "si:singer" })
         const notifications = yield* Notifications
         const held = yield* ting.hold("register")

@@ -43,8 +43,7 @@ const keyOf = (token: string, plane: Plane = production) => tokenKey(plane, Reda
 
 const world = () => {
   const cache = makeCredentialCache()
-  const login = (name: string, now = 0) =>
-    cache.recordGrant(production, pair(name), Option.none(), look, now)
+  const login = (name: string, now = 0) => cache.recordGrant(production, pair(name), Option.none(), look, now)
   const refresh = (from: string, to: string, now = 0) =>
     cache.recordGrant(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
   return { cache, login, refresh }
