@@ -45,8 +45,7 @@ const keyOf = (token: string, plane: Plane = production) => tokenKey(plane, Reda
 const world = () => {
   const refused = makeRefusedCredentials()
   const cache = makeKnownCredentials(refused)
-  const login = (name: string, now = 0, plane: Plane = production) =>
-    cache.recordGrant(plane, pair(name), Option.none(), look, now)
+  const login = (name: string, now = 0) => cache.recordGrant(production, pair(name), Option.none(), look, now)
   const refresh = (from: string, to: string, now = 0) =>
     cache.recordGrant(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
   return { cache, refused, login, refresh }
@@ -120,15 +119,14 @@ describe("The tokens of one login", () => {
     const { cache, login } = world()
     login("1")
     login("2")
-    login("tested", 0, testing)
-    cache.markLive(keyOf("oat_elsewhere"))
+    for (const plane of [production, testing]) cache.markLive(keyOf("oat_elsewhere", plane))
     const ending = (refreshToken: string) => {
       const inFamily = cache.inFamilyOf(production, Redacted.make(refreshToken))
       return ["oat_1", "oat_2", "oat_elsewhere"].filter((token) => inFamily(keyOf(token)))
     }
     deepStrictEqual(ending("ort_1"), ["oat_1", "oat_elsewhere"])
     deepStrictEqual(ending("ort_stranger"), ["oat_elsewhere"])
-    assert.isFalse(cache.inFamilyOf(production, Redacted.make("ort_1"))(keyOf("oat_tested", testing)))
+    assert.isFalse(cache.inFamilyOf(production, Redacted.make("ort_1"))(keyOf("oat_elsewhere", testing)))
   })
 })
 
