@@ -130,6 +130,19 @@ describe("The tokens of one login", () => {
   })
 })
 
+describe("A refresh that IAM replays after it refused the refresh token once", () => {
+  it("stays in the family of the login", () => {
+    const { cache, login, refresh } = world()
+    login("1")
+    refresh("1", "2")
+    // For example 409 `idempotency_conflict`.
+    cache.forget(keyOf("ort_1"))
+    cache.recordGrant(production, pair("2", true), Option.some(Redacted.make("ort_1")), look, 0)
+    assert.isTrue(cache.inFamilyOf(production, Redacted.make("ort_2"))(keyOf("oat_1")))
+    assert.strictEqual(cache.budgetKey(keyOf("ort_2")), cache.budgetKey(keyOf("oat_1")))
+  })
+})
+
 describe("The access token of a pair that IAM issued", () => {
   const isNew = ({ cache }: ReturnType<typeof world>, token: string, now = 0) => [
     Option.isSome(cache.completingPlace(keyOf(token))),
