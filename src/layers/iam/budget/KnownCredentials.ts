@@ -78,7 +78,8 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
     const access = tokenKey(plane, grant.accessToken)
     const refresh = tokenKey(plane, grant.refreshToken)
     // A replayed login stays in the family of its first response.
-    const family = known.get(before ?? access)?.family ?? { name: `family ${++families}`, owner: undefined }
+    const family = known.get(before ?? access)?.family ??
+      known.get(access)?.family ?? { name: `family ${++families}`, owner: undefined }
     if (before !== undefined) {
       put(before, { family })
       refused.clear(before)
