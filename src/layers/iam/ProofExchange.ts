@@ -127,8 +127,8 @@ export const makeProofExchange = (
         Effect.gen(function* () {
           yield* catalogue.forget(plane)
           const moved = yield* Effect.mapError(catalogue.pathOf(plane, request.endpoint), (failure) =>
-            // An outage of the catalogue must not surface as a missing scope.
-            failure._tag === "Refused" ? refused : failure
+            // Without Ting or the endpoint the refusal holds. Another failure of the catalogue is no missing scope.
+            failure._tag === "Refused" && failure.status === 404 ? refused : failure
           )
           return yield* moved === path ? refused : exchange(moved, keyFor(request.key, moved))
         })
