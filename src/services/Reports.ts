@@ -41,17 +41,12 @@ const tokenVerdicts: ReadonlyArray<Failure["code"]> = [
 const contentOf = ({ message, pr, attachments, context }: ReportRequest): ReportContent =>
   redactReport({ message, pr: pr ?? null, attachments: attachments ?? [], context: context ?? null })
 
-/** Only the reporter gets the name, not another caller who knows the key. */
-const visibleReporter = (reader: Reporter, { reporter }: StoredReport): string | null =>
-  reader._tag === "Verified" && reporter._tag === "Verified" && reader.publicId === reporter.publicId
-    ? reporter.publicId
-    : null
-
+/** A verified reader is the reporter: the store replays a named report to its reporter, and to readers whom IAM did not verify. */
 const toReport = (reader: Reporter, report: StoredReport, replayed: boolean): Report => ({
   id: report.id,
   status: Option.isSome(report.issue) ? "filed" : "stored",
   issue_url: Option.match(report.issue, { onNone: () => null, onSome: ({ url }) => url }),
-  reporter: visibleReporter(reader, report),
+  reporter: reader._tag === "Verified" ? reader.publicId : null,
   created_at: new Date(report.createdAt).toISOString(),
   replayed
 })

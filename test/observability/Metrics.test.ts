@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { priorities } from "../../src/layers/iam/budget/CallWindows.ts"
+import { shares } from "../../src/layers/iam/budget/Shares.ts"
 import { expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { mintSlt, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { failureTable } from "../../src/schema/Failure.ts"
@@ -68,7 +68,7 @@ describe("Metrics", () => {
         "spool"
       ])
       expect(labelsOf("music_store_writes_failed_total", "")).toHaveLength(1)
-      expect(labelsOf("music_iam_calls_refused_total", "priority").sort()).toEqual([...priorities].sort())
+      expect(labelsOf("music_iam_calls_refused_total", "priority").sort()).toEqual([...shares].sort())
       const lost = samples.filter(
         ({ labels, name }) => name === "music_spool_events_total" && labels.result === "refused"
       )

@@ -10,7 +10,14 @@ import { Notifications } from "../../src/services/Notifications.ts"
 import { iamRefusal } from "../support/SimulatedIam.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
-import { lost, advanceClockDuring, scenario, unreachable } from "../support/UseCaseLayers.ts"
+import {
+  advanceClockDuring,
+  inRequest,
+  lost,
+  scenario,
+  signedIn,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
 
@@ -276,6 +283,22 @@ describe("identical tings in flight", () => {
         yield* held.release
         assert.isFalse((yield* Fiber.join(second)).replayed)
         assert.strictEqual(yield* ting.calls("send"), 1)
+      })
+    )
+  )
+
+  it.effect("of two sessions are two calls", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { plane, send, ting } = yield* prepared()
+        const notifications = yield* Notifications
+        const { caller } = yield* signedIn()
+        const held = yield* ting.hold("send", "after")
+        const first = yield* Effect.fork(send())
+        yield* held.arrived
+        assert.isTrue((yield* notifications.send(plane, caller, fired).pipe(inRequest())).replayed)
+        yield* held.release
+        assert.isFalse((yield* Fiber.join(first)).replayed)
       })
     )
   )

@@ -5,6 +5,7 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
+import { scopes } from "../../src/schema/Identity.ts"
 import type { ReportRequest } from "../../src/schema/Report.ts"
 import { DeliveryUpdate, Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
@@ -186,6 +187,19 @@ describe("a reporter's token", () => {
     )
   )
 
+  it.effect("that discloses no public id is 403 reconsent_required, and nothing is stored", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const { token } = yield* signedIn()
+        iam.production.withdrawScope(scopes.identity)
+        yield* iam.alter((introspection) => ({ ...introspection, publicId: Option.none() }))
+        assert.strictEqual((yield* Effect.flip(submit({ token }))).code, "reconsent_required")
+        assert.isEmpty(yield* admitted)
+      })
+    )
+  )
+
   it.effect("in a deleted testing environment is testing_secret_invalid", () =>
     scenario(
       Effect.gen(function* () {
@@ -263,7 +277,7 @@ describe("The pull request of a report", () => {
     }))
   }
 
-  it.effect("must belong to the configured repository", () =>
+  it.effect("must be one of its pull requests, also without a token for the tracker", () =>
     scenario(
       Effect.gen(function* () {
         yield* withPr("https://github.com/harbor/music/pull/12")
@@ -272,6 +286,8 @@ describe("The pull request of a report", () => {
           "https://github.com/harbor/other/pull/12",
           "https://github.com/other/music/pull/12",
           "https://github.com/harbor/music2/pull/12",
+          "https://github.com/harbor/music/issues/12",
+          "https://api.github.com/harbor/music/pull/12",
           "https://gitlab.com/harbor/music/pull/12",
           "https://github.com.example/harbor/music/pull/12"
         ]) {
@@ -283,14 +299,19 @@ describe("The pull request of a report", () => {
           )
         }
       }),
-      { settings }
+      {
+        settings: {
+          repository: Option.some({ owner: "harbor", name: "music", url: "https://api.github.com" })
+        }
+      }
     )
   )
 
-  it.effect("may be on the tracker's own host", () =>
+  it.effect("may be on the tracker's own host, and on github.com", () =>
     scenario(
       Effect.gen(function* () {
         yield* withPr("https://git.harbor.example/harbor/music/pull/12")
+        yield* withPr("https://github.com/harbor/music/pull/12", callerKey("github"))
         const failure = yield* Effect.flip(withPr("https://git.other.example/harbor/music/pull/12"))
         assert.strictEqual(failure.code, "invalid_input")
       }),

@@ -7,9 +7,10 @@ import { Notifications } from "../../src/services/Notifications.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
 import { prepared, settle } from "../support/Sending.ts"
+import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { lost, advanceClockDuring, scenario } from "../support/UseCaseLayers.ts"
+import { advanceClockDuring, inRequest, lost, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
 describe("ting_ready", () => {
@@ -182,6 +183,40 @@ describe("the subscription", () => {
         const [first, second] = yield* Fiber.join(both)
         deepStrictEqual(first, second)
         assert.strictEqual(yield* ting.calls("register"), 1)
+      })
+    )
+  )
+
+  it.effect("of another caller, or for another organisation, at the same time is another one", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        iam.production.addActor("c:ana", ["zenith"])
+        const { caller, plane, ting } = yield* prepared({ actor: "c:ana", registered: false })
+        const sessions = yield* Sessions
+        const elsewhere = yield* sessions.authenticate(plane, {
+          ...caller.credential,
+          organisation: "zenith"
+        })
+        const singer = yield* signedIn({ actor: "si:singer" })
+        const notifications = yield* Notifications
+        const held = yield* ting.hold("register")
+        const all = yield* Effect.fork(
+          Effect.forEach(
+            [caller, elsewhere, singer.caller],
+            (one) => notifications.subscribe(plane, one).pipe(inRequest()),
+            { concurrency: "unbounded" }
+          )
+        )
+        yield* held.arrived
+        yield* settle
+        yield* held.release
+        const made = yield* Fiber.join(all)
+        deepStrictEqual(
+          made.map((subscription) => subscription.for),
+          ["c:ana", "c:ana", "si:singer"]
+        )
+        assert.strictEqual(new Set(made.map(({ id }) => id)).size, 3)
       })
     )
   )

@@ -257,6 +257,22 @@ describe("a call that waits for Ting", () => {
     ).pipe(bounds(1, 1))
   )
 
+  it.effect("is refused as a subscription too, before a proof is spent", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, ting, proofs, send, subscribe } = yield* prepared()
+        const held = yield* ting.hold("send")
+        const sending = yield* Effect.fork(send())
+        yield* held.arrived
+        const refused = yield* Effect.flip(subscribe)
+        deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "ting"])
+        assert.strictEqual(yield* iam.calls("prove"), proofs + 1)
+        yield* held.release
+        yield* Fiber.join(sending)
+      })
+    ).pipe(bounds(1, 1))
+  )
+
   it.effect("without a place does not fail the login, whose repetition registers", () =>
     scenario(
       Effect.gen(function* () {

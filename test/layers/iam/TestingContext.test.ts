@@ -52,6 +52,22 @@ describe("resolvePlane", () => {
     })
   )
 
+  it.scoped("sends a secret that IAM refused again only after 30 s", () =>
+    Effect.gen(function* () {
+      const { asked, iam } = yield* iamWorld()
+      const refused = Effect.flip(iam.resolvePlane(unknownSecret))
+      for (const [wait, calls] of [
+        ["0 seconds", 1],
+        ["29 seconds", 1],
+        ["1 seconds", 2]
+      ] as const) {
+        yield* TestClock.adjust(wait)
+        assert.include(yield* refused, { _tag: "Refused", code: "unauthenticated" })
+        assert.lengthOf(asked(path), calls)
+      }
+    })
+  )
+
   const id = "0199b000-0000-7000-8000-00000000000e"
   const context = { environment_id: id, application: { app_id: "music" } }
 

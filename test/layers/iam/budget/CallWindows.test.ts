@@ -5,10 +5,9 @@ import {
   type CallWindows,
   type Claim,
   makeCallWindows,
-  type Place,
-  type Priority,
-  priorities
+  type Place
 } from "../../../../src/layers/iam/budget/CallWindows.ts"
+import { type Share, shares } from "../../../../src/layers/iam/budget/Shares.ts"
 
 const second = 1_000
 const minute = 60 * second
@@ -19,9 +18,9 @@ let keys = 0
 const freshKey = () => `key ${++keys}`
 
 /** The place, or the seconds of the refusal. */
-const ask = (windows: CallWindows, priority: Priority, now: number, claim: Partial<Claim> = {}) => {
+const ask = (windows: CallWindows, share: Share, now: number, claim: Partial<Claim> = {}) => {
   const admission = windows.admit(
-    { window: path, priority, key: freshKey(), bound: 1_000, promise: false, ...claim },
+    { window: path, share, key: freshKey(), bound: 1_000, promise: false, ...claim },
     now
   )
   return admission._tag === "Admitted" ? admission.place : admission.retryAfterSeconds
@@ -38,13 +37,13 @@ const mustAdmit = (answer: Place | number): Place => {
 const send = (
   windows: CallWindows,
   calls: number,
-  priority: Priority,
+  share: Share,
   now: number,
   claim: Partial<Claim> = {}
 ): number => {
   let admitted = 0
   for (let call = 0; call < calls; call += 1) {
-    const answer = ask(windows, priority, now, claim)
+    const answer = ask(windows, share, now, claim)
     if (!isAdmitted(answer)) continue
     windows.release(answer, now)
     admitted += 1
@@ -54,22 +53,22 @@ const send = (
 
 const many = 200
 
-describe("The priorities of a path with a budget of 100", () => {
-  const alone: ReadonlyArray<readonly [Priority, number]> = [
+describe("The shares of a path with a budget of 100", () => {
+  const alone: ReadonlyArray<readonly [Share, number]> = [
     ["essential", 100],
     ["known", 85],
     ["newcomer", 50],
     ["suspect", 8]
   ]
-  for (const [priority, calls] of alone)
-    it(`admit ${calls} ${priority} calls`, () => {
-      assert.strictEqual(send(makeCallWindows(100), many, priority, 0), calls)
+  for (const [share, calls] of alone)
+    it(`admit ${calls} ${share} calls`, () => {
+      assert.strictEqual(send(makeCallWindows(100), many, share, 0), calls)
     })
 
-  it("keep the part above a ceiling for higher priorities", () => {
+  it("keep the part above a ceiling for the shares above", () => {
     const windows = makeCallWindows(100)
-    const admitted = (["suspect", "newcomer", "known", "essential"] as const).map((priority) =>
-      send(windows, many, priority, 0)
+    const admitted = (["suspect", "newcomer", "known", "essential"] as const).map((share) =>
+      send(windows, many, share, 0)
     )
     deepStrictEqual(admitted, [8, 42, 35, 15])
   })
@@ -91,7 +90,7 @@ describe("The priorities of a path with a budget of 100", () => {
 
   it("are parts of any budget, and at least one call each", () => {
     deepStrictEqual(
-      priorities.map((priority) => send(makeCallWindows(10), many, priority, 0)),
+      shares.map((share) => send(makeCallWindows(10), many, share, 0)),
       [10, 8, 5, 1]
     )
   })
@@ -125,14 +124,14 @@ describe("The calls of one credential", () => {
 
   it("leave a fifth of the budget to other credentials when there are more than three", () => {
     const own = { key: "busy" }
-    for (const [priority, ceiling] of [
+    for (const [share, ceiling] of [
       ["known", 85],
       ["newcomer", 50]
     ] as const) {
       const windows = makeCallWindows(100)
-      send(windows, ceiling - 20 - 3, priority, 0)
-      assert.strictEqual(send(windows, many, priority, 0, own), 4)
-      assert.strictEqual(send(windows, many, priority, 0), 19)
+      send(windows, ceiling - 20 - 3, share, 0)
+      assert.strictEqual(send(windows, many, share, 0, own), 4)
+      assert.strictEqual(send(windows, many, share, 0), 19)
     }
   })
 
@@ -331,9 +330,9 @@ describe("A path that IAM blocks", () => {
 
   it("admits one essential or known call in 5 s, and refuses with the end of the block", () => {
     const { windows } = blocked()
-    for (const priority of priorities) assert.strictEqual(ask(windows, priority, 5 * second - 1), 56)
-    for (const priority of ["newcomer", "suspect"] as const)
-      assert.strictEqual(ask(windows, priority, 5 * second), 55)
+    for (const share of shares) assert.strictEqual(ask(windows, share, 5 * second - 1), 56)
+    for (const share of ["newcomer", "suspect"] as const)
+      assert.strictEqual(ask(windows, share, 5 * second), 55)
     assert.isTrue(isAdmitted(ask(windows, "known", 5 * second)))
     assert.strictEqual(ask(windows, "essential", 9 * second), 51)
     assert.isTrue(isAdmitted(ask(windows, "essential", 10 * second)))
@@ -380,7 +379,7 @@ describe("A path that IAM blocks", () => {
 interface Step {
   readonly pause: number
   readonly act: "call" | "call" | "answer" | "cancel" | "reserve" | "complete" | "block" | "unblock"
-  readonly priority: Priority
+  readonly share: Share
   readonly key: number
   readonly bound: number
   readonly promise: boolean
@@ -406,7 +405,7 @@ const step: FastCheck.Arbitrary<Step> = FastCheck.record({
     "block",
     "unblock"
   ),
-  priority: FastCheck.constantFrom(...priorities),
+  share: FastCheck.constantFrom(...shares),
   key: FastCheck.nat(9),
   bound: FastCheck.integer({ min: 1, max: 30 }),
   promise: FastCheck.boolean(),
@@ -433,8 +432,8 @@ describe("For any sequence of claims, responses, cancellations and blocks", () =
           const out: Array<Sent> = []
           const kept: Array<Place> = []
           let now = 0
-          const claim = ({ bound, key, priority, promise }: Step, place?: Place) => {
-            const answer = ask(windows, priority, now, {
+          const claim = ({ bound, key, share, promise }: Step, place?: Place) => {
+            const answer = ask(windows, share, now, {
               key: key === 0 ? undefined : String(key),
               bound,
               promise,
@@ -497,7 +496,7 @@ describe("For any sequence of claims, responses, cancellations and blocks", () =
     FastCheck.assert(
       FastCheck.property(
         FastCheck.integer({ min: 10, max: 300 }),
-        FastCheck.constantFrom(...priorities),
+        FastCheck.constantFrom(...shares),
         FastCheck.array(
           FastCheck.record({
             pause: FastCheck.integer({ min: 0, max: 3_000 }),
@@ -506,21 +505,21 @@ describe("For any sequence of claims, responses, cancellations and blocks", () =
           }),
           { minLength: 40, maxLength: 120 }
         ),
-        (budget, priority, calls) => {
+        (budget, share, calls) => {
           const windows = makeCallWindows(budget)
           const own = {
             key: "alone",
             bound: Math.ceil((30 * budget) / 110),
-            promise: priority === "essential" || priority === "known"
+            promise: share === "essential" || share === "known"
           }
           let now = 0
           for (const { blocks, latency, pause } of calls) {
             now += pause
-            let answer = ask(windows, priority, now, own)
+            let answer = ask(windows, share, now, own)
             if (!isAdmitted(answer)) {
               waits += 1
               now += answer * second
-              answer = ask(windows, priority, now, own)
+              answer = ask(windows, share, now, own)
             }
             const place = mustAdmit(answer)
             now += latency

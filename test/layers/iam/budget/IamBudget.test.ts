@@ -1,21 +1,29 @@
 /** The limits of one network and one actor, and the cost of a call without an answer. */
 import { assert, describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { makeCredentialCache, tokenKey } from "../../../../src/layers/iam/budget/CredentialCache.ts"
-import { type Counted, makeIamBudget, type Purpose } from "../../../../src/layers/iam/budget/IamBudget.ts"
+import { makeIamBudget } from "../../../../src/layers/iam/budget/IamBudget.ts"
+import { makeKnownCredentials, tokenKey } from "../../../../src/layers/iam/budget/KnownCredentials.ts"
+import { type Counted, introspectPath, type Purpose } from "../../../../src/layers/iam/budget/Purpose.ts"
+import { makeRefusedCredentials } from "../../../../src/layers/iam/budget/RefusedCredentials.ts"
+import { shares } from "../../../../src/layers/iam/budget/Shares.ts"
+import { iamCallsRefused } from "../../../../src/services/Metrics.ts"
 import { Unknown, type UpstreamFailure } from "../../../../src/services/UpstreamFailure.ts"
 import { inRequest, production } from "../Simulated.ts"
 
 const tokens: Counted = { plane: "production", path: "/app-auth/tokens" }
+const introspections: Counted = { plane: "production", path: introspectPath }
 const unanswered = new Unknown({ dependency: "iam", reason: "no answer" })
 
-const budgetOf = (countAddresses = true) => {
-  const credentials = makeCredentialCache()
-  const budget = makeIamBudget({ callsPerMinute: 110, countAddresses }, credentials)
+const budgetOf = (countAddresses = true, callsPerMinute = 110) => {
+  const refused = makeRefusedCredentials()
+  const credentials = makeKnownCredentials(refused)
+  const budget = makeIamBudget({ callsPerMinute, countAddresses }, credentials, refused)
   /** How many of these calls are sent. */
   const admitted = (
     count: number,
@@ -34,7 +42,12 @@ const budgetOf = (countAddresses = true) => {
           (result) => Either.isRight(result) || result.left._tag !== "Refused" || result.left.status !== 429
         ).length
     )
-  return { admitted, budget, credentials }
+  /** A token that IAM issued or called live. */
+  const known = (credential: string): Purpose => {
+    credentials.markLive(credential)
+    return { credential }
+  }
+  return { admitted, budget, credentials, known }
 }
 
 const login = (at: number): Purpose => ({ credential: `slt ${at}`, use: "login" })
@@ -58,9 +71,35 @@ describe("Logins", () => {
       assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 93)
     })
   )
+
+  it.effect("that find no place cost their network nothing", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf()
+      const others = [60, 33].map((count, at) =>
+        admitted(count, (one) => login(1_000 * (1 + at) + one), `198.51.100.${at}`)
+      )
+      deepStrictEqual(yield* Effect.all(others), [60, 33])
+      assert.strictEqual(yield* admitted(60, login, "203.0.113.1"), 0)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* admitted(60, login, "203.0.113.1"), 60)
+    })
+  )
 })
 
 describe("Refreshes", () => {
+  it.effect("of actors whom IAM has not disclosed are counted by network, where networks are counted", () =>
+    Effect.gen(function* () {
+      for (const [countAddresses, most] of [
+        [true, 60],
+        [false, 100]
+      ] as const) {
+        const { admitted, known } = budgetOf(countAddresses)
+        const refresh = (at: number): Purpose => ({ ...known(`ort ${at}`), use: "refresh" })
+        assert.strictEqual(yield* admitted(100, refresh, "203.0.113.1"), most)
+      }
+    })
+  )
+
   it.effect("of one actor with many logins are limited to 60 at once and then 30 a minute", () =>
     Effect.gen(function* () {
       const { admitted, credentials } = budgetOf()
@@ -68,7 +107,7 @@ describe("Refreshes", () => {
         const token = Redacted.make(`ort_${name.padStart(43, "x")}`)
         const place = {
           key: undefined,
-          priority: "essential" as const,
+          share: "essential" as const,
           freeAt: 0,
           ownUntil: 0,
           reserved: false,
@@ -110,6 +149,165 @@ describe("One login token", () => {
       assert.strictEqual(yield* admitted(40, again, "203.0.113.1"), 8)
       const testing: Counted = { plane: "0199b000-0000-7000-8000-00000000000e", path: "/app-auth/tokens" }
       assert.strictEqual(yield* admitted(40, again, "203.0.113.1", Effect.void, testing), 30)
+    })
+  )
+})
+
+describe("One session", () => {
+  it.effect("has 8 logouts a minute", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf()
+      const logout = (): Purpose => ({ credential: "ort", use: "session" })
+      const revocations: Counted = { plane: "production", path: "/oauth/revoke" }
+      assert.strictEqual(yield* admitted(40, logout, "203.0.113.1", Effect.void, revocations), 8)
+    })
+  )
+})
+
+describe("The introspection that completes a login", () => {
+  it.effect("may fill the whole budget, and so may its reservation, except for a newcomer's login", () =>
+    Effect.gen(function* () {
+      const { admitted, budget, known } = budgetOf()
+      const reserve = (network: string) =>
+        budget
+          .reserveIntrospection(production, { credential: `slt of ${network}`, use: "login" }, Effect.succeed)
+          .pipe(Effect.isSuccess, inRequest(true, network))
+      yield* budget.recordRefusal("slt", "this_call", "login").pipe(inRequest(true, "203.0.113.2"))
+      const share = yield* admitted(
+        200,
+        (at) => known(`oat ${at}`),
+        "203.0.113.1",
+        Effect.void,
+        introspections
+      )
+      assert.strictEqual(share, 93)
+      assert.isFalse(yield* reserve("203.0.113.2"))
+      assert.isTrue(yield* reserve("203.0.113.1"))
+      const completing = (at: number): Purpose => ({ credential: `new oat ${at}`, completing: true })
+      const rest = yield* admitted(200, completing, "203.0.113.1", Effect.void, introspections)
+      assert.strictEqual(rest, 110 - share - 1)
+    })
+  )
+
+  it.effect("is no login of its network, and its place is free again when the login fails", () =>
+    Effect.gen(function* () {
+      const { budget } = budgetOf()
+      const reserve = (at: number, spend: Effect.Effect<void, UpstreamFailure>) =>
+        budget
+          .reserveIntrospection(production, login(at), () => spend)
+          .pipe(Effect.flip, Effect.option, inRequest(true, "203.0.113.1"))
+      for (let at = 0; at < 120; at += 1)
+        deepStrictEqual(yield* reserve(at, Effect.fail(unanswered)), Option.some(unanswered))
+      for (let at = 0; at < 110; at += 1) deepStrictEqual(yield* reserve(at, Effect.void), Option.none())
+    })
+  )
+})
+
+describe("A refused credential", () => {
+  for (const kind of ["known", "unknown"] as const)
+    it.effect(`has ${kind === "known" ? "the" : "no"} next place when it is ${kind}`, () =>
+      Effect.gen(function* () {
+        const { admitted, known } = budgetOf()
+        const purpose = (name: string): Purpose => (kind === "known" ? known(name) : { credential: name })
+        const introspect = (count: number, name: string) =>
+          admitted(count, (at) => purpose(`${name} ${at}`), "203.0.113.1", Effect.void, introspections)
+        assert.strictEqual(yield* introspect(1, "early"), 1)
+        yield* TestClock.adjust("10 seconds")
+        const rest = kind === "known" ? 92 : 54
+        assert.strictEqual(yield* introspect(rest, "later"), rest)
+        yield* TestClock.adjust("10 seconds")
+        assert.strictEqual(yield* introspect(1, "refused"), 0)
+        yield* TestClock.adjust("40 seconds")
+        assert.strictEqual(yield* introspect(1, "other"), kind === "known" ? 0 : 1)
+        assert.strictEqual(yield* introspect(1, "refused"), kind === "known" ? 1 : 0)
+      })
+    )
+
+  it.effect("is counted by its share", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf()
+      const count = Effect.map(
+        Effect.forEach(shares, (share) => Metric.value(iamCallsRefused({ priority: share }))),
+        (states) => states.map(({ count }) => count)
+      )
+      const before = yield* count
+      yield* admitted(57, (at) => ({ credential: `oat ${at}` }), "203.0.113.1", Effect.void, introspections)
+      const refused = (yield* count).map((now, at) => now - (before[at] ?? 0))
+      deepStrictEqual(
+        refused,
+        shares.map((share) => (share === "newcomer" ? 2 : 0))
+      )
+    })
+  )
+})
+
+describe("Another budget", () => {
+  it.effect("changes the bounds of credentials, networks and actors in proportion", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf(true, 55)
+      const again = (): Purpose => ({ credential: "slt", use: "login" })
+      assert.strictEqual(yield* admitted(40, again, "203.0.113.1"), 4)
+      assert.strictEqual(yield* admitted(200, login, "203.0.113.2"), 30)
+    })
+  )
+})
+
+describe("A network with six refused tokens", () => {
+  it.effect("is still suspect 49 s later, and of IPv6 it is a /48", () =>
+    Effect.gen(function* () {
+      const { admitted, budget } = budgetOf()
+      for (let at = 0; at < 6; at += 1)
+        yield* budget.recordRefusal(`oat ${at}`, "this_call").pipe(inRequest(true, `2001:db8:1:${at}`))
+      yield* TestClock.adjust("49 seconds")
+      const guess = (at: number): Purpose => ({ credential: `guess ${at}` })
+      assert.strictEqual(yield* admitted(20, guess, "2001:db8:1:ffff", Effect.void, introspections), 8)
+      assert.strictEqual(yield* admitted(20, guess, "2001:db8:2:1", Effect.void, introspections), 20)
+    })
+  )
+})
+
+describe("A network with one refused token", () => {
+  it.effect("is not suspect, however often it sends the token", () =>
+    Effect.gen(function* () {
+      const { admitted, budget } = budgetOf()
+      for (let at = 0; at < 6; at += 1)
+        yield* budget.recordRefusal("oat", "this_call").pipe(inRequest(true, "203.0.113.1"))
+      const guess = (at: number): Purpose => ({ credential: `guess ${at}` })
+      assert.strictEqual(yield* admitted(20, guess, "203.0.113.1", Effect.void, introspections), 20)
+    })
+  )
+})
+
+describe("A credential that IAM refused", () => {
+  it.effect("is no longer known, and is refused again without a call", () =>
+    Effect.gen(function* () {
+      const { budget, credentials } = budgetOf()
+      const access = tokenKey(production, Redacted.make("oat"))
+      credentials.markLive(access)
+      const check = budget.unlessRefused(access, Effect.succeed("repeated"))(Effect.succeed("called"))
+      assert.strictEqual(yield* check, "called")
+      yield* budget.recordRefusal(access, "inactive_access_token")
+      assert.isFalse(credentials.isKnown(access))
+      assert.strictEqual(yield* check, "repeated")
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual(yield* check, "called")
+    })
+  )
+})
+
+describe("Testing secrets whose plane is not known yet", () => {
+  it.effect("share one budget; a known one has the budget of its plane", () =>
+    Effect.gen(function* () {
+      const { admitted, credentials } = budgetOf()
+      const unresolved: Counted = { plane: undefined, path: "/application/testing-context" }
+      const secret = (at: number): Purpose => ({ credential: `secret ${at}`, use: "session" })
+      const ask = (count: number, from: number) =>
+        admitted(count, (at) => secret(from + at), "203.0.113.1", Effect.void, unresolved)
+      // Newcomers may fill 50 %.
+      assert.strictEqual(yield* ask(200, 0), 55)
+      assert.strictEqual(yield* ask(1, 1_000), 0)
+      credentials.markLive("secret 1000")
+      assert.strictEqual(yield* ask(1, 1_000), 1)
     })
   )
 })

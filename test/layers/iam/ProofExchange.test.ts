@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { isEndpointPath } from "../../../src/layers/iam/TingEndpoints.ts"
-import { signature } from "../../../src/layers/iam/OboProof.ts"
+import { signature } from "../../../src/layers/iam/ProofExchange.ts"
 import { iamFaults, production as productionId } from "../../../sandbox/upstreams/Iam.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { sha256 } from "../../../src/services/Digest.ts"
@@ -344,6 +344,24 @@ describe("an endpoint that moved", () => {
         assert.lengthOf(asked(catalogue), catalogues)
       }
       assert.lengthOf(asked(exchanges), 4)
+    })
+  )
+
+  it.scoped("fails with the catalogue's refusal, except that an endpoint is not listed", () =>
+    Effect.gen(function* () {
+      const { prove, simulator } = yield* proofWorld
+      for (const [status, code, answered] of [
+        [429, "rate_limited", 429],
+        [401, "unauthenticated", 401],
+        [404, "not_found", 403]
+      ] as const) {
+        yield* prove("a")
+        simulator.fail({ path: `/api/v1${exchanges}`, fault: refusal(403, "invalid_client") })
+        simulator.fail({ path: `/api/v1${catalogue}`, fault: refusal(status, code) })
+        const failure = yield* Effect.flip(prove("b"))
+        assert.strictEqual(failure._tag === "Refused" ? failure.status : failure._tag, answered)
+        yield* TestClock.adjust("2 minutes")
+      }
     })
   )
 
