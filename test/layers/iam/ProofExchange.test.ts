@@ -355,10 +355,10 @@ describe("an endpoint that moved", () => {
         [401, "unauthenticated", 401],
         [404, "not_found", 403]
       ] as const) {
-        yield* prove("a")
+        yield* prove(`first-${status}`)
         simulator.fail({ path: `/api/v1${exchanges}`, fault: refusal(403, "invalid_client") })
         simulator.fail({ path: `/api/v1${catalogue}`, fault: refusal(status, code) })
-        const failure = yield* Effect.flip(prove("b"))
+        const failure = yield* Effect.flip(prove(`second-${status}`))
         assert.strictEqual(failure._tag === "Refused" ? failure.status : failure._tag, answered)
         yield* TestClock.adjust("2 minutes")
       }
