@@ -93,7 +93,7 @@ export const makeTestingContext = (
         return environments.get(credential, fetchEnvironment(secret, credential)).pipe(
           budget.unlessRefused(
             credential,
-            new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
+            Effect.failSync(() => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" }))
           ),
           Effect.map((environment) => Testing({ ...environment, secret }))
         )

@@ -106,7 +106,7 @@ export const makeTokenExchange = (
       // identity-service.md 5: a refused refresh token is dead under every key.
       budget.unlessRefused(
         tokenKey(plane, token),
-        new Refused({ dependency: "iam", status: 400, code: "invalid_grant" })
+        Effect.failSync(() => new Refused({ dependency: "iam", status: 400, code: "invalid_grant" }))
       )
     )
 
