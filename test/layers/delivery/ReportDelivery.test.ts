@@ -892,7 +892,7 @@ describe("The search for duplicates", () => {
       yield* pass(120)
       expect((yield* sweep).state).toBe("delivered")
       expect(
-        lines.filter(({ level, text }) => level === "WARN" && text.includes("not in the list")).length
+        lines.filter(({ level, text }) => level === "WARN" && text.includes("does not list the issue")).length
       ).toBe(1)
     })
   )
