@@ -3,10 +3,9 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import type { Finding } from "../../src/layers/diagnostics/Finding.ts"
 import { checkProxy } from "../../src/layers/diagnostics/ProxyCheck.ts"
-import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
+import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { rawClient } from "../layers/store/Stores.ts"
 import { freePort } from "../support/Process.ts"
@@ -224,7 +223,7 @@ describe("music-backend check", () => {
     (_, environment) =>
       Effect.gen(function* () {
         const path = environment.MUSIC_DATABASE_PATH ?? ""
-        yield* Effect.scoped(Layer.build(storeAt(path)))
+        yield* Effect.scoped(openDatabase(path))
         const sql = yield* rawClient(path)
         yield* sql`INSERT INTO migrations (migration_id, name) VALUES (999, 'later')`
       }).pipe(Effect.scoped, Effect.orDie),

@@ -4,12 +4,11 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import type * as Scope from "effect/Scope"
-import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { type SpoolEntry, Store, type StoreService, type StoreUnavailable } from "../../src/services/Store.ts"
+import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
+import { type SpoolEntry, type StoreService, type StoreUnavailable } from "../../src/services/Store.ts"
+import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 
 export const freshFolder: Effect.Effect<string, never, Scope.Scope> = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "music-faults-"))),
@@ -18,7 +17,7 @@ export const freshFolder: Effect.Effect<string, never, Scope.Scope> = Effect.acq
 
 /** The store of a server, open until the scope closes. */
 export const openStore = (path: string): Effect.Effect<StoreService, StoreUnavailable, Scope.Scope> =>
-  Effect.map(Layer.build(storeAt(path)), Context.get(Store))
+  Effect.flatMap(openDatabase(path), makeStore)
 
 export const withStore = <A, E>(path: string, use: (store: StoreService) => Effect.Effect<A, E>) =>
   Effect.scoped(Effect.flatMap(openStore(path), use))

@@ -4,15 +4,8 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import pg from "pg"
 import { vi } from "vitest"
-import { postgresStoreAt } from "../../src/layers/store/postgres/PgStore.ts"
-import {
-  cutConnections,
-  freshPostgres,
-  readFromPostgres,
-  restartablePostgres,
-  statement,
-  wayTo
-} from "./Databases.ts"
+import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
+import { cutConnections, freshPostgres, readFromPostgres, restartablePostgres, wayTo } from "./Databases.ts"
 import {
   away,
   everyCall,
@@ -23,6 +16,7 @@ import {
   startServer,
   unwritable
 } from "./Server.ts"
+import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
@@ -34,7 +28,12 @@ const lockWait = 300
 const promptly = 6_000
 
 const serving = (url: string) =>
-  startServer(postgresStoreAt(Redacted.make(url), { timeouts, lockWait, notify: { pause: 100 } }))
+  startServer(
+    Effect.flatMap(
+      openPostgres(Redacted.make(url), { timeouts, lockWait, notify: { pause: 100 } }),
+      makeStore
+    )
+  )
 
 /** Another program's transaction, open until the scope closes. */
 const transaction = (url: string, text: string) =>
@@ -118,26 +117,6 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         yield* Effect.sleep(50)
       }
       deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
-    })
-  )
-
-  it.scopedLive("full: refuses writes, serves reads, and recovers", () =>
-    Effect.gen(function* () {
-      const url = yield* freshPostgres
-      const server = yield* serving(url)
-      yield* outage(server, {
-        begin: statement(
-          url,
-          `CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS
-           $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;
-           ${written.map((table) => `CREATE TRIGGER no_room BEFORE INSERT OR UPDATE ON ${table} EXECUTE FUNCTION no_room();`).join("")}`
-        ),
-        end: statement(url, "DROP FUNCTION no_room CASCADE"),
-        says: unwritable,
-        reason: /is full: its disk or quota has no space left \(53100\)/,
-        promptly,
-        readNumber: readFromPostgres(url)
-      })
     })
   )
 

@@ -10,10 +10,9 @@ import * as Redacted from "effect/Redacted"
 import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
-import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, sampleReport } from "../layers/store/Stores.ts"
-import { freshFolder, query, withStore } from "./Files.ts"
+import { freshFolder, openStore, query, withStore } from "./Files.ts"
 import { eventually, issues, startServer } from "./Server.ts"
 
 // Long enough for a busy machine.
@@ -40,7 +39,7 @@ const waiting = Effect.gen(function* () {
   /** Serves until the report is delivered. */
   const serve = Effect.scoped(
     Effect.gen(function* () {
-      const server = yield* startServer(storeAt(path), { tracker: target })
+      const server = yield* startServer(openStore(path), { tracker: target })
       yield* eventually("the report is filed", () => server.log.some((line) => line.includes("Report filed")))
     })
   )

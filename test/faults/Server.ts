@@ -5,6 +5,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
+import type * as Scope from "effect/Scope"
 import { makeBackend, Listening, parts } from "../../src/Backend.ts"
 import { call, type Exchange, expectJson, textOf } from "../../sandbox/HttpExchange.ts"
 import { production } from "../../sandbox/upstreams/Iam.ts"
@@ -15,7 +16,7 @@ import {
   type SimulatedUpstreams
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
-import type { Store, StoreUnavailable } from "../../src/services/Store.ts"
+import { Store, type StoreService, type StoreUnavailable } from "../../src/services/Store.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 import { brokenSums } from "./Files.ts"
 
@@ -28,7 +29,7 @@ export interface Server {
 
 /** Listens until the scope closes. */
 export const startServer = (
-  store: Layer.Layer<Store, StoreUnavailable>,
+  store: Effect.Effect<StoreService, StoreUnavailable, Scope.Scope>,
   change: Partial<SettingsValues> = {}
 ) =>
   Effect.gen(function* () {
@@ -44,7 +45,11 @@ export const startServer = (
       ...change
     }
     const context = yield* Effect.withConsole(
-      Layer.build(makeBackend({ ...parts, store }).pipe(Layer.provide(Layer.succeed(Settings, settings)))),
+      Layer.build(
+        makeBackend({ ...parts, store: Layer.scoped(Store, store) }).pipe(
+          Layer.provide(Layer.succeed(Settings, settings))
+        )
+      ),
       console
     )
     const { url } = yield* Effect.provide(Listening, context)

@@ -1,16 +1,14 @@
 import { closeSync, openSync, renameSync, rmSync, statSync, writeSync } from "node:fs"
-import { dirname, join } from "node:path"
+import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { Store } from "../../src/services/Store.ts"
 import { freshFolder, otherProgram, scalar } from "./Files.ts"
 import {
   away,
@@ -46,7 +44,7 @@ const readFrom =
 const serving = (path: string) =>
   Effect.gen(function* () {
     const database = yield* openDatabase(path, { lockWait })
-    const server = yield* startServer(Layer.scoped(Store, makeStore(database)))
+    const server = yield* startServer(makeStore(database))
     return { server, sql: database.sql }
   })
 
@@ -115,22 +113,6 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       yield* outage(server, {
         begin: Effect.sync(() => renameSync(path, `${path}.moved`)),
         end: Effect.sync(() => renameSync(`${path}.moved`, path)),
-        says: away,
-        reason: /is gone: its file was moved or deleted/,
-        promptly,
-        readNumber: readFrom(path)
-      })
-    })
-  )
-
-  it.scopedLive("its folder moved away: refuses all writes, and recovers when it is moved back", () =>
-    Effect.gen(function* () {
-      const path = yield* fresh
-      const { server } = yield* serving(path)
-      const folder = dirname(path)
-      yield* outage(server, {
-        begin: Effect.sync(() => renameSync(folder, `${folder}.moved`)),
-        end: Effect.sync(() => renameSync(`${folder}.moved`, folder)),
         says: away,
         reason: /is gone: its file was moved or deleted/,
         promptly,

@@ -6,9 +6,10 @@ import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { storeAt } from "../../src/layers/store/sqlite/SqliteStore.ts"
+import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import type { Held } from "./FaultSwitches.ts"
+import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 
 type Repository = Exclude<keyof StoreService, "check" | "wakeups" | "retention">
 /** Like `recipients.activate`. */
@@ -103,5 +104,10 @@ const folder = Effect.acquireRelease(
 
 export const layer: Layer.Layer<Store | StoreSwitches> = Layer.provide(
   wrapped,
-  Layer.orDie(Layer.unwrapScoped(Effect.map(folder, (path) => storeAt(join(path, "music.sqlite")))))
+  Layer.orDie(
+    Layer.scoped(
+      Store,
+      Effect.flatMap(folder, (path) => Effect.flatMap(openDatabase(join(path, "music.sqlite")), makeStore))
+    )
+  )
 )

@@ -8,7 +8,7 @@ import * as TestClock from "effect/TestClock"
 import { makeTableBreaker } from "../../../src/layers/delivery/TableBreaker.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
-import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
+import { freshPath, openStore, sampleLease, sampleReport } from "../store/Stores.ts"
 import { makeHarness } from "./Harness.ts"
 
 const day = 24 * 3_600_000
@@ -76,14 +76,7 @@ it.scoped("A sweep planned by a fast clock runs, at most once an hour until its 
     const issue = { number: 57, url: "https://github.com/harbor/music/issues/57" }
     yield* store.reports.admit(sampleReport({ createdAt: real - 1_000 }), true)
     const at = real + day
-    const [leased] = yield* store.deliveries.lease({
-      kinds: ["report"],
-      count: 1,
-      concurrency: 1,
-      now: at,
-      leaseUntil: at + 10_000,
-      owner: "ahead"
-    })
+    const [leased] = yield* store.deliveries.lease(sampleLease({ now: at }))
     if (leased === undefined) return expect.fail("nothing was leased")
     yield* store.deliveries.update(leased.id, leased.fence, {
       _tag: "Delivered",

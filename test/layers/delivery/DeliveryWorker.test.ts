@@ -13,7 +13,7 @@ import {
   StoreUnavailable
 } from "../../../src/services/Store.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
-import { freshPath, openStore, sampleReport } from "../store/Stores.ts"
+import { freshPath, openStore, sampleLease, sampleReport } from "../store/Stores.ts"
 import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
 
 const lease = 10_000
@@ -362,14 +362,7 @@ describe("A worker", () => {
   it.scoped("sleeps until something falls due, and does not poll", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)
-      const [held] = yield* store.deliveries.lease({
-        kinds: ["report"],
-        count: 1,
-        concurrency: 1,
-        now: 1_000,
-        leaseUntil: 2_000,
-        owner: "dead"
-      })
+      const [held] = yield* store.deliveries.lease(sampleLease({ now: 1_000, leaseUntil: 2_000 }))
       if (held === undefined) return expect.fail("nothing was due")
       const later = DeliveryUpdate.Waiting({ availableAt: 33_700, failure: "limit" })
       yield* store.deliveries.update(held.id, held.fence, later)

@@ -17,7 +17,7 @@ import * as Scope from "effect/Scope"
 import type { DeliveryLimits } from "../../../src/layers/delivery/DeliveryLimits.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
-import { openDatabase, storeAt } from "../../../src/layers/store/sqlite/SqliteStore.ts"
+import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
 import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
@@ -26,6 +26,7 @@ import { Settings, type SettingsValues } from "../../../src/services/Settings.ts
 import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
+import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
 
 const makeFolder = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "music-delivery-"))),
@@ -35,7 +36,7 @@ const makeFolder = Effect.acquireRelease(
 /** The bytes of a database with the current schema, made once and copied for each test. */
 const makeTemplate = Effect.gen(function* () {
   const file = join(yield* makeFolder, "music.sqlite")
-  yield* Effect.scoped(Layer.build(storeAt(file)))
+  yield* Effect.scoped(openDatabase(file))
   return readFileSync(file)
 }).pipe(Effect.scoped)
 let template: Buffer | undefined
@@ -58,7 +59,7 @@ export const makeHarness = Effect.gen(function* () {
   const file = join(yield* makeFolder, "music.sqlite")
   template ??= yield* makeTemplate
   writeFileSync(file, template)
-  const store = Context.get(yield* Layer.build(storeAt(file)), Store)
+  const store = yield* Effect.flatMap(openDatabase(file), makeStore)
   /** The connection of an operator's commands. */
   const database = yield* openDatabase(file, { migrate: false })
   const records = makeOperatorQueries(database)

@@ -5,19 +5,18 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { DeliveryUpdate, type StoreService } from "../../../src/services/Store.ts"
-import { onBoth, sampleEntry, sampleReport } from "./Stores.ts"
+import { onBoth, sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Stores.ts"
 
 const day = 24 * 3_600_000
 const now = 30 * day
 const ahead = now + day
-const kinds = ["report", "sweep"] as const
 const roomy = { limitBytes: 1_000_000 }
 
 const admit = ({ reports }: StoreService, createdAt = now - 60_000) =>
   reports.admit(sampleReport({ createdAt }), true)
 
 const lease = ({ deliveries }: StoreService, at: number, owner = "worker") =>
-  deliveries.lease({ kinds, count: 10, concurrency: 1, now: at, leaseUntil: at + 10_000, owner })
+  deliveries.lease(sampleLease({ concurrency: 1, now: at, owner }))
 
 const leaseOne = (store: StoreService, at: number, owner?: string) =>
   Effect.flatMap(lease(store, at, owner), ([delivery]) =>
@@ -25,16 +24,8 @@ const leaseOne = (store: StoreService, at: number, owner?: string) =>
   )
 
 const ship = ({ spool }: StoreService, at: number, owner: string) =>
-  Effect.map(
-    spool.lease({
-      tables: new Set(["musicclidaemon", "musicbackend"] as const),
-      count: 10,
-      bytes: 1_000,
-      now: at,
-      leaseUntil: at + 12_000,
-      owner
-    }),
-    (entries) => entries.map(({ recordId }) => recordId)
+  Effect.map(spool.lease(sampleSpoolLease({ now: at, leaseUntil: at + 12_000, owner })), (entries) =>
+    entries.map(({ recordId }) => recordId)
   )
 
 onBoth("A clock that was ahead", ({ freshStore }) => {

@@ -118,21 +118,6 @@ onBoth("Concurrent offers", ({ freshPath, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("at the bound, exactly those that do not fit are refused", () =>
-    Effect.gen(function* () {
-      const { spool } = yield* openStore(yield* freshPath)
-      const sizes = [40, 50, 20, 10, 5, 1]
-      const admissions = yield* Effect.forEach(
-        sizes,
-        (bytes) => spool.offer([sampleEntry(`of ${bytes}`, { bytes })], { limitBytes: 100 }),
-        all
-      )
-      deepStrictEqual(admissions, ["accepted", "accepted", "full", "accepted", "full", "full"])
-      const [counts] = yield* spool.counts
-      deepStrictEqual([counts?.accepted, counts?.waitingBytes], [3, 100])
-    })
-  )
-
   it.scoped("a failed transaction fails all of them, and stores nothing", () =>
     Effect.gen(function* () {
       const path = yield* freshPath

@@ -7,7 +7,7 @@ import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { onBoth } from "./Stores.ts"
+import { onBoth, sampleSpoolLease } from "./Stores.ts"
 
 const worker = fileURLToPath(new URL("./Worker.ts", import.meta.url))
 
@@ -46,14 +46,7 @@ onBoth("Processes that share a store", ({ freshPath, openStore, rawQuery }) => {
       const leased = lines.filter((line) => line.startsWith("report:"))
       const { spool } = yield* openStore(path)
       // Concurrent leases may each return fewer rows than are due.
-      const rest = yield* spool.lease({
-        tables: new Set(["musicclidaemon"]),
-        count: 1_000,
-        bytes: 1_000_000,
-        now: 1_000,
-        leaseUntil: 2_000,
-        owner: "last"
-      })
+      const rest = yield* spool.lease(sampleSpoolLease({ now: 1_000, owner: "last" }))
       const records = [
         ...lines.filter((line) => line.startsWith("record-")),
         ...rest.map(({ recordId }) => recordId)
@@ -88,14 +81,7 @@ onBoth("Processes that share a store", ({ freshPath, openStore, rawQuery }) => {
       ])
 
       const [counts] = yield* spool.counts
-      const entries = yield* spool.lease({
-        tables: new Set(["musicclidaemon"]),
-        count: 1_000_000,
-        bytes: 1_000_000_000,
-        now: 1_000,
-        leaseUntil: 2_000,
-        owner: "worker"
-      })
+      const entries = yield* spool.lease(sampleSpoolLease())
       assert.isAtLeast(entries.length, acknowledged * 2)
       assert.strictEqual(counts?.waiting, entries.length)
       assert.strictEqual(counts?.duplicates, entries.length / 2)

@@ -1,5 +1,12 @@
 import { productionId } from "../../../src/services/Plane.ts"
-import { type InboxEvent, type Reports, type SpoolEntry, Verified } from "../../../src/services/Store.ts"
+import {
+  type Deliveries,
+  type InboxEvent,
+  type Reports,
+  type SpoolEntry,
+  type TelemetrySpool,
+  Verified
+} from "../../../src/services/Store.ts"
 
 type Admitted = Parameters<Reports["admit"]>[0]
 
@@ -43,5 +50,31 @@ export const sampleEvent = (change: Partial<InboxEvent> = {}): InboxEvent => ({
   aggregateVersion: 4,
   data: "{}",
   receivedAt: 1_000,
+  ...change
+})
+
+type DeliveryLease = Parameters<Deliveries["lease"]>[0]
+
+/** Leases ten reports and sweeps for ten seconds. */
+export const sampleLease = (change: Partial<DeliveryLease> = {}): DeliveryLease => ({
+  kinds: ["report", "sweep"],
+  count: 10,
+  concurrency: 100,
+  now: 2_000,
+  leaseUntil: (change.now ?? 2_000) + 10_000,
+  owner: "worker",
+  ...change
+})
+
+type SpoolLease = Parameters<TelemetrySpool["lease"]>[0]
+
+/** Leases all waiting entries of two tables for a minute. */
+export const sampleSpoolLease = (change: Partial<SpoolLease> = {}): SpoolLease => ({
+  tables: new Set(["musicclidaemon", "musicbackend"] as const),
+  count: 1_000_000,
+  bytes: 1_000_000_000,
+  now: 2_000,
+  leaseUntil: (change.now ?? 2_000) + 60_000,
+  owner: "worker",
   ...change
 })

@@ -4,20 +4,21 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
 import * as TestServices from "effect/TestServices"
 import pg from "pg"
 import { describe, inject } from "vitest"
-import { postgresStoreAt } from "../../../src/layers/store/postgres/PgStore.ts"
-import { type SqliteOptions, storeAt } from "../../../src/layers/store/sqlite/SqliteStore.ts"
-import { Store, type StoreService, type StoreUnavailable } from "../../../src/services/Store.ts"
+import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
+import { databaseFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
+import { openPostgres } from "../../../src/layers/store/postgres/PgStore.ts"
+import { openDatabase, type SqliteOptions } from "../../../src/layers/store/sqlite/SqliteStore.ts"
+import type { StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
 import { freshDatabase } from "../../support/Postgres.ts"
 
-export { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
+export { sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
 
 type Row = Record<string, unknown>
 
@@ -55,7 +56,7 @@ export const openSqlite = (
   path: string,
   options?: SqliteOptions
 ): Effect.Effect<StoreService, StoreUnavailable, Scope.Scope> =>
-  Effect.map(Layer.build(storeAt(path, options)), Context.get(Store))
+  Effect.flatMap(openDatabase(path, options), makeStore)
 
 /** A connection of another program: none of the store's rules apply to it. */
 export const rawClient = (path: string) =>
@@ -139,11 +140,7 @@ export const postgres: Kind = kind({
   emptyPath: emptyPlace,
   freshPath: cleanPlace,
   // Background work of the store uses the real clock.
-  openStore: (url) =>
-    Effect.map(
-      TestServices.provideLive(Layer.build(postgresStoreAt(Redacted.make(url)))),
-      Context.get(Store)
-    ),
+  openStore: (url) => TestServices.provideLive(Effect.flatMap(openPostgres(Redacted.make(url)), makeStore)),
   rawQuery: (url, script) =>
     withPgClient(url, async (client) => {
       const rows: Array<Row> = []
@@ -152,6 +149,15 @@ export const postgres: Kind = kind({
       return rows
     })
 })
+
+/** Opens a database of either kind without migrations, like a command that only reads. */
+export const openUnmigrated = (place: string) =>
+  databaseFromSettings(
+    place.startsWith("postgres:")
+      ? { databasePath: "", databaseUrl: Option.some(Redacted.make(place)) }
+      : { databasePath: place, databaseUrl: Option.none() },
+    { migrate: false }
+  )
 
 export const kinds: ReadonlyArray<Kind> = [sqlite, postgres]
 

@@ -1,10 +1,11 @@
 /** A separate process on a store: `<what> <place> <name>`; prints one line for each operation. */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { postgresStoreAt } from "../../../src/layers/store/postgres/PgStore.ts"
-import { storeAt } from "../../../src/layers/store/sqlite/SqliteStore.ts"
-import { Store, type StoreService } from "../../../src/services/Store.ts"
-import { sampleEntry, sampleReport } from "./Samples.ts"
+import { openPostgres } from "../../../src/layers/store/postgres/PgStore.ts"
+import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
+import { type StoreService } from "../../../src/services/Store.ts"
+import { sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
+import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
 
 const [, , what = "", place = "", name = ""] = process.argv
 const print = (line: string) => Effect.sync(() => process.stdout.write(`${line}\n`))
@@ -21,15 +22,10 @@ const compete = ({ deliveries, reports, spool }: StoreService) =>
       yield* spool.offer([sampleEntry(`record-${index}-a`), sampleEntry(`record-${index}-b`)], {
         limitBytes: 1_000_000
       })
-      const lease = { now: 1_000, leaseUntil: 2_000, owner: name }
-      const leased = yield* deliveries.lease({ ...lease, kinds: ["report"], count: 1, concurrency: 100 })
+      const held = { now: 1_000, leaseUntil: 2_000, owner: name }
+      const leased = yield* deliveries.lease(sampleLease({ ...held, count: 1 }))
       for (const { id } of leased) yield* print(id)
-      const records = yield* spool.lease({
-        ...lease,
-        tables: new Set(["musicclidaemon"]),
-        count: 2,
-        bytes: 1_000_000
-      })
+      const records = yield* spool.lease(sampleSpoolLease({ ...held, count: 2 }))
       for (const { recordId } of records) yield* print(recordId)
     }
   })
@@ -48,6 +44,6 @@ const accept = ({ reports, spool }: StoreService) =>
     }
   })
 
-const store = place.startsWith("postgres:") ? postgresStoreAt(Redacted.make(place)) : storeAt(place)
-const work = Effect.flatMap(Store, (store) => (what === "compete" ? compete(store) : accept(store)))
-await Effect.runPromise(Effect.provide(work, store))
+const database = place.startsWith("postgres:") ? openPostgres(Redacted.make(place)) : openDatabase(place)
+const work = Effect.flatMap(database, makeStore).pipe(Effect.flatMap(what === "compete" ? compete : accept))
+await Effect.runPromise(Effect.scoped(work))

@@ -3,21 +3,19 @@ import * as Reactivity from "@effect/experimental/Reactivity"
 import { SqlClient } from "@effect/sql/SqlClient"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { snakeToCamel } from "effect/String"
 import pg from "pg"
-import { Store, StoreUnavailable } from "../../../services/Store.ts"
+import { StoreUnavailable } from "../../../services/Store.ts"
 import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
 import { type Database, makeDatabase } from "../Database.ts"
 import { migrationFailed, openFailed } from "../StoreErrors.ts"
 import { checkReadable, migrate, prepareSchema } from "../migrations/Migrations.ts"
 import { pgDialect } from "./PgDialect.ts"
 import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
-import { makeStore } from "../repositories/Repositories.ts"
 import { first, Whole } from "../repositories/Rows.ts"
 
 export interface PgOptions {
@@ -188,10 +186,3 @@ export const openPostgres = (
     else yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
     return database
   })
-
-/** A store on one Postgres database. */
-export const postgresStoreAt = (
-  url: Redacted.Redacted,
-  options?: PgOptions
-): Layer.Layer<Store, StoreUnavailable> =>
-  Layer.scoped(Store, Effect.flatMap(openPostgres(url, options), makeStore))

@@ -7,18 +7,16 @@ import { SqlError } from "@effect/sql/SqlError"
 import type { Statement } from "@effect/sql/Statement"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { snakeToCamel } from "effect/String"
-import { Store, StoreUnavailable } from "../../../services/Store.ts"
+import { StoreUnavailable } from "../../../services/Store.ts"
 import { type Database, makeDatabase } from "../Database.ts"
 import { migrationFailed, openFailed } from "../StoreErrors.ts"
 import { applicationId, writeMark } from "./ApplicationId.ts"
 import { checkReadable, migrate, migrationsTable, prepareSchema } from "../migrations/Migrations.ts"
-import { makeStore } from "../repositories/Repositories.ts"
 import { first, Whole } from "../repositories/Rows.ts"
 import { sqliteDialect } from "./SqliteDialect.ts"
 import { watchFiles } from "./SqliteFiles.ts"
@@ -141,7 +139,3 @@ export const openDatabase = (
     if (migrating) yield* database.write("Store.open", sql.unsafe(writeMark))
     return database
   })
-
-/** A store on one SQLite file. Several processes may share it. */
-export const storeAt = (path: string, options?: SqliteOptions): Layer.Layer<Store, StoreUnavailable> =>
-  Layer.scoped(Store, Effect.flatMap(openDatabase(path, options), makeStore))

@@ -2,21 +2,17 @@ import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import { finishRestore } from "../../../../src/layers/store/backup/RestoreReconciliation.ts"
-import { databaseFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
 import { DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
-import { onBoth, sampleReport } from "../Stores.ts"
+import { onBoth, openUnmigrated, sampleLease, sampleReport } from "../Stores.ts"
 
-const kinds = ["report", "sweep"] as const
 const failure = "no answer"
 const issue = Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" })
 
 /** Leases the only due delivery. */
 const leaseOne = ({ deliveries }: StoreService, now: number) =>
-  Effect.flatMap(
-    deliveries.lease({ kinds, count: 1, concurrency: 9, now, leaseUntil: now + 10_000, owner: "before" }),
-    ([delivery]) => (delivery === undefined ? Effect.dieMessage("nothing was due") : Effect.succeed(delivery))
+  Effect.flatMap(deliveries.lease(sampleLease({ count: 1, now })), ([delivery]) =>
+    delivery === undefined ? Effect.dieMessage("nothing was due") : Effect.succeed(delivery)
   )
 
 /** A report whose delivery got these updates, and stays leased without a final one. */
@@ -29,19 +25,8 @@ const reach = (store: StoreService, id: string, ...updates: ReadonlyArray<Delive
 
 const sending = DeliveryUpdate.Sending({ at: 3_000 })
 
-onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
-  const finish = (place: string) =>
-    Effect.scoped(
-      Effect.flatMap(
-        databaseFromSettings(
-          name === "SQLite"
-            ? { databasePath: place, databaseUrl: Option.none() }
-            : { databasePath: "", databaseUrl: Option.some(Redacted.make(place)) },
-          { migrate: false }
-        ),
-        finishRestore
-      )
-    )
+onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
+  const finish = (place: string) => Effect.scoped(Effect.flatMap(openUnmigrated(place), finishRestore))
 
   it.scoped("each unfiled report counts as sent once more, and no other row changes", () =>
     Effect.gen(function* () {

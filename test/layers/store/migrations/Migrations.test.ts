@@ -3,14 +3,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import { writeMark } from "../../../../src/layers/store/sqlite/ApplicationId.ts"
 import { latestMigration } from "../../../../src/layers/store/migrations/Migrations.ts"
-import { databaseFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, sampleEvent, sampleReport } from "../Stores.ts"
+import { type Kind, onBoth, openUnmigrated, sampleEvent, sampleReport } from "../Stores.ts"
 
 /** One SQL file for each migration: a database of that version, with rows in every table. */
 const fixtures = new URL("./fixtures/", import.meta.url)
@@ -68,17 +66,6 @@ const appliedTo = ({ rawQuery }: Kind, path: string) =>
   )
 
 const check = ({ check }: StoreService) => check
-
-/** Opens the database without migrations, as a command that only reads. */
-const openUnmigrated = ({ name }: Kind, path: string) =>
-  Effect.scoped(
-    databaseFromSettings(
-      name === "SQLite"
-        ? { databasePath: path, databaseUrl: Option.none() }
-        : { databasePath: "", databaseUrl: Option.some(Redacted.make(path)) },
-      { migrate: false }
-    )
-  )
 
 /** A message names the file, or host, port and database, but not the user. */
 const assertNames = (reason: string, path: string) => {
@@ -287,27 +274,6 @@ onBoth("Migrations", (kind) => {
     })
   )
 
-  it.scoped("a column that a newer version adds in parallel is tolerated", () =>
-    Effect.gen(function* () {
-      const path = yield* emptyPath
-      const { deliveries, reports } = yield* openStore(path)
-      const lease = (now: number) =>
-        deliveries.lease({
-          kinds: ["report"],
-          count: 1,
-          concurrency: 9,
-          now,
-          leaseUntil: now + 10,
-          owner: "one"
-        })
-      yield* reports.admit(sampleReport(), true)
-      assert.strictEqual((yield* lease(2_000)).length, 1)
-      yield* rawQuery(path, "ALTER TABLE deliveries ADD COLUMN later TEXT")
-      assert.strictEqual((yield* lease(3_000)).length, 1)
-      assert.isTrue(Option.isSome(yield* deliveries.find("report:rep_1")))
-    })
-  )
-
   it.scoped("stores that open a new database concurrently create one schema, and none fails", () =>
     Effect.gen(function* () {
       const path = yield* emptyPath
@@ -325,7 +291,7 @@ onBoth("Migrations", (kind) => {
       yield* open(path)
       yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
       const before = yield* schemaOf(kind, path)
-      for (const attempt of [open(path), openUnmigrated(kind, path)]) {
+      for (const attempt of [open(path), Effect.scoped(openUnmigrated(path))]) {
         const { reason } = yield* Effect.flip(attempt)
         assertNames(reason, path)
         assert.include(reason, "newer schema")
@@ -339,32 +305,23 @@ onBoth("Migrations", (kind) => {
     Effect.gen(function* () {
       const path = yield* databaseOf(kind, 1)
       const before = yield* schemaOf(kind, path)
-      const { reason } = yield* Effect.flip(openUnmigrated(kind, path))
+      const { reason } = yield* Effect.flip(Effect.scoped(openUnmigrated(path)))
       assertNames(reason, path)
       assert.include(reason, `(1, needed ${latestMigration}): run music-backend migrate`)
       assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
       yield* open(path)
-      yield* openUnmigrated(kind, path)
+      yield* Effect.scoped(openUnmigrated(path))
     })
   )
 
   it.scoped("opening without migrations creates no database", () =>
     Effect.gen(function* () {
       const path = yield* emptyPath
-      const { reason } = yield* Effect.flip(openUnmigrated(kind, path))
+      const { reason } = yield* Effect.flip(Effect.scoped(openUnmigrated(path)))
       assertNames(reason, path)
       assert.include(reason, "run music-backend migrate")
       if (kind.name === "SQLite") assert.isFalse(existsSync(path))
       else deepStrictEqual(yield* rawQuery(path, "SELECT * FROM pg_tables WHERE schemaname = 'public'"), [])
-    })
-  )
-
-  it.scoped("a migration by a newer version keeps the process ready", () =>
-    Effect.gen(function* () {
-      const path = yield* emptyPath
-      const { check } = yield* openStore(path)
-      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
-      yield* check
     })
   )
 

@@ -1,24 +1,26 @@
 /** Rules that concern PostgreSQL only: outages, session settings and concurrent connections. */
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { openPostgres, type PgOptions } from "../../../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
-import { StoreFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { Settings } from "../../../../src/services/Settings.ts"
-import { Store, type StoreService, type StoreUnavailable } from "../../../../src/services/Store.ts"
-import { testSettings } from "../../../support/Settings.ts"
+import { type StoreService, type StoreUnavailable } from "../../../../src/services/Store.ts"
 import { pgProxy } from "./PgProxy.ts"
-import { postgres, sampleEntry, sampleReport, withPgClient } from "../Stores.ts"
+import {
+  postgres,
+  sampleEntry,
+  sampleLease,
+  sampleReport,
+  sampleSpoolLease,
+  withPgClient
+} from "../Stores.ts"
 
 const { freshPath, rawQuery } = postgres
 
@@ -47,19 +49,6 @@ const assertReason = ({ reason }: StoreUnavailable, url: string, trouble: RegExp
 const short = { connect: 150, answer: 150, statement: 100, lock: 30, idleInTransaction: 1_000, close: 500 }
 
 describe("A Postgres database", () => {
-  it.scopedLive("is used when the settings name one", () =>
-    Effect.gen(function* () {
-      const url = yield* freshPath
-      const settings = testSettings({ databaseUrl: Option.some(Redacted.make(url)) })
-      const store = Context.get(
-        yield* Layer.build(Layer.provide(StoreFromSettings, Layer.succeed(Settings, settings))),
-        Store
-      )
-      yield* activate(store)
-      deepStrictEqual(yield* rawQuery(url, "SELECT public_id FROM recipients"), [{ public_id: "c:ana" }])
-    })
-  )
-
   it.scopedLive("has limited connections under the program's name", () =>
     Effect.gen(function* () {
       const { database } = yield* open(yield* freshPath)
@@ -315,17 +304,6 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("more callers than connections are served in sequence", () =>
-      Effect.gen(function* () {
-        const store = yield* open(yield* freshPath, { connections: 2 })
-        yield* activate(store)
-        const answers = yield* Effect.forEach(Array.from({ length: 60 }), () => isActive(store), {
-          concurrency: "unbounded"
-        })
-        assert.isTrue(answers.every((active) => active))
-      })
-    )
-
     it.scopedLive("that deadlock are retried", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
@@ -392,14 +370,7 @@ describe("A Postgres database", () => {
         Array.from({ length: 21 }, (_, index) => `rep_${index}`),
         (id) => reports.admit(sampleReport({ id, keyDigest: id }), true)
       )
-      const leased = yield* deliveries.lease({
-        kinds: ["report"],
-        count: 1,
-        concurrency: 1,
-        now: 2_000,
-        leaseUntil: 9_000,
-        owner: "worker"
-      })
+      const leased = yield* deliveries.lease(sampleLease({ count: 1, concurrency: 1 }))
       deepStrictEqual(
         [leased.length, yield* deliveries.counts],
         [
@@ -414,13 +385,6 @@ describe("A Postgres database", () => {
   )
 
   describe("shared by processes", () => {
-    const lease = {
-      tables: new Set(["musicclidaemon"] as const),
-      bytes: 1_000,
-      now: 2_000,
-      leaseUntil: 9_000
-    }
-
     it.scopedLive("leases concurrently: without waiting, and never the same entry", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
@@ -432,7 +396,7 @@ describe("A Postgres database", () => {
         const found = yield* withPgClient(url, async (client) => {
           await client.query("BEGIN")
           await client.query("SELECT * FROM spool WHERE record_id = 'a' FOR UPDATE")
-          return Effect.runPromise(spool.lease({ ...lease, count: 2, owner: "worker" }))
+          return Effect.runPromise(spool.lease(sampleSpoolLease({ count: 2 })))
         })
         deepStrictEqual(
           found.map(({ recordId }) => recordId),

@@ -68,19 +68,6 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("a send is counted and recorded before the call", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1")
-      const delivery = yield* leaseOne(store, 1_000)
-      assert.isTrue(
-        yield* store.deliveries.update(delivery.id, delivery.fence, DeliveryUpdate.Sending({ at: 1_500 }))
-      )
-      const row = yield* found(store, delivery)
-      deepStrictEqual([row.state, row.attempts, row.sentAt], ["leased", 1, Option.some(1_500)])
-    })
-  )
-
   it.scoped("Delivered writes the issue to the report and ends the delivery", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
@@ -103,26 +90,6 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         (yield* lease(store, 1_000_000)).map(({ subject }) => subject),
         ["rep_2"]
       )
-    })
-  )
-
-  it.scoped("Failed is listed and final", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      yield* enqueue(store, "rep_1")
-      const delivery = yield* leaseOne(store, 1_000)
-      assert.isTrue(
-        yield* store.deliveries.update(
-          delivery.id,
-          delivery.fence,
-          DeliveryUpdate.Failed({ at: 2_000, failure })
-        )
-      )
-      const row = yield* found(store, delivery)
-      deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some(failure)])
-      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.none())
-      deepStrictEqual(yield* lease(store, 1_000_000), [])
-      deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
     })
   )
 

@@ -41,17 +41,6 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("a pause is never shortened", () =>
-    Effect.gen(function* () {
-      const { destinations } = yield* freshStore
-      yield* destinations.failed("tracker", { ...trouble, pausedUntil: 9_000 })
-      yield* destinations.failed("tracker", { ...trouble, pausedUntil: 7_000 })
-      assert.strictEqual((yield* destinations.find("tracker")).pausedUntil, 9_000)
-      yield* destinations.failed("tracker", { ...trouble, pausedUntil: 11_000 })
-      assert.strictEqual((yield* destinations.find("tracker")).pausedUntil, 11_000)
-    })
-  )
-
   it.scoped("a stopped destination stays stopped until it accepts a write", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore

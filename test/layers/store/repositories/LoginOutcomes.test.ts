@@ -25,13 +25,6 @@ const outage = LoginOutcome.Registration({
 const refusal = LoginOutcome.Refusal({ reason: "no_organization" })
 
 onBoth("LoginOutcomes", ({ emptyPath, freshStore, openStore, rawQuery }) => {
-  it.scoped("an unknown key has no outcome", () =>
-    Effect.gen(function* () {
-      const { loginOutcomes } = yield* freshStore
-      deepStrictEqual(yield* loginOutcomes.find(key("a")), Option.none())
-    })
-  )
-
   it.scoped("a recorded outcome is returned unchanged", () =>
     Effect.gen(function* () {
       const { loginOutcomes } = yield* freshStore

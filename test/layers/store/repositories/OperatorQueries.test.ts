@@ -1,9 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import { makeOperatorQueries } from "../../../../src/layers/store/repositories/OperatorQueries.ts"
-import { databaseFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
 import {
   CursorInvalid,
   type DeliveryFilter,
@@ -13,20 +11,14 @@ import {
   type ReportFilter
 } from "../../../../src/services/OperatorQueries.ts"
 import { DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, sampleEvent, sampleReport } from "../Stores.ts"
+import { type Kind, onBoth, openUnmigrated, sampleEvent, sampleLease, sampleReport } from "../Stores.ts"
 
 /** A store and the operator queries on one database. */
 const opened = (kind: Kind) =>
   Effect.gen(function* () {
     const place = yield* kind.freshPath
     const store = yield* kind.openStore(place)
-    const database = yield* databaseFromSettings(
-      kind.name === "SQLite"
-        ? { databasePath: place, databaseUrl: Option.none() }
-        : { databasePath: "", databaseUrl: Option.some(Redacted.make(place)) },
-      { migrate: false }
-    )
-    return { store, records: makeOperatorQueries(database) }
+    return { store, records: makeOperatorQueries(yield* openUnmigrated(place)) }
   })
 
 const anyReport = {
@@ -140,14 +132,7 @@ onBoth("Records", (kind) => {
       const { records, store } = yield* opened(kind)
       for (const id of ["rep_1", "rep_2"])
         yield* store.reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
-      for (const { fence, id } of yield* store.deliveries.lease({
-        kinds: ["report"],
-        count: 2,
-        concurrency: 2,
-        now: 2_000,
-        leaseUntil: 9_000,
-        owner: "worker"
-      }))
+      for (const { fence, id } of yield* store.deliveries.lease(sampleLease()))
         yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "422" }))
       yield* store.deliveries.discard("report:rep_2", 4_000, "filed by hand")
       const ids = (filter: Partial<DeliveryFilter>) =>

@@ -13,9 +13,8 @@ import {
   Unverified,
   Verified
 } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, sampleReport } from "../Stores.ts"
+import { type Kind, onBoth, sampleLease, sampleReport } from "../Stores.ts"
 
-const kinds = ["report", "sweep"] as const
 const ana = Verified({ publicId: "c:ana" })
 
 /** The counted size of a report with a message of so many bytes. */
@@ -42,22 +41,9 @@ const admit = (
   )
 
 const leased = ({ deliveries }: StoreService, now: number, count = 10) =>
-  deliveries.lease({ kinds, count, concurrency: 100, now, leaseUntil: now + 1_000, owner: "worker" })
+  deliveries.lease(sampleLease({ count, now, leaseUntil: now + 1_000 }))
 
 onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => {
-  it.scoped("counts the stored bytes, and decreases with retention", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      assert.strictEqual(yield* store.reports.storedBytes, 0)
-      for (const message of ["short", "ärger 🎵"]) yield* admit(store, message, { message })
-      assert.strictEqual(yield* store.reports.storedBytes, bytesOf("short") + bytesOf("ärger 🎵"))
-      for (const { fence, id } of yield* leased(store, 2_000, 1))
-        yield* store.deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "422" }))
-      assert.strictEqual(yield* store.retention.reports(5_000), 1)
-      assert.include([bytesOf("short"), bytesOf("ärger 🎵")], yield* store.reports.storedBytes)
-    })
-  )
-
   it.scoped("refuses new reports without storing anything, and replays known ones", () =>
     Effect.gen(function* () {
       const store = yield* freshStore

@@ -10,7 +10,7 @@ import {
   Unverified,
   Verified
 } from "../../../../src/services/Store.ts"
-import { onBoth, sampleReport } from "../Stores.ts"
+import { onBoth, sampleLease, sampleReport } from "../Stores.ts"
 
 onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
   it.scoped("a report is read as it was stored, also after a restart", () =>
@@ -156,14 +156,7 @@ onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
       yield* reports.admit(sampleReport({ id: "rep_2" }), true)
       yield* reports.admit(sampleReport({ id: "rep_3", contentDigest: "other" }), true)
       yield* reports.admit(sampleReport({ id: "rep_4", keyDigest: "other" }), false)
-      const leased = yield* deliveries.lease({
-        kinds: ["report"],
-        count: 10,
-        concurrency: 10,
-        now: 1_000,
-        leaseUntil: 2_000,
-        owner: "worker"
-      })
+      const leased = yield* deliveries.lease(sampleLease())
       deepStrictEqual(
         leased.map(({ subject }) => subject),
         ["rep_1"]

@@ -6,16 +6,7 @@ import * as TestClock from "effect/TestClock"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import { DeliveryUpdate, LoginOutcome } from "../../../../src/services/Store.ts"
-import { onBoth, sampleEntry, sampleEvent, sampleReport } from "../Stores.ts"
-
-const lease = {
-  kinds: ["report"],
-  count: 10,
-  concurrency: 10,
-  now: 2_000,
-  leaseUntil: 9_000,
-  owner: "worker"
-} as const
+import { onBoth, sampleEntry, sampleEvent, sampleLease, sampleReport, sampleSpoolLease } from "../Stores.ts"
 
 const filed = (at: number) =>
   DeliveryUpdate.Delivered({
@@ -47,7 +38,7 @@ onBoth("Retention", ({ freshStore }) => {
       assert.isTrue(Option.isSome(yield* reports.find("rep_waiting")))
       assert.isTrue(Option.isNone(yield* reports.find("rep_alone")))
 
-      const [leased] = yield* deliveries.lease(lease)
+      const [leased] = yield* deliveries.lease(sampleLease())
       if (leased === undefined) return assert.fail("nothing was leased")
       yield* deliveries.update(leased.id, leased.fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
       assert.strictEqual(yield* retention.reports(5_000), 1)
@@ -58,7 +49,7 @@ onBoth("Retention", ({ freshStore }) => {
     Effect.gen(function* () {
       const { reports, deliveries, retention } = yield* freshStore
       yield* reports.admit(sampleReport({ id: "rep_1", keyDigest: "one" }), true)
-      const [leased] = yield* deliveries.lease(lease)
+      const [leased] = yield* deliveries.lease(sampleLease())
       if (leased === undefined) return assert.fail("nothing was leased")
       yield* reports.admit(sampleReport({ id: "rep_2", keyDigest: "two" }), true)
       yield* deliveries.update(leased.id, leased.fence, filed(3_000))
@@ -79,7 +70,7 @@ onBoth("Retention", ({ freshStore }) => {
       )
       for (const id of ["rep_failed", "rep_discarded", "rep_filed"])
         yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
-      for (const { fence, id, subject } of yield* deliveries.lease(lease)) {
+      for (const { fence, id, subject } of yield* deliveries.lease(sampleLease())) {
         if (subject === "rep_failed")
           yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "refused: 422" }))
         if (subject === "rep_filed") yield* deliveries.update(id, fence, filed(3_000))
@@ -144,14 +135,7 @@ onBoth("Retention", ({ freshStore }) => {
             ids.map((id) => sampleEntry(id)),
             { limitBytes: 1_000_000 }
           )
-          yield* spool.lease({
-            tables: new Set(["musicclidaemon"]),
-            count: 1_000,
-            bytes: 1_000_000,
-            now,
-            leaseUntil: now + 1_000,
-            owner: "worker"
-          })
+          yield* spool.lease(sampleSpoolLease({ now }))
           const refused = ids.map((recordId) => ({ recordId, code: "invalid" }))
           yield* spool.settle({ owner: "worker", now, delivered: [], duplicates: [], refused })
         })

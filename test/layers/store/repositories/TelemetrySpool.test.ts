@@ -5,10 +5,9 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import type { SpoolCounts, SpoolEntry, TelemetrySpool } from "../../../../src/services/Store.ts"
-import { onBoth, sampleEntry } from "../Stores.ts"
+import { onBoth, sampleEntry, sampleSpoolLease } from "../Stores.ts"
 
 const roomy = { limitBytes: 1_000_000 }
-const tables = new Set(["musicclidaemon", "musicbackend"] as const)
 const none = {
   table: "musicclidaemon",
   accepted: 0,
@@ -24,15 +23,7 @@ const entries = (...ids: ReadonlyArray<string>) => ids.map((id) => sampleEntry(i
 const ids = (some: ReadonlyArray<SpoolEntry>) => some.map(({ recordId }) => recordId)
 
 const lease = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["lease"]>[0]> = {}) =>
-  spool.lease({
-    tables,
-    count: 100,
-    bytes: 1_000_000,
-    now: 2_000,
-    leaseUntil: 62_000,
-    owner: "worker",
-    ...change
-  })
+  spool.lease(sampleSpoolLease(change))
 
 const settle = (spool: TelemetrySpool, change: Partial<Parameters<TelemetrySpool["settle"]>[0]>) =>
   spool.settle({ owner: "worker", now: 3_000, delivered: [], duplicates: [], refused: [], ...change })
@@ -47,19 +38,6 @@ const counted = (spool: TelemetrySpool, expected: Partial<SpoolCounts>) =>
   })
 
 onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
-  it.scoped("leases accepted entries oldest first and unchanged, also after a restart", () =>
-    Effect.gen(function* () {
-      const path = yield* freshPath
-      const offered = [
-        sampleEntry("b", { json: '{"text":"ä \\"quoted\\""}', bytes: 24, eventAt: 5, acceptedAt: 7 }),
-        sampleEntry("a", { table: "musicbackend" })
-      ]
-      yield* withStore(path, ({ spool }) => spool.offer(offered, roomy))
-      yield* withStore(path, ({ spool }) => spool.offer(entries("c"), roomy))
-      deepStrictEqual(yield* withStore(path, ({ spool }) => lease(spool)), [...offered, ...entries("c")])
-    })
-  )
-
   it.scoped("accepts batches larger than one statement", () =>
     Effect.gen(function* () {
       const { spool } = yield* freshStore
@@ -100,42 +78,6 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
   })
 
   describe("at its bound", () => {
-    it.scoped("still accepts records that are waiting already", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a", "b"), roomy)
-        assert.strictEqual(yield* spool.offer(entries("a", "b"), { limitBytes: 5 }), "accepted")
-        assert.strictEqual(yield* spool.offer(entries("a", "c"), { limitBytes: 29 }), "full")
-        yield* counted(spool, { accepted: 4, duplicates: 2, waiting: 2, waitingBytes: 20 })
-      })
-    )
-
-    it.scoped("has room again after entries were removed", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        yield* spool.offer(entries("a"), roomy)
-        assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 10 }), "full")
-        yield* lease(spool)
-        yield* settle(spool, { delivered: ["a"] })
-        assert.strictEqual(yield* spool.offer(entries("b"), { limitBytes: 10 }), "accepted")
-      })
-    )
-
-    it.scoped("a share counts only its own table; without one all tables count", () =>
-      Effect.gen(function* () {
-        const { spool } = yield* freshStore
-        const own = (id: string) => [sampleEntry(id, { table: "musicbackend" })]
-        yield* spool.offer(entries("a", "b", "c"), roomy)
-        const share = { limitBytes: 20, share: "musicbackend" } as const
-        assert.strictEqual(yield* spool.offer(own("o1"), share), "accepted")
-        assert.strictEqual(yield* spool.offer(own("o2"), share), "accepted")
-        assert.strictEqual(yield* spool.offer(own("o3"), share), "full")
-        const other = [sampleEntry("d", { table: "musicfrontendevents" })]
-        assert.strictEqual(yield* spool.offer(other, { limitBytes: 39 }), "full")
-        assert.strictEqual(yield* spool.offer(other, { limitBytes: 40 }), "accepted")
-      })
-    )
-
     it.scoped("drops the backend's own events for a client's, oldest first and no more than needed", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore

@@ -183,7 +183,7 @@ const apply = ({ spool }: StoreService, model: Model, operation: Operation, now:
               recordId: idOf(id),
               bytes,
               eventAt: now,
-              json: `{"at":${now}}`,
+              json: `{"at":${now},"text":"ä \\"quoted\\""}`,
               acceptedAt: now
             })
           ),

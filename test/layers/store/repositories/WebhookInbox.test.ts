@@ -137,24 +137,4 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
         assert.strictEqual(yield* recipients.isActive(ana), stays)
       })
     )
-
-  it.scoped("a repeated registration renews its time, an accepted ting without a change does not", () =>
-    Effect.gen(function* () {
-      const { recipients, webhooks } = yield* freshStore
-      const { subscriptionId: _, ...evidence } = registered
-      yield* TestClock.setTime(happened - 1_000)
-      yield* recipients.activate(registered)
-      yield* TestClock.setTime(happened + 1_000)
-      yield* recipients.activate(registered)
-      yield* webhooks.receive(removal, ["c:ana"])
-      assert.isTrue(yield* recipients.isActive(ana))
-      yield* TestClock.setTime(happened + 9_000)
-      yield* recipients.activate(evidence)
-      const second = { ...removal, eventId: "second", occurredAt: "2026-09-25T10:15:35Z" }
-      yield* webhooks.receive(second, ["c:ana"])
-      assert.isFalse(yield* recipients.isActive(ana))
-      yield* recipients.activate(evidence)
-      assert.isTrue(yield* recipients.isActive(ana))
-    })
-  )
 })

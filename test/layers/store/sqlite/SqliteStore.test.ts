@@ -272,23 +272,6 @@ describe("SqliteStore", () => {
       }).pipe(Effect.scoped)
     )
 
-    it.scoped("a full disk fails the whole write, and writes succeed again when there is room", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const { sql, store } = yield* storeAndClient(path)
-        const large = sampleReport({
-          content: { ...sampleReport().content, message: "x".repeat(500_000) }
-        })
-        yield* sql.unsafe("PRAGMA max_page_count = 60")
-        const { reason } = yield* Effect.flip(store.reports.admit(large, true))
-        assertReason(reason, path, /is full: its disk or quota has no space left \(SQLITE_FULL\)/)
-        deepStrictEqual(yield* store.deliveries.counts, [])
-        yield* activate(store)
-        yield* sql.unsafe("PRAGMA max_page_count = 1000000")
-        assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")
-      })
-    )
-
     it.scoped("is unready while large writes fail, even when a small probe succeeds", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
@@ -330,18 +313,6 @@ describe("SqliteStore", () => {
         yield* Effect.flip(activate(store))
         yield* sql.unsafe("PRAGMA query_only = OFF")
         yield* store.check
-      })
-    )
-
-    it.scoped("a read-only database fails writes and serves reads", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const { sql, store } = yield* storeAndClient(path)
-        yield* activate(store)
-        yield* sql.unsafe("PRAGMA query_only = ON")
-        const { reason } = yield* Effect.flip(activate(store, "c:eva"))
-        assertReason(reason, path, /read-only/)
-        assert.isTrue(yield* isActive(store))
       })
     )
 
