@@ -1,5 +1,3 @@
-import { spawn } from "node:child_process"
-import { once } from "node:events"
 import {
   chmodSync,
   closeSync,
@@ -13,7 +11,6 @@ import {
   writeSync
 } from "node:fs"
 import { basename, dirname, join } from "node:path"
-import { createInterface } from "node:readline"
 import { fileURLToPath } from "node:url"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
@@ -26,7 +23,7 @@ import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore, verifyBackup } from "../../src/layers/store/backup/Restore.ts"
 import { applicationId } from "../../src/layers/store/sqlite/ApplicationId.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
-import { root } from "../support/Process.ts"
+import { start } from "../support/Process.ts"
 import {
   entryOf,
   freshFolder,
@@ -61,31 +58,37 @@ const filled = (count: number) =>
 
 const waitingIn = (path: string) => scalar(path, "SELECT COUNT(*) FROM spool")
 
+/** Runs `Program.ts`, killed with the scope. */
 const program = (shell: string, ...parameters: ReadonlyArray<string>) =>
   Effect.acquireRelease(
-    Effect.sync(() =>
-      spawn(
+    Effect.sync(() => {
+      const file = fileURLToPath(new URL("./Program.ts", import.meta.url))
+      return start(
         "sh",
-        [
-          "-c",
-          `${shell} exec "$@"`,
-          "sh",
-          process.execPath,
-          "--import",
-          "tsx",
-          fileURLToPath(new URL("./Program.ts", import.meta.url)),
-          ...parameters
-        ],
-        { cwd: root, stdio: ["ignore", "pipe", "inherit"] }
+        ["-c", `${shell} exec "$@"`, "sh", process.execPath, "--import", "tsx", file, ...parameters],
+        {}
       )
-    ),
-    (child) =>
-      Effect.promise(async () => {
-        if (child.exitCode !== null || child.signalCode !== null) return
-        const ended = once(child, "close")
+    }),
+    ({ child, ended }) =>
+      Effect.promise(() => {
         child.kill("SIGKILL")
-        await ended
+        return ended
       })
+  )
+
+/** A database with so many waiting records, and its backup. */
+const backedUp = (count: number) =>
+  Effect.gen(function* () {
+    const path = yield* filled(count)
+    const copy = join(dirname(path), "copy.sqlite")
+    return { path, copy, facts: yield* backup(placeOf(path), copy) }
+  })
+
+/** Neither a copy nor a part of it. */
+const assertNoCopy = (path: string) =>
+  deepStrictEqual(
+    readdirSync(dirname(path)).filter((name) => name.includes("copy")),
+    []
   )
 
 /** Overwrites pages with invalid bytes. */
@@ -98,9 +101,7 @@ const garble = (path: string, from: number, length: number) => {
 describe("A backup", () => {
   it.scoped("is one complete private file, and returns its content", () =>
     Effect.gen(function* () {
-      const path = yield* filled(50)
-      const copy = join(dirname(path), "copy.sqlite")
-      const facts = yield* backup(placeOf(path), copy)
+      const { copy, facts, path } = yield* backedUp(50)
       assert.strictEqual(facts.file, copy)
       assert.strictEqual(facts.bytes, statSync(copy).size)
       assert.strictEqual(facts.migration, latestMigration)
@@ -116,39 +117,23 @@ describe("A backup", () => {
     })
   )
 
-  it.scopedLive("of a running server holds everything that was committed before its start", () =>
-    Effect.gen(function* () {
-      const path = yield* filled(10)
-      const { spool } = yield* openStore(path)
-      yield* spool.offer([entryOf("just-now")], limit)
-      const copy = join(dirname(path), "copy.sqlite")
-      yield* backup(placeOf(path), copy)
-      yield* spool.offer([entryOf("later")], limit)
-      assert.strictEqual(yield* waitingIn(copy), 11)
-      assert.isTrue(yield* spoolLawHolds(copy))
-    })
-  )
-
   it.scopedLive(
     "completes while another process commits continuously, and holds everything acknowledged before",
     () =>
       Effect.gen(function* () {
         const path = yield* filled(8_000)
         const writer = yield* program("", "write", path)
-        let acknowledged = 0
-        const lines = createInterface({ input: writer.stdout })
-        lines.on("line", () => {
-          acknowledged += 1
-        })
-        yield* Effect.promise(() => once(lines, "line"))
+        /** One line for each commit. */
+        const acknowledged = () => writer.output().split("\n").length - 1
+        yield* Effect.promise(() => writer.says(/\n/))
         for (const name of ["one.sqlite", "two.sqlite"]) {
-          const before = acknowledged
+          const before = acknowledged()
           const copy = join(dirname(path), name)
           const { rows } = yield* backup(placeOf(path), copy).pipe(
             Effect.timeoutFail({ duration: "10 seconds", onTimeout: () => "no end" as const })
           )
           assert.isAtLeast(rows.spool ?? 0, 8_000 + before)
-          assert.isAbove(acknowledged, before, "the writer was not blocked")
+          assert.isAbove(acknowledged(), before, "the writer was not blocked")
           assert.isTrue(yield* spoolLawHolds(copy))
         }
       })
@@ -221,10 +206,7 @@ describe("A backup", () => {
       assert.match(reason, /corrupt/)
       assert.include(reason, path)
       assert.include(fix, "earlier backup")
-      deepStrictEqual(
-        readdirSync(dirname(path)).filter((name) => name.includes("copy")),
-        []
-      )
+      assertNoCopy(path)
     })
   )
 
@@ -232,17 +214,10 @@ describe("A backup", () => {
     Effect.gen(function* () {
       const path = yield* filled(2_000)
       const copy = join(dirname(path), "copy.sqlite")
-      const child = yield* program("ulimit -f 1000;", "backup", path, copy)
-      let text = ""
-      child.stdout.on("data", (part) => {
-        text += String(part)
-      })
-      yield* Effect.promise(() => once(child, "close"))
-      assert.match(text, /or its copy in .* \(SQLITE_(?:IOERR|FULL)\S*\).*Free some space/)
-      deepStrictEqual(
-        readdirSync(dirname(path)).filter((name) => name.includes("copy")),
-        []
-      )
+      const { ended, output } = yield* program("ulimit -f 1000;", "backup", path, copy)
+      yield* Effect.promise(() => ended)
+      assert.match(output(), /or its copy in .* \(SQLITE_(?:IOERR|FULL)\S*\).*Free some space/)
+      assertNoCopy(path)
     })
   )
 
@@ -254,10 +229,7 @@ describe("A backup", () => {
       const partial = () => readdirSync(dirname(path)).filter((name) => name.includes("partial"))
       yield* Effect.repeat(Effect.sleep(1), { until: () => partial().length > 0, times: 200 })
       yield* Fiber.interrupt(copying)
-      deepStrictEqual(
-        readdirSync(dirname(path)).filter((name) => name.includes("copy")),
-        []
-      )
+      assertNoCopy(path)
       assert.strictEqual(yield* waitingIn(path), 8_000)
     })
   )
@@ -302,9 +274,7 @@ describe("Restoring", () => {
     "brings back the content of the backup, keeps the other database aside, and the store opens",
     () =>
       Effect.gen(function* () {
-        const path = yield* filled(20)
-        const copy = join(dirname(path), "copy.sqlite")
-        yield* backup(placeOf(path), copy)
+        const { copy, path } = yield* backedUp(20)
         yield* withStore(path, ({ spool }) => spool.offer([entryOf("since then")], limit))
 
         const { aside, rows, file } = yield* restore(placeOf(path), copy, { overwrite: true })
@@ -323,9 +293,7 @@ describe("Restoring", () => {
 
   it.scoped("creates the database when there is none", () =>
     Effect.gen(function* () {
-      const path = yield* filled(3)
-      const copy = join(dirname(path), "copy.sqlite")
-      yield* backup(placeOf(path), copy)
+      const { copy, path } = yield* backedUp(3)
       const elsewhere = join(dirname(path), "new", "music.sqlite")
       const { aside } = yield* restore(placeOf(elsewhere), copy)
       assert.isTrue(Option.isNone(aside))
@@ -335,9 +303,7 @@ describe("Restoring", () => {
 
   it.scoped("replaces a file only with overwrite", () =>
     Effect.gen(function* () {
-      const path = yield* filled(3)
-      const copy = join(dirname(path), "copy.sqlite")
-      yield* backup(placeOf(path), copy)
+      const { copy, path } = yield* backedUp(3)
       const { reason } = yield* Effect.flip(restore(placeOf(path), copy))
       assert.include(reason, `${path} exists already`)
       const itself = yield* Effect.flip(restore(placeOf(path), path, { overwrite: true }))
@@ -347,9 +313,7 @@ describe("Restoring", () => {
 
   it.scopedLive("is refused while a server has the database open, and changes nothing", () =>
     Effect.gen(function* () {
-      const path = yield* filled(3)
-      const copy = join(dirname(path), "copy.sqlite")
-      yield* backup(placeOf(path), copy)
+      const { copy, path } = yield* backedUp(3)
       const { spool } = yield* openStore(path)
       yield* spool.offer([entryOf("since then")], limit)
       const before = readdirSync(dirname(path))
@@ -364,13 +328,11 @@ describe("Restoring", () => {
 
   it.scopedLive("after a kill moves the remaining log aside with the old database", () =>
     Effect.gen(function* () {
-      const path = yield* filled(3)
-      const copy = join(dirname(path), "copy.sqlite")
-      yield* backup(placeOf(path), copy)
+      const { copy, path } = yield* backedUp(3)
       const writer = yield* program("", "write", path)
-      yield* Effect.promise(() => once(writer.stdout, "data"))
-      writer.kill("SIGKILL")
-      yield* Effect.promise(() => once(writer, "close"))
+      yield* Effect.promise(() => writer.says(/\n/))
+      writer.child.kill("SIGKILL")
+      yield* Effect.promise(() => writer.ended)
       assert.isTrue(existsSync(`${path}-wal`))
       const { aside } = yield* restore(placeOf(path), copy, { overwrite: true })
       assert.isFalse(existsSync(`${path}-wal`))
@@ -381,9 +343,7 @@ describe("Restoring", () => {
 
   it.scoped("replaces a database that is too damaged to open, with its log", () =>
     Effect.gen(function* () {
-      const path = yield* filled(3)
-      const copy = join(dirname(path), "copy.sqlite")
-      yield* backup(placeOf(path), copy)
+      const { copy, path } = yield* backedUp(3)
       writeFileSync(path, "no database any more ".repeat(500))
       writeFileSync(`${path}-wal`, "an old log")
       const aside = Option.getOrThrow((yield* restore(placeOf(path), copy, { overwrite: true })).aside)
@@ -395,9 +355,7 @@ describe("Restoring", () => {
 
   it.scoped("refuses a damaged backup, and the database stays", () =>
     Effect.gen(function* () {
-      const path = yield* filled(200)
-      const copy = join(dirname(path), "copy.sqlite")
-      yield* backup(placeOf(path), copy)
+      const { copy, path } = yield* backedUp(200)
       garble(copy, 4096 * 20, 4096 * 3)
       const { reason } = yield* Effect.flip(restore(placeOf(path), copy, { overwrite: true }))
       assert.include(reason, copy)

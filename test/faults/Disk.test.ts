@@ -1,7 +1,7 @@
 /** A full disk: the system limits the file size of the process. */
 import { statSync } from "node:fs"
 import { join } from "node:path"
-import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { vi } from "vitest"
@@ -9,7 +9,7 @@ import { call } from "../../sandbox/HttpExchange.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { freePort } from "../support/Process.ts"
 import { freshFolder, scalar } from "./Files.ts"
-import { bundleServer, serve, stop } from "./Processes.ts"
+import { bundleBefore, serve, stop } from "./Processes.ts"
 import {
   eventually,
   everyCall,
@@ -26,12 +26,7 @@ import {
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: string
-beforeAll(async () => {
-  const { file, remove } = await bundleServer()
-  bundle = file
-  return remove
-})
+bundleBefore()
 
 const readFrom =
   (path: string): ReadNumber =>
@@ -55,7 +50,7 @@ describe("A full disk", () => {
           MUSIC_REQUEST_DEADLINE_SECONDS: "5",
           MUSIC_SHUTDOWN_GRACE_SECONDS: "7"
         }
-        const first = yield* serve(bundle, environment, { shell: limit })
+        const first = yield* serve(environment, { shell: limit })
         const { world } = first
         const signed = yield* signIn(first)
         deepStrictEqual((yield* everyCall(first, signed)).round, healthy)
@@ -99,7 +94,7 @@ describe("A full disk", () => {
         assert.isBelow(statSync(path).size, blocks * 512 + 1)
         yield* keptWhole(readFrom(path), { reports: 1, events })
 
-        const second = yield* serve(bundle, environment, { world })
+        const second = yield* serve(environment, { world })
         deepStrictEqual((yield* everyCall(second, signed)).round, healthy)
         yield* eventually("two issues", () => issues({ world }) === 2)
         yield* eventually(

@@ -1,27 +1,22 @@
 /** Peers that reset their connection at any time, on both servers of the process. */
 import { connect } from "node:net"
 import { join } from "node:path"
-import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { freshFolder } from "./Files.ts"
-import { bundleServer, connection, metricsUrl, serve } from "./Processes.ts"
+import { bundleBefore, connection, metricsUrl, serve } from "./Processes.ts"
 import { eventually } from "./Server.ts"
 
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: string
-beforeAll(async () => {
-  const { file, remove } = await bundleServer()
-  bundle = file
-  return remove
-})
+bundleBefore()
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
-    const served = yield* serve(bundle, {
+    const served = yield* serve({
       MUSIC_DATABASE_PATH: join(yield* freshFolder, "music.sqlite"),
       MUSIC_ADMIN_BIND: "127.0.0.1:0",
       ...environment

@@ -5,7 +5,9 @@ import * as Redacted from "effect/Redacted"
 import pg from "pg"
 import { vi } from "vitest"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
-import { cutConnections, freshPostgres, readFromPostgres, restartablePostgres, wayTo } from "./Databases.ts"
+import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { postgres } from "../layers/store/Stores.ts"
+import { readFromPostgres, restartablePostgres } from "./Databases.ts"
 import {
   away,
   everyCall,
@@ -91,12 +93,12 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
 
   it.scopedLive("silent: answers within the timeouts, and recovers when it answers again", () =>
     Effect.gen(function* () {
-      const url = yield* freshPostgres
-      const way = yield* wayTo(url)
-      const server = yield* serving(way.url)
+      const url = yield* postgres.emptyPath
+      const proxy = yield* pgProxy(url)
+      const server = yield* serving(proxy.url)
       yield* outage(server, {
-        begin: way.silence,
-        end: way.speak,
+        begin: proxy.freeze,
+        end: proxy.repair,
         says: away,
         reason: /Postgres database \S+ does not answer/,
         promptly,
@@ -107,12 +109,16 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
 
   it.scopedLive("with cut connections: fails only the requests in flight", () =>
     Effect.gen(function* () {
-      const url = yield* freshPostgres
+      const url = yield* postgres.emptyPath
       const server = yield* serving(url)
       const signed = yield* signIn(server)
       for (let round = 0; round < 2; round += 1) {
         deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
-        yield* cutConnections(url)
+        yield* postgres.rawQuery(
+          url,
+          `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+           WHERE datname = current_database() AND pid <> pg_backend_pid()`
+        )
         // The disconnect must reach this process first.
         yield* Effect.sleep(50)
       }
@@ -122,7 +128,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
 
   it.scopedLive("locked by another program: refuses after the lock timeout, and recovers", () =>
     Effect.gen(function* () {
-      const url = yield* freshPostgres
+      const url = yield* postgres.emptyPath
       const server = yield* serving(url)
       const signed = yield* signIn(server)
       yield* Effect.scoped(

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import * as Effect from "effect/Effect"
 import { build } from "esbuild"
+import { beforeAll } from "vitest"
 import {
   startUpstreams,
   upstreamEnvironment,
@@ -34,15 +35,19 @@ const makeBundle = async (): Promise<Uint8Array> => {
 
 let bundle: Promise<Uint8Array> | undefined
 
-/** Writes the server into a temporary folder. The caller removes it: a test runner process ends without an exit event. */
-export const bundleServer = async (): Promise<{ readonly file: string; readonly remove: () => void }> => {
-  bundle ??= makeBundle()
-  const folder = mkdtempSync(join(tmpdir(), "music-bundle-"))
-  const file = join(folder, "main.mjs")
-  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"))
-  writeFileSync(file, await bundle)
-  return { file, remove: () => rmSync(folder, { recursive: true, force: true }) }
-}
+/** The server's file in this test file. */
+let file = ""
+
+/** Writes the server into a temporary folder before the tests of a file, and removes it after them. */
+export const bundleBefore = () =>
+  beforeAll(async () => {
+    bundle ??= makeBundle()
+    const folder = mkdtempSync(join(tmpdir(), "music-bundle-"))
+    file = join(folder, "main.mjs")
+    symlinkSync(join(root, "node_modules"), join(folder, "node_modules"))
+    writeFileSync(file, await bundle)
+    return () => rmSync(folder, { recursive: true, force: true })
+  })
 
 /** Uses every part of the server: tracker, tables, own telemetry. Its deadlines are short. Port 0: the system chooses a free one. */
 export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string, string>> => ({
@@ -57,7 +62,7 @@ export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string
 })
 
 /** Starts the server like an operator. `shell` runs before, for example to set a limit. Killed with the scope. */
-export const startProcess = (file: string, environment: Readonly<Record<string, string>>, shell = "") =>
+export const startProcess = (environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.acquireRelease(
     Effect.sync(() => start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, file], environment)),
     ({ child, ended }) =>
@@ -79,13 +84,12 @@ export interface Served {
 
 /** A server that listens, with a world of its own by default. */
 export const serve = (
-  file: string,
   environment: Readonly<Record<string, string>>,
   options: { readonly world?: SimulatedUpstreams; readonly shell?: string } = {}
 ) =>
   Effect.gen(function* () {
     const world = options.world ?? (yield* startUpstreams(() => Date.now()))
-    const server = yield* startProcess(file, { ...environmentOf(world), ...environment }, options.shell)
+    const server = yield* startProcess({ ...environmentOf(world), ...environment }, options.shell)
     const [, base = ""] = yield* Effect.promise(() => server.says(listening))
     const served: Served = { world, base, port: Number(new URL(base).port), server }
     return served
@@ -99,10 +103,10 @@ export const metricsUrl = ({ server }: Pick<Served, "server">) =>
   )
 
 /** A server that must not start. */
-export const refuse = (file: string, environment: Readonly<Record<string, string>>, shell = "") =>
+export const refuse = (environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(() => Date.now())
-    const { ended, output } = yield* startProcess(file, { ...environmentOf(world), ...environment }, shell)
+    const { ended, output } = yield* startProcess({ ...environmentOf(world), ...environment }, shell)
     const { code } = yield* Effect.promise(() => ended)
     return { code, output: output() }
   })

@@ -2,27 +2,31 @@ import { randomUUID } from "node:crypto"
 import { renameSync } from "node:fs"
 import { connect } from "node:net"
 import { join } from "node:path"
-import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
-import { freshPostgres, wayTo } from "./Databases.ts"
+import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { postgres } from "../layers/store/Stores.ts"
 import { freshFolder, otherProgram, query, scalar, spoolLawHolds, withStore } from "./Files.ts"
-import { bundleServer, connection, environmentOf, serve, startProcess, stop } from "./Processes.ts"
+import {
+  bundleBefore,
+  type Served,
+  connection,
+  environmentOf,
+  serve,
+  startProcess,
+  stop
+} from "./Processes.ts"
 import { eventually, issues, report, signIn, telemetry } from "./Server.ts"
 
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: string
-beforeAll(async () => {
-  const { file, remove } = await bundleServer()
-  bundle = file
-  return remove
-})
+bundleBefore()
 
 /** Milliseconds: the grace period, and the tolerance for a busy machine. */
 const grace = 3_000
@@ -31,7 +35,7 @@ const late = 700
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
     const path = join(yield* freshFolder, "music.sqlite")
-    return { path, ...(yield* serve(bundle, { MUSIC_DATABASE_PATH: path, ...environment })) }
+    return { path, ...(yield* serve({ MUSIC_DATABASE_PATH: path, ...environment })) }
   })
 
 const refusesConnections = (port: number) =>
@@ -63,6 +67,16 @@ const login = (base: string, slt: string) =>
 
 const tokens = "/api/v1/app-auth/tokens"
 const issuesPath = "/repos/harbor/music/issues"
+
+/** Leaves a report at a tracker that does not answer. */
+const hangInDelivery = ({ base, world }: Pick<Served, "base" | "world">) =>
+  Effect.gen(function* () {
+    world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
+    assert.strictEqual((yield* report({ base })).status, 200)
+    yield* eventually("a report at the tracker", () =>
+      world.tracker.seen.some(({ method }) => method === "POST")
+    )
+  })
 
 describe.concurrent("A server that receives SIGTERM", () => {
   it.scopedLive("fails readiness, refuses late requests, finishes those in flight, and exits with 0", () =>
@@ -147,100 +161,59 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("aborts a request whose body never ends, and exits with 0", () =>
-    Effect.gen(function* () {
-      const { port, server } = yield* serving()
-      const slow = yield* connection(port)
-      slow.socket.write(
-        "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-      )
-      yield* Effect.sleep(50)
-      const { code, took } = yield* stop(server)
-      assert.strictEqual(code, 0)
-      assert.isBelow(took, grace + late)
-    })
-  )
+  it.scopedLive(
+    "exits with 0 in time when every upstream hangs, releases its leases and stores its own telemetry; the next server delivers",
+    () =>
+      Effect.gen(function* () {
+        const { base, path, port, server, world } = yield* serving()
+        const signed = yield* signIn({ base, world })
+        world.tables.fail({ fault: { kind: "hang" }, times: 100 })
+        assert.strictEqual((yield* telemetry({ base })).status, 204)
+        yield* hangInDelivery({ base, world })
+        yield* eventually("a batch at the tables", () =>
+          world.tables.seen.some(({ method }) => method === "POST")
+        )
+        const last = (yield* call(`${base}/api/v1/version`)).headers.get("x-request-id") ?? "none"
+        world.iam.fail({ fault: { kind: "hang" }, times: 100 })
+        world.ting.fail({ fault: { kind: "hang" }, times: 100 })
+        const hanging = yield* Effect.fork(
+          Effect.all([login(base, mintSlt(world)), call(`${base}/api/v1/auth/me`, { headers: signed })], {
+            concurrency: "unbounded"
+          }).pipe(Effect.either)
+        )
+        const slow = yield* connection(port)
+        slow.socket.write(
+          "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+        )
+        yield* connection(port)
+        yield* Effect.sleep(100)
+        const { code, took } = yield* stop(server)
+        assert.strictEqual(code, 0)
+        assert.isBelow(took, grace + late)
+        yield* Fiber.join(hanging)
+        deepStrictEqual(yield* leases(path), [0, 0])
+        // It may have been filed, so the next worker searches first.
+        deepStrictEqual(yield* query(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
+        assert.strictEqual(
+          yield* scalar(
+            path,
+            `SELECT COUNT(*) FROM spool WHERE table_name = 'musicbackend' AND json LIKE '%${last}%'`
+          ),
+          1
+        )
+        assert.isTrue(yield* spoolLawHolds(path))
 
-  it.scopedLive("releases the leases of hanging deliveries and telemetry, and stores its own telemetry", () =>
-    Effect.gen(function* () {
-      const { base, path, server, world } = yield* serving()
-      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
-      world.tables.fail({ fault: { kind: "hang" }, times: 100 })
-      assert.strictEqual((yield* report({ base })).status, 200)
-      assert.strictEqual((yield* telemetry({ base })).status, 204)
-      yield* eventually("a report at the tracker", () =>
-        world.tracker.seen.some(({ method }) => method === "POST")
-      )
-      yield* eventually("a batch at the tables", () =>
-        world.tables.seen.some(({ method }) => method === "POST")
-      )
-      const last = (yield* call(`${base}/api/v1/version`)).headers.get("x-request-id") ?? "none"
-      const { code, took } = yield* stop(server)
-      assert.strictEqual(code, 0)
-      assert.isBelow(took, grace + late)
-      deepStrictEqual(yield* leases(path), [0, 0])
-      // It may have been filed, so the next worker searches first.
-      deepStrictEqual(yield* query(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
-      assert.strictEqual(
-        yield* scalar(
-          path,
-          `SELECT COUNT(*) FROM spool WHERE table_name = 'musicbackend' AND json LIKE '%${last}%'`
-        ),
-        1
-      )
-      assert.isTrue(yield* spoolLawHolds(path))
-    })
-  )
-
-  it.scopedLive("exits with 0 in time when every upstream hangs, and the next server delivers", () =>
-    Effect.gen(function* () {
-      const { base, path, port, server, world } = yield* serving()
-      const signed = yield* signIn({ base, world })
-      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
-      world.tables.fail({ fault: { kind: "hang" }, times: 100 })
-      assert.strictEqual((yield* report({ base })).status, 200)
-      assert.strictEqual((yield* telemetry({ base })).status, 204)
-      yield* eventually("a report at the tracker", () =>
-        world.tracker.seen.some(({ method }) => method === "POST")
-      )
-      yield* eventually("a batch at the tables", () =>
-        world.tables.seen.some(({ method }) => method === "POST")
-      )
-      world.iam.fail({ fault: { kind: "hang" }, times: 100 })
-      world.ting.fail({ fault: { kind: "hang" }, times: 100 })
-      const hanging = yield* Effect.fork(
-        Effect.all([login(base, mintSlt(world)), call(`${base}/api/v1/auth/me`, { headers: signed })], {
-          concurrency: "unbounded"
-        }).pipe(Effect.either)
-      )
-      const slow = yield* connection(port)
-      slow.socket.write(
-        "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-      )
-      yield* connection(port)
-      yield* Effect.sleep(100)
-      const { code, took } = yield* stop(server)
-      assert.strictEqual(code, 0)
-      assert.isBelow(took, grace + late)
-      yield* Fiber.join(hanging)
-      deepStrictEqual(yield* leases(path), [0, 0])
-      assert.isTrue(yield* spoolLawHolds(path))
-
-      for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
-      yield* serve(bundle, { MUSIC_DATABASE_PATH: path }, { world })
-      yield* eventually("one issue", () => issues({ world }) === 1)
-      yield* eventually("one row", () => world.tables.rows("musicclidaemon").length === 1)
-    })
+        for (const upstream of [world.iam, world.ting, world.tables, world.tracker]) upstream.clearFaults()
+        yield* serve({ MUSIC_DATABASE_PATH: path }, { world })
+        yield* eventually("one issue", () => issues({ world }) === 1)
+        yield* eventually("one row", () => world.tables.rows("musicclidaemon").length === 1)
+      })
   )
 
   it.scopedLive("exits with 0 in time without a database during a delivery", () =>
     Effect.gen(function* () {
       const { base, path, server, world } = yield* serving()
-      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
-      assert.strictEqual((yield* report({ base })).status, 200)
-      yield* eventually("a report at the tracker", () =>
-        world.tracker.seen.some(({ method }) => method === "POST")
-      )
+      yield* hangInDelivery({ base, world })
       renameSync(path, `${path}.moved`)
       const { code, took } = yield* stop(server)
       assert.strictEqual(code, 0)
@@ -251,14 +224,10 @@ describe.concurrent("A server that receives SIGTERM", () => {
 
   it.scopedLive("exits with 0 in time with a silent PostgreSQL during a delivery", () =>
     Effect.gen(function* () {
-      const way = yield* wayTo(yield* freshPostgres)
-      const { base, server, world } = yield* serve(bundle, { MUSIC_DATABASE_URL: way.url })
-      world.tracker.fail({ path: issuesPath, method: "POST", fault: { kind: "hang" } })
-      assert.strictEqual((yield* report({ base })).status, 200)
-      yield* eventually("a report at the tracker", () =>
-        world.tracker.seen.some(({ method }) => method === "POST")
-      )
-      yield* way.silence
+      const proxy = yield* pgProxy(yield* postgres.emptyPath)
+      const { base, server, world } = yield* serve({ MUSIC_DATABASE_URL: proxy.url })
+      yield* hangInDelivery({ base, world })
+      yield* proxy.freeze
       const inFlight = yield* Effect.fork(Effect.either(report({ base })))
       yield* Effect.sleep(50)
       const { code, took } = yield* stop(server)
@@ -274,7 +243,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
       yield* withStore(path, ({ check }) => check)
       const other = yield* otherProgram(path)
       yield* other.unsafe("BEGIN EXCLUSIVE")
-      const server = yield* startProcess(bundle, {
+      const server = yield* startProcess({
         ...environmentOf(yield* startUpstreams(() => Date.now())),
         MUSIC_DATABASE_PATH: path
       })

@@ -1,26 +1,21 @@
 /** A process of this version on a database that a later version shares and has migrated. */
 import { join } from "node:path"
-import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
-import { freshPostgres, statement } from "./Databases.ts"
+import { postgres } from "../layers/store/Stores.ts"
 import { freshFolder, query } from "./Files.ts"
-import { bundleServer, metricsUrl, refuse, serve, stop } from "./Processes.ts"
-import { eventually, everyCall, healthy, issues, signIn, telemetry } from "./Server.ts"
+import { bundleBefore, metricsUrl, refuse, serve, stop } from "./Processes.ts"
+import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
 
 // Long enough for a busy machine: the tests start processes.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: string
-beforeAll(async () => {
-  const { file, remove } = await bundleServer()
-  bundle = file
-  return remove
-})
+bundleBefore()
 
 type Row = Readonly<Record<string, unknown>>
 
@@ -34,9 +29,9 @@ const places: Readonly<Record<string, Effect.Effect<Place, never, Scope.Scope>>>
     const path = join(folder, "music.sqlite")
     return { environment: { MUSIC_DATABASE_PATH: path }, say: (text) => query(path, text) }
   }),
-  PostgreSQL: Effect.map(freshPostgres, (url) => ({
+  PostgreSQL: Effect.map(postgres.emptyPath, (url) => ({
     environment: { MUSIC_DATABASE_URL: url },
-    say: (text) => statement(url, text)
+    say: (text) => postgres.rawQuery(url, text)
   }))
 }
 
@@ -117,7 +112,7 @@ describe.concurrent("A process beside a later version", () => {
           MUSIC_REQUEST_DEADLINE_SECONDS: "10",
           MUSIC_SHUTDOWN_GRACE_SECONDS: "15"
         }
-        const served = yield* serve(bundle, environment)
+        const served = yield* serve(environment)
         const signed = yield* signIn(served)
         const shipped = () => served.world.tables.rows("musicclidaemon").length
         const url = yield* metricsUrl(served)
@@ -167,7 +162,7 @@ describe.concurrent("A process beside a later version", () => {
         assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
 
         // A new start refuses the newer schema, and so does an operator's command.
-        const { code, output } = yield* refuse(bundle, place.environment)
+        const { code, output } = yield* refuse(place.environment)
         assert.strictEqual(code, 69)
         assert.include(output, "newer schema")
         const listed = yield* run(["deliveries", "list"], place.environment)
@@ -176,20 +171,4 @@ describe.concurrent("A process beside a later version", () => {
         assert.strictEqual((yield* stop(served.server)).code, 0)
       })
     )
-
-  it.scopedLive("counts the bytes of unknown tables in the spool's limit", () =>
-    Effect.gen(function* () {
-      const place = yield* places.SQLite ?? Effect.dieMessage("no place")
-      const served = yield* serve(bundle, { ...place.environment, MUSIC_TELEMETRY_SPOOL_MEGABYTES: "1" })
-      assert.strictEqual((yield* telemetry(served)).status, 204)
-      yield* place.say(`INSERT INTO spool_counts
-        (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
-        VALUES ('musicmobile', 1, 0, 0, 0, 0, 1, 1048000)`)
-      const full = yield* telemetry(served)
-      assert.strictEqual(full.status, 503)
-      assert.include(full.text, "spool_full")
-      yield* place.say("UPDATE spool_counts SET waiting_bytes = 2 WHERE table_name = 'musicmobile'")
-      assert.strictEqual((yield* telemetry(served)).status, 204)
-    })
-  )
 })

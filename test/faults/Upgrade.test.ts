@@ -1,7 +1,7 @@
 /** The real process on databases of other versions. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, beforeAll, describe, it } from "@effect/vitest"
+import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -9,20 +9,14 @@ import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
-import { freshPostgres, readFromPostgres, statement } from "./Databases.ts"
 import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
-import { bundleServer, refuse, serve, stop } from "./Processes.ts"
+import { bundleBefore, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
 
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
-let bundle: string
-beforeAll(async () => {
-  const { file, remove } = await bundleServer()
-  bundle = file
-  return remove
-})
+bundleBefore()
 
 /** A database of the first version, with a row in every table and a report that waits to be filed. */
 const fixture = readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
@@ -53,7 +47,7 @@ describe.concurrent("A start on a database of another version", () => {
       const copy = `${path}.backup`
       const place = { databasePath: path, databaseUrl: Option.none() }
       assert.strictEqual((yield* backup(place, copy)).migration, 1)
-      const served = yield* serve(bundle, { MUSIC_DATABASE_PATH: path })
+      const served = yield* serve({ MUSIC_DATABASE_PATH: path })
       deepStrictEqual((yield* everyCall(served, yield* signIn(served))).round, healthy)
       assert.strictEqual(yield* versionOf(path), latestMigration)
       yield* eventually("the old report and the new one filed", () => issues(served) === 2)
@@ -71,7 +65,7 @@ describe.concurrent("A start on a database of another version", () => {
       const path = yield* firstVersion
       yield* query(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
       const before = yield* tablesOf(path)
-      const { code, output } = yield* refuse(bundle, { MUSIC_DATABASE_PATH: path })
+      const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path })
       assert.strictEqual(code, 69)
       assert.match(
         output,
@@ -82,30 +76,12 @@ describe.concurrent("A start on a database of another version", () => {
     })
   )
 
-  it.scopedLive("refuses a newer PostgreSQL database in the same way, without its password", () =>
-    Effect.gen(function* () {
-      const url = yield* freshPostgres
-      const environment = { MUSIC_DATABASE_URL: url }
-      const served = yield* serve(bundle, environment)
-      assert.strictEqual((yield* stop(served.server)).code, 0)
-      yield* statement(url, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
-      const { code, output } = yield* refuse(bundle, environment)
-      assert.strictEqual(code, 69)
-      assert.match(
-        output,
-        /^music-backend: Postgres database 127\.0\.0\.1:\d+\/\w+ has a newer schema .* \(9999, .*\n$/
-      )
-      assert.notInclude(output, "postgres:postgres")
-      assert.strictEqual(yield* readFromPostgres(url)("SELECT MAX(migration_id) FROM migrations"), 9_999)
-    })
-  )
-
   it.scopedLive("on a full disk exits with 69, and both versions can start afterwards", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       const before = yield* tablesOf(path)
       // 512 bytes each: enough to open it, not to write the new tables.
-      const { code, output } = yield* refuse(bundle, { MUSIC_DATABASE_PATH: path }, "ulimit -f 72;")
+      const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path }, "ulimit -f 72;")
       assert.strictEqual(code, 69)
       assert.match(output, /^music-backend: SQLite database \S+ .*(?:SQLITE_IOERR|SQLITE_FULL).*\n$/)
       assert.strictEqual(yield* versionOf(path), 1)
@@ -114,7 +90,7 @@ describe.concurrent("A start on a database of another version", () => {
         yield* scalar(path, "SELECT COUNT(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"),
         0
       )
-      yield* serve(bundle, { MUSIC_DATABASE_PATH: path })
+      yield* serve({ MUSIC_DATABASE_PATH: path })
       assert.strictEqual(yield* versionOf(path), latestMigration)
     })
   )

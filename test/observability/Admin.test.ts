@@ -10,7 +10,7 @@ import { parts } from "../../src/Backend.ts"
 import { adminServer } from "../../src/layers/observability/AdminServer.ts"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { Internal, MethodNotAllowed, NotFound } from "../../src/schema/Failure.ts"
-import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
+import { Store, type StoreService } from "../../src/services/Store.ts"
 import { calls, keyed } from "../conformance/Calls.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
@@ -21,13 +21,6 @@ const ask = (url: string, method = "GET") =>
     const answer = await fetch(url, { method })
     return { status: answer.status, headers: answer.headers, text: await answer.text() }
   })
-
-/** The real store, except that it fails to count. */
-const failingStore: typeof parts.store = Layer.map(parts.store, (context) => {
-  const store = Context.get(context, Store)
-  const away = Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
-  return Context.add(context, Store, { ...store, check: away, spool: { ...store.spool, counts: away } })
-})
 
 /** The real store, except that storing a report waits for `wait`. */
 const delayedReports = (wait: Effect.Effect<void>): typeof parts.store =>
@@ -125,19 +118,6 @@ describe("The admin server", () => {
       }).pipe(Effect.flip)
       expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
       expect(failure.reason).toContain(`cannot listen on 127.0.0.1:${taken.port}`)
-    })
-  )
-
-  it.scopedLive("reports an unavailable store at once, without the last values", () =>
-    Effect.gen(function* () {
-      const { admin } = yield* startObserved({
-        settings: { adminBind: anyPort },
-        parts: { store: failingStore }
-      })
-      const samples = parse(yield* scrape(admin))
-      expect(sum(samples, "music_store_up")).toBe(0)
-      expect(sum(samples, "music_check", { check: "database", state: "failed" })).toBe(1)
-      expect(samples.filter(({ name }) => /^music_(?:spool_(?!limit)|deliver)/.test(name))).toEqual([])
     })
   )
 

@@ -11,7 +11,7 @@ import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
-import { Store, type StoreService } from "../../src/services/Store.ts"
+import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import { type SettingsOverrides, testSettings } from "../support/Settings.ts"
 import { makeSteppedClock } from "../support/SteppedClock.ts"
 import * as TestStore from "../support/TestStore.ts"
@@ -40,21 +40,25 @@ const valueOf = (
   )?.value
 
 describe("Collectors", () => {
-  it.scoped("omit a store that hangs, and take 3 s at most", () =>
-    Effect.gen(function* () {
-      const hanging = Effect.uninterruptible(Effect.never)
-      const collect = yield* collectorsOf((store) => ({
-        ...store,
-        check: hanging,
-        deliveries: { ...store.deliveries, counts: hanging }
-      }))
-      const collecting = yield* Effect.fork(collect)
-      yield* TestClock.adjust("3 seconds")
-      const found = yield* Fiber.join(collecting)
-      expect(valueOf(found, "music_store_up")).toBe(0)
-      expect(valueOf(found, "music_check", { check: "database", state: "failed" })).toBe(1)
-      expect(valueOf(found, "music_deliveries")).toBeUndefined()
-    })
+  it.scoped.each([
+    ["fails", Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))],
+    ["hangs", Effect.uninterruptible(Effect.never)]
+  ] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>]>)(
+    "omit a store that %s, and take 3 s at most",
+    ([, away]) =>
+      Effect.gen(function* () {
+        const collect = yield* collectorsOf((store) => ({
+          ...store,
+          check: away,
+          deliveries: { ...store.deliveries, counts: away }
+        }))
+        const collecting = yield* Effect.fork(collect)
+        yield* TestClock.adjust("3 seconds")
+        const found = yield* Fiber.join(collecting)
+        expect(valueOf(found, "music_store_up")).toBe(0)
+        expect(valueOf(found, "music_check", { check: "database", state: "failed" })).toBe(1)
+        expect(valueOf(found, "music_deliveries")).toBeUndefined()
+      })
   )
 
   it.scoped("are read once for all scrapes within 2 s, also when the wall clock is set back by an hour", () =>

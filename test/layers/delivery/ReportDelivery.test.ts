@@ -587,34 +587,6 @@ describe("The end of a process", () => {
   )
 })
 
-describe("Two processes on one database", () => {
-  it.scoped("share the pace and the pause", () =>
-    Effect.gen(function* () {
-      const { admit, failPost, filed, github, now, pass, posts, seconds, settings, start } = yield* makeWorld
-      const reports = yield* Effect.forEach([1, 2, 3, 4, 5, 6], () => admit())
-      const from = now()
-      const one = yield* start(settings)
-      yield* start(settings)
-      yield* pass(1.5)
-      const sent = posts().length
-      failPost(faults.status(403, { message: "no" }, { "retry-after": "60" }))
-      yield* pass(2)
-      expect(posts().length).toBe(sent + 1)
-      const before = github.seen.length
-      // The pause outlives the process that reached the limit.
-      yield* one.stop
-      yield* start(settings)
-      yield* pass(54)
-      expect(github.seen.length).toBe(before)
-      yield* pass(20)
-      for (const report of reports) expect(Option.isSome(yield* filed(report))).toBe(true)
-      const times = seconds(posts(), from)
-      for (const [index, at] of times.slice(1).entries())
-        expect(at - (times[index] ?? 0)).toBeGreaterThanOrEqual(1)
-    })
-  )
-})
-
 describe("A report that an operator retries", () => {
   it.scoped("is searched for before it is sent again", () =>
     Effect.gen(function* () {

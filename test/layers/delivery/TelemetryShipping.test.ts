@@ -11,6 +11,7 @@ import { type SpoolEntry, Store, type TelemetrySpool } from "../../../src/servic
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
+import { sampleSpoolLease } from "../store/Stores.ts"
 
 /** For tests of many minutes. */
 const rarePolling = { telemetryPollInterval: 30_000 }
@@ -404,17 +405,9 @@ describe("Telemetry shipping", () => {
           const one = entry(harness)
           const now = harness.now() - hours * 3_600_000
           yield* offer([one])
-          const tables = new Set([one.table])
-          yield* spool.lease({
-            tables,
-            count: 1,
-            bytes: 1_000,
-            now,
-            leaseUntil: now + 1_000,
-            owner: "before"
-          })
+          yield* spool.lease(sampleSpoolLease({ now }))
           yield* spool.settle({
-            owner: "before",
+            owner: "worker",
             now,
             delivered: [one.recordId],
             duplicates: [],
@@ -612,26 +605,6 @@ describe("Telemetry shipping", () => {
       yield* pass(20)
       expect(stored("musicclidaemon")).toEqual([...ids].sort())
       expect(warnings().length).toBe(1)
-    })
-  )
-
-  it.scoped("never logs a key", () =>
-    Effect.gen(function* () {
-      const { harness, lines, offer, offerSome, pass, service, settings, start } = yield* makeWorld()
-      yield* offerSome(2)
-      yield* offer([entry(harness, "musicclidaemon", "{broken")])
-      service.fail({ fault: faults.html(403) })
-      service.fail({ fault: { kind: "drop" } })
-      service.fail({ fault: faults.notJson() })
-      yield* start(settings)
-      yield* pass(30)
-      service.retire("musicclidaemon")
-      yield* offerSome(1)
-      yield* pass(30)
-      const errors = lines.map(({ text }) => text).join("\n")
-      expect(lines.length).toBeGreaterThan(3)
-      expect(service.minted.length).toBe(2)
-      for (const key of service.minted) expect(errors).not.toContain(key)
     })
   )
 })

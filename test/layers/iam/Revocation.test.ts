@@ -27,13 +27,6 @@ describe("revoke", () => {
     })
   )
 
-  it.scoped("succeeds for a token that IAM does not know", () =>
-    Effect.gen(function* () {
-      const { iam } = yield* iamWorld()
-      yield* iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout"))
-    })
-  )
-
   it.scoped("accepts only an empty 200", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()

@@ -127,17 +127,6 @@ describe("resolvePlane", () => {
     })
   )
 
-  it.scoped("forgets a plane at once when IAM refuses its secret on another call", () =>
-    Effect.gen(function* () {
-      const { environment, iam, testing, world } = yield* iamWorld()
-      yield* iam.resolvePlane(testing.secret)
-      world.rotateSecret(environment.plane, "music")
-      const refused = yield* Effect.flip(iam.exchange(testing, Redacted.make("si:deejay"), key("login")))
-      assert.include(refused, { _tag: "Refused", code: "unauthenticated" })
-      assert.include(yield* Effect.flip(iam.resolvePlane(testing.secret)), { code: "unauthenticated" })
-    })
-  )
-
   for (const [name, code] of [
     ["exchange", "invalid_client"],
     ["introspect", "unauthenticated"],

@@ -128,6 +128,7 @@ export const withPgClient = <A>(url: string, use: (client: pg.Client) => Promise
   Effect.acquireUseRelease(
     Effect.promise(async () => {
       const client = new pg.Client({ connectionString: url, types })
+      client.on("error", () => undefined)
       await client.connect()
       return client
     }),

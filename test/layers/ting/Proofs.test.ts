@@ -102,65 +102,9 @@ describe("with a new proof for each attempt", () => {
       assert.lengthOf(server.accepted("production"), 1)
     })
   )
-
-  it.scoped("a muted ting is silent", () =>
-    Effect.gen(function* () {
-      const { message, register, send, server } = yield* tingWorld
-      yield* register()
-      server.mute({ plane: "production", org: "acme", app_id: "music", for: "si:deejay" })
-      assert.isTrue((yield* send(message("a"))).silent)
-    })
-  )
-
-  it.scoped("Ting's refusals are returned", () =>
-    Effect.gen(function* () {
-      const { message, register, send, server } = yield* tingWorld
-      assert.include(yield* Effect.flip(send(message("a"))), { code: "recipient_not_registered" })
-      yield* register()
-      server.revokeGrant({ plane: "production", org: "acme", app_id: "music", for: "si:deejay" })
-      assert.include(yield* Effect.flip(send(message("a"))), { code: "recipient_not_registered" })
-      server.failNext("temporarily_rate_limited", { retryAfter: 11 })
-      const limited = yield* Effect.flip(send(message("a")))
-      assert.include(limited, { _tag: "Refused", status: 429, retryAfterSeconds: 11 })
-      server.failNext("dependency_unavailable")
-      assert.include(yield* Effect.flip(send(message("a"))), { _tag: "NotExecuted" })
-      server.failNext("storage_unavailable", { committed: true })
-      assert.include(yield* Effect.flip(send(message("a"))), { _tag: "Unknown" })
-    })
-  )
 })
 
 describe("a proof", () => {
-  it.scoped("is accepted once", () =>
-    Effect.gen(function* () {
-      const { prove, registration, ting } = yield* tingWorld
-      const proof = yield* prove(production, registration)
-      yield* ting.register(registration, proof)
-      assert.include(yield* Effect.flip(ting.register(registration, proof)), {
-        _tag: "Refused",
-        code: "proof_consumed"
-      })
-    })
-  )
-
-  it.scoped("is accepted for 60 seconds", () =>
-    Effect.gen(function* () {
-      const { prove, registration, ting } = yield* tingWorld
-      const proof = yield* prove(production, registration)
-      yield* TestClock.adjust("61 seconds")
-      assert.include(yield* Effect.flip(ting.register(registration, proof)), { code: "proof_expired" })
-    })
-  )
-
-  it.scoped("is accepted only for its bytes", () =>
-    Effect.gen(function* () {
-      const { message, prove, register, ting } = yield* tingWorld
-      yield* register()
-      const proof = yield* prove(production, message("a"))
-      assert.include(yield* Effect.flip(ting.send(message("b"), proof)), { code: "invalid_proof" })
-    })
-  )
-
   it.scoped("is accepted in its own plane only", () =>
     Effect.gen(function* () {
       const { message, prove, register, registration, send, server, testing, ting } = yield* tingWorld

@@ -161,18 +161,6 @@ describe("The access token of a pair that IAM issued", () => {
     deepStrictEqual(isNew(made, "oat_1", 1_000), [false, false])
   })
 
-  it("does not count as just issued after its login ended, while others do", () => {
-    const made = world()
-    made.login("1")
-    made.login("2")
-    made.cache.endFamily(made.cache.inFamilyOf(production, Redacted.make("ort_1")))
-    deepStrictEqual(isNew(made, "oat_1"), [false, false])
-    deepStrictEqual(isNew(made, "oat_2"), [true, true])
-    assert.isTrue(made.cache.isKnown(keyOf("oat_1")))
-    made.cache.forget(keyOf("oat_2"))
-    deepStrictEqual(isNew(made, "oat_2"), [false, false])
-  })
-
   it("is as old as the pair when IAM replays it, and may have ended when another process made it", () => {
     const made = world()
     made.login("1")

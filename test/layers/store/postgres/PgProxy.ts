@@ -13,8 +13,6 @@ export interface PgProxy {
   readonly repair: Effect.Effect<void>
   /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
   readonly loseNextCommit: Effect.Effect<void>
-  /** Connections open now. */
-  readonly open: Effect.Effect<number>
 }
 
 const listening = async (port: number, accept: (socket: Socket) => void) => {
@@ -86,18 +84,16 @@ export const pgProxy = (address: string) =>
           },
           lose: () => {
             losing = true
-          },
-          count: () => pairs.size
+          }
         }
       }),
       ({ cut, repair }) => Effect.promise(() => repair().then(cut))
     ),
-    ({ count, cut, freeze, lose, repair, url }): PgProxy => ({
+    ({ cut, freeze, lose, repair, url }): PgProxy => ({
       url,
       cut: Effect.promise(cut),
       freeze: Effect.sync(freeze),
       repair: Effect.promise(repair),
-      loseNextCommit: Effect.sync(lose),
-      open: Effect.sync(count)
+      loseNextCommit: Effect.sync(lose)
     })
   )
