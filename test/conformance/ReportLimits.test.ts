@@ -4,13 +4,13 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { iamFaults } from "../../sandbox/upstreams/Iam.ts"
 import type { SettingsValues } from "../../src/services/Settings.ts"
-import { freshFolder, openStore } from "../faults/Files.ts"
 import { startServer } from "../faults/Server.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
+import { folder, openStore } from "../layers/store/Stores.ts"
 
 const start = (change: Partial<SettingsValues> = {}) =>
   Effect.gen(function* () {
-    const server = yield* startServer(openStore(join(yield* freshFolder, "music.sqlite")), change)
+    const server = yield* startServer(openStore(join(yield* folder, "music.sqlite")), change)
     const { login, post } = calls(server)
     /** Sends a report of `attachments` times 95 KB under a new key. */
     const report = (headers = keyed(), signed: Readonly<Record<string, string>> = {}, attachments = 0) =>

@@ -24,16 +24,8 @@ import { restore, verifyBackup } from "../../src/layers/store/backup/Restore.ts"
 import { applicationId } from "../../src/layers/store/sqlite/ApplicationId.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { start } from "../support/Process.ts"
-import {
-  entryOf,
-  freshFolder,
-  openStore,
-  otherProgram,
-  query,
-  scalar,
-  spoolLawHolds,
-  withStore
-} from "./Files.ts"
+import { scalar, spoolLawHolds } from "./Files.ts"
+import { folder, openStore, rawClient, rawQuery, sampleEntry, withStore } from "../layers/store/Stores.ts"
 
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
@@ -44,11 +36,11 @@ const placeOf = (databasePath: string) => ({ databasePath, databaseUrl: Option.n
 /** A database with so many waiting records of about a kilobyte, closed. */
 const filled = (count: number) =>
   Effect.gen(function* () {
-    const path = join(yield* freshFolder, "music.sqlite")
+    const path = join(yield* folder, "music.sqlite")
     yield* withStore(path, ({ spool }) =>
       spool.offer(
         Array.from({ length: count }, (_, index) =>
-          entryOf(`first-${index}`, JSON.stringify({ text: "x".repeat(1_000) }))
+          sampleEntry(`first-${index}`, { json: JSON.stringify({ text: "x".repeat(1_000) }) })
         ),
         limit
       )
@@ -154,7 +146,7 @@ describe("A backup", () => {
     Effect.gen(function* () {
       const path = yield* filled(1)
       const copy = join(dirname(path), "copy.sqlite")
-      yield* query(path, "PRAGMA user_version = 7")
+      yield* rawQuery(path, "PRAGMA user_version = 7")
       yield* backup(placeOf(path), copy)
       assert.strictEqual(yield* scalar(copy, "PRAGMA application_id"), applicationId)
       assert.strictEqual(yield* scalar(copy, "PRAGMA user_version"), 7)
@@ -186,14 +178,14 @@ describe("A backup", () => {
 
   it.scoped("needs a database and a folder, and creates neither", () =>
     Effect.gen(function* () {
-      const folder = yield* freshFolder
-      const path = join(folder, "music.sqlite")
-      const missing = yield* Effect.flip(backup(placeOf(path), join(folder, "copy.sqlite")))
+      const directory = yield* folder
+      const path = join(directory, "music.sqlite")
+      const missing = yield* Effect.flip(backup(placeOf(path), join(directory, "copy.sqlite")))
       assert.include(missing.reason, `no database at ${path}`)
       const database = yield* filled(1)
-      const nowhere = yield* Effect.flip(backup(placeOf(database), join(folder, "no", "copy.sqlite")))
+      const nowhere = yield* Effect.flip(backup(placeOf(database), join(directory, "no", "copy.sqlite")))
       assert.include(nowhere.fix, "existing, writable folder")
-      deepStrictEqual(readdirSync(folder), [])
+      deepStrictEqual(readdirSync(directory), [])
     })
   )
 
@@ -238,8 +230,8 @@ describe("A backup", () => {
 describe("Verifying", () => {
   it.scoped("refuses unusable files, with their name and problem", () =>
     Effect.gen(function* () {
-      const folder = yield* freshFolder
-      const file = (name: string) => join(folder, name)
+      const directory = yield* folder
+      const file = (name: string) => join(directory, name)
       const reasonOf = (name: string) =>
         Effect.map(Effect.flip(verifyBackup(file(name))), ({ reason }) => {
           assert.include(reason, file(name))
@@ -251,7 +243,7 @@ describe("Verifying", () => {
       assert.match(yield* reasonOf("text"), /corrupt, or not a database/)
       writeFileSync(file("empty"), "")
       assert.match(yield* reasonOf("empty"), /not a database of this program/)
-      yield* query(file("foreign"), "CREATE TABLE migrations (migration_id INTEGER)")
+      yield* rawQuery(file("foreign"), "CREATE TABLE migrations (migration_id INTEGER)")
       assert.match(yield* reasonOf("foreign"), /not a database of this program/)
 
       const path = yield* filled(200)
@@ -263,7 +255,7 @@ describe("Verifying", () => {
       assert.match(yield* reasonOf("short"), /corrupt/)
 
       yield* backup(placeOf(path), file("newer"))
-      yield* query(file("newer"), "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
+      yield* rawQuery(file("newer"), "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
       assert.match(yield* reasonOf("newer"), /newer schema/)
     })
   )
@@ -275,7 +267,7 @@ describe("Restoring", () => {
     () =>
       Effect.gen(function* () {
         const { copy, path } = yield* backedUp(20)
-        yield* withStore(path, ({ spool }) => spool.offer([entryOf("since then")], limit))
+        yield* withStore(path, ({ spool }) => spool.offer([sampleEntry("since then")], limit))
 
         const { aside, rows, file } = yield* restore(placeOf(path), copy, { overwrite: true })
         assert.strictEqual(file, path)
@@ -284,7 +276,7 @@ describe("Restoring", () => {
         const old = Option.getOrThrow(aside)
         assert.match(basename(old), /^music\.sqlite\.before-\d{8}T\d{9}Z$/)
         assert.strictEqual(yield* waitingIn(old), 21)
-        yield* withStore(path, ({ spool }) => spool.offer([entryOf("afterwards")], limit))
+        yield* withStore(path, ({ spool }) => spool.offer([sampleEntry("afterwards")], limit))
         assert.strictEqual(yield* waitingIn(path), 21)
         assert.isTrue(yield* spoolLawHolds(path))
         assert.strictEqual((yield* verifyBackup(copy)).rows.spool, 20)
@@ -315,13 +307,13 @@ describe("Restoring", () => {
     Effect.gen(function* () {
       const { copy, path } = yield* backedUp(3)
       const { spool } = yield* openStore(path)
-      yield* spool.offer([entryOf("since then")], limit)
+      yield* spool.offer([sampleEntry("since then")], limit)
       const before = readdirSync(dirname(path))
       const { fix, reason } = yield* Effect.flip(restore(placeOf(path), copy, { overwrite: true }))
       assert.include(reason, `${path} is in use`)
       assert.include(fix, "Stop all servers")
       deepStrictEqual(readdirSync(dirname(path)), before)
-      yield* spool.offer([entryOf("and later")], limit)
+      yield* spool.offer([sampleEntry("and later")], limit)
       assert.strictEqual(yield* waitingIn(path), 5)
     })
   )
@@ -368,7 +360,7 @@ describe("Restoring", () => {
       const path = yield* filled(3)
       const folder = join(dirname(path), "by-hand")
       mkdirSync(folder)
-      const sql = yield* otherProgram(path)
+      const sql = yield* rawClient(path)
       yield* sql.unsafe("UPDATE spool SET bytes = bytes")
       for (const suffix of ["", "-wal"])
         writeFileSync(join(folder, `copy.sqlite${suffix}`), readFileSync(`${path}${suffix}`))

@@ -8,7 +8,7 @@ import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { freePort } from "../support/Process.ts"
-import { freshFolder, scalar } from "./Files.ts"
+import { readFromSqlite } from "./Files.ts"
 import { bundleBefore, serve, stop } from "./Processes.ts"
 import {
   eventually,
@@ -16,22 +16,17 @@ import {
   healthy,
   issues,
   keptWhole,
-  type ReadNumber,
   signIn,
   telemetry,
   unwritable,
   webhook
 } from "./Server.ts"
+import { folder } from "../layers/store/Stores.ts"
 
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
-
-const readFrom =
-  (path: string): ReadNumber =>
-  (statement) =>
-    Effect.orDie(Effect.map(scalar(path, statement), Number))
 
 /** Blocks of 512 bytes: the size of a new database and its log after a round of calls on a slow machine, and a little more. */
 const blocks = 2_000
@@ -42,7 +37,7 @@ describe("A full disk", () => {
     "fails writes that do not fit, loses no acknowledged write, and the server recovers after a start with room",
     () =>
       Effect.gen(function* () {
-        const path = join(yield* freshFolder, "music.sqlite")
+        const path = join(yield* folder, "music.sqlite")
         const admin = `127.0.0.1:${yield* Effect.promise(freePort)}`
         const environment = {
           MUSIC_DATABASE_PATH: path,
@@ -92,7 +87,7 @@ describe("A full disk", () => {
         const { code } = yield* stop(first.server)
         assert.strictEqual(code, 0)
         assert.isBelow(statSync(path).size, blocks * 512 + 1)
-        yield* keptWhole(readFrom(path), { reports: 1, events })
+        yield* keptWhole(readFromSqlite(path), { reports: 1, events })
 
         const second = yield* serve(environment, { world })
         deepStrictEqual((yield* everyCall(second, signed)).round, healthy)
@@ -101,7 +96,7 @@ describe("A full disk", () => {
           "every event shipped",
           () => world.tables.rows("musicclidaemon").length === events + 1
         )
-        yield* keptWhole(readFrom(path), { reports: 2, events: events + 1 })
+        yield* keptWhole(readFromSqlite(path), { reports: 2, events: events + 1 })
       })
   )
 })

@@ -6,9 +6,9 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
-import { freshFolder } from "./Files.ts"
 import { bundleBefore, connection, metricsUrl, serve } from "./Processes.ts"
 import { eventually } from "./Server.ts"
+import { folder } from "../layers/store/Stores.ts"
 
 vi.setConfig({ testTimeout: 90_000 })
 
@@ -17,7 +17,7 @@ bundleBefore()
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
     const served = yield* serve({
-      MUSIC_DATABASE_PATH: join(yield* freshFolder, "music.sqlite"),
+      MUSIC_DATABASE_PATH: join(yield* folder, "music.sqlite"),
       MUSIC_ADMIN_BIND: "127.0.0.1:0",
       ...environment
     })

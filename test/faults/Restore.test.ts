@@ -11,8 +11,7 @@ import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
-import { postgres, sampleReport } from "../layers/store/Stores.ts"
-import { freshFolder, openStore, query, withStore } from "./Files.ts"
+import { folder, openStore, postgres, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
 import { eventually, issues, startServer } from "./Server.ts"
 
 // Long enough for a busy machine.
@@ -20,7 +19,7 @@ vi.setConfig({ testTimeout: 90_000 })
 
 /** A backup with a waiting report that no worker has leased yet, and a tracker that outlives every server. */
 const waiting = Effect.gen(function* () {
-  const path = join(yield* freshFolder, "music.sqlite")
+  const path = join(yield* folder, "music.sqlite")
   const place = { databasePath: path, databaseUrl: Option.none() }
   yield* withStore(path, ({ reports }) =>
     reports.admit(sampleReport({ createdAt: Date.now() - 20 * 60_000 }), true)
@@ -46,7 +45,7 @@ const waiting = Effect.gen(function* () {
   const restored = restore(place, copy, { overwrite: true })
   const searches = () =>
     world.tracker.seen.filter(({ method, path: asked }) => method === "GET" && /issues$/.test(asked))
-  const kinds = Effect.map(query(path, "SELECT kind, state FROM deliveries ORDER BY kind"), (rows) =>
+  const kinds = Effect.map(rawQuery(path, "SELECT kind, state FROM deliveries ORDER BY kind"), (rows) =>
     rows.map(({ kind, state }) => `${kind} ${state}`)
   )
   return { kinds, searches, restored, serve, world }

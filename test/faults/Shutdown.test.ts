@@ -10,8 +10,8 @@ import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
-import { postgres } from "../layers/store/Stores.ts"
-import { freshFolder, otherProgram, query, scalar, spoolLawHolds, withStore } from "./Files.ts"
+import { folder, postgres, rawClient, rawQuery, withStore } from "../layers/store/Stores.ts"
+import { scalar, spoolLawHolds } from "./Files.ts"
 import {
   bundleBefore,
   type Served,
@@ -34,7 +34,7 @@ const late = 700
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
-    const path = join(yield* freshFolder, "music.sqlite")
+    const path = join(yield* folder, "music.sqlite")
     return { path, ...(yield* serve({ MUSIC_DATABASE_PATH: path, ...environment })) }
   })
 
@@ -193,7 +193,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
         yield* Fiber.join(hanging)
         deepStrictEqual(yield* leases(path), [0, 0])
         // It may have been filed, so the next worker searches first.
-        deepStrictEqual(yield* query(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
+        deepStrictEqual(yield* rawQuery(path, "SELECT state FROM deliveries"), [{ state: "unknown" }])
         assert.strictEqual(
           yield* scalar(
             path,
@@ -239,9 +239,9 @@ describe.concurrent("A server that receives SIGTERM", () => {
 
   it.scopedLive("stops at once during its start", () =>
     Effect.gen(function* () {
-      const path = join(yield* freshFolder, "music.sqlite")
+      const path = join(yield* folder, "music.sqlite")
       yield* withStore(path, ({ check }) => check)
-      const other = yield* otherProgram(path)
+      const other = yield* rawClient(path)
       yield* other.unsafe("BEGIN EXCLUSIVE")
       const server = yield* startProcess({
         ...environmentOf(yield* startUpstreams(() => Date.now())),

@@ -7,8 +7,7 @@ import type * as Scope from "effect/Scope"
 import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
-import { postgres } from "../layers/store/Stores.ts"
-import { freshFolder, query } from "./Files.ts"
+import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
 import { bundleBefore, metricsUrl, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
 
@@ -25,9 +24,9 @@ interface Place {
 }
 
 const places: Readonly<Record<string, Effect.Effect<Place, never, Scope.Scope>>> = {
-  SQLite: Effect.map(freshFolder, (folder) => {
+  SQLite: Effect.map(folder, (folder) => {
     const path = join(folder, "music.sqlite")
-    return { environment: { MUSIC_DATABASE_PATH: path }, say: (text) => query(path, text) }
+    return { environment: { MUSIC_DATABASE_PATH: path }, say: (text) => rawQuery(path, text) }
   }),
   PostgreSQL: Effect.map(postgres.emptyPath, (url) => ({
     environment: { MUSIC_DATABASE_URL: url },

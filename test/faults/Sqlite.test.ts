@@ -9,7 +9,7 @@ import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
-import { freshFolder, otherProgram, scalar } from "./Files.ts"
+import { readFromSqlite, scalar } from "./Files.ts"
 import {
   away,
   eventually,
@@ -18,12 +18,12 @@ import {
   healthy,
   issues,
   keptWhole,
-  type ReadNumber,
   outage,
   signIn,
   startServer,
   unwritable
 } from "./Server.ts"
+import { folder, rawClient } from "../layers/store/Stores.ts"
 
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
@@ -33,12 +33,7 @@ const lockWait = 200
 /** Milliseconds; a login makes two writes that may be lost, and each may wait for the lock. */
 const promptly = 4_000
 
-const fresh = Effect.map(freshFolder, (folder) => join(folder, "music.sqlite"))
-
-const readFrom =
-  (path: string): ReadNumber =>
-  (statement) =>
-    Effect.orDie(Effect.map(scalar(path, statement), Number))
+const fresh = Effect.map(folder, (folder) => join(folder, "music.sqlite"))
 
 /** A server on a file, and its own connection to it. */
 const serving = (path: string) =>
@@ -68,7 +63,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: { ...healthy, report, telemetry },
         reason: /is full: its disk or quota has no space left/,
         promptly,
-        readNumber: readFrom(path)
+        readNumber: readFromSqlite(path)
       })
     })
   )
@@ -83,7 +78,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: unwritable,
         reason: /is read-only for this process/,
         promptly,
-        readNumber: readFrom(path)
+        readNumber: readFromSqlite(path)
       })
     })
   )
@@ -94,14 +89,14 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       Effect.gen(function* () {
         const path = yield* fresh
         const { server } = yield* serving(path)
-        const other = yield* otherProgram(path)
+        const other = yield* rawClient(path)
         yield* outage(server, {
           begin: other.unsafe("BEGIN EXCLUSIVE"),
           end: other.unsafe("ROLLBACK"),
           says: unwritable,
           reason: /is locked by another process/,
           promptly,
-          readNumber: readFrom(path)
+          readNumber: readFromSqlite(path)
         })
       })
   )
@@ -116,7 +111,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         says: away,
         reason: /is gone: its file was moved or deleted/,
         promptly,
-        readNumber: readFrom(path)
+        readNumber: readFromSqlite(path)
       })
     })
   )
@@ -150,7 +145,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         )
         const { server } = yield* serving(path)
         deepStrictEqual((yield* everyCall(server, yield* signIn(server))).round, healthy)
-        yield* keptWhole(readFrom(path), { reports: 2, events: 2 })
+        yield* keptWhole(readFromSqlite(path), { reports: 2, events: 2 })
       })
   )
 
@@ -176,7 +171,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       yield* restore(place, copy, { overwrite: true })
       const { server } = yield* serving(path)
       yield* expectRecovery(server, yield* signIn(server))
-      yield* keptWhole(readFrom(path), { reports: 2, events: 2 })
+      yield* keptWhole(readFromSqlite(path), { reports: 2, events: 2 })
     })
   )
 })
@@ -184,7 +179,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
 /** Overwrites every page but the first, and makes the server read them again. */
 const corrupt = (path: string) =>
   Effect.gen(function* () {
-    const other = yield* otherProgram(path)
+    const other = yield* rawClient(path)
     yield* other.unsafe("PRAGMA wal_checkpoint(TRUNCATE)")
     const bytes = Buffer.alloc(statSync(path).size - 4096, 0xa5)
     const descriptor = openSync(path, "r+")

@@ -9,9 +9,10 @@ import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
-import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
+import { scalar } from "./Files.ts"
 import { bundleBefore, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
+import { folder, rawQuery } from "../layers/store/Stores.ts"
 
 // Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
@@ -20,25 +21,17 @@ bundleBefore()
 
 /** A database of the first version, with a row in every table and a report that waits to be filed. */
 const fixture = readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
-  .replaceAll(/^--.*$/gm, "")
-  .split(/;$/m)
-  .filter((text) => text.trim() !== "")
 
 const firstVersion = Effect.gen(function* () {
-  const path = join(yield* freshFolder, "music.sqlite")
-  yield* Effect.scoped(
-    Effect.gen(function* () {
-      const sql = yield* otherProgram(path)
-      for (const text of fixture) yield* sql.unsafe(text)
-      yield* sql.unsafe("PRAGMA application_id = 1836413794")
-    })
-  )
+  const path = join(yield* folder, "music.sqlite")
+  yield* rawQuery(path, fixture.replaceAll(/^--.*$/gm, ""))
+  yield* rawQuery(path, "PRAGMA application_id = 1836413794")
   return path
 })
 
 const versionOf = (path: string) => scalar(path, "SELECT MAX(migration_id) FROM migrations")
 const tablesOf = (path: string) =>
-  query(path, "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name")
+  rawQuery(path, "SELECT name, sql FROM sqlite_master WHERE type = 'table' ORDER BY name")
 
 describe.concurrent("A start on a database of another version", () => {
   it.scopedLive("migrates an older one with all its rows, and serves", () =>
@@ -63,7 +56,7 @@ describe.concurrent("A start on a database of another version", () => {
   it.scopedLive("refuses a newer one with exit code 69 and one line, and does not change it", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
-      yield* query(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
+      yield* rawQuery(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")
       const before = yield* tablesOf(path)
       const { code, output } = yield* refuse({ MUSIC_DATABASE_PATH: path })
       assert.strictEqual(code, 69)

@@ -500,39 +500,6 @@ describe("A definite answer", () => {
 })
 
 describe("The end of a process", () => {
-  it.scoped.each(["hang", "hang-after"] as const)(
-    "during a send leaves an unknown outcome, and the next process searches: %s",
-    (kind) =>
-      Effect.gen(function* () {
-        const {
-          admit,
-          expectHanging,
-          failPost,
-          filed,
-          pass,
-          posts,
-          settings,
-          start,
-          stateOf,
-          until,
-          issues
-        } = yield* makeWorld
-        const report = yield* admit()
-        failPost({ kind })
-        yield* expectHanging(1)
-        const process = yield* start(settings)
-        yield* until(() => posts().length === 1)
-        yield* process.stop
-        yield* expectHanging(0)
-        expect(yield* stateOf(report)).toBe("unknown")
-        yield* start(settings)
-        yield* pass(50)
-        expect(yield* filed(report)).toEqual(Option.some(1))
-        expect(issues().length).toBe(1)
-        expect(posts().length).toBe(kind === "hang" ? 2 : 1)
-      })
-  )
-
   it.scoped("waits for a request in flight", () =>
     Effect.gen(function* () {
       const { admit, expectHanging, failPost, filed, posts, settings, start, until } = yield* makeWorld
@@ -587,25 +554,7 @@ describe("The end of a process", () => {
   )
 })
 
-describe("A report that an operator retries", () => {
-  it.scoped("is searched for before it is sent again", () =>
-    Effect.gen(function* () {
-      const { admit, failPost, filed, searches, now, pass, posts, settings, start, stateOf, store } =
-        yield* makeWorld
-      const report = yield* admit()
-      failPost(faults.status(422, { message: "no" }))
-      yield* start(settings)
-      yield* pass(2)
-      expect(yield* stateOf(report)).toBe("failed")
-      expect(searches().length).toBe(0)
-      expect(yield* store.deliveries.retry(`report:${report.id}`, now())).toBe(true)
-      yield* pass(3)
-      expect(yield* filed(report)).toEqual(Option.some(1))
-      expect(searches().length).toBe(1)
-      expect(posts().length).toBe(2)
-    })
-  )
-})
+describe("A report that an operator retries", () => {})
 
 describe("A search through more issues than its limit", () => {
   /** An endless list: each page has a new issue and a link to the next page. */
@@ -764,34 +713,6 @@ describe("The search for duplicates", () => {
       expect(issues().map(({ state }) => state)).toEqual(["open", "closed", "closed"])
       expect(issues()[1]?.comments.length).toBe(1)
       expect((yield* sweep).state).toBe("delivered")
-    })
-  )
-
-  it.scoped("closes a duplicate that refuses comments, and delays no other report", () =>
-    Effect.gen(function* () {
-      const { admit, filed, github, issues, lines, pass, report, sweep, process } = yield* twice
-      for (const number of [2, 3])
-        github.addIssue(repository, { login: "harbor-bot", title: `copy ${number}`, body: markerOf(report) })
-      github.fail({
-        method: "POST",
-        path: `${issuesPath}/2/comments`,
-        times: Number.POSITIVE_INFINITY,
-        fault: faults.status(403, { message: "Unable to create comment because issue is locked." })
-      })
-      yield* pass(100)
-      const next = yield* admit()
-      yield* pass(10)
-      expect(Option.isSome(yield* filed(next))).toBe(true)
-      expect(yield* process.checks).toEqual({ tables: "off", tracker: "ok" })
-      expect((yield* sweep).state).toBe("delivered")
-      expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
-        ["open", 0],
-        ["closed", 0],
-        ["closed", 1],
-        ["open", 0]
-      ])
-      expect(lines.filter(({ level }) => level === "ERROR")).toEqual([])
-      expect(lines.filter(({ text }) => text.includes("403 permission")).length).toBe(1)
     })
   )
 

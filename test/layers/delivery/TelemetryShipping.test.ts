@@ -296,22 +296,6 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("releases its records when it is stopped, so that the next process sends them at once", () =>
-    Effect.gen(function* () {
-      const { expectHanging, offerSome, pass, service, settings, start, stored, until } = yield* makeWorld()
-      const ids = yield* offerSome(3)
-      service.fail({ fault: { kind: "hang" } })
-      yield* expectHanging(1)
-      const process = yield* start(settings)
-      yield* until(() => service.seen.length === 1)
-      yield* process.stop
-      yield* expectHanging(0)
-      yield* start(settings)
-      yield* pass(1)
-      expect(stored("musicclidaemon")).toEqual([...ids].sort())
-    })
-  )
-
   it.scoped.each([
     [30, 5],
     [8, 2]

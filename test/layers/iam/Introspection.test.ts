@@ -11,6 +11,7 @@ import type { IamService, Introspection } from "../../../src/services/Iam.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
 import { eventually } from "../upstream/Simulated.ts"
 import { form, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
+import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 
 const path = "/oauth/introspect"
 
@@ -273,6 +274,17 @@ describe("concurrent introspections of one token", () => {
       true
     ],
     [
+      "the refused refresh of its family",
+      ({ grant, iam, simulator }) => {
+        simulator.fail({
+          path: "/api/v1/app-auth/tokens",
+          fault: faults.status(400, { error: { code: "invalid_grant", message: "no" } })
+        })
+        return Effect.exit(iam.refresh(production, grant.refreshToken, key("refresh")))
+      },
+      true
+    ],
+    [
       "a refresh that succeeds",
       ({ grant, iam }) => Effect.exit(iam.refresh(production, grant.refreshToken, key("refresh"))),
       false
@@ -393,54 +405,6 @@ describe("the introspection cache", () => {
       simulator.fail({ fault: iamFaults.internalError() })
       yield* Effect.flip(iam.introspect(production, other.accessToken))
       assert.isTrue(Option.isSome(yield* iam.introspect(production, other.accessToken)))
-    })
-  )
-
-  it.scoped(
-    "is cleared by a revocation, also of the refresh token, and by a refused refresh, with or without a received answer",
-    () =>
-      Effect.gen(function* () {
-        const { iam, login, simulator } = yield* cached
-        const first = yield* login()
-        yield* iam.introspect(production, first.accessToken)
-        yield* iam.revoke(production, first.accessToken, key("logout-1"))
-        assert.isTrue(Option.isNone(yield* iam.introspect(production, first.accessToken)))
-
-        const second = yield* login()
-        yield* iam.introspect(production, second.accessToken)
-        yield* iam.revoke(production, second.refreshToken, key("logout-2"))
-        assert.isTrue(Option.isNone(yield* iam.introspect(production, second.accessToken)))
-
-        const third = yield* login()
-        yield* iam.refresh(production, third.refreshToken, key("refresh-1"))
-        yield* iam.introspect(production, third.accessToken)
-        yield* Effect.flip(iam.refresh(production, third.refreshToken, key("refresh-2")))
-        assert.isTrue(Option.isNone(yield* iam.introspect(production, third.accessToken)))
-
-        const fourth = yield* login()
-        yield* iam.refresh(production, fourth.refreshToken, key("refresh-3"))
-        yield* iam.introspect(production, fourth.accessToken)
-        simulator.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } })
-        yield* Effect.flip(iam.refresh(production, fourth.refreshToken, key("refresh-4")))
-        assert.isTrue(Option.isNone(yield* iam.introspect(production, fourth.accessToken)))
-      })
-  )
-
-  it.scoped("keeps live tokens when others revoke or refresh tokens that IAM never issued", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, loginIn, simulator, testing } = yield* cached
-      const { accessToken } = yield* login()
-      const tested = yield* loginIn(testing)
-      yield* iam.introspect(production, accessToken)
-      yield* iam.introspect(testing, tested.accessToken)
-      yield* iam.revoke(production, someone, key("logout-1"))
-      yield* iam.revoke(production, Redacted.make(`ort_${"a".repeat(43)}`), key("logout-2"))
-      yield* Effect.flip(iam.refresh(production, Redacted.make(`ort_${"b".repeat(43)}`), key("refresh-1")))
-      simulator.fail({ path: "/api/v1/app-auth/tokens", fault: iamFaults.rateLimited(5) })
-      yield* Effect.flip(iam.refresh(testing, tested.refreshToken, key("refresh-2")))
-      yield* iam.introspect(production, accessToken)
-      yield* iam.introspect(testing, tested.accessToken)
-      assert.lengthOf(asked(path), 2)
     })
   )
 

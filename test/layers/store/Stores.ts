@@ -14,7 +14,7 @@ import { describe, inject } from "vitest"
 import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
 import { databaseFromSettings } from "../../../src/layers/store/StoreFromSettings.ts"
 import { openPostgres } from "../../../src/layers/store/postgres/PgStore.ts"
-import { openDatabase, type SqliteOptions } from "../../../src/layers/store/sqlite/SqliteStore.ts"
+import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import type { StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
 import { freshDatabase } from "../../support/Postgres.ts"
 
@@ -52,12 +52,6 @@ export const folder: Effect.Effect<string, never, Scope.Scope> = Effect.acquireR
   (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
 )
 
-export const openSqlite = (
-  path: string,
-  options?: SqliteOptions
-): Effect.Effect<StoreService, StoreUnavailable, Scope.Scope> =>
-  Effect.flatMap(openDatabase(path, options), makeStore)
-
 /** A connection of another program: none of the store's rules apply to it. */
 export const rawClient = (path: string) =>
   SqliteClient.make({ filename: path, disableWAL: true }).pipe(
@@ -72,7 +66,7 @@ export const sqlite: Kind = kind({
   name: "SQLite",
   emptyPath: sqlitePath,
   freshPath: sqlitePath,
-  openStore: openSqlite,
+  openStore: (path) => Effect.flatMap(openDatabase(path), makeStore),
   rawQuery: (path, script) =>
     Effect.scoped(
       Effect.gen(function* () {
@@ -168,5 +162,4 @@ export const onBoth = (subject: string, tests: (kind: Kind) => void): void => {
 }
 
 /** For tests that need only one of the databases. */
-export const { freshPath, freshStore, rawQuery, withStore } = sqlite
-export const openStore = openSqlite
+export const { freshPath, freshStore, openStore, rawQuery, withStore } = sqlite

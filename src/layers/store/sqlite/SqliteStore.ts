@@ -21,7 +21,7 @@ import { first, Whole } from "../repositories/Rows.ts"
 import { sqliteDialect } from "./SqliteDialect.ts"
 import { watchFiles } from "./SqliteFiles.ts"
 
-export interface SqliteOptions {
+interface SqliteOptions {
   /** Milliseconds to wait for a lock of another process; default 5 s. */
   readonly lockWait?: number
   /** Creates the file and migrates an older schema, or refuses both; default true. */

@@ -311,23 +311,6 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-    it.scoped("discards a delivery, and can retry it later", () =>
-      Effect.gen(function* () {
-        const store = yield* freshStore
-        yield* enqueue(store, "rep_1")
-        assert.isTrue(yield* store.deliveries.discard("report:rep_1", 4_000, "spam"))
-        const row = Option.getOrThrow(yield* store.deliveries.find("report:rep_1"))
-        deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some("spam")])
-        deepStrictEqual(yield* lease(store, 9_000), [])
-        assert.strictEqual(yield* store.retention.reports(5_000), 1)
-        assert.strictEqual(yield* store.retention.deliveries(4_001), 1, "it is over since then")
-        yield* enqueue(store, "rep_2")
-        yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
-        assert.isTrue(yield* store.deliveries.retry("report:rep_2", 5_000))
-        assert.strictEqual(yield* store.retention.deliveries(9_000), 0, "it is not over any more")
-      })
-    )
-
     it.scoped(
       "marks a discarded delivery, which neither counts as failed nor is retried with failed ones",
       () =>
