@@ -3,34 +3,19 @@ import { expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { makeTableBreaker } from "../../../src/layers/delivery/TableBreaker.ts"
-import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
-import { testSettings } from "../../support/Settings.ts"
+import { issuesPath, repository, simulatedTracker } from "../tracker/Simulated.ts"
 import { freshPath, openStore, sampleLease, sampleReport } from "../store/Stores.ts"
 import { makeHarness } from "./Harness.ts"
 
 const day = 24 * 3_600_000
-const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
-const repository = "harbor/music"
 
 const makeWorld = Effect.gen(function* () {
   const harness = yield* makeHarness
   /** Milliseconds by which our clock is ahead of GitHub's, which is right. */
   let ahead = 0
-  const github = yield* Effect.acquireRelease(
-    Effect.promise(() =>
-      startTracker({
-        now: () => harness.now() - ahead,
-        repositories: [repository],
-        tokens: [{ token, login: "harbor-bot", rights: "write" }]
-      })
-    ),
-    ({ close }) => Effect.promise(close)
-  )
-  const target = { token: Redacted.make(token), owner: "harbor", repository: "music", url: github.url }
-  const settings = testSettings({ tracker: Option.some({ ...target, reconcileSeconds: [5, 15, 40] }) })
+  const { github, settings } = yield* simulatedTracker(() => harness.now() - ahead)
   const setAhead = (millis: number) =>
     Effect.suspend(() => {
       const change = millis - ahead
@@ -52,7 +37,7 @@ it.scoped.each([
       const { expectHanging, github, issues, now, pass, requests, setAhead, settings, start, store, until } =
         yield* makeWorld
       yield* store.reports.admit(sampleReport({ createdAt: now() - 1_000 }), true)
-      github.fail({ method: "POST", path: `/repos/${repository}/issues`, times: 1, fault: { kind } })
+      github.fail({ method: "POST", path: issuesPath, times: 1, fault: { kind } })
       yield* expectHanging(1)
       yield* setAhead(day)
       const process = yield* start(settings)

@@ -7,34 +7,12 @@ import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { markerOf } from "../../../src/services/IssueDraft.ts"
 import { Anonymous, type StoredReport, StoreUnavailable } from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"
-import { testSettings } from "../../support/Settings.ts"
+import { issuesPath, repository, simulatedTracker, token } from "../tracker/Simulated.ts"
 import { makeHarness } from "./Harness.ts"
-
-const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
-const repository = "harbor/music"
-const issuesPath = `/repos/${repository}/issues`
 
 const makeWorld = Effect.gen(function* () {
   const harness = yield* makeHarness
-  const github = yield* Effect.acquireRelease(
-    Effect.promise(() =>
-      startTracker({
-        now: harness.now,
-        repositories: [repository],
-        tokens: [{ token, login: "harbor-bot", rights: "write" }]
-      })
-    ),
-    ({ close }) => Effect.promise(close)
-  )
-  const settings = testSettings({
-    tracker: Option.some({
-      token: Redacted.make(token),
-      owner: "harbor",
-      repository: "music",
-      url: github.url,
-      reconcileSeconds: [5, 15, 40]
-    })
-  })
+  const { github, settings } = yield* simulatedTracker()
   let reports = 0
   const admit = (message = "Playback stops after a seek.") =>
     Effect.gen(function* () {
@@ -553,8 +531,6 @@ describe("The end of a process", () => {
       })
   )
 })
-
-describe("A report that an operator retries", () => {})
 
 describe("A search through more issues than its limit", () => {
   /** An endless list: each page has a new issue and a link to the next page. */

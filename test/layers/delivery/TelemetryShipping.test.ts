@@ -12,6 +12,7 @@ import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { type Harness, makeHarness } from "./Harness.ts"
 import { sampleSpoolLease } from "../store/Stores.ts"
+import { simulated } from "../upstream/Simulated.ts"
 
 /** For tests of many minutes. */
 const rarePolling = { telemetryPollInterval: 30_000 }
@@ -33,10 +34,7 @@ const entry = (
 const makeWorld = (overrides: SettingsOverrides = {}) =>
   Effect.gen(function* () {
     const harness = yield* makeHarness
-    const service = yield* Effect.acquireRelease(
-      Effect.promise(() => startTables({ now: harness.now })),
-      ({ close }) => Effect.promise(close)
-    )
+    const service = yield* simulated((now) => startTables({ now }))
     const keys = new Map<TableName, Redacted.Redacted>([
       ["musicclidaemon", Redacted.make(service.createTable("musicclidaemon"))],
       ["musicbackend", Redacted.make(service.createTable("musicbackend"))]

@@ -18,6 +18,7 @@ import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { type TableRecord, Tables } from "../../../src/services/Tables.ts"
 import { testSettings } from "../../support/Settings.ts"
+import { eventually, simulated } from "../upstream/Simulated.ts"
 
 const ids = Array.from({ length: 4 }, (_, index) => `01990c6e-5f0a-7c1e-8d3b-00000000000${index}`)
 const record = (index: number, table: TableName = "musicbackend"): TableRecord => ({
@@ -30,11 +31,7 @@ const record = (index: number, table: TableName = "musicbackend"): TableRecord =
 /** The simulator with tables of the given names, and the port over HTTP. */
 const start = (names: ReadonlyArray<TableName> = ["musicbackend", "musicclidaemon"]) =>
   Effect.gen(function* () {
-    const clock = yield* Effect.clock
-    const service = yield* Effect.acquireRelease(
-      Effect.promise(() => startTables({ now: () => clock.unsafeCurrentTimeMillis() })),
-      ({ close }) => Effect.promise(close)
-    )
+    const service = yield* simulated((now) => startTables({ now }))
     const keys = new Map(names.map((name) => [name, Redacted.make(service.createTable(name))]))
     const lines: Array<string> = []
     const logger = Logger.make((entry) => lines.push(JSON.stringify(entry)))
@@ -189,10 +186,7 @@ describe("Without an acknowledgement", () => {
       const { service, tables } = yield* start()
       service.fail({ fault: { kind: "hang" } })
       const running = yield* Effect.fork(Effect.flip(tables.write([record(0)])))
-      yield* Effect.promise(async () => {
-        for (let round = 0; round < 500 && service.seen.length === 0; round += 1)
-          await new Promise((wake) => setTimeout(wake, 2))
-      })
+      yield* eventually(() => service.seen.length > 0)
       yield* TestClock.adjust("10 seconds")
       expect((yield* Fiber.join(running))._tag).toBe("Unknown")
     })

@@ -4,45 +4,22 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
-import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
 import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
+import { issuesPath, repository, simulatedTracker, token } from "./Simulated.ts"
 
-const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
-const repository = "harbor/music"
-const list = `/repos/${repository}/issues`
 const marker = "report-ref: rep_1-0011"
 const now = Date.parse("2026-11-21T10:00:00Z")
 const hour = 3_600_000
 
 const start = Effect.gen(function* () {
   yield* TestClock.setTime(now)
-  const clock = yield* Effect.clock
-  const github = yield* Effect.acquireRelease(
-    Effect.promise(() =>
-      startTracker({
-        now: () => clock.unsafeCurrentTimeMillis(),
-        repositories: [repository],
-        tokens: [{ token, login: "harbor-bot", rights: "write" }]
-      })
-    ),
-    ({ close }) => Effect.promise(close)
-  )
-  const settings = testSettings({
-    tracker: Option.some({
-      token: Redacted.make(token),
-      owner: "harbor",
-      repository: "music",
-      url: github.url,
-      reconcileSeconds: [5]
-    })
-  })
+  const { github, settings } = yield* simulatedTracker()
   const tracker = Context.get(
     yield* Layer.build(
       Layer.provide(TrackerFromSettings, Layer.merge(UpstreamHttpClient, Layer.succeed(Settings, settings)))
@@ -64,7 +41,7 @@ const start = Effect.gen(function* () {
       }
       return yield* Fiber.join(closing)
     })
-  const lists = () => github.seen.filter(({ method, path }) => method === "GET" && path === list)
+  const lists = () => github.seen.filter(({ method, path }) => method === "GET" && path === issuesPath)
   return { add, close, github, lists, numbers, tracker }
 })
 
@@ -133,11 +110,11 @@ describe("A search for a marker", () => {
       expect(yield* numbers()).toEqual([1])
       for (const fault of failures) {
         // The first page is correct.
-        github.fail({ path: list, fault: faults.delay(0) })
-        github.fail({ path: list, fault })
+        github.fail({ path: issuesPath, fault: faults.delay(0) })
+        github.fail({ path: issuesPath, fault })
         expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
       }
-      github.fail({ path: list, fault: faults.status(401, { message: "Bad credentials" }) })
+      github.fail({ path: issuesPath, fault: faults.status(401, { message: "Bad credentials" }) })
       expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "Refused", code: "bad_credentials" })
       expect(yield* numbers()).toEqual([1])
     })
@@ -154,11 +131,11 @@ describe("A search for a marker", () => {
           created_at: new Date(now).toISOString()
         }
       ]
-      const more = faults.status(200, page, { link: `<${github.url}${list}?page=1>; rel="next"` })
-      github.fail({ path: list, fault: more, times: 99 })
+      const more = faults.status(200, page, { link: `<${github.url}${issuesPath}?page=1>; rel="next"` })
+      github.fail({ path: issuesPath, fault: more, times: 99 })
       expect(yield* numbers()).toEqual([1])
       expect(lists().length).toBe(100)
-      github.fail({ path: list, fault: more, times: 100 })
+      github.fail({ path: issuesPath, fault: more, times: 100 })
       expect(yield* Effect.flip(numbers())).toMatchObject({ _tag: "SearchTooLong" })
       expect(lists().length).toBe(200)
     })
@@ -174,7 +151,7 @@ describe("A search for a marker", () => {
         created_at: new Date(now).toISOString(),
         body: null
       }
-      github.fail({ path: list, fault: faults.status(200, [issue], { link }) })
+      github.fail({ path: issuesPath, fault: faults.status(200, [issue], { link }) })
       expect(yield* numbers()).toEqual([])
       expect(lists().map(({ query }) => query.get("page"))).toEqual([null, "2"])
     })
@@ -241,7 +218,7 @@ describe("A problem reported by a search", () => {
   it.scoped("ends with a successful search, which proves no right to write", () =>
     Effect.gen(function* () {
       const { github, numbers, tracker } = yield* start
-      github.fail({ path: list, fault: faults.status(404, { message: "Not Found" }) })
+      github.fail({ path: issuesPath, fault: faults.status(404, { message: "Not Found" }) })
       yield* Effect.flip(numbers())
       expect(Option.isSome(yield* tracker.trouble)).toBe(true)
       yield* numbers()
@@ -273,7 +250,7 @@ describe("A duplicate", () => {
 })
 
 describe("A duplicate that refuses comments", () => {
-  const comments = `${list}/2/comments`
+  const comments = `${issuesPath}/2/comments`
 
   it.scoped("is closed nevertheless, and the refusal is returned", () =>
     Effect.gen(function* () {

@@ -6,13 +6,13 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { faults, headerOf, type Reply, startSimulator } from "../../../sandbox/upstreams/Simulator.ts"
+import { faults, headerOf, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { makeGitHub } from "../../../src/layers/tracker/GitHub.ts"
 import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
 import { version } from "../../../src/schema/Release.ts"
+import { issuesPath, token } from "./Simulated.ts"
+import { answering, eventually } from "../upstream/Simulated.ts"
 
-const token = "github_pat_A1b2C3d4E5f6G7h8I9j0"
-const issues = "/repos/harbor/music/issues"
 const draft = { title: "[report] It stops", body: "text" }
 const created: Reply = {
   status: 201,
@@ -22,13 +22,7 @@ const created: Reply = {
 /** A server that answers everything the same way, and a tracker that talks to it. */
 const scripted = (answer: Reply) =>
   Effect.gen(function* () {
-    const clock = yield* Effect.clock
-    const server = yield* Effect.acquireRelease(
-      Effect.promise(() =>
-        startSimulator({ now: () => clock.unsafeCurrentTimeMillis(), handle: () => answer })
-      ),
-      ({ close }) => Effect.promise(close)
-    )
+    const server = yield* answering(() => answer)
     const client = Context.get(yield* Layer.build(UpstreamHttpClient), HttpClient.HttpClient)
     const tracker = makeGitHub(client, {
       url: server.url,
@@ -61,7 +55,7 @@ describe("A request to the tracker", () => {
       const [request] = server.seen
       expect(server.seen.length).toBe(1)
       if (request === undefined) return
-      expect([request.method, request.path]).toEqual(["POST", issues])
+      expect([request.method, request.path]).toEqual(["POST", issuesPath])
       expect(headerOf(request, "authorization")).toBe(`Bearer ${token}`)
       expect(headerOf(request, "accept")).toBe("application/vnd.github+json")
       expect(headerOf(request, "x-github-api-version")).toBe("2022-11-28")
@@ -76,7 +70,7 @@ describe("A request to the tracker", () => {
       const { server, tracker } = yield* scripted(created)
       server.fail({ fault: { kind: "hang" } })
       const running = yield* Effect.fork(Effect.flip(tracker.file(draft)))
-      yield* Effect.promise(() => until(() => server.seen.length === 1))
+      yield* eventually(() => server.seen.length === 1)
       yield* TestClock.adjust("15 seconds")
       expect((yield* Fiber.join(running))._tag).toBe("Unknown")
     })
@@ -92,7 +86,7 @@ describe("A request to the tracker", () => {
         })
         expect((yield* tracker.file(draft)).number).toBe(57)
         expect(server.seen.map(({ method, path }) => `${method} ${path}`)).toEqual([
-          `POST ${issues}`,
+          `POST ${issuesPath}`,
           "POST /repositories/1/issues"
         ])
         expect(JSON.parse(server.seen[1]?.body.toString() ?? "")).toEqual(draft)
@@ -235,10 +229,3 @@ describe("An answer of the tracker", () => {
     })
   )
 })
-
-/** Waits in real time until the condition holds; at most about a second. */
-const until = async (condition: () => boolean): Promise<void> => {
-  for (let round = 0; round < 500 && !condition(); round += 1)
-    await new Promise((wake) => setTimeout(wake, 2))
-  expect(condition()).toBe(true)
-}

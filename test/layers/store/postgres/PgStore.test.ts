@@ -287,23 +287,6 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("an interrupted caller leaves a whole write or nothing, and no connection leaks", () =>
-      Effect.gen(function* () {
-        const store = yield* open(yield* freshPath, { connections: 1 })
-        for (let index = 0; index < 20; index += 1) {
-          const report = sampleReport({ id: `rep_${index}`, keyDigest: `${index}` })
-          const fiber = yield* Effect.fork(store.reports.admit(report, true))
-          yield* Effect.sleep(index % 5)
-          yield* Fiber.interrupt(fiber)
-        }
-        yield* activate(store)
-        const ids = Array.from({ length: 20 }, (_, index) => `rep_${index}`)
-        const reports = yield* Effect.forEach(ids, store.reports.find)
-        const [waiting] = yield* store.deliveries.counts
-        assert.strictEqual(waiting?.count ?? 0, reports.filter(Option.isSome).length)
-      })
-    )
-
     it.scopedLive("that deadlock are retried", () =>
       Effect.gen(function* () {
         const url = yield* freshPath

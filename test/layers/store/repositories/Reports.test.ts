@@ -164,6 +164,23 @@ onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
     })
   )
 
+  it.scopedLive("an interrupted caller stores a report with its delivery, or nothing", () =>
+    Effect.gen(function* () {
+      const { deliveries, reports } = yield* freshStore
+      const ids = Array.from({ length: 20 }, (_, index) => `rep_${index}`)
+      for (const [index, id] of ids.entries()) {
+        const fiber = yield* Effect.fork(reports.admit(sampleReport({ id, keyDigest: id }), true))
+        if (index % 2 === 0) yield* Effect.sleep(index % 5)
+        yield* Fiber.interrupt(fiber)
+      }
+      // No connection leaks.
+      yield* reports.admit(sampleReport({ id: "rep_last" }), false)
+      const stored = yield* Effect.forEach(ids, reports.find)
+      const [waiting] = yield* deliveries.counts
+      assert.strictEqual(waiting?.count ?? 0, stored.filter(Option.isSome).length)
+    })
+  )
+
   it.scoped("only a stored delivery wakes the worker", () =>
     Effect.gen(function* () {
       const { reports, wakeups } = yield* freshStore

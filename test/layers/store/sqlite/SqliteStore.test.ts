@@ -5,6 +5,7 @@ import {
   readFileSync,
   renameSync,
   statSync,
+  rmSync,
   truncateSync,
   writeFileSync
 } from "node:fs"
@@ -27,16 +28,7 @@ import { productionId } from "../../../../src/services/Plane.ts"
 import { Settings } from "../../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../../src/services/Store.ts"
 import { testSettings } from "../../../support/Settings.ts"
-import {
-  folder,
-  freshPath,
-  freshStore,
-  openStore,
-  rawClient,
-  rawQuery,
-  sampleReport,
-  withStore
-} from "../Stores.ts"
+import { folder, freshPath, openStore, rawClient, rawQuery, sampleReport, withStore } from "../Stores.ts"
 
 const modeOf = (path: string) => statSync(path).mode & 0o777
 const storeAndClient = (path: string) =>
@@ -105,26 +97,6 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.scoped("an interrupted caller leaves a whole write or nothing, and the store continues", () =>
-    Effect.gen(function* () {
-      const store = yield* freshStore
-      for (let index = 0; index < 20; index += 1) {
-        const fiber = yield* Effect.fork(
-          store.reports.admit(sampleReport({ id: `rep_${index}`, keyDigest: `${index}` }), true)
-        )
-        if (index % 2 === 0) yield* Effect.yieldNow()
-        yield* Fiber.interrupt(fiber)
-      }
-      const [waiting] = yield* store.deliveries.counts
-      const reports = yield* Effect.forEach(
-        Array.from({ length: 20 }, (_, index) => `rep_${index}`),
-        (id) => store.reports.find(id)
-      )
-      assert.strictEqual(waiting?.count ?? 0, reports.filter(({ _tag }) => _tag === "Some").length)
-      yield* activate(store)
-    })
-  )
-
   it.live("opens a file whose write-ahead log another process removes at the same time", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
@@ -157,39 +129,29 @@ describe("SqliteStore", () => {
         })
       )
 
-    it.scoped("a file that is not a database", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        writeFileSync(path, "this is a text file, and long enough to have a header\n".repeat(50))
-        assertReason(yield* refusal(path), path, /corrupt, or not a database \(SQLITE_NOTADB\)/)
-      })
-    )
-
-    it.scoped("a damaged database", () =>
+    const damages: ReadonlyArray<readonly [string, (path: string) => void, RegExp]> = [
+      [
+        "a file that is not a database",
+        (path) => writeFileSync(path, "this is a text file, and long enough to have a header\n".repeat(50)),
+        /corrupt, or not a database \(SQLITE_NOTADB\)/
+      ],
+      ["a damaged database", (path) => writeFileSync(path, readFileSync(path).fill(0xa5, 100)), /corrupt/],
+      ["a truncated database", (path) => truncateSync(path, 4096 * 3), /corrupt/],
+      [
+        "a folder",
+        (path) => {
+          rmSync(path)
+          mkdirSync(path)
+        },
+        /cannot be opened/
+      ]
+    ]
+    it.scoped.each(damages)("%s", ([, damage, trouble]) =>
       Effect.gen(function* () {
         const path = yield* freshPath
         yield* withStore(path, (store) => activate(store))
-        const bytes = readFileSync(path)
-        bytes.fill(0xa5, 100, bytes.length)
-        writeFileSync(path, bytes)
-        assertReason(yield* refusal(path), path, /corrupt/)
-      })
-    )
-
-    it.scoped("a truncated database", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        yield* withStore(path, (store) => activate(store))
-        truncateSync(path, 4096 * 3)
-        assertReason(yield* refusal(path), path, /corrupt/)
-      })
-    )
-
-    it.scoped("a folder", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        mkdirSync(path)
-        assertReason(yield* refusal(path), path, /cannot be opened/)
+        damage(path)
+        assertReason(yield* refusal(path), path, trouble)
       })
     )
 
