@@ -1,4 +1,3 @@
-import { createServer } from "node:http"
 import { describe, expect, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -15,6 +14,7 @@ import { calls, keyed } from "../conformance/Calls.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
+import { rawServer } from "../layers/upstream/Simulated.ts"
 
 const ask = (url: string, method = "GET") =>
   Effect.promise(async () => {
@@ -103,21 +103,12 @@ describe("The admin server", () => {
 
   it.scopedLive("does not start the server when its address is in use, and names the address", () =>
     Effect.gen(function* () {
-      const taken = yield* Effect.acquireRelease(
-        Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
-          const server = createServer().listen(0, "127.0.0.1", () => {
-            const address = server.address()
-            const port = typeof address === "object" && address !== null ? address.port : 0
-            resume(Effect.succeed({ port, close: () => server.close() }))
-          })
-        }),
-        ({ close }) => Effect.sync(close)
-      )
+      const port = Number(new URL((yield* rawServer(() => {})).url).port)
       const failure = yield* startObserved({
-        settings: { adminBind: Option.some({ host: "127.0.0.1", port: taken.port }) }
+        settings: { adminBind: Option.some({ host: "127.0.0.1", port }) }
       }).pipe(Effect.flip)
       expect(failure).toMatchObject({ _tag: "AdminListenFailed" })
-      expect(failure.reason).toContain(`cannot listen on 127.0.0.1:${taken.port}`)
+      expect(failure.reason).toContain(`cannot listen on 127.0.0.1:${port}`)
     })
   )
 

@@ -1,4 +1,3 @@
-import { createServer, type RequestListener } from "node:http"
 import { gunzipSync } from "node:zlib"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -11,6 +10,7 @@ import { calls } from "../conformance/Calls.ts"
 import { startCollector } from "./Collector.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, everything, otlpTo, startObserved } from "./Observed.ts"
+import { rawServer } from "../layers/upstream/Simulated.ts"
 
 const both = (url: string, change: Partial<OtlpTarget> = {}): SettingsValues["openTelemetry"] => ({
   serviceName: "music-backend",
@@ -18,23 +18,6 @@ const both = (url: string, change: Partial<OtlpTarget> = {}): SettingsValues["op
   traces: Option.some({ ...otlpTo(`${url}/v1/traces`), ...change, sampler: everything }),
   metrics: Option.some({ ...otlpTo(`${url}/v1/metrics`), ...change, intervalMillis: 100 })
 })
-
-/** An HTTP server with the given listener. */
-const listening = (listener: RequestListener) =>
-  Effect.acquireRelease(
-    Effect.async<{ readonly url: string; readonly close: () => void }>((resume) => {
-      const server = createServer(listener).listen(0, "127.0.0.1", () => {
-        const address = server.address()
-        const port = typeof address === "object" && address !== null ? address.port : 0
-        const close = () => {
-          server.close()
-          server.closeAllConnections()
-        }
-        resume(Effect.succeed({ url: `http://127.0.0.1:${port}`, close }))
-      })
-    }),
-    ({ close }) => Effect.sync(close)
-  )
 
 const millisOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.suspend(() => {
@@ -69,7 +52,7 @@ describe("An unavailable collector", () => {
 
   it.scopedLive("that never answers delays neither a request nor the end of the process", () =>
     Effect.gen(function* () {
-      const hanging = yield* listening(() => {})
+      const hanging = yield* rawServer(() => {})
       const scope = yield* Scope.make()
       const server = yield* Scope.extend(
         startObserved({

@@ -1,6 +1,7 @@
 /** An OpenTelemetry collector on loopback that records its requests; OTLP as JSON. */
-import { createServer, type IncomingHttpHeaders } from "node:http"
+import { type IncomingHttpHeaders } from "node:http"
 import * as Effect from "effect/Effect"
+import { rawServer } from "../layers/upstream/Simulated.ts"
 
 interface Value {
   readonly stringValue?: string
@@ -45,39 +46,19 @@ export const attributesOf = (attributes: ReadonlyArray<KeyValue>): Readonly<Reco
     ])
   )
 
-export const startCollector = (answer: { readonly status: number } = { status: 200 }) =>
-  Effect.acquireRelease(
-    Effect.async<{
-      readonly url: string
-      readonly received: Array<Received>
-      readonly close: () => void
-    }>((resume) => {
-      const received: Array<Received> = []
-      const server = createServer((request, response) => {
-        const chunks: Array<Buffer> = []
-        request.on("data", (chunk: Buffer) => chunks.push(chunk))
-        request.on("end", () => {
-          received.push({ path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks) })
-          response.writeHead(answer.status, { "content-type": "application/json" }).end("{}")
-        })
+export const startCollector = () =>
+  Effect.suspend(() => {
+    const received: Array<Received> = []
+    const server = rawServer((request, response) => {
+      const chunks: Array<Buffer> = []
+      request.on("data", (chunk: Buffer) => chunks.push(chunk))
+      request.on("end", () => {
+        received.push({ path: request.url ?? "", headers: request.headers, body: Buffer.concat(chunks) })
+        response.writeHead(200, { "content-type": "application/json" }).end("{}")
       })
-      server.listen(0, "127.0.0.1", () => {
-        const address = server.address()
-        const port = typeof address === "object" && address !== null ? address.port : 0
-        resume(
-          Effect.succeed({
-            url: `http://127.0.0.1:${port}`,
-            received,
-            close: () => {
-              server.close()
-              server.closeAllConnections()
-            }
-          })
-        )
-      })
-    }),
-    ({ close }) => Effect.sync(close)
-  )
+    })
+    return Effect.map(server, ({ url }) => ({ url, received }))
+  })
 
 const tracesIn = (received: ReadonlyArray<Received>): ReadonlyArray<Traces> =>
   received

@@ -1,12 +1,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
 import { faults, type Reply, type Seen } from "../../../sandbox/upstreams/Simulator.ts"
 import { version } from "../../../src/schema/Release.ts"
 import type { Proof } from "../../../src/services/Iam.ts"
-import { answering } from "../upstream/Simulated.ts"
+import { answering, eventually } from "../upstream/Simulated.ts"
 import { tingOver } from "./Simulated.ts"
 
 const proof = (path: string): Proof => ({
@@ -146,6 +148,19 @@ describe("a call to Ting", () => {
           requestId: `req_${"0".repeat(32)}`
         })
       }
+    })
+  )
+
+  it.scoped("has an unknown outcome after the configured seconds", () =>
+    Effect.gen(function* () {
+      const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
+      server.fail({ fault: { kind: "hang" } })
+      const sending = yield* Effect.fork(Effect.flip(send))
+      yield* eventually(() => server.seen.length === 1)
+      yield* TestClock.adjust("15 seconds")
+      const failure = yield* Fiber.join(sending)
+      assert.include(failure, { _tag: "Unknown", reason: "no answer within 15 seconds" })
+      assert.notInclude(JSON.stringify(failure), "obo_")
     })
   )
 

@@ -117,42 +117,15 @@ describe("A Postgres database", () => {
   )
 
   describe("refuses to start, and names database and problem:", () => {
-    const changed = (change: (url: URL) => void) =>
-      Effect.map(freshPath, (place) => {
-        const url = new URL(place)
-        change(url)
-        return url.href
-      })
-    const cases: ReadonlyArray<readonly [string, (url: URL) => void, RegExp]> = [
-      [
-        "a wrong password",
-        (url) => {
-          url.password = "secret"
-        },
-        /refuses the login \(28P01\)/
-      ],
-      [
-        "no password",
-        (url) => {
-          url.password = ""
-        },
-        /refuses the login/
-      ],
-      [
-        "a database that does not exist",
-        (url) => {
-          url.pathname = "/missing"
-        },
-        /does not exist \(3D000\)/
-      ],
-      [
-        "a closed port",
-        (url) => {
-          url.port = "1"
-        },
-        /does not answer \(ECONNREFUSED\)/
-      ],
-      ["a server without TLS", (url) => url.searchParams.set("sslmode", "require"), /does not support TLS/]
+    type Change = Partial<Pick<URL, "password" | "pathname" | "port" | "search">>
+    const changed = (change: Change) =>
+      Effect.map(freshPath, (place) => Object.assign(new URL(place), change).href)
+    const cases: ReadonlyArray<readonly [string, Change, RegExp]> = [
+      ["a wrong password", { password: "secret" }, /refuses the login \(28P01\)/],
+      ["no password", { password: "" }, /refuses the login/],
+      ["a database that does not exist", { pathname: "/missing" }, /does not exist \(3D000\)/],
+      ["a closed port", { port: "1" }, /does not answer \(ECONNREFUSED\)/],
+      ["a server without TLS", { search: "sslmode=require" }, /does not support TLS/]
     ]
     for (const [name, change, trouble] of cases)
       it.scopedLive(name, () =>
@@ -164,7 +137,7 @@ describe("A Postgres database", () => {
 
     it.scopedLive("an address that names a missing file", () =>
       Effect.gen(function* () {
-        const url = yield* changed((url) => url.searchParams.set("sslrootcert", "/secret/root.crt"))
+        const url = yield* changed({ search: "sslrootcert=/secret/root.crt" })
         const { reason } = yield* Effect.flip(Effect.scoped(openPostgres(Redacted.make(url))))
         assert.strictEqual(
           reason,
