@@ -116,19 +116,6 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
     })
   )
 
-  it.scopedLive("deleted, or replaced by another file: refuses all writes until the next start", () =>
-    Effect.gen(function* () {
-      const path = yield* fresh
-      const { server } = yield* serving(path)
-      const signed = yield* signIn(server)
-      rmSync(path)
-      deepStrictEqual((yield* everyCall(server, signed)).round, away)
-      yield* Effect.scoped(openDatabase(`${path}.other`))
-      renameSync(`${path}.other`, path)
-      deepStrictEqual((yield* everyCall(server, signed)).round, away)
-    })
-  )
-
   it.scopedLive(
     "without its write-ahead log: refuses all writes, and keeps acknowledged ones after a restart",
     () =>

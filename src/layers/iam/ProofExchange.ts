@@ -24,7 +24,7 @@ const method = "POST"
 const maxProofSeconds = 60
 
 /** `hex(HMAC_SHA256(application secret, T.M.P.H.K))`; `timestamp` in seconds, `path` from the catalogue. */
-export const signature = (
+const signature = (
   secret: Redacted.Redacted,
   parts: {
     readonly timestamp: number

@@ -75,6 +75,23 @@ const issueOf = (store: StoreService) =>
     )
   )
 
+/** Work that checks its lease every half second, and records when it is stopped by this clock. */
+const observeLease = (now = Clock.currentTimeMillis) => {
+  const seen: { readonly alive: Array<boolean>; stoppedAt: number } = { alive: [], stoppedAt: 0 }
+  const handle = (held: LeasedDelivery) =>
+    Effect.sleep(500).pipe(
+      Effect.zipRight(held.holds),
+      Effect.map((holds) => seen.alive.push(holds)),
+      Effect.forever,
+      Effect.onInterrupt(() =>
+        Effect.map(now, (at) => {
+          seen.stoppedAt = at
+        })
+      )
+    )
+  return { seen, handle }
+}
+
 describe("Two workers on one database", () => {
   it.scoped.each([1, 3])("handle each delivery once, and %i at a time in all", (concurrency) =>
     Effect.gen(function* () {
@@ -157,17 +174,7 @@ describe("A heartbeat", () => {
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(1)
       let broken = true
-      let stopped = false
-      const handle = (held: LeasedDelivery) =>
-        Effect.sleep(25_000).pipe(
-          Effect.zipRight(done(held)),
-          Effect.onInterrupt(() =>
-            Effect.sync(() => {
-              stopped = true
-            })
-          )
-        )
-      yield* start(handle, {
+      yield* start((held) => Effect.zipRight(Effect.sleep(25_000), done(held)), {
         instead: (real) => ({
           extend: (...values) => Effect.suspend(() => (broken ? away : real.extend(...values)))
         })
@@ -175,7 +182,6 @@ describe("A heartbeat", () => {
       yield* pass(9)
       broken = false
       yield* pass(18)
-      expect(stopped).toBe(false)
       expect(yield* states).toEqual({ delivered: 1 })
     })
   )
@@ -188,47 +194,24 @@ describe("A heartbeat", () => {
     ([, extend]) =>
       Effect.gen(function* () {
         const { pass, start } = yield* makeWorld(1)
-        const alive: Array<boolean> = []
-        let stoppedAt = 0
-        const handle = (held: LeasedDelivery) =>
-          Effect.gen(function* () {
-            for (;;) {
-              yield* Effect.sleep(500)
-              alive.push(yield* held.holds)
-            }
-          }).pipe(
-            Effect.onInterrupt(() =>
-              Effect.map(Clock.currentTimeMillis, (now) => {
-                stoppedAt = now
-              })
-            )
-          )
+        const { handle, seen } = observeLease()
         yield* start(handle, { instead: () => ({ extend: () => extend }) })
         yield* pass(12)
-        expect(stoppedAt).toBeGreaterThan(10_000)
-        expect(stoppedAt).toBeLessThanOrEqual(12_000)
-        expect(alive.slice(0, 19)).toEqual(Array.from({ length: 19 }, () => true))
+        expect(seen.stoppedAt).toBeGreaterThan(10_000)
+        expect(seen.stoppedAt).toBeLessThanOrEqual(12_000)
+        expect(seen.alive.slice(0, 19)).toEqual(Array.from({ length: 19 }, () => true))
       })
   )
 
   it.scoped("that finds the lease lost stops the work", () =>
     Effect.gen(function* () {
       const { pass, start, store } = yield* makeWorld(1)
-      let stoppedAt = 0
-      yield* start(() =>
-        Effect.never.pipe(
-          Effect.onInterrupt(() =>
-            Effect.map(Clock.currentTimeMillis, (now) => {
-              stoppedAt = now
-            })
-          )
-        )
-      )
+      const { handle, seen } = observeLease()
+      yield* start(handle)
       yield* pass(1)
-      const otherHolder = { kinds: ["report"], count: 1, concurrency: 1, owner: "otherHolder" } as const
-      yield* store.deliveries.lease({ ...otherHolder, now: 60_000, leaseUntil: 120_000 })
+      yield* store.deliveries.lease(sampleLease({ now: 60_000, owner: "otherHolder" }))
       yield* pass(3)
-      expect(stoppedAt).toBeGreaterThan(1_000)
+      expect(seen.stoppedAt).toBeGreaterThan(1_000)
     })
   )
 })
@@ -242,20 +225,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       const { pass, start, store } = yield* makeWorld(1)
       const below = yield* Effect.clock
       const { clock, step } = yield* makeSteppedClock
-      const seen: { readonly alive: Array<boolean>; stoppedAt: number } = { alive: [], stoppedAt: 0 }
-      const handle = (held: LeasedDelivery) =>
-        Effect.gen(function* () {
-          for (;;) {
-            yield* Effect.sleep(500)
-            seen.alive.push(yield* held.holds)
-          }
-        }).pipe(
-          Effect.onInterrupt(() =>
-            Effect.sync(() => {
-              seen.stoppedAt = below.unsafeCurrentTimeMillis()
-            })
-          )
-        )
+      const { handle, seen } = observeLease(below.currentTimeMillis)
       yield* Effect.withClock(start(handle, { instead }), clock)
       yield* pass(2)
       return { pass, seen, step, store, now: () => below.unsafeCurrentTimeMillis() }
@@ -292,11 +262,9 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       Effect.gen(function* () {
         const { now, pass, seen, step, store } = yield* makeHolder()
         const theirs = now() + hour
-        const otherHolder = { kinds: ["report"], count: 1, concurrency: 1, owner: "otherHolder" } as const
         step(by)
-        expect(
-          yield* store.deliveries.lease({ ...otherHolder, now: theirs, leaseUntil: theirs + lease })
-        ).toHaveLength(1)
+        const leased = yield* store.deliveries.lease(sampleLease({ now: theirs, owner: "otherHolder" }))
+        expect(leased).toHaveLength(1)
         const before = seen.alive.length
         yield* pass(0.5)
         expect(seen.alive.slice(before)).toEqual([false])

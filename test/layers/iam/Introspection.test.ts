@@ -362,16 +362,6 @@ describe("a token that IAM called inactive", () => {
 describe("the introspection cache", () => {
   const cached = iamWorld({ introspectionCacheSeconds: 30 })
 
-  it.scoped("is off by default: every introspection calls IAM", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login } = yield* iamWorld()
-      const { accessToken } = yield* login()
-      yield* iam.introspect(production, accessToken)
-      yield* iam.introspect(production, accessToken)
-      assert.lengthOf(asked(path), 2)
-    })
-  )
-
   it.scoped("answers for its seconds, with the age of the answer, and never past the token's expiry", () =>
     Effect.gen(function* () {
       const { asked, iam, login } = yield* cached

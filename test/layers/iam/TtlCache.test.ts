@@ -57,30 +57,19 @@ describe("The cache", () => {
       })
   )
 
-  it.effect("ends with its scope: no caller waits for a result that cannot arrive", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      const remembered = yield* Scope.extend(
-        makeTtlCache<number, never>({ capacity: 9, millis: 1_000 }),
-        scope
-      )
-      const waiting = yield* Effect.fork(remembered.get("a", Effect.never))
-      yield* Effect.yieldNow()
-      yield* Scope.close(scope, Exit.void)
-      assert.isTrue(Exit.isInterrupted(yield* Fiber.await(waiting)))
-    })
-  )
-
-  it.scoped("runs a look-up interruptibly, also for an uninterruptible caller", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make()
-      const remembered = yield* Scope.extend(
-        makeTtlCache<number, never>({ capacity: 9, millis: 1_000 }),
-        scope
-      )
-      yield* Effect.fork(Effect.uninterruptible(Effect.exit(remembered.get("a", Effect.never))))
-      yield* Effect.yieldNow()
-      yield* Scope.close(scope, Exit.void)
-    })
+  it.effect.each([Effect.interruptible, Effect.uninterruptible])(
+    "ends with its scope: no caller waits for a result that cannot arrive, also when it is uninterruptible",
+    (region) =>
+      Effect.gen(function* () {
+        const scope = yield* Scope.make()
+        const remembered = yield* Scope.extend(
+          makeTtlCache<number, never>({ capacity: 9, millis: 1_000 }),
+          scope
+        )
+        const waiting = yield* Effect.fork(region(Effect.exit(remembered.get("a", Effect.never))))
+        yield* Effect.yieldNow()
+        yield* Scope.close(scope, Exit.void)
+        assert.isTrue(Exit.isInterrupted(yield* Fiber.join(waiting)))
+      })
   )
 })

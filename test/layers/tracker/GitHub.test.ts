@@ -232,23 +232,6 @@ describe("A problem reported by a search", () => {
   )
 })
 
-describe("A duplicate", () => {
-  it.scoped("is closed with a comment that names the original", () =>
-    Effect.gen(function* () {
-      const { add, close, github } = yield* start
-      add(marker)
-      add(marker)
-      expect(yield* close(2, 1)).toEqual(Option.none())
-      expect(github.issues(repository).map(({ state, comments }) => [state, comments.length])).toEqual([
-        ["open", 0],
-        ["closed", 1]
-      ])
-      expect(github.issues(repository)[1]?.comments[0]?.body).toContain("#1")
-      expect(github.issues(repository)[1]?.stateReason).toBe("not_planned")
-    })
-  )
-})
-
 describe("A duplicate that refuses comments", () => {
   const comments = `${issuesPath}/2/comments`
 
@@ -259,7 +242,11 @@ describe("A duplicate that refuses comments", () => {
       add(marker)
       github.fail({ path: comments, fault: faults.status(403, { message: "locked" }) })
       expect(Option.map(yield* close(2, 1), ({ code }) => code)).toEqual(Option.some("permission"))
-      expect(github.issues(repository)[1]).toMatchObject({ state: "closed", comments: [] })
+      expect(github.issues(repository)[1]).toMatchObject({
+        state: "closed",
+        stateReason: "not_planned",
+        comments: []
+      })
     })
   )
 

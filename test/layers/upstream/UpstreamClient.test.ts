@@ -22,7 +22,7 @@ import { makeUpstream, type UpstreamCall } from "../../../src/layers/upstream/Up
 import { sensitiveHeaders } from "../../../src/layers/upstream/UpstreamRequest.ts"
 import { faults, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { version } from "../../../src/schema/Release.ts"
-import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
+import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { answering, eventually, rawServer } from "./Simulated.ts"
 
 const largestAnswer = 1_000
@@ -51,20 +51,7 @@ const upstreamTo = (url: string, largest = largestAnswer) =>
   )
 
 const askOf = (url: string) => Effect.flatMap(upstreamTo(url), (upstream) => upstream(ask))
-/** The failure without the span that Effect adds. */
-const bare = (failure: UpstreamFailure): UpstreamFailure => {
-  switch (failure._tag) {
-    case "Refused":
-      return new Refused({ ...failure })
-    case "NotExecuted":
-      return new NotExecuted({ ...failure })
-    case "Unknown":
-      return new Unknown({ ...failure })
-  }
-}
-
-const failureOf = (url: string): Effect.Effect<UpstreamFailure, unknown, HttpClient.HttpClient> =>
-  Effect.map(Effect.flip(askOf(url)), bare)
+const failureOf = (url: string) => Effect.flip(askOf(url))
 
 const envelope = (code: string) => ({ error: { code, message: "hidden-message", request_id: "req-1" } })
 
@@ -126,17 +113,15 @@ describe("a refusal", () => {
         body: envelope("idempotency_in_progress"),
         headers: { "retry-after": "3" }
       })
-      deepStrictEqual(
-        failure,
-        new Refused({
-          dependency: "ting",
-          status: 409,
-          code: "idempotency_in_progress",
-          requestId: "req-1",
-          retryAfterSeconds: 3,
-          answeredAt: 1_790_331_330_000
-        })
-      )
+      assert.deepInclude(failure, {
+        _tag: "Refused",
+        dependency: "ting",
+        status: 409,
+        code: "idempotency_in_progress",
+        requestId: "req-1",
+        retryAfterSeconds: 3,
+        answeredAt: 1_790_331_330_000
+      })
     })
   )
 
@@ -219,14 +204,12 @@ describe("an outcome is unknown when", () => {
         body: envelope("service_unavailable"),
         headers: { "retry-after": "5" }
       })
-      deepStrictEqual(
-        failure,
-        new Unknown({
-          dependency: "ting",
-          reason: "answered 503 service_unavailable",
-          retryAfterSeconds: 5
-        })
-      )
+      assert.deepInclude(failure, {
+        _tag: "Unknown",
+        dependency: "ting",
+        reason: "answered 503 service_unavailable",
+        retryAfterSeconds: 5
+      })
     })
   )
 
@@ -263,10 +246,11 @@ describe("an outcome is unknown when", () => {
         yield* TestClock.adjust("1999 millis")
         assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
         yield* TestClock.adjust("1 millis")
-        deepStrictEqual(
-          yield* Fiber.join(fiber),
-          new Unknown({ dependency: "ting", reason: "no answer within 2 seconds" })
-        )
+        assert.deepInclude(yield* Fiber.join(fiber), {
+          _tag: "Unknown",
+          dependency: "ting",
+          reason: "no answer within 2 seconds"
+        })
       }
       yield* eventually(() => aborted === 1)
     })
@@ -318,7 +302,11 @@ describe("a call had no effect when", () => {
   scoped("the port is closed", () =>
     Effect.gen(function* () {
       const failure = yield* failureOf("http://127.0.0.1:1")
-      deepStrictEqual(failure, new NotExecuted({ dependency: "ting", reason: "no connection: ECONNREFUSED" }))
+      assert.deepInclude(failure, {
+        _tag: "NotExecuted",
+        dependency: "ting",
+        reason: "no connection: ECONNREFUSED"
+      })
     })
   )
 
@@ -337,14 +325,12 @@ describe("a call had no effect when", () => {
         body: envelope("server_overloaded"),
         headers: { "retry-after": "5" }
       })
-      deepStrictEqual(
-        failure,
-        new NotExecuted({
-          dependency: "ting",
-          reason: "answered 503 server_overloaded",
-          retryAfterSeconds: 5
-        })
-      )
+      assert.deepInclude(failure, {
+        _tag: "NotExecuted",
+        dependency: "ting",
+        reason: "answered 503 server_overloaded",
+        retryAfterSeconds: 5
+      })
     })
   )
 })

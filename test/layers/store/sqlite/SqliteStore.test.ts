@@ -302,18 +302,6 @@ describe("SqliteStore", () => {
       })
     )
 
-    it.scoped("a malformed row is reported as a corrupt database, without its content", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const store = yield* openStore(path)
-        yield* store.reports.admit(sampleReport(), false)
-        yield* rawQuery(path, `UPDATE reports SET content = '{"message":"private words"'`)
-        const { reason } = yield* Effect.flip(store.reports.find("rep_1"))
-        assertReason(reason, path, /corrupt: a row has an unexpected form, in Reports.find/)
-        assert.notInclude(reason, "private")
-      })
-    )
-
     it.scoped("a write that fails half-way leaves no lock and no rows", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
