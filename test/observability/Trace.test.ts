@@ -78,20 +78,6 @@ describe("A login", () => {
       expect(line).toMatchObject({ trace_id: traceId, actor: "silicon", route: "/api/v1/auth/login" })
     })
   )
-
-  it.scopedLive("of a caller whose trace is not sampled exports no span, and propagates that decision", () =>
-    Effect.gen(function* () {
-      const { server, spans } = yield* traced((running) =>
-        calls(running)
-          .login({ traceparent: traceparent.replace(/01$/, "00") })
-          .pipe(Effect.orDie)
-      )
-      expect(spans.filter((span) => span.traceId === traceId)).toEqual([])
-      expect(server.world.ting.seen[0]?.headers.get("traceparent")?.join()).toMatch(
-        new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`)
-      )
-    })
-  )
 })
 
 describe("Exported telemetry", () => {

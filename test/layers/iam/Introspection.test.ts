@@ -88,23 +88,6 @@ describe("introspect", () => {
     })
   )
 
-  it.scoped("returns none for a token that is unknown, expired, revoked or of another plane", () =>
-    Effect.gen(function* () {
-      const { iam, login, loginIn, testing } = yield* iamWorld()
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, someone)))
-      const { accessToken } = yield* login()
-      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
-      assert.isTrue(Option.isNone(yield* iam.introspect(testing, accessToken)))
-      const tested = yield* loginIn(testing)
-      assert.isTrue(Option.isSome(yield* iam.introspect(testing, tested.accessToken)))
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, tested.accessToken)))
-      yield* iam.revoke(production, accessToken, key("logout"))
-      assert.isTrue(Option.isNone(yield* iam.introspect(production, accessToken)))
-      yield* TestClock.adjust("30 minutes")
-      assert.isTrue(Option.isNone(yield* iam.introspect(testing, tested.accessToken)))
-    })
-  )
-
   it.scoped("identifies an undisclosed actor by its membership only", () =>
     Effect.gen(function* () {
       const { iam, login } = yield* iamWorld()

@@ -114,25 +114,6 @@ describe("a proof", () => {
     })
   )
 
-  it.scoped("fails with IAM's refusal", () =>
-    Effect.gen(function* () {
-      const { prove, world } = yield* proofWorld
-      assert.include(yield* Effect.flip(prove("a", { organisation: "zenith" })), {
-        status: 403,
-        code: "obo_organization_not_authorized"
-      })
-      assert.include(yield* Effect.flip(prove("b", { subject: Redacted.make(`oat_${"a".repeat(43)}`) })), {
-        status: 400,
-        code: "invalid_subject_token"
-      })
-      world.withdrawConsent(productionId, "si:deejay", "music", ["obo:ting:tings.send"])
-      assert.include(yield* Effect.flip(prove("c", { endpoint: "tings.send" })), {
-        status: 404,
-        code: "not_found"
-      })
-    })
-  )
-
   const context = {
     app_id: "ting",
     app_secret: `ask_${"t".repeat(43)}`,
@@ -184,21 +165,6 @@ describe("a proof", () => {
     "a malformed secret": { ...granted, testing_context: { ...context, app_secret: "ask_t" } },
     "a malformed key": { ...granted, testing_context: { ...context, iam_test_key: "k" } }
   })
-
-  it.scoped("fails when Ting was created inside the environment instead of imported", () =>
-    Effect.gen(function* () {
-      const { prove, testing, world } = yield* proofWorld
-      world.addApp(testing.environmentId, {
-        appId: "ting",
-        orgId: "acme",
-        scopes: [],
-        endpoints: [{ endpointId: "subscriptions.register", path: "/v1/subscriptions", ttlSeconds: 60 }]
-      })
-      const failure = yield* Effect.flip(prove("key", { plane: testing }))
-      assert.strictEqual(failure._tag, "Unknown")
-      assert.include(failure._tag === "Unknown" ? failure.reason : "", "no testing context")
-    })
-  )
 })
 
 describe("the catalogue", () => {

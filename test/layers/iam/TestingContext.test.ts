@@ -5,7 +5,6 @@ import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
-import { testApplicationSecret } from "../../support/Settings.ts"
 import { eventually } from "../upstream/Simulated.ts"
 import { header, iamWorld, inRequest, key, reply } from "./Simulated.ts"
 
@@ -31,24 +30,6 @@ describe("resolvePlane", () => {
       assert.strictEqual(request?.body.length, 0)
       assert.strictEqual(header(request, "x-testing-application"), header(request, "authorization"))
       assert.isDefined(header(request, "authorization"))
-    })
-  )
-
-  it.scoped("refuses an unknown secret, another application's, and production's own", () =>
-    Effect.gen(function* () {
-      const { environment, iam } = yield* iamWorld()
-      const codes = yield* Effect.forEach(
-        [unknownSecret, Redacted.make(environment.tingSecret), Redacted.make(testApplicationSecret)],
-        (secret) => Effect.flip(iam.resolvePlane(secret))
-      )
-      deepStrictEqual(
-        codes.map((failure) => failure._tag === "Refused" && [failure.status, failure.code]),
-        [
-          [401, "unauthenticated"],
-          [401, "invalid_client"],
-          [401, "unauthenticated"]
-        ]
-      )
     })
   )
 

@@ -71,13 +71,6 @@ describe("exchange", () => {
     })
   )
 
-  it.scoped("returns no actor without consent to the identity", () =>
-    Effect.gen(function* () {
-      const { login } = yield* iamWorld()
-      assert.isTrue(Option.isNone((yield* login("si:deejay", ["self.profile.read"])).actor))
-    })
-  )
-
   it.scoped("selects a testing plane with two byte-identical headers and its own secret", () =>
     Effect.gen(function* () {
       const { asked, environment, loginIn, testing } = yield* iamWorld()

@@ -82,18 +82,6 @@ onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("a retry of a failed delivery searches first, also when it was never sent", () =>
-    Effect.gen(function* () {
-      const place = yield* freshPath
-      const store = yield* openStore(place)
-      yield* reach(store, "failed", DeliveryUpdate.Failed({ at: 4_000, failure }))
-      yield* finish(place)
-      assert.isTrue(yield* store.deliveries.retry("report:failed", 9_000))
-      const { sentAt, state } = yield* leaseOne(store, 9_000)
-      deepStrictEqual([state, sentAt], ["unknown", Option.some(1_000)])
-    })
-  )
-
   it.scoped("a delivery in a state of a later version keeps the state and is marked", () =>
     Effect.gen(function* () {
       const place = yield* freshPath
