@@ -68,7 +68,10 @@ onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => 
       deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
       deepStrictEqual(yield* admit(store, "one", { limit: 0 }), "Replayed")
       deepStrictEqual(yield* admit(store, "one", { limit: 0, message: "other" }), "Conflict")
-      deepStrictEqual(yield* admit(store, "three", { limit: limit + bytesOf("short") }), "Stored")
+      const message = "ärger 🎵"
+      const room = limit + bytesOf(message)
+      deepStrictEqual(yield* admit(store, "three", { limit: room - 1, message }), "Full")
+      deepStrictEqual(yield* admit(store, "three", { limit: room, message }), "Stored")
     })
   )
 
