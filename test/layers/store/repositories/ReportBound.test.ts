@@ -138,6 +138,21 @@ onBoth("The order of leases", ({ freshStore }) => {
     })
   )
 
+  it.scoped("a late sweep comes before reports of unverified reporters", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* admit(store, "v")
+      for (const { fence, id } of yield* leased(store, 2_000))
+        yield* store.deliveries.update(
+          id,
+          fence,
+          DeliveryUpdate.Delivered({ at: 2_500, issue: Option.none(), sweepAt: Option.some(3_000) })
+        )
+      yield* admit(store, "a", { reporter: Anonymous() })
+      deepStrictEqual(yield* subjectsOf(store, 3_000), ["v", "a"])
+    })
+  )
+
   it.scoped("a retry by an operator comes before reports of unverified reporters", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
