@@ -10,7 +10,7 @@ import { prepared, settle } from "../support/Sending.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { advanceClockDuring, inRequest, lost, scenario, signedIn } from "../support/UseCaseLayers.ts"
+import { inRequest, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
 describe("ting_ready", () => {
@@ -156,17 +156,6 @@ describe("the subscription", () => {
         const failure = yield* Effect.flip(notifications.subscribe(plane, lacking))
         assert.strictEqual(failure.code, "reconsent_required")
         assert.strictEqual(yield* iam.calls("prove"), proofs)
-      })
-    )
-  )
-
-  it.effect("has three attempts", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { subscribe, ting } = yield* prepared({ registered: false })
-        yield* ting.failNext("register", lost("ting"), { times: 2 })
-        assert.isTrue((yield* advanceClockDuring(subscribe)).active)
-        assert.strictEqual(yield* ting.calls("register"), 3)
       })
     )
   )
