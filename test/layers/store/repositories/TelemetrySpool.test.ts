@@ -136,6 +136,18 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
       })
     )
 
+    it.scoped("a share may have a second bound, which all tables count for", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        const own = (id: string) => [sampleEntry(id, { table: "musicbackend" })]
+        yield* spool.offer(entries("a", "b", "c"), roomy)
+        const share = { limitBytes: 1_000, share: "musicbackend", wholeBytes: 40 } as const
+        assert.strictEqual(yield* spool.offer(own("o1"), share), "accepted")
+        assert.strictEqual(yield* spool.offer(own("o2"), share), "full")
+        assert.strictEqual(yield* spool.offer(own("o1"), { ...share, wholeBytes: 5 }), "accepted")
+      })
+    )
+
     it.scoped("drops the backend's own events for a client's, oldest first and no more than needed", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
