@@ -93,8 +93,8 @@ describe("Group commit", () => {
         }
         deepStrictEqual(yield* Effect.forEach(fibers, Fiber.join), [1, 2, 3])
         deepStrictEqual(log, [[1, 2], "other work", [3]])
-      for (let turn = 0; turn < 3; turn += 1) yield* Effect.promise(() => new Promise(setImmediate))
-      assert.strictEqual(yield* give(4), 4)
+        for (let turn = 0; turn < 3; turn += 1) yield* Effect.promise(() => new Promise(setImmediate))
+        assert.strictEqual(yield* give(4), 4)
       })
   )
 

@@ -247,6 +247,23 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
+  it.scoped("leases of several processes at the same time hold no more either", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const first = yield* openStore(path)
+      const others = yield* Effect.replicateEffect(openStore(path), 3)
+      yield* enqueue(first, "rep_1", "rep_2", "rep_3", "rep_4")
+      const leases = yield* Effect.forEach(
+        [first, ...others],
+        (store, at) => lease(store, 5_000, 1, `${at}`, 2),
+        {
+          concurrency: "unbounded"
+        }
+      )
+      assert.strictEqual(leases.flat().length, 2)
+    })
+  )
+
   it.scoped("at full concurrency nothing falls due before the first lease ends", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
