@@ -1,4 +1,4 @@
-/** Deadlines on a clock that only goes forward: a wrong or corrected wall clock moves none. */
+/** Deadlines on a monotonic clock, which a wrong or corrected wall clock does not affect. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import { TimedOut, withExchange } from "./Failures.ts"

@@ -24,18 +24,18 @@ export const clientErrorTable = {
   },
   timed_out: {
     retryable: true,
-    message: "No answer came in time.",
-    hint: "Try again: the same keys are sent, so nothing happens twice; your session is kept."
+    message: "No answer arrived before the deadline.",
+    hint: "Retry: the same idempotency keys are sent, so a retry has no second effect; your session is kept."
   },
   unexpected_answer: {
     retryable: true,
-    message: "Something other than the service answered.",
+    message: "The answer did not come from the service.",
     hint: "Check the base URL and intermediaries (proxy, captive portal), then try again; your session is kept."
   },
   aborted: {
     retryable: true,
     message: "The caller aborted the call.",
-    hint: "Call again when you want the result; the same keys are sent, so nothing happens twice."
+    hint: "Call again to get the result; the same idempotency keys are sent, so a retry has no second effect."
   },
   store_failed: {
     retryable: true,

@@ -1,6 +1,6 @@
 /**
  * An exclusive lock between processes: a file that names its holder and changes with each heartbeat. Clocks of processes
- * are never compared. If a lock is broken while its holder only slept, no session is lost: every client derives the same
+ * are never compared. If a lock is broken while its holder was only suspended, no session is lost: every client derives the same
  * key from the same refresh token, and compares the store before it saves.
  */
 import { randomUUID } from "node:crypto"

@@ -40,9 +40,9 @@ export interface CallOptions {
 
 /** Source of times; default: the system clock. */
 export interface ClientClock {
-  /** Milliseconds since the epoch; may be wrong, may jump. */
+  /** Milliseconds since the epoch; may be wrong or be stepped. */
   readonly now: () => number
-  /** Milliseconds from any start; only ever goes forward. */
+  /** Milliseconds from any start; never decreases. */
   readonly monotonic: () => number
 }
 

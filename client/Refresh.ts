@@ -71,7 +71,7 @@ export const requireOwnPlane =
         )
 
 const lostHint =
-  "The answer to the last refresh was lost more than 10 minutes ago, and so was the session: log in with a new short-lived token."
+  "The answer to the last refresh was lost more than 10 minutes ago, so the session is lost: log in with a new short-lived token."
 
 export const makeSessionRefresh = (
   calls: Calls,

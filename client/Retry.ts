@@ -26,7 +26,7 @@ export const pauseAfter = (backoff: Backoff, count: number, failure: MusicFailur
     (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000
   )
 
-/** A 200 that is no answer, 408, 429 and 5xx come from an intermediary in trouble; a redirect or a 404 stays what it is. */
+/** An unreadable 200, 408, 429 and 5xx come from a failing intermediary and may be temporary; a redirect or a 404 is permanent. */
 const isTransientStatus = (status: number): boolean =>
   status >= 500 || status === 408 || status === 429 || (status >= 200 && status < 300)
 
@@ -45,7 +45,7 @@ export const isRetryable = (failure: MusicFailure, uncertain: boolean): boolean 
   }
 }
 
-/** From 0 up to 1: spreads the pauses, so that clients which failed together do not return together. */
+/** From 0 up to 1: spreads the pauses, so that clients which failed together do not retry together. */
 export class Jitter extends Context.Reference<Jitter>()("music/client/Jitter", {
   defaultValue: (): Effect.Effect<number> => Random.next
 }) {}

@@ -98,7 +98,7 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
       return session.slot === (yield* name) && isOwn(session)
         ? session
         : yield* new StoreFailed({
-            hint: "The store holds the session of another server or plane: clear it."
+            hint: "The store holds the session of another server or plane; clear the store."
           })
     })
 
@@ -144,7 +144,7 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
         return restore(
           within(
             deadline,
-            "Another program, or another call, holds the session lock; try again in a moment."
+            "Another program or call holds the session lock; retry after a short pause."
           )(Effect.tryPromise({ try: () => pending, catch: storeFailed }))
         ).pipe(
           Effect.onError(() =>

@@ -15,7 +15,7 @@ import type { SessionSlot } from "./SessionSlot.ts"
 import type { StoredSession } from "./SessionStore.ts"
 import type { LoginInfo, SessionInfo } from "./Types.ts"
 
-/** How long a report waits for a refresh: milliseconds, and a part of the time until its deadline. */
+/** The longest wait of a report for a refresh: milliseconds, and a part of the time until its deadline. */
 const renewal = { most: 5_000, part: 1 / 3 } as const
 /** Refreshes for one call with a refused access token: the first may return another program's token that is dead too. */
 const renewals = 2
@@ -61,7 +61,7 @@ const infoOf = (stored: StoredSession): SessionInfo => ({
 const loginInfoOf = (stored: StoredSession): LoginInfo => ({ ...infoOf(stored), ting: stored.ting })
 
 const unsavedHint = (more: string) =>
-  `The login was done, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
+  `The login succeeded, but its session could not be stored: make the store writable and log in with the same token${more} within 10 minutes.`
 
 const isOver = (failure: { readonly _tag: string }): failure is LoggedOut | NotLoggedIn =>
   failure._tag === "LoggedOut" || failure._tag === "NotLoggedIn"

@@ -1,5 +1,5 @@
 /**
- * Client events: queued, sent in batches, kept while the service is away. Every event has an id, so a batch that may have
+ * Client events: queued, sent in batches, kept while the service is unavailable. Every event has an id, so a batch that may have
  * arrived is sent again and stored once.
  */
 import * as Clock from "effect/Clock"
@@ -165,7 +165,7 @@ export const makeTelemetry = (
     const isFull = (event: QueuedEvent) =>
       queue.length >= queueLimit || bytesOf(queue) + event.bytes > queueBytes
 
-    // After a failure the pause decides when to send; during a flush, its end does.
+    // After a failure the next send waits for the pause; during a flush it waits for its end.
     const wake = () => {
       if (inFlight || closed) return
       const plenty = queue.length >= batchLimits.events || bytesOf(queue) >= batchLimits.bytes / 2

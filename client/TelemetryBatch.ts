@@ -43,7 +43,7 @@ const findProblem = (value: unknown, depth: number): string | undefined => {
 
 const refusal = (problem: string) =>
   new InvalidInput({
-    hint: "Correct the event; nothing of it was queued.",
+    hint: "Correct the event; it was not queued.",
     details: { fields: [{ path: "event", problem }] }
   })
 

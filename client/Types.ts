@@ -1,5 +1,5 @@
 /**
- * The values that a program sees, as plain types without a library, so the promise client's declarations
+ * The values of the client's interface, as plain types without a library, so the promise client's declarations
  * need nothing installed. A test holds them equal to the service's schemas.
  */
 import type { FailureCode, failureTable } from "../src/schema/FailureTable.ts"
@@ -8,7 +8,7 @@ import type { ClientErrorCode, clientErrorTable } from "./ErrorTable.ts"
 export type { FailureCode } from "../src/schema/FailureTable.ts"
 export type { ClientErrorCode } from "./ErrorTable.ts"
 
-/** Which of the clients is calling. */
+/** The calling client. */
 export type Source = "cli" | "daemon" | "web"
 
 export interface Actor {

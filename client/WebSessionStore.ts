@@ -50,7 +50,7 @@ interface Sessions {
 }
 
 /**
- * Keeps the session in IndexedDB, readable by every script of the origin; use `memorySessionStore` where that is too much.
+ * Keeps the session in IndexedDB, readable by every script of the origin; use `memorySessionStore` if that is not acceptable.
  * A save is on the disk when it resolves. Without Web Locks only the callers of this page exclude each other.
  */
 export const webSessionStore = (
@@ -63,7 +63,7 @@ export const webSessionStore = (
   const locks = options.locks ?? page().navigator?.locks
   // Opened for each use: a browser may close an idle connection, and an open one blocks clearing the site data.
   const use = async <A>(run: (database: IDBPDatabase) => Promise<A>): Promise<A> => {
-    if (page().indexedDB === undefined) return Promise.reject(new Error("there is no IndexedDB"))
+    if (page().indexedDB === undefined) return Promise.reject(new Error("IndexedDB is not available"))
     const database = await openDB(options.database ?? "music-session", 1, {
       upgrade: (made) => void made.createObjectStore(sessions)
     })

@@ -1,4 +1,4 @@
-/** What only Node can offer: a session that processes of one machine share. */
+/** For Node only: a session that the processes of one machine share. */
 export type { FileLockOptions } from "./FileLock.ts"
 export { fileLock } from "./FileLock.ts"
 export { fileSessionStore } from "./FileSessionStore.ts"

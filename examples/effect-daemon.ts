@@ -1,5 +1,5 @@
-// A daemon on the Effect client: at each due time it looks whether somebody is signed in, fires a trigger in their name
-// and measures. It shares its session with the command line beside it and never refreshes at the same time.
+// A daemon on the Effect client: at each due time it records an event and, with a session, sends a trigger as a ting.
+// It shares its session with the command line and never refreshes at the same time.
 //
 //   MUSIC_URL=http://127.0.0.1:8787 node --import tsx examples/effect-daemon.ts
 //
@@ -23,13 +23,13 @@ const settings = Config.all({
   pause: Config.withDefault(Config.duration("MUSIC_DAEMON_PAUSE"), "10 seconds")
 })
 
-/** `due`: when the trigger was to be fired, as a text. */
+/** `due`: the due time of the trigger, as a text. */
 const fireTrigger = (due: string) =>
   Effect.gen(function* () {
     const client = yield* MusicClient
     const { actor } = yield* client.me()
-    // The key names the event itself: neither the attempt nor how many there were since this process began. So a trigger
-    // that was sent before a crash is not sent again after it, and every other one is.
+    // The key names the event, not the attempt, and needs no counter of this process. So a trigger that was sent before a
+    // crash is not sent again after it, and every other one is.
     const send = client.ting({
       type: "music.trigger.fired",
       key: `${actor.public_id}/daemon/${due}`,
@@ -41,10 +41,10 @@ const fireTrigger = (due: string) =>
     yield* Effect.log(`trigger ${due}: ${ting.id}${ting.replayed ? " (had been sent)" : ""}`)
   }).pipe(
     Effect.catchTags({
-      NotLoggedIn: () => Effect.log("nobody is signed in: waiting"),
+      NotLoggedIn: () => Effect.log("there is no session: waiting for a login"),
       LoggedOut: ({ reason }) => Effect.log(`the session has ended (${reason}): waiting for a login`)
     }),
-    // Whatever else it is, the session is kept, and the next trigger tries again.
+    // After any other failure the session is kept, and the next trigger tries again.
     Effect.catchAll((failure) =>
       Effect.logWarning(`${failure.code} (${exchangeOf(failure).requestId ?? "not sent"})`)
     ),
@@ -58,7 +58,7 @@ const daemon = ({ pause, ticks }: Config.Config.Success<typeof settings>) =>
     let last = 0
     const tick = Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis
-      // Due are the multiples of the pause, in every process the same: this period's, or the one after the last.
+      // Due times are multiples of the pause, equal in every process: the current one, or the one after the last.
       const at = Math.max(Math.floor(now / period) * period, last + period)
       yield* Effect.sleep(Math.max(0, at - now))
       last = at

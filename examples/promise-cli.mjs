@@ -1,12 +1,12 @@
 #!/usr/bin/env node
-// A command line on the promise client. Its session lies in $SILICON_HOME/music, shared with the daemon beside it.
+// A command line on the promise client. Its session is stored in $SILICON_HOME/music and shared with the daemon.
 //
 //   export MUSIC_URL=http://127.0.0.1:8787
 //   node examples/promise-cli.mjs login <short-lived token>
 //   node examples/promise-cli.mjs status | ting <name> | report <text> | logout
 //
-// MUSIC_TEST_APP_SECRET selects a testing plane; MUSIC_PATIENCE is how many milliseconds a call may take, with its
-// retries (30,000). Exit codes: 0 done, 1 refused, 2 usage, 5 cannot tell now.
+// MUSIC_TEST_APP_SECRET selects a testing plane; MUSIC_PATIENCE is the deadline of a call with its retries, in
+// milliseconds (30,000). Exit codes: 0 done, 1 refused, 2 usage, 5 an outage: retry later.
 import { homedir } from "node:os"
 import { join } from "node:path"
 import { createMusicClient } from "music-backend/client"
@@ -26,15 +26,15 @@ const client = createMusicClient({
   telemetry: process.env.MUSIC_TELEMETRY !== "off",
   deadlineMilliseconds: Number(MUSIC_PATIENCE),
   sessionStore: fileSessionStore({ directory: join(SILICON_HOME ?? join(homedir(), ".silicon"), "music") }),
-  // Present means testing, whatever is in it: never hand an unset variable over as one.
+  // Any value selects testing, so an unset variable must not be passed.
   ...(MUSIC_TEST_APP_SECRET === undefined ? {} : { testingKey: MUSIC_TEST_APP_SECRET }),
   ...(SILICON_ORG === undefined ? {} : { org: SILICON_ORG })
 })
 
 const print = (value) => process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
 
-/** Prints a result and says how the program ends. */
-const told = (result) => {
+/** Prints a result and returns the exit code. */
+const printResult = (result) => {
   if (result.ok) {
     print(result.value ?? { done: true })
     return 0
@@ -45,21 +45,21 @@ const told = (result) => {
 }
 
 const commands = {
-  login: (slt = "") => client.login(slt).then(told),
+  login: (slt = "") => client.login(slt).then(printResult),
   status: async () => {
     const status = await client.status()
-    if (status.state === "unknown") return told({ ok: false, error: status.error })
+    if (status.state === "unknown") return printResult({ ok: false, error: status.error })
     print(status.state === "authenticated" ? status.me : { authenticated: false })
     return 0
   },
   ting: async (name = "hello") => {
     const session = await client.session()
-    if (!session.ok || session.value === null) return told(await client.me())
+    if (!session.ok || session.value === null) return printResult(await client.me())
     const key = `${session.value.actor.public_id}/${name}`
-    return told(await client.ting({ type: "music.trigger.fired", key, data: { name } }))
+    return printResult(await client.ting({ type: "music.trigger.fired", key, data: { name } }))
   },
-  report: (...words) => client.report({ message: words.join(" ") }).then(told),
-  logout: () => client.logout().then(told)
+  report: (...words) => client.report({ message: words.join(" ") }).then(printResult),
+  logout: () => client.logout().then(printResult)
 }
 
 const [name = "", ...words] = process.argv.slice(2)

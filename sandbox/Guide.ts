@@ -6,7 +6,7 @@ export const guide = ({ world, base, databasePath }: Sandbox): string => {
   const urls = viewUrls(world)
   const { environment } = world.seeded
   return `
-music-backend sandbox: everything on loopback, nothing leaves this machine. Ctrl-C ends it and removes its data.
+music-backend sandbox: everything runs on loopback, and no data leaves this machine. Ctrl-C stops it and removes its data.
 
   server          ${base}
   identity (IAM)  ${world.iam.url}
@@ -15,11 +15,11 @@ music-backend sandbox: everything on loopback, nothing leaves this machine. Ctrl
   issue tracker   ${world.tracker.url}
   database        ${databasePath}
 
-A short-lived token for si:deejay, good once and for two minutes:
+A short-lived token for si:deejay, valid once and for two minutes:
 
   ${mintSlt(world)}
 
-Paste these, top to bottom:
+Paste these commands in this order:
 
   BASE=${base}; IAM=${world.iam.url}
 
@@ -32,18 +32,18 @@ Paste these, top to bottom:
   TOKEN=$(echo $SESSION | sed 's/.*"access_token":"\\([^"]*\\)".*/\\1/')
   REFRESH=$(echo $SESSION | sed 's/.*"refresh_token":"\\([^"]*\\)".*/\\1/')
 
-  # who am I?
+  # show the session
   curl -sw '\\n' $BASE/api/v1/auth/me -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme'
 
-  # notify myself; a repetition is replayed
+  # send a ting; a retry is replayed
   curl -sw '\\n' $BASE/api/v1/tings -H "Authorization: Bearer $TOKEN" -H 'X-Org-ID: acme' -H 'Content-Type: application/json' -d '{"type":"music.trigger.fired","key":"si:deejay/first","data":{"hello":"world"}}'
   curl -sw '\\n' '${urls.inbox}'
 
-  # report a bug, and see it as an issue
+  # report a bug, and list the issue
   curl -sw '\\n' $BASE/api/v1/reports -H 'Content-Type: application/json' -H 'Idempotency-Key: report-0000000001' -d '{"message":"Playback stops after a seek near the end of a track."}'
   curl -sw '\\n' '${urls.issues}' -H 'Authorization: Bearer ${world.trackerToken}' -H 'Accept: application/vnd.github+json'
 
-  # send telemetry, and see the row (it is shipped within a second or two)
+  # send telemetry, and list the row (shipped within two seconds)
   curl -siw '\\n' $BASE/api/v1/telemetry -H 'Content-Type: application/json' -d '{"table":"musicclidaemon","events":[{"type":"playback.track.started","data":{}}]}'; sleep 2
   curl -sw '\\n' '${urls.rows("musicclidaemon")}'
 

@@ -123,7 +123,7 @@ export const makeScenario = (
         )
       },
       {
-        name: "see it in the recipient's inbox",
+        name: "find it in the recipient's inbox",
         run: Effect.tap(call(urls.inbox), (seen) =>
           demand(seen.text.split(tingKey).length === 2, "expected the ting exactly once", seen)
         )
@@ -168,7 +168,7 @@ export const makeScenario = (
         )
       },
       {
-        name: "the whole family is dead",
+        name: "the whole family is revoked",
         run: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
       },
       {
@@ -186,7 +186,7 @@ export const makeScenario = (
         )
       },
       {
-        name: "its session means nothing in production",
+        name: "its session is invalid in production",
         run: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
       },
       { name: "log in to production again", run: login() },
@@ -196,12 +196,12 @@ export const makeScenario = (
           const headers = yield* signedIn
           const seen = yield* post("/api/v1/reports", report, { ...headers, "idempotency-key": reportKey })
           const body = yield* expectJson(seen, 200)
-          yield* demand(body.reporter === "si:deejay", "expected to be named to myself", seen)
+          yield* demand(body.reporter === "si:deejay", "expected my public id", seen)
           return seen
         })
       },
       {
-        name: "see it filed as an issue, once",
+        name: "find it filed as one issue",
         run: eventually(
           Effect.gen(function* () {
             const headers = yield* signedIn
@@ -229,7 +229,7 @@ export const makeScenario = (
         )
       },
       {
-        name: "see it in the table",
+        name: "find it in the table",
         run: eventually(
           Effect.tap(call(urls.rows("musicclidaemon")), (seen) =>
             demand(seen.text.includes(eventId), "expected the event's row", seen)
@@ -245,7 +245,7 @@ export const makeScenario = (
         )
       },
       {
-        name: "deliver it again: acknowledged as before",
+        name: "deliver it again: acknowledged as a duplicate",
         run: Effect.tap(deliver, (seen) => expectJson(seen, 200))
       },
       {
@@ -265,7 +265,7 @@ export const makeScenario = (
         })
       },
       {
-        name: "the session is over",
+        name: "the session has ended",
         run: Effect.tap(me, (seen) => expectCode(seen, 401, "unauthenticated"))
       }
     ]

@@ -34,7 +34,7 @@ const program = flags.every((flag) => knownFlags.includes(flag))
 /** An interrupted scenario has not passed. */
 const reportInterruption = Effect.map(
   interruption.signal,
-  Option.map((signal) => process.stderr.write(`The scenario was interrupted by ${signal} before its end\n`))
+  Option.map((signal) => process.stderr.write(`The scenario was interrupted by ${signal}\n`))
 )
 
 Effect.when(interruption.expectSignal, () => !walk).pipe(

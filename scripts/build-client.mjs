@@ -43,7 +43,7 @@ if (values.types) {
     { stdio: "inherit" }
   )
   if (status !== 0) process.exit(status ?? 1)
-  // The compiler leaves the source's endings in declarations; consumers read them as JavaScript's.
+  // The compiler keeps `.ts` endings in declarations; consumers need `.js`.
   const types = join(values.out, "types")
   const files = (await readdir(types, { recursive: true })).filter((name) => name.endsWith(".d.ts"))
   await Promise.all(

@@ -8,7 +8,7 @@ import { basename, dirname, join, relative } from "node:path"
 const entries = { main: "src/main.ts", cli: "src/cli/main.ts" }
 const bundles = Object.keys(entries).map((name) => `dist/${name}.js`)
 const chunks = "dist/chunks"
-// Everything that the two entries reach; the command line starts the sandbox.
+// All sources of the two entries; the command line starts the sandbox.
 const sources = ["src", "sandbox"]
 const asked = (flag) => process.argv.includes(flag)
 
@@ -40,7 +40,7 @@ const { outputFiles } = await esbuild.build({
   chunkNames: "chunks/[name]-[hash]",
   bundle: true,
   splitting: true,
-  // Less to read at the start; names stay, for stacks and spans.
+  // A smaller bundle starts faster; names are kept for stacks and spans.
   minifyWhitespace: true,
   minifySyntax: true,
   platform: "node",
@@ -63,7 +63,7 @@ const { outputFiles } = await esbuild.build({
   write: false
 })
 
-// Each file is whole whenever it is there, and the entries come last: a process may start from here at any time.
+// Each file is written atomically, and the entries last: a process may start from here at any time.
 mkdirSync(chunks, { recursive: true })
 const isEntry = ({ path }) => dirname(path) !== join(process.cwd(), chunks)
 // npm makes a bin executable when it installs the package, but not when the file is built anew.
@@ -74,7 +74,7 @@ for (const { contents, path } of outputFiles.toSorted((one, other) => isEntry(on
   renameSync(partial, path)
 }
 
-// A process that runs may still load chunks of the bundle it was started from; after a day none does.
+// A running process may still load chunks of its own bundle; they are kept for a day.
 const current = new Set(outputFiles.map(({ path }) => basename(path)))
 for (const name of readdirSync(chunks)) {
   const file = join(chunks, name)

@@ -13,6 +13,7 @@ import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
 import { UpstreamHttpClient } from "./layers/upstream/Connection.ts"
 import { Descriptors } from "./services/Descriptors.ts"
+import { Readiness } from "./services/Readiness.ts"
 import { Drain } from "./services/Drain.ts"
 import { Idempotency } from "./services/Idempotency.ts"
 import { Notifications } from "./services/Notifications.ts"
@@ -49,7 +50,8 @@ const makeUseCases = (delivery: typeof DeliveryLive) =>
     Reports.Default,
     Telemetry.Default,
     Webhooks.Default,
-    Descriptors.Default
+    Descriptors.Default,
+    Readiness.Default
   ).pipe(
     Layer.provideMerge(Sessions.Default),
     Layer.provideMerge(TingOnBehalf.Default),

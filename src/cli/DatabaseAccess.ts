@@ -32,8 +32,8 @@ export const storeFailed = ({ fix, summary }: StoreUnavailable): CommandFailed =
 
 const cursorFailed = (_: CursorInvalid): CommandFailed =>
   usage(
-    "the page of --after does not belong to this list",
-    "use the one that the previous page printed, or omit it"
+    "the cursor of --after does not belong to this list",
+    "use the cursor that the previous page printed, or omit it"
   )
 
 /** Loads the database drivers only for commands that need them. */

@@ -13,25 +13,25 @@ export const json = Options.boolean("json").pipe(
 
 export const plane = Options.text("plane").pipe(
   Options.withPseudoName("id"),
-  Options.withDescription("of this plane: production, or a testing environment's UUID"),
+  Options.withDescription("plane: production, or a testing environment's UUID"),
   Options.optional
 )
 
 export const since = Options.text("since").pipe(
   Options.withPseudoName("time"),
-  Options.withDescription("from then on: 2026-11-21, 2026-11-21T07:30:00Z, or 30m, 24h, 7d ago"),
+  Options.withDescription("earliest time: 2026-11-21, 2026-11-21T07:30:00Z, or 30m, 24h, 7d ago"),
   Options.optional
 )
 
 export const paging = {
   limit: Options.text("limit").pipe(
     Options.withPseudoName("n"),
-    Options.withDescription("at most so many, 1 to 1000 (default 20)"),
+    Options.withDescription("maximum number of results, 1 to 1000 (default 20)"),
     Options.withDefault("20")
   ),
   after: Options.text("after").pipe(
     Options.withPseudoName("page"),
-    Options.withDescription("the page after this one, as the previous page printed"),
+    Options.withDescription("cursor that the previous page printed"),
     Options.optional
   )
 }
@@ -46,7 +46,7 @@ export const pageOf = ({
   /^\d{1,4}$/.test(limit) && Number(limit) >= 1 && Number(limit) <= 1_000
     ? Effect.succeed({ limit: Number(limit), after })
     : Effect.fail(
-        usage(`--limit ${limit} is no number from 1 to 1000`, "ask for so many, and page with --after")
+        usage(`--limit ${limit} is not a number from 1 to 1000`, "use a smaller limit, and page with --after")
       )
 
 const spans: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 }
@@ -61,7 +61,7 @@ export const sinceOf = (given: Option.Option<string>): Effect.Effect<Option.Opti
         const at = count === "" ? Date.parse(text) : now - Number(count) * (spans[unit] ?? 0)
         return Number.isNaN(at)
           ? Effect.fail(
-              usage(`--since ${text} is no time`, "write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d")
+              usage(`--since ${text} is not a time`, "write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d")
             )
           : Effect.succeedSome(at)
       })
@@ -84,5 +84,5 @@ export const printPage = <A, R>(
       return yield* printJson({ items: page.items.map(options.toJson), next: Option.getOrNull(page.next) })
     if (page.items.length === 0) return yield* screen.err(`No ${options.nouns}.`)
     yield* options.table(page.items)
-    if (Option.isSome(page.next)) yield* screen.err(`\nThere are more: --after ${page.next.value}`)
+    if (Option.isSome(page.next)) yield* screen.err(`\nMore results: --after ${page.next.value}`)
   })

@@ -104,7 +104,7 @@ export const reportInterruption = (
   [command = "it"]: ReadonlyArray<string>,
   signal: string
 ): Effect.Effect<void, never, Screen> =>
-  printErrors([`${program}: ${toSingleLine(command)} was interrupted by ${signal} before its end`])
+  printErrors([`${program}: ${toSingleLine(command)} was interrupted by ${signal}`])
 
 /** Runs one command to its end. */
 export const runCommand = (
@@ -115,7 +115,7 @@ export const runCommand = (
     Effect.catchAll((failed) => Effect.as(printErrors(linesOf(failed)), failed.exit)),
     Effect.catchAllDefect((defect) =>
       Effect.flatMap(Screen, ({ err }) =>
-        Effect.as(err(`${program}: a mistake of this program: ${toSingleLine(String(defect))}`), exits.defect)
+        Effect.as(err(`${program}: internal error: ${toSingleLine(String(defect))}`), exits.defect)
       )
     ),
     // Upstream clients and the store log for the server; a command reports its findings itself.

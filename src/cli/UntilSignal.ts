@@ -1,4 +1,4 @@
-/** A command that runs until a signal declares so at its start: the signal is then its normal end, no interruption. */
+/** Declared at the start of a command that runs until a signal: the signal then counts as its normal end. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 

@@ -11,6 +11,7 @@ import * as Layer from "effect/Layer"
 import * as Tracer from "effect/Tracer"
 import type { BackendTelemetry } from "../services/BackendTelemetry.ts"
 import type { Descriptors } from "../services/Descriptors.ts"
+import type { Readiness } from "../services/Readiness.ts"
 import type { Drain } from "../services/Drain.ts"
 import type { Notifications } from "../services/Notifications.ts"
 import type { Planes } from "../services/Planes.ts"
@@ -20,12 +21,12 @@ import type { Settings } from "../services/Settings.ts"
 import type { Telemetry } from "../services/Telemetry.ts"
 import type { Webhooks } from "../services/Webhooks.ts"
 import { Api } from "./Api.ts"
-import { type IncomingBodyLimits, IncomingBodies } from "./body/IncomingBodies.ts"
+import { type ArrivingBodyLimits, ArrivingBodies } from "./body/ArrivingBodies.ts"
 import { AuthLive } from "./handlers/Auth.ts"
 import { DescriptorsLive } from "./handlers/Descriptors.ts"
 import { DocumentLive } from "./handlers/Document.ts"
 import { ReportsLive } from "./handlers/Reports.ts"
-import { RequestGuard } from "./handlers/RequestGuard.ts"
+import { RequestGuard } from "./middleware/RequestGuard.ts"
 import { SystemLive } from "./handlers/System.ts"
 import { TelemetryLive } from "./handlers/Telemetry.ts"
 import { TingsLive } from "./handlers/Tings.ts"
@@ -78,7 +79,7 @@ export interface Bounds {
   readonly inFlight?: number
   readonly policies?: Policies
   /** Bodies that arrive at once. */
-  readonly bodies?: IncomingBodyLimits
+  readonly bodies?: ArrivingBodyLimits
 }
 
 /** The server with other bounds than the default ones. */
@@ -96,6 +97,7 @@ export const httpServerWith = (
   | Telemetry
   | Webhooks
   | Descriptors
+  | Readiness
   | BackendTelemetry
 > =>
   Layer.scoped(Listening, server).pipe(
@@ -104,7 +106,7 @@ export const httpServerWith = (
     Layer.provide([
       Admission.layer(bounds.inFlight),
       RateLimits.layer(bounds.policies),
-      IncomingBodies.layer(bounds.bodies)
+      ArrivingBodies.layer(bounds.bodies)
     ]),
     Layer.provide(DetachedWork.Default)
   )

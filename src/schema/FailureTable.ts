@@ -11,7 +11,7 @@ export const failureTable = {
   invalid_input: {
     status: 400,
     retryable: false,
-    message: "The request does not fit the contract.",
+    message: "The request is invalid.",
     hint: "Correct the fields named in details.fields and send the request again."
   },
   idempotency_key_required: {
@@ -54,7 +54,7 @@ export const failureTable = {
     status: 403,
     retryable: false,
     message: "The request was refused by policy.",
-    hint: "Choose one of your organisations, or ask its administrator; details name the refusal."
+    hint: "Choose one of your organisations, or ask its administrator; details contain the reason."
   },
   reconsent_required: {
     status: 403,
@@ -77,7 +77,7 @@ export const failureTable = {
   test_context_mismatch: {
     status: 403,
     retryable: false,
-    message: "The notification service sees another testing environment.",
+    message: "The notification service uses another testing environment.",
     hint: "Use one testing environment for the session and the notification, and log in again inside it."
   },
   required_delivery_not_enabled: {
@@ -95,44 +95,44 @@ export const failureTable = {
   plane_mismatch: {
     status: 403,
     retryable: false,
-    message: "The delivery belongs to a testing environment that this service does not know.",
+    message: "The delivery belongs to an unknown testing environment.",
     hint: "Select the testing environment once with GET /api/v1/iam and its key, then replay the delivery."
   },
   not_found: {
     status: 404,
     retryable: false,
-    message: "There is nothing here by that name.",
+    message: "The resource does not exist.",
     hint: "Check path and spelling against /openapi.json; for a ting, use a type listed by GET /api/v1/iam."
   },
   method_not_allowed: {
     status: 405,
     retryable: false,
-    message: "The path does not take this method.",
+    message: "The path does not support this method.",
     hint: "Use one of the methods in the Allow header."
   },
   idempotency_conflict: {
     status: 409,
     retryable: false,
-    message: "The key was used with other content.",
+    message: "The key was already used with different content.",
     hint: "Use a new key for new content, one that no other caller can choose, such as a random UUID; retry the same content under its own key."
   },
   idempotency_in_progress: {
     status: 409,
     retryable: true,
-    message: "The first request under this key is still being worked on.",
+    message: "The first request with this key is still in progress.",
     hint: "Wait a few seconds and retry with the same key."
   },
   idempotency_response_expired: {
     status: 409,
     retryable: false,
-    message: "The result under this key can no longer be replayed.",
+    message: "The result for this key can no longer be replayed.",
     hint: "The replay window of 10 minutes has passed: log in again with a new token and a new key."
   },
   payload_too_large: {
     status: 413,
     retryable: false,
     message: "The body is larger than this call allows.",
-    hint: "Send a smaller body; /openapi.json states the bound of each call."
+    hint: "Send a smaller body; /openapi.json has the limit of each call."
   },
   unsupported_media_type: {
     status: 415,
@@ -149,44 +149,44 @@ export const failureTable = {
   temporarily_rate_limited: {
     status: 429,
     retryable: true,
-    message: "The notification service asks for a pause.",
+    message: "The notification service limits the request rate.",
     hint: "Wait for the seconds in Retry-After, then retry with the same key."
   },
   internal: {
     status: 500,
     retryable: false,
-    message: "The service met a fault of its own.",
-    hint: "Report the X-Request-Id to the operator; the cause is in the service's log under it."
+    message: "An internal error occurred.",
+    hint: "Report the X-Request-Id to the operator; the service's log has the cause under this id."
   },
   dependency_misconfigured: {
     status: 502,
     retryable: false,
-    message: "A service behind this one refused this service's own credentials.",
-    hint: "Retrying does not help: an operator must correct the settings for the dependency in details."
+    message: "A dependency refused the credentials of this service.",
+    hint: "A retry does not help: an operator must correct the settings of the dependency in details."
   },
   dependency_unavailable: {
     status: 503,
     retryable: true,
-    message: "A service behind this one did not answer as it should.",
+    message: "A dependency of this service is unavailable.",
     hint: "Retry with the same key after a short pause; your session is not affected."
   },
   not_ready: {
     status: 503,
     retryable: true,
     message: "The service is not ready.",
-    hint: "Retry later; details.checks names what is missing."
+    hint: "Retry later; details.checks has the state of each dependency."
   },
   overloaded: {
     status: 503,
     retryable: true,
-    message: "The service has more requests in hand than it can serve.",
+    message: "The service has too many requests in progress.",
     hint: "Wait for the seconds in Retry-After, then retry with the same key."
   },
   reports_full: {
     status: 503,
     retryable: true,
-    message: "There is no room for more reports now.",
-    hint: "Keep the report and send it again later with the same key; reports of signed-in people have room for longer."
+    message: "The storage for reports is full.",
+    hint: "Keep the report and send it again later with the same key; signed-in callers have a larger share of the storage."
   },
   spool_full: {
     status: 503,

@@ -35,7 +35,7 @@ export const EnvironmentId = Schema.NullOr(Schema.String).annotations({
   description: "UUID of the IAM testing environment, null outside a testing plane"
 })
 
-/** Scopes that a login asks for; a call whose scope is missing answers `reconsent_required`. */
+/** Scopes that a login requests; a call whose scope is missing answers `reconsent_required`. */
 export const scopes = {
   identity: "self.identity.read",
   profile: "self.profile.read",

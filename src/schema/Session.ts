@@ -13,7 +13,7 @@ const sessionFields = {
   }),
   token_type: Schema.Literal("Bearer"),
   expires_in: Schema.NonNegativeInt.annotations({
-    description: "Seconds of access-token lifetime that are left, also on a replayed answer",
+    description: "Remaining lifetime of the access token in seconds, also on a replay",
     examples: [1800]
   }),
   scope: Schema.String.annotations({

@@ -25,7 +25,7 @@ export const TelemetryRequest = strict(
       .annotations({
         jsonSchema: { minItems: 1, maxItems: 40 },
         description:
-          "1 to 40 JSON objects. An `id` that is a UUID makes a retry harmless; any other value of it is kept in the event and identifies nothing. `metadata.occurred_at` (RFC 3339 or epoch milliseconds) is the event's own time",
+          "1 to 40 JSON objects. An `id` that is a UUID makes a retry idempotent; any other value is kept in the event and identifies nothing. `metadata.occurred_at` (RFC 3339 or epoch milliseconds) is the time of the event",
         examples: [
           [
             {

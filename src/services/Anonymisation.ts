@@ -5,7 +5,7 @@ const anonymousText = "[reporter]"
 
 /**
  * Replaces the id wherever it is visible, in any letter case and after any character. Followed by a letter or digit it is another
- * id, unless a further id begins there. `_` counts as the colon where no letter or digit precedes it: file names have it so.
+ * id, unless a further id begins there. `_` counts as the colon where no letter or digit precedes the id, as in file names.
  */
 export const anonymise = (text: string, publicId: string): string => {
   const [kind = "", handle = ""] = publicId.split(":")

@@ -116,7 +116,7 @@ export interface IamService {
   ) => Effect.Effect<Option.Option<Introspection>, UpstreamFailure>
   /** Verifies a test application secret with IAM; the result is cached by a digest for at most 60 s. */
   readonly resolvePlane: (secret: Redacted.Redacted) => Effect.Effect<TestingPlane, UpstreamFailure>
-  /** Requests a proof over the exact bytes of one call to Ting. One key, one proof: a retry takes a new key. */
+  /** Requests a proof over the exact bytes of one call to Ting. Each proof needs a new key, also on a retry. */
   readonly prove: (
     plane: Plane,
     request: {

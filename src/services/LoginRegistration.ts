@@ -28,7 +28,7 @@ export const loginRefusals = {
 } as const
 export type LoginRefusal = keyof typeof loginRefusals
 
-/** The failure that an earlier attempt recorded; none for a registration, or a reason that only a later version knows. */
+/** The failure that an earlier attempt recorded; none for a registration, or a reason of a later version. */
 const recordedRefusal = (outcome: LoginOutcome): Option.Option<Failure> =>
   outcome._tag === "Refusal"
     ? Option.map(

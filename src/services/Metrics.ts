@@ -35,7 +35,7 @@ const describe = <const Label extends string>(
   return description
 }
 
-/** The series of a metric by its labels. Each is made once: a request must not pay for a search by labels. */
+/** The series of a metric by its labels. Each is created once, because a search by labels in every request is slow. */
 const seriesOf = <Label extends string, Type, In, Out>(
   metric: Metric.Metric<Type, In, Out>,
   { labels: names }: MetricDescription<Label>
@@ -77,13 +77,13 @@ const durations = <const Label extends string>(name: string, help: string, label
 
 export const httpRequests = counter(
   "music_http_requests_total",
-  "Requests answered; 499 where the client left first.",
+  "Requests answered; 499 when the client disconnected first.",
   ["route", "method", "status"]
 )
 
 export const httpRequestDuration = durations(
   "music_http_request_duration_seconds",
-  "From a request's head to its answer.",
+  "Time from a request's head to its answer.",
   ["route", "method"]
 )
 
@@ -115,13 +115,13 @@ export const sharedRequests = counter(
 
 export const upstreamRequests = counter(
   "music_upstream_requests_total",
-  "Calls to other systems by outcome: ok, refused, not_executed, unknown, or interrupted when the caller left.",
+  "Calls to other systems by outcome: ok, refused, not_executed, unknown, or interrupted when the caller disconnected.",
   ["dependency", "operation", "outcome"]
 )
 
 export const upstreamRequestDuration = durations(
   "music_upstream_request_duration_seconds",
-  "One call to another system, including the last byte of its answer.",
+  "Duration of a call to another system, up to the last byte of its answer.",
   ["dependency", "operation"]
 )
 
@@ -133,7 +133,7 @@ export const upstreamRetries = counter(
 
 export const iamCallsRefused = counter(
   "music_iam_calls_refused_total",
-  "Calls to the identity service that its budget held back.",
+  "Calls to the identity service that its budget refused.",
   ["priority"]
 )
 
@@ -149,7 +149,7 @@ export type DropReason = (typeof dropReasons)[number]
 
 export const ownEventsDropped = counter(
   "music_own_events_dropped_total",
-  `The backend's own telemetry that was dropped, by the store that had no room: ${dropReasons.join(", ")}.`,
+  `The backend's own telemetry that was dropped, by the full store: ${dropReasons.join(", ")}.`,
   ["reason"]
 )
 
@@ -202,7 +202,7 @@ export const collected = {
   spoolEvents: describe(
     "counter",
     "music_spool_events_total",
-    "Telemetry records since the database was made: accepted, delivered, duplicate, expired, refused.",
+    "Telemetry records since the database was created: accepted, delivered, duplicate, expired, refused.",
     ["table", "result"]
   ),
   cpu: describe("counter", "process_cpu_seconds_total", "CPU time of the process, user and system.", []),

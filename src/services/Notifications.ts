@@ -55,7 +55,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
               ? store.recipients.activate({ ...recipient, organisationUuid })
               : store.recipients.deactivate(recipient)
         ),
-        writeBestEffort("Registration not noted")
+        writeBestEffort("Registration not recorded")
       )
     }
 

@@ -12,6 +12,7 @@ import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
+import { capacityFor, makeReportsFull } from "./ReportCapacity.ts"
 import { ReportQuota } from "./ReportQuota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
@@ -108,7 +109,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
         yield* checkPullRequest(request)
         const reporter = yield* resolveReporter(plane, credential)
         const { requestId, source } = yield* RequestContext
-        const allowance = yield* quota.take(plane, reporter)
+        const { giveBack, makeRefusal } = yield* quota.take(plane, reporter)
         const admission = yield* store.reports
           .admit(
             {
@@ -125,12 +126,12 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
             },
             plane._tag === "Production" && Option.isSome(settings.tracker),
             // A report that was stored before is answered without quota or room: its first response may have been lost.
-            allowance.maxBytes
+            makeRefusal === undefined ? capacityFor(reporter, settings.reportsBytes) : 0
           )
           .pipe(
             logAndMapStoreFailure,
             Effect.onExit((exit) =>
-              Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : allowance.giveBack
+              Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : giveBack
             )
           )
         yield* countReplay("report", admission._tag === "Replayed")
@@ -138,7 +139,7 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           case "Conflict":
             return yield* new IdempotencyConflict()
           case "Full":
-            return yield* allowance.makeFailure()
+            return yield* (makeRefusal ?? makeReportsFull)()
           case "Stored":
             return toReport(reporter, admission.report, false)
           case "Replayed":

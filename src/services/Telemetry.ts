@@ -71,7 +71,7 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
         : Effect.fail(
             new InvalidInput({
               details: {
-                fields: [{ path: "table", problem: "is not a table that takes client events here" }]
+                fields: [{ path: "table", problem: "is not a table that accepts client events here" }]
               }
             })
           )

@@ -84,7 +84,7 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
           publicId,
           subscriptionId: registered.id
         })
-        .pipe(writeBestEffort("Registration not noted"))
+        .pipe(writeBestEffort("Registration not recorded"))
       return registered
     })
 

@@ -10,7 +10,7 @@ const places = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 ]
 
-/** Starts a fresh profile each time; whoever starts it closes it. Fails with what to do where there is no Chromium. */
+/** Starts a new profile each time; the caller closes it. Without a Chromium it fails with an instruction. */
 export const launchChromium = (): Promise<Browser> => {
   const executablePath = places.find((place) => place !== undefined && existsSync(place))
   if (executablePath === undefined) {

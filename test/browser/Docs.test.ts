@@ -15,9 +15,9 @@ afterAll(() => browser?.close())
 
 interface Visit {
   readonly page: Page
-  /** What the console, the page and its requests complained of. */
+  /** Errors of the console, the page and its requests. */
   readonly complaints: ReadonlyArray<string>
-  /** Addresses of everything that was asked for. */
+  /** URLs of all requests. */
   readonly asked: ReadonlyArray<string>
   readonly url: string
 }
@@ -47,7 +47,7 @@ const visit = (hash: string, options: BrowserContextOptions, use: (visit: Visit)
 const visible = (page: Page, selector: string) => page.locator(`${selector}:visible`).count()
 
 describe("The page of the API, in Chromium", () => {
-  it.scoped("renders under its policy without a complaint, and asks for nothing else", () =>
+  it.scoped("renders under its policy without errors, and makes no other request", () =>
     visit("", {}, async ({ page, complaints, asked, url }) => {
       expect(await page.title()).toMatch(/^Music backend .*: API$/)
       expect(await visible(page, "section.call")).toBe(calls.length)
@@ -57,7 +57,7 @@ describe("The page of the API, in Chromium", () => {
     })
   )
 
-  it.scoped("the policy holds: no other script runs, and nothing is sent anywhere", () =>
+  it.scoped("runs no other script and sends nothing to another host under its policy", () =>
     visit("", {}, async ({ page, complaints, asked }) => {
       const inserted = await page.evaluate(`(() => {
         const script = document.createElement("script")
@@ -86,7 +86,7 @@ describe("The page of the API, in Chromium", () => {
     })
   )
 
-  it.scoped("search leaves what matches, a link leads out of it, and Escape ends it", () =>
+  it.scoped("search hides sections that do not match, a link ends it, and so does Escape", () =>
     visit("", {}, async ({ page, complaints }) => {
       await page.keyboard.press("/")
       await page.keyboard.type("slt_rejected")
@@ -104,7 +104,7 @@ describe("The page of the API, in Chromium", () => {
     })
   )
 
-  it.scoped("everything is there without scripts, but the search", () =>
+  it.scoped("shows everything without scripts, except the search", () =>
     visit("#auth.login", { javaScriptEnabled: false }, async ({ page, complaints }) => {
       expect(await visible(page, "section.call")).toBe(calls.length)
       expect(await visible(page, "#search")).toBe(0)
@@ -116,7 +116,7 @@ describe("The page of the API, in Chromium", () => {
   it.scoped.each([
     ["light", "rgb(255, 255, 255)"],
     ["dark", "rgb(18, 22, 28)"]
-  ] as const)("follows the reader's colours: %s", ([colorScheme, ground]) =>
+  ] as const)("follows the reader's color scheme: %s", ([colorScheme, ground]) =>
     visit("", { colorScheme }, async ({ page }) => {
       expect(await page.evaluate("getComputedStyle(document.body).backgroundColor")).toBe(ground)
     })
@@ -128,7 +128,7 @@ describe("The page of the API, in Chromium", () => {
     })
   )
 
-  it.scoped("a keyboard reaches the content first", () =>
+  it.scoped("reaches the content first by keyboard", () =>
     visit("", {}, async ({ page }) => {
       await page.keyboard.press("Tab")
       expect(await page.evaluate("document.activeElement.textContent")).toBe("To the content")

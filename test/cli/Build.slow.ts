@@ -11,7 +11,7 @@ const run = promisify(execFile)
 
 let folder: string
 
-/** A package of its own, whose `dist` no other test uses. */
+/** A separate package, whose `dist` no other test uses. */
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "music-build-"))
   await copyFile(join(root, "package.json"), join(folder, "package.json"))
@@ -32,7 +32,7 @@ const installed = async (): Promise<string> => {
 }
 
 describe("The bundle of the command line", () => {
-  it("runs by its link after a build, and with npx after a rebuild", { timeout: 120_000 }, async () => {
+  it("runs through its link after a build, and with npx after a rebuild", { timeout: 120_000 }, async () => {
     const consumer = await installed()
     // npx takes --version for itself, and searches the network for a newer npm.
     const environment = { ...process.env, npm_config_update_notifier: "false" }

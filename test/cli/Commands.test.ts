@@ -119,7 +119,7 @@ describe("music-backend reports", () => {
     Effect.gen(function* () {
       const { environment } = yield* furnished
       const first = yield* run(["reports", "list", "--limit", "3"], environment)
-      const [, after = ""] = /There are more: --after (\S+)/.exec(first.err) ?? []
+      const [, after = ""] = /More results: --after (\S+)/.exec(first.err) ?? []
       const second = yield* run(["reports", "list", "--limit", "3", "--after", after, "--json"], environment)
       expect(second.json).toEqual({
         items: [
@@ -153,12 +153,12 @@ describe("music-backend reports", () => {
       const bad = yield* run(["reports", "list", "--after", "nonsense"], environment)
       expect(bad.exit).toBe(64)
       expect(bad.err).toMatch(
-        /^music-backend: the page of --after does not belong to this list\. Use the one /
+        /^music-backend: the cursor of --after does not belong to this list\. Use the cursor /
       )
     })
   )
 
-  it.live("says that there are none, and names the accepted forms of a bad filter", () =>
+  it.live("states that there are none, and names the accepted forms of a bad filter", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished
       const none = yield* run(["reports", "list", "--since", "2027-01-01"], environment)
@@ -168,10 +168,10 @@ describe("music-backend reports", () => {
       const since = yield* run(["reports", "list", "--since", "yesterday"], environment)
       expect([since.exit, since.err]).toEqual([
         64,
-        "music-backend: --since yesterday is no time. Write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d."
+        "music-backend: --since yesterday is not a time. Write 2026-11-21, 2026-11-21T07:30:00Z, 30m, 24h or 7d."
       ])
       const limit = yield* run(["reports", "list", "--limit", "5000"], environment)
-      expect(limit.err).toMatch(/^music-backend: --limit 5000 is no number from 1 to 1000\./)
+      expect(limit.err).toMatch(/^music-backend: --limit 5000 is not a number from 1 to 1000\./)
     })
   )
 
@@ -230,7 +230,7 @@ describe("music-backend reports", () => {
     })
   )
 
-  it.live("retries a failed delivery, makes a missing one, and explains each refusal", () =>
+  it.live("retries a failed delivery, creates a missing one, and explains each refusal", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished
       const failed = yield* run(["reports", "retry", "rep_failed"], environment)
@@ -247,7 +247,7 @@ describe("music-backend reports", () => {
       const testing = yield* run(["reports", "retry", "rep_plane"], environment)
       expect([testing.exit, testing.err]).toEqual([
         1,
-        "music-backend: rep_plane belongs to a testing plane and is never filed. Choose one of production."
+        "music-backend: rep_plane belongs to a testing plane and is never filed. Choose a report of production."
       ])
     })
   )
@@ -276,7 +276,7 @@ describe("music-backend deliveries", () => {
       })
       expect([retried.out, retried.err]).toEqual([
         "report:rep_failed is due now (unknown)",
-        "A running server takes it up within 30 seconds."
+        "A running server sends it within 30 seconds."
       ])
       const discarded = yield* run(
         ["deliveries", "discard", "report:rep_failed", "--reason", "seen by hand"],
@@ -336,7 +336,7 @@ describe("music-backend deliveries", () => {
     Effect.gen(function* () {
       const { environment } = yield* furnished
       const attempts = [
-        { args: ["retry"], exit: 64, err: /neither ids nor --failed/ },
+        { args: ["retry"], exit: 64, err: /ids or --failed are required/ },
         { args: ["retry", "report:rep_none"], exit: 1, err: /no delivery report:rep_none\. Find it with/ },
         {
           args: ["retry", "report:rep_filed"],
@@ -386,20 +386,20 @@ describe("music-backend webhooks and recipients", () => {
   )
 })
 
-describe("music-backend on a database", () => {
-  it.live("that does not exist is not made, and the error names the next step", () =>
+describe("music-backend with a database", () => {
+  it.live("reports a missing database, creates none, and names the next step", () =>
     Effect.gen(function* () {
       const place = yield* freshPlace
       const { err, exit } = yield* run(["reports", "list"], { MUSIC_DATABASE_PATH: place })
       expect([exit, err]).toEqual([
         69,
-        `music-backend: SQLite database ${place} does not exist. Set MUSIC_DATABASE_PATH to the server's file, or make one with music-backend migrate.`
+        `music-backend: SQLite database ${place} does not exist. Set MUSIC_DATABASE_PATH to the server's file, or create one with music-backend migrate.`
       ])
       expect(existsSync(place)).toBe(false)
     })
   )
 
-  it.live("with a bad address reports that setting, and needs no other", () =>
+  it.live("reports a bad address as that setting, and needs no other setting", () =>
     Effect.gen(function* () {
       const { err, exit } = yield* run(["deliveries", "list"], { MUSIC_DATABASE_URL: "mysql://x:secret@y/z" })
       expect(exit).toBe(78)
@@ -410,7 +410,7 @@ describe("music-backend on a database", () => {
     })
   )
 
-  it.live("of an older version migrates only on request, and names both versions", () =>
+  it.live("migrates an older version only on request, and names both versions", () =>
     Effect.gen(function* () {
       const { environment, place } = yield* furnished
       const current = yield* run(["migrate"], environment)
@@ -464,7 +464,7 @@ describe("music-backend on a database", () => {
       const verified = yield* run(["restore", copy, "--verify"], {})
       expect(verified.exit).toBe(0)
       expect(verified.out).toMatch(
-        /^This backup is whole and can be restored\.\nfile +\S+\nsize +\S+ kB\nschema +\d+\nrows +.*4 reports/
+        /^This backup is complete and can be restored\.\nfile +\S+\nsize +\S+ kB\nschema +\d+\nrows +.*4 reports/
       )
 
       yield* run(["deliveries", "discard", "report:rep_failed", "--reason", "after the copy"], environment)
@@ -476,15 +476,15 @@ describe("music-backend on a database", () => {
       expect(json).toMatchObject({ last_failure: "422 validation_failed" })
 
       writeFileSync(copy, "not a database")
-      const spoiled = yield* run(["restore", copy, "--verify"], {})
-      expect(spoiled.exit).toBe(1)
-      expect(spoiled.err).toMatch(/^music-backend: .*\. [A-Z].*\.$/)
+      const damaged = yield* run(["restore", copy, "--verify"], {})
+      expect(damaged.exit).toBe(1)
+      expect(damaged.err).toMatch(/^music-backend: .*\. [A-Z].*\.$/)
     })
   )
 })
 
 describe("music-backend config and openapi", () => {
-  it.live("config shows every setting once, and neither secrets nor bad values", () =>
+  it.live("config shows every setting once, without secrets and without bad values", () =>
     Effect.gen(function* () {
       const secret = `ask_${"s".repeat(43)}`
       const environment = {
@@ -500,7 +500,7 @@ describe("music-backend config and openapi", () => {
       expect(out).toMatch(/^MUSIC_MIN_CLI +0\.1\.0 +default/m)
       expect(out).toMatch(/^MUSIC_GITHUB_TOKEN +unset +- +/m)
       expect(out).not.toContain("sssss")
-      expect(err).toContain("The server does not start with this")
+      expect(err).toContain("The server does not start with these settings")
       expect(exit).toBe(0)
 
       const changed = yield* run(["config", "--changed", "--json"], environment)

@@ -45,7 +45,7 @@ const silent = async () => {
   const port = typeof address === "object" && address !== null ? address.port : 0
   return {
     port,
-    met: once(server, "connection"),
+    connected: once(server, "connection"),
     close: () => {
       for (const socket of sockets) socket.destroy()
       server.close()
@@ -63,12 +63,12 @@ const databaseOf = (megabytes: number) =>
     return path
   })
 
-describe("A command that is ended by a signal", () => {
+describe("A command that a signal interrupts", () => {
   it.each([
     ["SIGTERM", 143],
     ["SIGINT", 130]
   ] as const)(
-    "check ends by %s with %i while IAM does not answer, and says so in one line",
+    "check ends after %s with %i while IAM does not answer, and reports it in one line",
     async (signal, code) => {
       const upstream = await silent()
       try {
@@ -76,14 +76,14 @@ describe("A command that is ended by a signal", () => {
           ["check"],
           { MUSIC_IAM_URL: `http://127.0.0.1:${upstream.port}` },
           async ({ child }) => {
-            await upstream.met
+            await upstream.connected
             child.kill(signal)
           }
         )
         expect(ended).toEqual({
           code,
           signal: null,
-          output: `music-backend: check was interrupted by ${signal} before its end\n`
+          output: `music-backend: check was interrupted by ${signal}\n`
         })
       } finally {
         upstream.close()
@@ -91,7 +91,7 @@ describe("A command that is ended by a signal", () => {
     }
   )
 
-  it.live("backup leaves no partial file, also when the signal comes twice, as from npm", () =>
+  it.live("backup leaves no partial file, also when the signal is sent twice, as by npm", () =>
     Effect.gen(function* () {
       const path = yield* databaseOf(100)
       const folder = mkdtempSync(join(scratch, "copies-"))
@@ -109,10 +109,7 @@ describe("A command that is ended by a signal", () => {
           }
         )
       )
-      expect([ended.code, ended.output]).toEqual([
-        143,
-        "music-backend: backup was interrupted by SIGTERM before its end\n"
-      ])
+      expect([ended.code, ended.output]).toEqual([143, "music-backend: backup was interrupted by SIGTERM\n"])
       expect(readdirSync(folder)).toEqual([])
     })
   )
@@ -123,7 +120,7 @@ describe("A command that is ended by a signal", () => {
       child.kill("SIGINT")
     })
     expect(walk.code).toBe(130)
-    expect(walk.output).toMatch(/^music-backend: sandbox was interrupted by SIGINT before its end$/m)
+    expect(walk.output).toMatch(/^music-backend: sandbox was interrupted by SIGINT$/m)
   })
 
   it.scopedLive("serve exits with 0 and reports no interruption", () =>

@@ -23,7 +23,7 @@ const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<strin
 }
 
 describe("music-backend", () => {
-  it.effect("without a command, or with a group alone, shows its help", () =>
+  it.effect("shows its help without a command, or with a group alone", () =>
     Effect.gen(function* () {
       const top = yield* run([], {})
       expect(top.exit).toBe(0)
@@ -45,7 +45,7 @@ describe("music-backend", () => {
     })
   )
 
-  it.effect("help of a command names its arguments and explains each option", () =>
+  it.effect("names the arguments and explains each option in the help of a command", () =>
     Effect.gen(function* () {
       const { exit, out } = yield* run(["reports", "show", "--help"], {})
       expect(exit).toBe(0)
@@ -54,7 +54,7 @@ describe("music-backend", () => {
     })
   )
 
-  it.effect("a usage error is exit 64 and one line with the next step", () =>
+  it.effect("exits with 64 after a usage error, with one line and the next step", () =>
     Effect.gen(function* () {
       const wrong = [
         { args: ["nope"], err: "music-backend: unknown command: nope. See music-backend --help." },

@@ -12,19 +12,19 @@ const withReport = Effect.gen(function* () {
 })
 const states = (place: string) => rawQuery(place, "SELECT state, attempts FROM deliveries")
 
-it.scopedLive("restore prints how many reports are searched for, and --json as a number", () =>
+it.scopedLive("restore prints how many reports will be searched for; --json returns the number", () =>
   Effect.gen(function* () {
     const { environment } = yield* withReport
     const copy = join(yield* folder, "copy.sqlite")
     yield* run(["backup", copy], environment)
     const restored = yield* run(["restore", copy, "--overwrite"], environment)
-    expect(restored.out).toMatch(/^doubted +1 reports? .*looked for/m)
+    expect(restored.out).toMatch(/^doubted +1 reports? .*the tracker is searched/m)
     const { json } = yield* run(["restore", copy, "--overwrite", "--json"], environment)
     expect(json).toMatchObject({ doubted: 1 })
   })
 )
 
-it.scopedLive("restore --finish does the same for a database that another tool restored", () =>
+it.scopedLive("restore --finish prints the same for a database that another tool restored", () =>
   Effect.gen(function* () {
     const { environment, place } = yield* withReport
     const { err, exit, out } = yield* run(["restore", "--finish"], environment)
@@ -64,7 +64,7 @@ it.scopedLive("restore --finish does not create a database", () =>
   })
 )
 
-it.effect("on PostgreSQL the line to run ends where the command does", () =>
+it.effect("on PostgreSQL the output ends with the command to run", () =>
   Effect.gen(function* () {
     const environment = { MUSIC_DATABASE_URL: "postgres://music@db.example/music" }
     const { err, exit } = yield* run(["restore", "music.dump"], environment)

@@ -11,7 +11,7 @@ import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
 
 describe("music-backend beside a running server", () => {
-  it.scopedLive("reports the server as ready, and a retried report is filed at once", () =>
+  it.scopedLive("reports the server as ready; a retried report is filed at once", () =>
     Effect.gen(function* () {
       const place = yield* postgres.freshPath
       // Stored while no tracker was set, so it has no delivery.

@@ -53,7 +53,7 @@ const call = async (task: object): Promise<string> => {
   return code === 0 ? output : `${code ?? signal}`
 }
 
-/** A CLI that has logged in; its session lies in a folder that others share. */
+/** A CLI that has logged in; its session is stored in a folder that others share. */
 const loggedIn = async (lane: string) => {
   const directory = join(sessions.folder, lane)
   const baseUrl = `${bench.base}/${lane}`
@@ -74,7 +74,7 @@ const loggedIn = async (lane: string) => {
 const allOk = JSON.stringify(Array.from({ length: 8 }, () => "ok"))
 
 describe("Programs that share a session", () => {
-  it("refresh it once between them, and none is logged out", async () => {
+  it("refresh it once together, and none is logged out", async () => {
     const { baseUrl, client, directory, family } = await loggedIn("shared")
     bench.commands.advance(life)
     const [mine, ...theirs] = await Promise.all([
@@ -89,7 +89,7 @@ describe("Programs that share a session", () => {
     expect(family()).toEqual({ status: "active", rotations: 1 })
   })
 
-  it("recover when one is killed between the answer and the save: its lock is broken, the answer replayed", async () => {
+  it("recover when one is killed between the answer and the save: its lock is broken, and the answer is replayed", async () => {
     const { baseUrl, client, directory, family } = await loggedIn("killed")
     bench.commands.advance(life)
     expect(await call({ baseUrl, directory, die: true })).toBe("SIGKILL")
@@ -133,7 +133,7 @@ describe("The examples run unchanged", () => {
     expect(await readdir(join(project.folder, "music"))).toHaveLength(1)
     const environment = { MUSIC_DAEMON_TICKS: "2", MUSIC_DAEMON_PAUSE: "10 millis" }
     const daemon = () => run(["--import", "tsx", "examples/effect-daemon.ts"], environment)
-    // The second is what the first is after a restart: its triggers are other ones.
+    // The second is the first one after a restart; it sends other triggers.
     const lives = [await daemon(), await daemon()]
     expect(lives).toMatchObject([{ code: 0 }, { code: 0 }])
     const fired = lives.flatMap(({ out }) => [...out.matchAll(/trigger (\S+Z): (msg_\w+)(?! \(had)/g)])
@@ -162,14 +162,14 @@ describe("The examples run unchanged", () => {
     })
     expect(await readdir(folder)).toEqual(kept)
     expect(await readFile(join(folder, kept[0] ?? ""), "utf8")).toBe(before)
-    // At another address there is no session, which is no error.
+    // At another address there is no session; that is not an error.
     expect(await cli("status")).toMatchObject({
       code: 0,
       out: expect.stringContaining('"authenticated": false')
     })
   })
 
-  it("the command line says a refusal and a mistake by other exit codes", async () => {
+  it("the command line reports a refusal and a usage error by different exit codes", async () => {
     const refused = await cli("login", "oac_refused")
     expect(refused).toMatchObject({ code: 1, err: expect.stringContaining("slt_rejected") })
     expect(await cli("dance")).toMatchObject({ code: 2 })

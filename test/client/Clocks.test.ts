@@ -5,7 +5,7 @@ import { stubService } from "./support/StubService.ts"
 const start = 1_800_000_000_000
 const second = 1_000
 
-/** A client whose two clocks a test moves, and what it asked of the service since its login. */
+/** A client whose two clocks a test moves, and the requests that it sent since its login. */
 const loggedIn = async () => {
   const { calls, fetch } = stubService()
   const sessionStore = memorySessionStore()
@@ -32,13 +32,13 @@ const loggedIn = async () => {
     setBack: (seconds: number) => {
       wall -= seconds * second
     },
-    /** What another program with the same store makes of it. */
+    /** The expiry as another program with the same store computes it. */
     another: () => createMusicClient(options)
   }
 }
 
 describe("The age of an access token", () => {
-  it("is renewed a minute before its end, not sooner", async () => {
+  it("causes a refresh a minute before the expiry, not sooner", async () => {
     const { calls, client, pass } = await loggedIn()
     pass(1_739)
     await client.me()
@@ -50,7 +50,7 @@ describe("The age of an access token", () => {
     expect(calls).toHaveLength(4)
   })
 
-  it("is not made younger by a wall clock that is set back", async () => {
+  it("does not decrease when the wall clock is set back", async () => {
     const { calls, client, pass, setBack } = await loggedIn()
     setBack(86_400)
     await client.me()
@@ -60,14 +60,14 @@ describe("The age of an access token", () => {
     expect(calls).toEqual(["me", "refresh", "me"])
   })
 
-  it("grows while the machine sleeps, by the wall clock", async () => {
+  it("increases by the wall clock while the machine sleeps", async () => {
     const { calls, client, setBack } = await loggedIn()
     setBack(-3_600)
     await client.me()
     expect(calls).toEqual(["refresh", "me"])
   })
 
-  it("counts for another program with the same store; a time in the future counts as unknown", async () => {
+  it("applies to another program with the same store; a time in the future counts as unknown", async () => {
     const { another, calls, pass, setBack } = await loggedIn()
     await another().me()
     pass(1_790)

@@ -1,4 +1,4 @@
-/** Both faces of the client against the real server. */
+/** The promise client and the Effect client against the real server. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"

@@ -31,7 +31,7 @@ const session: StoredSession = {
 const never = new AbortController().signal
 
 describe("The file store", () => {
-  it("keeps a session in a private file of a private folder, and nothing beside it", async () => {
+  it("keeps a session in a private file of a private folder, and no other file", async () => {
     const directory = join(made.folder, "deep", "down")
     const store = fileSessionStore({ directory })
     expect(await store.load("production-1")).toBeUndefined()

@@ -8,14 +8,14 @@ import { uuidPattern } from "../../src/schema/Telemetry.ts"
 const token = "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"
 
 describe("Idempotency keys", () => {
-  it.effect("of a credential are frozen digests, one for each operation", () =>
+  it.effect("are frozen digests of a credential, one for each operation", () =>
     Effect.gen(function* () {
       const keys = yield* Effect.all([
         deriveKey("login", token),
         deriveKey("refresh", token),
         deriveKey("logout", token)
       ])
-      // Written down, not computed: another value would break every replay across an upgrade.
+      // Literal, not computed: another value would break every replay across an upgrade.
       expect(keys[1]).toBe("4731d4082fc84199cf912f07e1a543795e773f06c4aee23cf0ee11680417eb17")
       const digest = (text: string) => createHash("sha256").update(text).digest("hex")
       expect(keys).toEqual(
@@ -25,7 +25,7 @@ describe("Idempotency keys", () => {
     })
   )
 
-  it.effect("of a short-lived token are derived, of a test public id random", () =>
+  it.effect("are derived for a short-lived token, and random for a test public id", () =>
     Effect.gen(function* () {
       expect(yield* loginKey("oac_1")).toBe(yield* deriveKey("login", "oac_1"))
       expect(yield* loginKey("si:deejay")).not.toBe(yield* loginKey("si:deejay"))

@@ -1,4 +1,4 @@
-/** A login and the lock: nothing is asked before the lock is held, and what was received is saved. */
+/** A login and the lock: no request is sent before the lock is held, and a received session is saved. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import { describe, expect, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
@@ -14,8 +14,8 @@ const options = { baseUrl: "https://music.example", source: "cli", telemetry: fa
 /** Ignores even the signal. */
 const never: SessionLock = { acquire: () => new Promise(() => undefined) }
 
-describe("A login whose lock is never granted", () => {
-  it("ends by its deadline, with its token unspent", async () => {
+describe("A login that waits for the lock", () => {
+  it("ends at its deadline without spending its token", async () => {
     const { calls, fetch } = stubService()
     const client = createMusicClient({ ...options, lock: never, fetch })
     expect(await client.login("oac_1", { deadlineMilliseconds: 20 })).toMatchObject({
@@ -25,7 +25,7 @@ describe("A login whose lock is never granted", () => {
     expect(calls).toEqual([])
   })
 
-  it("aborts at once", async () => {
+  it("ends at once when it is aborted", async () => {
     const { calls, fetch } = stubService()
     const client = createMusicClient({ ...options, lock: never, fetch })
     const signal = AbortSignal.timeout(20)
@@ -33,7 +33,7 @@ describe("A login whose lock is never granted", () => {
     expect(calls).toEqual([])
   })
 
-  it("releases a lock that is granted too late", async () => {
+  it("releases a lock that is granted after the deadline", async () => {
     let grant: (release: () => Promise<void>) => void = () => undefined
     const granted = new Promise<() => Promise<void>>((resolve) => {
       grant = resolve
@@ -44,8 +44,8 @@ describe("A login whose lock is never granted", () => {
   })
 })
 
-describe("A login that waits for a dead holder's lock", () => {
-  it.effect("is one when the lock comes after 15 s", () =>
+describe("A login that waits for the lock of a dead holder", () => {
+  it.effect("runs once when the lock is granted after 15 s", () =>
     Effect.gen(function* () {
       const asked = yield* Deferred.make<void>()
       const granted = yield* Deferred.make<() => Promise<void>>()
@@ -68,7 +68,7 @@ describe("A login that waits for a dead holder's lock", () => {
   )
 })
 
-describe("A login that was received", () => {
+describe("A login with a received session", () => {
   const failing = () => {
     const inner = memorySessionStore()
     const broken = { now: true }
@@ -79,7 +79,7 @@ describe("A login that was received", () => {
     return { broken, sessionStore }
   }
 
-  it("but not saved names the fix; the same token then returns the same login", async () => {
+  it("that cannot be saved names the fix; the same token then returns the same login", async () => {
     const { calls, fetch, keys } = stubService()
     const { broken, sessionStore } = failing()
     const client = createMusicClient({ ...options, sessionStore, fetch })
@@ -93,7 +93,7 @@ describe("A login that was received", () => {
     expect(keys[0]).toBe(keys[1])
   })
 
-  it("with a test public id names its key", async () => {
+  it("with a test public id names its key when the save fails", async () => {
     const { fetch, keys } = stubService()
     const { broken, sessionStore } = failing()
     const client = createMusicClient({ ...options, sessionStore, fetch })
@@ -106,7 +106,7 @@ describe("A login that was received", () => {
     expect(new Set(keys).size).toBe(1)
   })
 
-  it("is saved even when the call is aborted at that moment", async () => {
+  it("saves the session also when the call is aborted at that moment", async () => {
     const { fetch } = stubService()
     const controller = new AbortController()
     const inner = memorySessionStore()

@@ -1,11 +1,11 @@
-/** What is wrong with the options is said by every call, and nothing is touched. */
+/** Every call fails with the problem of the options, and no session is changed. */
 import { describe, expect, it } from "vitest"
 import { createMusicClient, memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
 import { stubService } from "./support/StubService.ts"
 
 const options = { baseUrl: "https://music.example", source: "cli", telemetry: false } as const
 
-/** A store that already holds a session of production, and everything that was asked of it since. */
+/** A store that already holds a session of production, and all calls of the store since. */
 const withProduction = async () => {
   const { calls, fetch } = stubService()
   const inner = memorySessionStore()
@@ -45,9 +45,9 @@ describe("A malformed testing key", () => {
     ["another token", "oat_1"],
     ["a number", 7]
   ] as const)
-    it(`(${name}) touches no session of production`, async () => {
+    it(`(${name}) does not change a session of production`, async () => {
       const { calls, fetch, production, sessionStore, touched } = await withProduction()
-      // What a program without the type checker may pass.
+      // Values that a program without a type checker may pass.
       const client = createMusicClient({ ...options, sessionStore, fetch, testingKey: testingKey as string })
       const refused = { ok: false, error: { code: "testing_secret_invalid", requestId: null } }
       expect(await client.session()).toMatchObject(refused)
@@ -73,7 +73,7 @@ describe("Malformed options", () => {
     ["no address", "nowhere"],
     ["another protocol", "ftp://music.example"]
   ] as const)
-    it(`a base URL (${name}) throws nothing: every call says it`, async () => {
+    it(`a base URL (${name}) throws nothing: every call fails with the problem`, async () => {
       const { calls, fetch, sessionStore, touched } = await withProduction()
       const client = createMusicClient({ ...options, sessionStore, fetch, baseUrl: baseUrl as never })
       expect(await client.version()).toMatchObject(refused)
@@ -85,7 +85,7 @@ describe("Malformed options", () => {
       expect([calls, touched]).toEqual([[], []])
     })
 
-  it("missing options, or null for an optional one, throw nothing either", async () => {
+  it("missing options, or null for an optional one, do not throw either", async () => {
     for (const nothing of [undefined, null]) {
       const client = createMusicClient(nothing as never)
       expect(await client.version()).toMatchObject(refused)

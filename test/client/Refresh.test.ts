@@ -1,4 +1,4 @@
-/** Refreshes that fail: one for all callers, never before `Retry-After`, and no new pair is lost. */
+/** Failed refreshes: shared by all callers, not repeated before `Retry-After`, and no new pair is lost. */
 import { execFile } from "node:child_process"
 import { readdir, readFile } from "node:fs/promises"
 import { fileURLToPath } from "node:url"
@@ -16,7 +16,7 @@ import { type Answers, failure, stubService } from "./support/StubService.ts"
 const life = 1_800_000
 const minute = 60_000
 
-/** A client that has logged in, its clock, and what it asked of the service since. */
+/** A client that has logged in, its clock, and its requests since. */
 const loggedIn = async (given: Partial<PromiseClientOptions> = {}, first = 1) => {
   const answers: Record<string, Answers[string]> = {}
   const { calls, fetch, keys } = stubService(answers, first)
@@ -47,7 +47,7 @@ const loggedIn = async (given: Partial<PromiseClientOptions> = {}, first = 1) =>
 const many = Array.from({ length: 50 })
 
 describe("A refused refresh", () => {
-  it("is one for all callers, and all get its Retry-After", async () => {
+  it("is shared by all callers, and all get its Retry-After", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "60" })
     pass(life)
@@ -57,7 +57,7 @@ describe("A refused refresh", () => {
     expect(calls).toEqual(["refresh"])
   })
 
-  it("is not repeated before Retry-After, and is repeated then", async () => {
+  it("is repeated after Retry-After, not before", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "60" })
     pass(life)
@@ -74,7 +74,7 @@ describe("A refused refresh", () => {
     expect(calls).toEqual(["refresh", "refresh", "me"])
   })
 
-  it("that is early is not repeated before Retry-After either, and calls continue", async () => {
+  it("is not repeated before Retry-After when it was early, and calls continue", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "45" })
     pass(life - 59_000)
@@ -87,7 +87,7 @@ describe("A refused refresh", () => {
 
   it("does not block a new login", async () => {
     const { answers, calls, client, pass } = await loggedIn()
-    // Longer than the new token lives.
+    // Longer than the lifetime of the new token.
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "3600" })
     pass(life)
     await client.me()
@@ -147,7 +147,7 @@ describe("A new pair that cannot be saved", () => {
     }
   }
 
-  it("after an early renewal is kept, and saved as soon as the store works, however late", async () => {
+  it("is kept after an early refresh, and saved as soon as the store works again", async () => {
     const { broken, sessionStore } = faulty(false)
     const service = await loggedIn({ sessionStore })
     const { calls, client, pass } = service
@@ -163,7 +163,7 @@ describe("A new pair that cannot be saved", () => {
     expect(calls).toEqual(["refresh", "me", "me"])
   })
 
-  it("that has expired when it is saved is renewed at once", async () => {
+  it("is refreshed at once when it has expired before it is saved", async () => {
     const { broken, sessionStore } = faulty(false)
     const service = await loggedIn({ sessionStore })
     const { calls, client, pass } = service
@@ -177,7 +177,7 @@ describe("A new pair that cannot be saved", () => {
     expect(new Set(service.keys.slice(0, 2)).size).toBe(2)
   })
 
-  it("because the store cannot be read either is kept as well", async () => {
+  it("is kept also when the store cannot be read", async () => {
     const { inner } = faulty(false)
     const broken = { now: false }
     const sessionStore: SessionStore = {
@@ -200,7 +200,7 @@ describe("A new pair that cannot be saved", () => {
     expect(calls).toEqual(["refresh", "me"])
   })
 
-  it("is dropped when another client has written since", async () => {
+  it("is dropped when another client has saved a session since", async () => {
     const { broken, inner, sessionStore } = faulty(false)
     const service = await loggedIn({ sessionStore })
     const { calls, client, pass } = service
@@ -225,7 +225,7 @@ describe("A new pair that cannot be saved", () => {
     expect(calls).toEqual(["me"])
   })
 
-  it("begins no rotation when the probe of the store fails", async () => {
+  it("is prevented by the probe of the store: no rotation begins", async () => {
     const { broken, sessionStore } = faulty(true)
     const { calls, client, pass } = await loggedIn({ sessionStore })
     pass(life - 30_000)
@@ -250,7 +250,7 @@ describe("A full disk", () => {
       execFile("sh", [...words, directory], (error, out) => (error === null ? resolve(out) : reject(error)))
     })
 
-  it("stops a refresh before it begins, and leaves only the session", async () => {
+  it("prevents a refresh, and leaves only the session", async () => {
     const { folder, remove } = await scratch()
     const sessionStore = fileSessionStore({ directory: folder })
     const { calls, client, pass } = await loggedIn({ sessionStore })

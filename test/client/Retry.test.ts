@@ -47,7 +47,7 @@ const run = (seconds: number, attempt: (milliseconds: number) => Effect.Effect<s
 const unavailable = () => new DependencyUnavailable({})
 
 describe("Retries", () => {
-  it.effect("wait longer each time", () =>
+  it.effect("wait longer before each attempt", () =>
     Effect.gen(function* () {
       const { attempt, times } = failing(unavailable(), unavailable(), unavailable())
       expect(yield* run(30, attempt)).toEqual(Either.right("done"))
@@ -55,7 +55,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("never come before Retry-After", () =>
+  it.effect("are never sent before Retry-After", () =>
     Effect.gen(function* () {
       const asked = withExchange(new RateLimited({}), { requestId: null, retryAfterSeconds: 7 })
       const { attempt, times } = failing(asked)
@@ -64,7 +64,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("end at once with the service's error when Retry-After is after the deadline", () =>
+  it.effect("end at once with the service's error when Retry-After exceeds the deadline", () =>
     Effect.gen(function* () {
       const asked = withExchange(new RateLimited({}), { requestId: null, retryAfterSeconds: 60 })
       const { attempt, times } = failing(asked)
@@ -73,7 +73,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("limit an attempt to the remaining time", () =>
+  it.effect("limit each attempt to the remaining time", () =>
     Effect.gen(function* () {
       const given: Array<number> = []
       const attempt = (milliseconds: number) => {
@@ -85,7 +85,7 @@ describe("Retries", () => {
     })
   )
 
-  it.effect("are not made for a failure that is not retryable", () =>
+  it.effect("are not sent for a failure that is not retryable", () =>
     Effect.gen(function* () {
       const { attempt, times } = failing(new Internal({}))
       expect(yield* run(30, attempt)).toEqual(Either.left(new Internal({})))

@@ -16,7 +16,7 @@ const options = { baseUrl: "https://music.example", source: "cli", telemetry: fa
 describe("A session store that fails", () => {
   const broken = () => Promise.reject(new Error("disk"))
 
-  it("is an error, never a logout", async () => {
+  it("causes an error, never a logout", async () => {
     const sessionStore: SessionStore = { load: broken, save: broken, clear: broken }
     const client = createMusicClient({ ...options, sessionStore, fetch: stubService().fetch })
     expect(await client.status()).toMatchObject({ state: "unknown", error: { code: "store_failed" } })
@@ -24,7 +24,7 @@ describe("A session store that fails", () => {
     expect(await client.report({ message: "long enough a message" })).toMatchObject({ ok: false })
   })
 
-  it("that holds another slot's session is refused", async () => {
+  it("is refused when it holds the session of another slot", async () => {
     const inner = memorySessionStore()
     const { calls, fetch } = stubService()
     await createMusicClient({ ...options, sessionStore: inner, fetch }).login("oac_1")
@@ -52,7 +52,7 @@ describe("A session store that fails", () => {
 })
 
 describe("A client of a testing plane", () => {
-  it("refuses a session that is not of one", async () => {
+  it("refuses a session of production", async () => {
     const { fetch } = stubService()
     const client = createMusicClient({ ...options, fetch, testingKey: `ask_${"t".repeat(43)}` })
     expect(await client.login("si:deejay")).toMatchObject({ ok: false, error: { code: "unexpected_answer" } })
@@ -61,7 +61,7 @@ describe("A client of a testing plane", () => {
 })
 
 describe("The web store", () => {
-  it("keeps a session under its slot, and locks that with Web Locks when there are any", async () => {
+  it("keeps a session under its slot, and locks the slot with Web Locks when available", async () => {
     for (const [name, value] of Object.entries(IndexedDb)) vi.stubGlobal(name, value)
     vi.stubGlobal("indexedDB", new IndexedDb.IDBFactory())
     try {
@@ -77,7 +77,7 @@ describe("The web store", () => {
       await client.login("oac_1")
       const [name = ""] = names
       expect(name).toMatch(/^production-/)
-      // Another tab: nothing of it is in this one's memory.
+      // Another tab: it shares no memory with this one.
       expect(await webSessionStore().load(name)).toMatchObject({ slot: name, version: 1 })
       expect(await webSessionStore({ database: "another" }).load(name)).toBe(undefined)
       const kept = await store.load(name)

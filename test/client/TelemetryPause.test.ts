@@ -46,7 +46,7 @@ const loaded = () => {
 }
 
 describe("Telemetry under load", () => {
-  it("sends once and keeps the requested pause; a flush by the caller ignores it", async () => {
+  it("sends once and waits for the requested pause; a flush by the caller ignores the pause", async () => {
     const { client, mend, open, posts, record } = loaded()
     for (let count = 0; count < 60; count += 1) {
       record()
@@ -86,7 +86,7 @@ describe("Telemetry under load", () => {
     mend()
     await later(31_000)
     await vi.waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 89 }))
-    // As quick as before.
+    // A full batch is sent at once again, as before the outage.
     const sent = posts.length
     for (let count = 0; count < 40; count += 1) record()
     await later(1)

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs"
 import { describe, expect, expectTypeOf, it } from "vitest"
 import type * as Plain from "../../client/Types.ts"
 import type * as Descriptors from "../../src/schema/Descriptors.ts"
+import type * as Health from "../../src/schema/Health.ts"
 import type { Details } from "../../src/schema/Failure.ts"
 import type { Report, ReportRequest } from "../../src/schema/Report.ts"
 import type { Me, TingOutcome } from "../../src/schema/Session.ts"
@@ -9,7 +10,7 @@ import type { ClientTable } from "../../src/schema/Telemetry.ts"
 import type { Subscription, Ting, TingRequest } from "../../src/schema/Ting.ts"
 
 describe("The plain types", () => {
-  it("are those of the service's schemas", () => {
+  it("equal those of the service's schemas", () => {
     expectTypeOf<Plain.Me>().toEqualTypeOf<Me>()
     expectTypeOf<Plain.TingOutcome>().toEqualTypeOf<TingOutcome>()
     expectTypeOf<Plain.Subscription>().toEqualTypeOf<Subscription>()
@@ -17,8 +18,8 @@ describe("The plain types", () => {
     expectTypeOf<Plain.Report>().toEqualTypeOf<Report>()
     expectTypeOf<Plain.IamDescriptor>().toEqualTypeOf<Descriptors.IamDescriptor>()
     expectTypeOf<Plain.Version>().toEqualTypeOf<Descriptors.Version>()
-    expectTypeOf<Plain.Health>().toEqualTypeOf<Descriptors.Health>()
-    expectTypeOf<Plain.Readiness>().toExtend<Descriptors.Readiness>()
+    expectTypeOf<Plain.Health>().toEqualTypeOf<Health.Health>()
+    expectTypeOf<Plain.Readiness>().toExtend<Health.Readiness>()
     expectTypeOf<Plain.ClientTable>().toEqualTypeOf<ClientTable>()
     expectTypeOf<Plain.TingRequest>().toExtend<TingRequest>()
     expectTypeOf<Plain.ReportRequest>().toExtend<ReportRequest>()
@@ -40,7 +41,7 @@ describe("The client's modules", () => {
       ([, target = ""]) => target
     )
 
-  it("in the declarations of the promise client import no library", () => {
+  it("import no library in the declarations of the promise client", () => {
     const plain = [
       "./ErrorTable.ts",
       "./Options.ts",

@@ -36,7 +36,7 @@ const eventsOf = Effect.gen(function* () {
 })
 
 describe("The backend's own telemetry", () => {
-  it.effect("is dropped first: it never takes the spool beyond its bound", () => {
+  it.effect("is dropped first, and never exceeds the spool's bound", () => {
     const spoolBytes = 20_000
     return scenario(
       Effect.gen(function* () {

@@ -33,7 +33,7 @@ export const calls = ({ base, world }: { readonly base: string; readonly world: 
 /** The error code of an answer; none for a success. */
 export const codeOf = ({ text }: Exchange): string | undefined => /"code":"([a-z_]+)"/.exec(text)?.[1]
 
-/** Sends bytes as they are and returns the whole answer; the request must ask for the connection to be closed. */
+/** Sends raw bytes and returns the whole answer; the request must contain `Connection: close`. */
 export const raw = (base: string, request: string): Effect.Effect<string> =>
   Effect.async((resume) => {
     const socket = connect(Number(new URL(base).port), "127.0.0.1")

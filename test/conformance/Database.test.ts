@@ -5,7 +5,7 @@ import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
 
 describe("A database that fails", () => {
-  it.scopedLive("acknowledges nothing, and its reason is in the log under the request id", () =>
+  it.scopedLive("acknowledges nothing, and its reason is logged under the request id", () =>
     Effect.gen(function* () {
       const sandbox = yield* startTestSandbox
       const { post } = calls(sandbox)

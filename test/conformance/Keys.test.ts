@@ -5,7 +5,7 @@ import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
 
-/** Two callers chose it. */
+/** A key that two callers choose. */
 const weak = { "idempotency-key": "0000000000000001" }
 const day = 86_400_000
 
@@ -24,24 +24,26 @@ const started = Effect.map(startTestSandbox, (sandbox) => {
 })
 
 describe("Two callers with the same idempotency key", () => {
-  it.scopedLive("log in: the second is a conflict that spends nothing and returns nothing of the first", () =>
-    Effect.gen(function* () {
-      const { login, post, sltOf } = yield* started
-      const first = sltOf("si:deejay")
-      const second = sltOf("c:ana")
-      const deejay = yield* login(weak, first)
-      const secrets = [deejay.accessToken, deejay.refreshToken, "si:deejay"]
-      expectConflict(yield* post("/api/v1/auth/login", { slt: second }, weak), secrets)
-      expectConflict(yield* post("/api/v1/auth/login", { slt: "oac_unknown" }, weak), secrets)
+  it.scopedLive(
+    "log in: the second gets a conflict, which spends nothing and returns no data of the first",
+    () =>
+      Effect.gen(function* () {
+        const { login, post, sltOf } = yield* started
+        const first = sltOf("si:deejay")
+        const second = sltOf("c:ana")
+        const deejay = yield* login(weak, first)
+        const secrets = [deejay.accessToken, deejay.refreshToken, "si:deejay"]
+        expectConflict(yield* post("/api/v1/auth/login", { slt: second }, weak), secrets)
+        expectConflict(yield* post("/api/v1/auth/login", { slt: "oac_unknown" }, weak), secrets)
 
-      const ana = yield* login({}, second)
-      expect(ana.session.actor).toMatchObject({ public_id: "c:ana" })
-      expect((yield* login(weak, first)).accessToken).toBe(deejay.accessToken)
-    })
+        const ana = yield* login({}, second)
+        expect(ana.session.actor).toMatchObject({ public_id: "c:ana" })
+        expect((yield* login(weak, first)).accessToken).toBe(deejay.accessToken)
+      })
   )
 
   it.scopedLive(
-    "refresh and log out: the second is a conflict that ends nothing, and succeeds under another key",
+    "refresh and log out: the second gets a conflict, which ends nothing, and succeeds under another key",
     () =>
       Effect.gen(function* () {
         const { live, login, post, sltOf } = yield* started
@@ -68,11 +70,11 @@ describe("Two callers with the same idempotency key", () => {
       })
   )
 
-  it.scopedLive("a day apart: the second gets its own outcome, also on a repetition", () =>
+  it.scopedLive("use it a day apart: the second gets its own outcome, also on a retry", () =>
     Effect.gen(function* () {
       const { clock, login, sltOf } = yield* started
       const deejay = yield* login(weak, sltOf("si:deejay"))
-      // From here on IAM takes the key for a new one (identity-service.md 4).
+      // From here on IAM treats the key as new (identity-service.md 4).
       clock.advance(day + 1_000)
       const slt = sltOf("c:ana")
       const ana = yield* login(weak, slt)

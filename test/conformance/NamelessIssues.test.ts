@@ -11,7 +11,7 @@ const secret = "oat_SPLITsplitSPLITsplitSPLITsplitSPLITsplitSPL"
 const split = `${secret.slice(0, 12)}\u200B${secret.slice(12, 20)}\u00AD${secret.slice(20)}`
 
 describe("A filed issue", () => {
-  it.scopedLive("names neither its reporter nor a credential, in whatever form they were written", () =>
+  it.scopedLive("names neither its reporter nor a credential, whatever their form", () =>
     Effect.gen(function* () {
       const { base, databasePath, world } = yield* startTestSandbox
       const { login, post } = calls({ base, world })

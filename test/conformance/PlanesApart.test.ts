@@ -5,8 +5,8 @@ import { raw } from "./Calls.ts"
 
 const selector = "X-Testing-Environment-Key"
 
-describe("Planes, over real HTTP", () => {
-  it.scopedLive("a selector that is malformed or repeated never selects production", () =>
+describe("Planes over HTTP", () => {
+  it.scopedLive("are never production for a malformed or repeated selector", () =>
     Effect.gen(function* () {
       const { base, world } = yield* startTestSandbox
       const { environment, production } = world.seeded

@@ -1,4 +1,4 @@
-/** The limits of reports without a verified reporter, seen from outside. */
+/** The limits of reports without a verified reporter, over HTTP. */
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -13,7 +13,7 @@ const start = (change: Partial<SettingsValues> = {}) =>
   Effect.gen(function* () {
     const server = yield* startServer(storeAt(join(yield* freshFolder, "music.sqlite")), change)
     const { login, post } = calls(server)
-    /** Sends a report of `attachments` times 95 KB under a key of its own. */
+    /** Sends a report of `attachments` times 95 KB under a new key. */
     const report = (headers = keyed(), signed: Readonly<Record<string, string>> = {}, attachments = 0) =>
       post(
         "/api/v1/reports",
@@ -31,7 +31,7 @@ const start = (change: Partial<SettingsValues> = {}) =>
 
 describe("Reports without a verified reporter", () => {
   it.scopedLive(
-    "are limited to ten a minute, with the quota and Retry-After, while signed-in callers are served",
+    "are limited to ten a minute, with quota and Retry-After, while signed-in callers are served",
     () =>
       Effect.gen(function* () {
         const { login, report, world } = yield* start()
@@ -40,7 +40,7 @@ describe("Reports without a verified reporter", () => {
         const begun = performance.now()
         const answers = yield* Effect.forEach(keys, (key) => report(key), { concurrency: 8 })
         const stored = keys.filter((_, index) => answers[index]?.status === 200)
-        // On a slow machine one more becomes free every 6 s.
+        // The quota refills by one every 6 s, which a slow machine may reach.
         expect(stored.length).toBeGreaterThanOrEqual(10)
         expect(stored.length).toBeLessThanOrEqual(10 + Math.floor((performance.now() - begun) / 6_000))
         const refused = answers.find(({ status }) => status !== 200)
@@ -53,7 +53,7 @@ describe("Reports without a verified reporter", () => {
         expect((yield* report(keyed(), signed)).status).toBe(200)
         // A retry under the same key is replayed.
         expect((yield* report(stored[0])).text).toContain('"replayed":true')
-        // While IAM is away a token does not identify a reporter.
+        // While IAM is unavailable, a token does not identify a reporter.
         const unverified = Effect.suspend(() => {
           world.iam.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.internalError() })
           return report(keyed(), signed)

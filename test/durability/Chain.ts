@@ -1,4 +1,4 @@
-/** Plays many crashes on one database: each process dies at another place, and the last one finishes all work. */
+/** Plays many crashes on one database: each process dies at another crash point, and the last one finishes all work. */
 import { setTimeout as pause } from "node:timers/promises"
 import { makeClient, until } from "./Client.ts"
 import type { TestDatabase } from "./Databases.ts"
@@ -22,7 +22,7 @@ const timeoutMillis = 300_000
 const everythingIn = 16
 
 export interface Outcome extends Verdict {
-  /** Database, seed and places, to repeat the run. */
+  /** Database, seed and crash points, to repeat the run. */
   readonly where: string
   /** Milliseconds from the first start to the verdict. */
   readonly took: number
@@ -93,10 +93,10 @@ export const playChain = async (parts: {
     const { before, beside, story } = actOf(provocation)
     before?.(scene)
     const life = live(name)
-    // Rarely, for it costs time and there are many processes.
+    // Rarely, because it costs time and there are many processes.
     if (random.below(everythingIn) === 0) begin(load.everything())
     let death: Death | undefined
-    // Another request may meet the fault that was meant for this one: then it is injected again.
+    // Another request may consume the fault of this one; then it is injected again.
     for (let tries = 0; death === undefined && tries < mostTries; tries += 1) {
       if (tries > 0) before?.(scene)
       if (story !== undefined) begin(load.stories[story]())
@@ -109,7 +109,7 @@ export const playChain = async (parts: {
   const dieAt = async (point: Point): Promise<void> => {
     const born = performance.now()
     let { death, life } = await liveUntil(point)
-    // It stopped in order because a late request of its predecessor triggered the stop, when it held nothing yet.
+    // It shut down normally, because a late request of its predecessor triggered the stop before it held any work.
     for (let lives = 1; death?.code === 0 && lives < mostTries; lives += 1)
       ({ death, life } = await liveUntil(point))
     if (death?.signal !== "SIGKILL") {

@@ -1,9 +1,9 @@
-/** Kills a process at named places and checks that nothing is lost or done twice. `npm run durability` plays all places on both databases. */
+/** Kills a process at crash points and checks that nothing is lost or done twice. `npm run durability` plays all points on both databases. */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
 import { playChain } from "./Chain.ts"
 import { postgresDatabase, sqliteDatabase } from "./Databases.ts"
 import type { Bundle } from "./Fleet.ts"
-import { dealt, migrating, type Point, running } from "./Points.ts"
+import { splitRandomly, migrating, type Point, running } from "./Points.ts"
 import { prepareInstance } from "./Prepared.ts"
 import { seeded } from "./Random.ts"
 
@@ -21,7 +21,7 @@ const databases = [
   { kind: "PostgreSQL", open: () => postgresDatabase(server) }
 ]
 // An eighth of the points, shared between the databases, in two chains each; the schema is made on both.
-const hands = dealt(running, seeded(seed), 32).slice(0, 4)
+const hands = splitRandomly(running, seeded(seed), 32).slice(0, 4)
 const chains = hands.map(
   (hand, index): { kind: string; open: typeof sqliteDatabase; points: ReadonlyArray<Point> } => {
     const { kind, open } = databases[index % 2] ?? { kind: "SQLite", open: sqliteDatabase }
@@ -29,9 +29,9 @@ const chains = hands.map(
   }
 )
 
-describe("A process that is killed", () => {
+describe("A killed process", () => {
   it.concurrent.each(chains)(
-    "loses nothing and does nothing twice on $kind: $points.length places",
+    "loses nothing and does nothing twice on $kind: $points.length crash points",
     async ({ open, points }) => {
       const database = await open()
       try {

@@ -1,6 +1,6 @@
 /**
- * Kills this process at a named place. Transactions are observed at the database drivers, so the server needs no hooks.
- * The span's name says to which operation of the store a statement belongs.
+ * Kills this process at a crash point. Transactions are observed at the database drivers, so the server needs no hooks.
+ * The span's name identifies the store operation of a statement.
  */
 import { createRequire } from "node:module"
 import * as Context from "effect/Context"
@@ -63,7 +63,7 @@ const operation = (): string => {
 
 type Ended = () => void
 
-/** Handles the places before a statement; the result handles those after it. */
+/** Handles the crash points before a statement; the result handles those after it. */
 const passing = (statement: unknown): Ended => {
   if (typeof statement !== "string" || armed === "") return () => undefined
   if (/^BEGIN\b/i.test(statement)) dieAt(`${operation()} begin`)
@@ -144,7 +144,7 @@ const around =
       Effect.tap(() => at(`${name} after`))
     )
 
-/** Events of an instance, from which the parent knows which instance held what. */
+/** Events of an instance, by which the parent tracks the leases of each instance. */
 export interface Diary {
   readonly owner: (owner: string) => void
   readonly delivered: (count: number) => void

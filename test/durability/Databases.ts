@@ -11,15 +11,15 @@ export interface TestDatabase {
   readonly kind: "SQLite" | "PostgreSQL"
   /** Settings that make a server use it. */
   readonly environment: Readonly<Record<string, string>>
-  /** PostgreSQL returns large integers as text: read them with `whole`. */
+  /** PostgreSQL returns large integers as text: read them with `toNumber`. */
   readonly rows: (statement: string) => Promise<ReadonlyArray<Row>>
   readonly remove: () => Promise<void>
 }
 
-export const whole = (value: unknown): number => Number(value ?? 0)
+export const toNumber = (value: unknown): number => Number(value ?? 0)
 export const text = (value: unknown): string => (typeof value === "string" ? value : "")
 
-/** The part of the untyped driver that reading needs. */
+/** The part of the untyped driver that is used for reading. */
 interface Driver {
   new (
     path: string,
@@ -38,7 +38,7 @@ export const sqliteDatabase = async (): Promise<TestDatabase> => {
     kind: "SQLite",
     environment: { MUSIC_DATABASE_PATH: path },
     rows: async (statement) => {
-      // Opened anew each time: an open reader could hide what a crash did to the log.
+      // Opened for each read: an open reader could hide the effect of a crash on the log.
       const database = new Sqlite(path, { readonly: true })
       try {
         return database.prepare(statement).all()

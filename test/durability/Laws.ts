@@ -1,7 +1,7 @@
 /** Checks the promises of docs/durability.md in the database and at the upstreams. */
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import type { Client } from "./Client.ts"
-import { type Row, type TestDatabase, text, whole } from "./Databases.ts"
+import { type Row, type TestDatabase, text, toNumber } from "./Databases.ts"
 import { type Ledger, table } from "./Load.ts"
 import { repository, type Simulators } from "./Simulators.ts"
 
@@ -16,7 +16,7 @@ export interface Figures {
   readonly sessions: number
   /** Open issues, rows, inbox rows and tings beyond one each. */
   readonly duplicates: number
-  /** Rows that the service recognised as sent before; none of them is in a table twice. */
+  /** Rows that the service recognised as duplicates; none of them is in a table twice. */
   readonly recognised: number
 }
 
@@ -41,7 +41,7 @@ export const isQuiet = async (database: TestDatabase, { sweeps = false } = {}): 
      WHERE state NOT IN ('delivered', 'failed') ${sweeps ? "" : "AND (kind <> 'sweep' OR state = 'leased')"}`
   )
   const [waiting] = await database.rows(`SELECT COUNT(*) AS count FROM spool WHERE table_name = '${table}'`)
-  return whole(open?.count) === 0 && whole(waiting?.count) === 0
+  return toNumber(open?.count) === 0 && toNumber(waiting?.count) === 0
 }
 
 export const whatWaits = async (database: TestDatabase): Promise<string> =>
@@ -58,7 +58,7 @@ export const judge = async (parts: {
   readonly database: TestDatabase
   readonly client: Client
   readonly ledger: Ledger
-  /** How many reports the tracker was set to refuse for good, at most. */
+  /** The maximum number of reports that the tracker was set to refuse permanently. */
   readonly refusable: number
   /** A list that lags behind lets one report be filed twice; then one issue is open and the others are closed. */
   readonly repairable: boolean
@@ -99,7 +99,7 @@ export const judge = async (parts: {
     demand(open.length === 1, `${id} has ${open.length} open issues`)
     demand(parts.repairable || found.length === 1, `${id} was filed ${found.length} times`)
     demand(
-      found.some(({ number }) => number === whole(row?.issue_number)),
+      found.some(({ number }) => number === toNumber(row?.issue_number)),
       `${id} does not name its issue`
     )
   }
@@ -114,15 +114,18 @@ export const judge = async (parts: {
   const counts = await database.rows("SELECT * FROM spool_counts")
   for (const row of counts) {
     const ends = ["delivered", "duplicates", "expired", "refused", "waiting"] as const
-    const sum = ends.reduce((total, end) => total + whole(row[end]), 0)
-    demand(whole(row.accepted) === sum, `the sums of ${text(row.table_name)} are off: ${JSON.stringify(row)}`)
+    const sum = ends.reduce((total, end) => total + toNumber(row[end]), 0)
+    demand(
+      toNumber(row.accepted) === sum,
+      `the sums of ${text(row.table_name)} are off: ${JSON.stringify(row)}`
+    )
     const waiting = await database.rows(
       `SELECT COUNT(*) AS count FROM spool WHERE table_name = '${text(row.table_name)}'`
     )
     // The backend continues to add events of its own.
     if (text(row.table_name) === table)
       demand(
-        whole(waiting[0]?.count) === whole(row.waiting),
+        toNumber(waiting[0]?.count) === toNumber(row.waiting),
         `${text(row.table_name)} waits otherwise than counted`
       )
   }

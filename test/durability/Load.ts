@@ -14,7 +14,7 @@ export interface Session {
 }
 
 export interface Ledger {
-  /** Requests that were begun, and those among them that were answered for good. */
+  /** Started requests, and those of them with a final answer. */
   sent: number
   acknowledged: number
   /** By the id that the server gave. */
@@ -23,7 +23,7 @@ export interface Ledger {
   readonly webhooks: Set<string>
   readonly tings: Set<string>
   readonly sessions: Array<Session>
-  /** Whose registration must be inactive in the end. */
+  /** People whose registration must be inactive in the end. */
   readonly removed: Set<string>
 }
 
@@ -119,7 +119,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
     for (const id of ids) ledger.events.add(id)
   }
 
-  /** As IAM does: the same event until it is acknowledged, signed anew each time. */
+  /** Like IAM: sends the same event until it is acknowledged, with a new signature each time. */
   const webhook = async (event: ReturnType<Simulators["iam"]["controls"]["events"]["membershipUpdated"]>) => {
     const eventId = randomUUID()
     const request = (): Request => {

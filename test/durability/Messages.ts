@@ -1,6 +1,6 @@
 /** Messages between an instance and its parent, beside HTTP. */
 
-/** From the parent: call a method of the store, or end and leave what was compiled. */
+/** From the parent: call a method of the store, or end and keep the compiled code. */
 export type Asked =
   | { readonly call: string; readonly id: number; readonly parameters: ReadonlyArray<unknown> }
   | { readonly keepCompiled: true }
@@ -11,7 +11,7 @@ export interface Told {
   readonly ready?: string
   /** A name under which it takes leases. */
   readonly owner?: string
-  /** So many things were delivered just now. */
+  /** This many items were delivered now. */
   readonly delivered?: number
   /** The answer to a call. */
   readonly id?: number

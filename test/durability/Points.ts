@@ -1,4 +1,4 @@
-/** Crash points, and the provocation that leads to each. A write of the store that is missing here fails a test. */
+/** Crash points and how each is provoked. A write of the store that is missing here fails a test. */
 import type { DeliveryUpdate } from "../../src/services/Store.ts"
 import type { Random } from "./Random.ts"
 
@@ -14,7 +14,7 @@ export type Provocation =
   | "slow tracker"
   | "limited tracker"
   | "lost answer"
-  | "spoiled report"
+  | "invalid report"
   | "tables down"
   | "two issues"
   | "stop with a report"
@@ -53,7 +53,7 @@ const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
   Delivered: "report",
   Waiting: "limited tracker",
   Unknown: "lost answer",
-  Failed: "spoiled report"
+  Failed: "invalid report"
 }
 
 /** Methods that write; `deliveries.update` once for each kind of update. */
@@ -89,7 +89,7 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "retention.refusals": "call retention.refusals"
 }
 
-/** Before the transaction begins, before its commit, and after the commit before the caller hears of it. */
+/** Before the transaction begins, before its commit, and after the commit before the caller gets the result. */
 const moments = ["begin", "commit", "committed"] as const
 
 const inTransactions = (method: string, provocation: Provocation): ReadonlyArray<Point> =>
@@ -103,7 +103,7 @@ const aroundCalls: ReadonlyArray<Point> = [
   { name: "tracker.closeDuplicate after", provocation: "two issues" }
 ]
 
-/** The upstream has executed the request and not answered yet. The parent kills, because only it can see that. */
+/** The upstream has executed the request and not answered yet. The parent kills the process, because only it can observe that. */
 const executed: ReadonlyArray<Point> = (
   ["executed at IAM", "executed at Ting", "executed at the tracker", "executed at the tables"] as const
 ).map((provocation) => ({ name: provocation, provocation }))
@@ -123,8 +123,8 @@ export const running: ReadonlyArray<Point> = [
   ...duringShutdown
 ]
 
-/** Deals the points into so many lists in random order. */
-export const dealt = (
+/** Splits the points into a number of lists, in random order. */
+export const splitRandomly = (
   points: ReadonlyArray<Point>,
   random: Random,
   hands: number

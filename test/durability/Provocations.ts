@@ -12,7 +12,7 @@ export interface Scene {
   readonly world: Simulators
   readonly database: TestDatabase
   readonly load: Load
-  /** The instance that runs now. */
+  /** The running instance. */
   readonly instance: () => Instance
   /** Counts a report that the tracker refuses permanently. */
   readonly refusing: () => void
@@ -59,7 +59,7 @@ const failedDelivery = async (scene: Scene): Promise<string | undefined> => {
   failFiling(world, "spammed")
   refusing()
   await load.report()
-  // Another report may have met the refusal, and another operator may have handled it.
+  // Another report may have received the refusal, and another operator may have handled it.
   const found = until("a report failed", async () => (await readFailed()) !== "")
   return found.then(readFailed, () => undefined)
 }
@@ -85,7 +85,7 @@ const endWhen = async ({ instance }: Scene, count: () => number, end: (victim: I
   const before = count()
   await until("the upstream was asked", () => victim.isDead() || count() > before, { every: 2 }).then(
     () => end(victim),
-    // Another request met the fault: the chain tries again.
+    // Another request consumed the fault: the chain tries again.
     () => undefined
   )
 }
@@ -120,7 +120,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
       world.tracker.fail({ ...filings, fault: secondaryLimit({ retryAfter: 1, status: 429 }) })
   },
   "lost answer": { story: "report", before: ({ world }) => failFiling(world, "502-after") },
-  "spoiled report": {
+  "invalid report": {
     story: "report",
     before: ({ refusing, world }) => {
       refusing()

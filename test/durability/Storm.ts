@@ -2,7 +2,7 @@
 import { setTimeout as pause } from "node:timers/promises"
 import { failures } from "../../sandbox/upstreams/tracker/Failures.ts"
 import { makeClient, until } from "./Client.ts"
-import { type TestDatabase, text, whole } from "./Databases.ts"
+import { type TestDatabase, text, toNumber } from "./Databases.ts"
 import { type Instance, startInstance } from "./Fleet.ts"
 import { isQuiet, judge, type Verdict, whatWaits } from "./Laws.ts"
 import { emptyLedger, makeLoad } from "./Load.ts"
@@ -15,7 +15,7 @@ const promisedRecovery = 15_000
 const tick = 250
 const restartAfter = 500
 const betweenKills = { least: 2_500, most: 5_000 }
-/** Milliseconds in which every instance must deliver something under continuous load. */
+/** Milliseconds in which every instance must make a delivery under continuous load. */
 const share = 15_000
 const longestEnd = 90_000
 const timeoutMillis = 120_000
@@ -65,7 +65,7 @@ interface Kill {
   readonly records: ReadonlyArray<string>
 }
 
-/** What these owners lease, by the rows. */
+/** The rows that these owners lease. */
 const heldBy = async (
   database: TestDatabase,
   owners: ReadonlySet<string>
@@ -97,10 +97,10 @@ const recoveriesFrom = async (
 ): Promise<ReadonlyArray<Recovery>> => {
   const ends = new Map([
     ...(await database.rows("SELECT id, finished_at FROM deliveries WHERE finished_at IS NOT NULL")).map(
-      (row): [string, number] => [text(row.id), whole(row.finished_at)]
+      (row): [string, number] => [text(row.id), toNumber(row.finished_at)]
     ),
     ...(await database.rows("SELECT record_id, delivered_at FROM spool_delivered")).map(
-      (row): [string, number] => [text(row.record_id), whole(row.delivered_at)]
+      (row): [string, number] => [text(row.record_id), toNumber(row.delivered_at)]
     )
   ])
   const recovery = (id: string, inTheWay: ReadonlyArray<Kill>): Recovery => {
@@ -248,7 +248,7 @@ export const playStorm = async (parts: {
     while (!over) {
       const wait = betweenKills.least + random.next() * (betweenKills.most - betweenKills.least)
       await pause(wait / 2)
-      // A fault during a recovery would be measured with it.
+      // A fault during a recovery would distort its measurement.
       if (await allRecovered()) {
         sprinkle(world, random)
         faults += 1

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto"
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { type Answer, type Client, makeClient, type Request, until } from "./Client.ts"
-import { postgresDatabase, type TestDatabase, text, whole } from "./Databases.ts"
+import { postgresDatabase, type TestDatabase, text, toNumber } from "./Databases.ts"
 import { type Bundle, bundle, type Instance, startInstance } from "./Fleet.ts"
 import { isQuiet } from "./Laws.ts"
 import { entry, quick } from "./Quick.ts"
@@ -44,10 +44,10 @@ const bodies = (answers: ReadonlyArray<Answer>) =>
   answers.map(({ body }): Record<string, unknown> => JSON.parse(body))
 
 const counted = async (statement: string): Promise<number> =>
-  whole((await database.rows(statement))[0]?.count)
+  toNumber((await database.rows(statement))[0]?.count)
 
 describe("Two instances on one database", () => {
-  it("take one login for two: one session, one registration, the same answer", async () => {
+  it("run one login for two requests: one session, one registration, the same answer", async () => {
     for (let round = 1; round <= rounds; round += 1) {
       const actor = `si:twin${round}`
       world.iam.controls.addActor(production, actor)
@@ -106,7 +106,7 @@ describe("Two instances on one database", () => {
     const rows = world.tables.rows("musicclidaemon").map(({ record_id }) => record_id)
     expect(rows.sort()).toEqual(ids.sort())
     const [sums] = await database.rows("SELECT * FROM spool_counts WHERE table_name = 'musicclidaemon'")
-    expect([sums?.accepted, sums?.delivered, sums?.duplicates].map(whole)).toEqual([
+    expect([sums?.accepted, sums?.delivered, sums?.duplicates].map(toNumber)).toEqual([
       ids.length * 2,
       ids.length,
       ids.length

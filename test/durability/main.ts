@@ -9,7 +9,7 @@ import { parseArgs } from "node:util"
 import { startPostgres } from "../support/Postgres.ts"
 import { type Outcome, playChain } from "./Chain.ts"
 import { postgresDatabase, sqliteDatabase, type TestDatabase } from "./Databases.ts"
-import { dealt, migrating, running } from "./Points.ts"
+import { splitRandomly, migrating, running } from "./Points.ts"
 import { prepareInstance } from "./Prepared.ts"
 import { seeded } from "./Random.ts"
 import { playStorm, type StormOutcome } from "./Storm.ts"
@@ -49,7 +49,7 @@ const playCrashes = async (
   const open = [sqliteDatabase, () => postgresDatabase(server)]
   const chains = open.flatMap((database, index) =>
     // A different order on each database.
-    dealt(running, seeded(seed + index * 1_000), hands).map((hand, at) => ({
+    splitRandomly(running, seeded(seed + index * 1_000), hands).map((hand, at) => ({
       database,
       points: at === 0 ? [...migrating, ...hand] : hand
     }))

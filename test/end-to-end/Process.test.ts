@@ -45,7 +45,7 @@ const login = (base: string, slt: string) =>
   })
 
 describe("The process", () => {
-  it.live("lists all bad settings at once, exits with 78 and prints no stack and no value", () =>
+  it.live("lists all bad settings at once, exits with 78, and prints no stack and no value", () =>
     Effect.promise(async () => {
       const { ended, output } = start(process.execPath, server, {
         MUSIC_BIND: "nowhere",
@@ -79,7 +79,7 @@ describe("The process", () => {
   )
 
   it.scopedLive(
-    "takes a repeated signal for the same one, and ends at once at a second one a second later",
+    "counts a repeated signal as the same one, and ends at once at a second one a second later",
     () =>
       Effect.gen(function* () {
         const { world, base, server: process_ } = yield* running("second.sqlite")
@@ -92,7 +92,7 @@ describe("The process", () => {
         process_.child.kill("SIGTERM")
         yield* Effect.sleep(300)
         process_.child.kill("SIGTERM")
-        // Together more than the second of the rule, by wall clock.
+        // Together more than one second of wall-clock time.
         yield* Effect.sleep(900)
         expect(process_.child.exitCode).toBeNull()
         process_.child.kill("SIGTERM")
@@ -100,7 +100,7 @@ describe("The process", () => {
       })
   )
 
-  it.scopedLive("keeps what it was told: a report survives a kill", () =>
+  it.scopedLive("keeps acknowledged data: a report survives a kill", () =>
     Effect.gen(function* () {
       const report = { message: "Playback stops after a seek near the end of a track." }
       const send = (base: string) =>
@@ -119,7 +119,7 @@ describe("The process", () => {
     })
   )
 
-  it.scopedLive("is started by npm start so that signals reach it and its exit code is npm's", () =>
+  it.scopedLive("receives signals under npm start, and its exit code is npm's", () =>
     Effect.gen(function* () {
       const { base, server: process_ } = yield* running("npm.sqlite", ["npm", "start", "--silent"])
       expect((yield* call(`${base}/healthz`)).status).toBe(200)
@@ -128,7 +128,7 @@ describe("The process", () => {
     })
   )
 
-  it.scopedLive("does not start on a corrupt database, and names it", () =>
+  it.scopedLive("does not start with a corrupt database, and names it", () =>
     Effect.gen(function* () {
       const path = join(folder, "corrupt.sqlite")
       writeFileSync(path, "this is no database ".repeat(500))
@@ -144,7 +144,7 @@ describe("The process", () => {
     })
   )
 
-  it.scopedLive("does not start on a port that is taken, and names it", () =>
+  it.scopedLive("does not start when the port is in use, and names the address", () =>
     Effect.gen(function* () {
       const { world, base } = yield* running("taken.sqlite")
       const port = Number(new URL(base).port)

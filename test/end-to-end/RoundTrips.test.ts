@@ -6,10 +6,10 @@ import type { SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { startTestSandbox } from "../support/Sandbox.ts"
 
-/** What Ting itself asks IAM is Ting's own round trip, not ours. */
+/** Ting's own calls to IAM do not count as round trips of the server. */
 const tingsOwn = ["/api/v1/obo-access/verify"]
 
-/** Our calls to IAM and Ting since the last look, in the order of their arrival. */
+/** Our calls to IAM and Ting since the previous reading, in the order of arrival. */
 const journal = ({ iam, ting }: SimulatedUpstreams) => {
   let seenAtIam = 0
   let seenAtTing = 0
@@ -27,7 +27,7 @@ const journal = ({ iam, ting }: SimulatedUpstreams) => {
 const key = () => randomUUID()
 
 describe("Round trips to the upstreams", () => {
-  it.scopedLive("a login takes four, a refresh two, me one, a ting three, however slow each is", () =>
+  it.scopedLive("a login makes four, a refresh two, me one, a ting three, whatever their latency", () =>
     Effect.gen(function* () {
       const { world, base } = yield* startTestSandbox
       const calls = journal(world)
@@ -39,7 +39,7 @@ describe("Round trips to the upstreams", () => {
         post("/api/v1/auth/login", { slt: mintSlt(world) }, { "idempotency-key": key() })
       )
 
-      // Cold: the catalogue comes along once, beside the calls that are made anyway.
+      // Cold cache: the catalogue is requested once, in parallel with other calls.
       yield* login
       expect(calls().filter((line) => line.includes("/obo-access/applications/ting/endpoints"))).toHaveLength(
         1

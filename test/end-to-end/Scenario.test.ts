@@ -33,17 +33,17 @@ describe("The scenario, against the real server over HTTP", () => {
       expect(log).not.toMatch(
         /Playback stops|@everyone|playback\.track|idempotency-key: |report-[0-9a-f]{8}-/
       )
-      // The searches above can fail: both hold what they must.
+      // The searches above are effective: log and database are not empty.
       expect(log).toContain("/api/v1/auth/login")
       expect(database).toContain("Playback stops after a seek")
-      // Delivered twice by the story, kept once.
+      // Delivered twice by the scenario, stored once.
       expect(yield* rawQuery(sandbox.databasePath, "SELECT COUNT(*) AS kept FROM webhook_inbox")).toEqual([
         { kept: 1 }
       ])
     })
   )
 
-  it.scopedLive("a step that fails ends the walk, and shows its request and response", () =>
+  it.scopedLive("a failed step ends the run, and shows its request and response", () =>
     Effect.gen(function* () {
       const { world, base } = yield* startTestSandbox
       world.iam.fail({

@@ -38,7 +38,7 @@ import {
   withStore
 } from "./Files.ts"
 
-// Generous for a busy machine: processes start, and outages last.
+// Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
 const limit = { limitBytes: 1_000_000_000 }
@@ -88,7 +88,7 @@ const program = (shell: string, ...parameters: ReadonlyArray<string>) =>
       })
   )
 
-/** Fills pages with what no page holds. */
+/** Overwrites pages with invalid bytes. */
 const garble = (path: string, from: number, length: number) => {
   const descriptor = openSync(path, "r+")
   writeSync(descriptor, Buffer.alloc(length, 0xa5), 0, length, from)
@@ -108,7 +108,7 @@ describe("A backup", () => {
       assert.strictEqual(facts.rows.reports, 0)
       assert.strictEqual(statSync(copy).mode & 0o777, 0o600)
       deepStrictEqual(yield* verifyBackup(copy), facts)
-      // Also after it was read, no log and no partial copy is beside it.
+      // After reading it, no log and no partial copy exists beside it.
       deepStrictEqual(
         readdirSync(dirname(path)).filter((name) => !name.startsWith("music.sqlite")),
         ["copy.sqlite"]
@@ -116,7 +116,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scopedLive("of a running server holds everything committed before its start", () =>
+  it.scopedLive("of a running server holds everything that was committed before its start", () =>
     Effect.gen(function* () {
       const path = yield* filled(10)
       const { spool } = yield* openStore(path)
@@ -130,7 +130,7 @@ describe("A backup", () => {
   )
 
   it.scopedLive(
-    "completes while another process commits continuously, with everything acknowledged before",
+    "completes while another process commits continuously, and holds everything acknowledged before",
     () =>
       Effect.gen(function* () {
         const path = yield* filled(8_000)
@@ -148,7 +148,7 @@ describe("A backup", () => {
             Effect.timeoutFail({ duration: "10 seconds", onTimeout: () => "no end" as const })
           )
           assert.isAtLeast(rows.spool ?? 0, 8_000 + before)
-          assert.isAbove(acknowledged, before, "the writer was not held up")
+          assert.isAbove(acknowledged, before, "the writer was not blocked")
           assert.isTrue(yield* spoolLawHolds(copy))
         }
       })
@@ -190,7 +190,7 @@ describe("A backup", () => {
     })
   )
 
-  it.scoped("is never written over the database", () =>
+  it.scoped("never overwrites the database itself", () =>
     Effect.gen(function* () {
       const path = yield* filled(5)
       const { reason } = yield* Effect.flip(backup(placeOf(path), path, { overwrite: true }))
@@ -207,7 +207,7 @@ describe("A backup", () => {
       assert.include(missing.reason, `no database at ${path}`)
       const database = yield* filled(1)
       const nowhere = yield* Effect.flip(backup(placeOf(database), join(folder, "no", "copy.sqlite")))
-      assert.include(nowhere.fix, "folder that exists")
+      assert.include(nowhere.fix, "existing, writable folder")
       deepStrictEqual(readdirSync(folder), [])
     })
   )
@@ -238,7 +238,7 @@ describe("A backup", () => {
         text += String(part)
       })
       yield* Effect.promise(() => once(child, "close"))
-      assert.match(text, /or its copy in .* \(SQLITE_(?:IOERR|FULL)\S*\).*Make room/)
+      assert.match(text, /or its copy in .* \(SQLITE_(?:IOERR|FULL)\S*\).*Free some space/)
       deepStrictEqual(
         readdirSync(dirname(path)).filter((name) => name.includes("copy")),
         []
@@ -276,7 +276,7 @@ describe("Verifying", () => {
 
       assert.match(yield* reasonOf("missing"), /no backup/)
       writeFileSync(file("text"), "this is a text file\n".repeat(300))
-      assert.match(yield* reasonOf("text"), /corrupt, or is no database/)
+      assert.match(yield* reasonOf("text"), /corrupt, or not a database/)
       writeFileSync(file("empty"), "")
       assert.match(yield* reasonOf("empty"), /not a database of this program/)
       yield* query(file("foreign"), "CREATE TABLE migrations (migration_id INTEGER)")
@@ -299,7 +299,7 @@ describe("Verifying", () => {
 
 describe("Restoring", () => {
   it.scopedLive(
-    "brings back what the backup holds, keeps the other database aside, and the store opens",
+    "brings back the content of the backup, keeps the other database aside, and the store opens",
     () =>
       Effect.gen(function* () {
         const path = yield* filled(20)
@@ -321,7 +321,7 @@ describe("Restoring", () => {
       })
   )
 
-  it.scoped("makes the database where there is none", () =>
+  it.scoped("creates the database when there is none", () =>
     Effect.gen(function* () {
       const path = yield* filled(3)
       const copy = join(dirname(path), "copy.sqlite")
@@ -355,7 +355,7 @@ describe("Restoring", () => {
       const before = readdirSync(dirname(path))
       const { fix, reason } = yield* Effect.flip(restore(placeOf(path), copy, { overwrite: true }))
       assert.include(reason, `${path} is in use`)
-      assert.include(fix, "Stop every server")
+      assert.include(fix, "Stop all servers")
       deepStrictEqual(readdirSync(dirname(path)), before)
       yield* spool.offer([entryOf("and later")], limit)
       assert.strictEqual(yield* waitingIn(path), 5)
@@ -379,7 +379,7 @@ describe("Restoring", () => {
     })
   )
 
-  it.scoped("replaces a database that is too damaged to be opened, with its log", () =>
+  it.scoped("replaces a database that is too damaged to open, with its log", () =>
     Effect.gen(function* () {
       const path = yield* filled(3)
       const copy = join(dirname(path), "copy.sqlite")

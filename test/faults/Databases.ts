@@ -102,7 +102,7 @@ export const restartablePostgres = Effect.acquireRelease(
 export interface Way {
   /** The database's URL through the proxy. */
   readonly url: string
-  /** Accepts connections and bytes and answers nothing, as a machine that hangs does. */
+  /** Accepts connections and bytes and answers nothing, like a machine that hangs. */
   readonly silence: Effect.Effect<void>
   readonly speak: Effect.Effect<void>
 }

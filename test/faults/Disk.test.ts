@@ -1,4 +1,4 @@
-/** A disk that is really full: the system refuses to let a file of the process grow. */
+/** A full disk: the system limits the file size of the process. */
 import { statSync } from "node:fs"
 import { join } from "node:path"
 import { assert, beforeAll, describe, it } from "@effect/vitest"
@@ -23,7 +23,7 @@ import {
   webhook
 } from "./Server.ts"
 
-// Generous for a busy machine: processes start, and outages last.
+// Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
@@ -38,13 +38,13 @@ const readFrom =
   (statement) =>
     Effect.orDie(Effect.map(scalar(path, statement), Number))
 
-/** Of 512 bytes: what a new database and its log need while a slow machine makes a round of calls, and a little more. */
+/** Blocks of 512 bytes: the size of a new database and its log after a round of calls on a slow machine, and a little more. */
 const blocks = 2_000
 const limit = `ulimit -f ${blocks};`
 
 describe("A full disk", () => {
   it.scopedLive(
-    "refuses writes that do not fit, loses no acknowledged one, and recovers after a start with room",
+    "fails writes that do not fit, loses no acknowledged write, and the server recovers after a start with room",
     () =>
       Effect.gen(function* () {
         const path = join(yield* freshFolder, "music.sqlite")

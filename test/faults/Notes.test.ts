@@ -1,4 +1,4 @@
-/** A write that the answer does not depend on delays the answer by 2 s at most. */
+/** A write that may be lost delays the response by 2 s at most. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"

@@ -1,4 +1,4 @@
-/** Peers that reset their connection at any moment, on both servers of the process. */
+/** Peers that reset their connection at any time, on both servers of the process. */
 import { connect } from "node:net"
 import { join } from "node:path"
 import { assert, beforeAll, describe, it } from "@effect/vitest"
@@ -43,7 +43,7 @@ const openings: Readonly<Record<string, string>> = {
   upgrade: upgrading("/metrics"),
   "upgrade with a body": `${post}Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 9\r\n\r\n{`,
   "upgrade behind a request": ask + upgrading("/healthz"),
-  "a body that is waited for": `${post}Expect: 100-continue\r\nContent-Length: 9\r\n\r\n`,
+  "a body that never arrives": `${post}Expect: 100-continue\r\nContent-Length: 9\r\n\r\n`,
   "another expectation": `${post}Expect: else\r\nContent-Length: 9\r\n\r\n`,
   garbage: "\x16\x03\x01\r\n\r\n",
   "garbage behind a request": `${ask}garbage\r\n\r\n`,
@@ -112,7 +112,7 @@ describe.concurrent("An uncaught defect", () => {
   it.scopedLive.each([
     ["thrown", "throw new Error('boom')"],
     ["rejected", "Promise.reject(new Error('boom'))"]
-  ])("%s, is logged as one line with its stack, and ends the process with 1", ([, code]) =>
+  ])("%s, is logged as one line with its stack, and ends the process with exit code 1", ([, code]) =>
     Effect.gen(function* () {
       const preload = `process.on("SIGUSR2", () => { ${code} })`
       const { server } = yield* serving({

@@ -24,7 +24,7 @@ import {
   unwritable
 } from "./Server.ts"
 
-// Generous for a busy machine: processes start, and outages last.
+// Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
 /** Milliseconds; 5 to 11 s in production. */
@@ -106,7 +106,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
     })
   )
 
-  it.scopedLive("with cut connections: fails only requests in flight", () =>
+  it.scopedLive("with cut connections: fails only the requests in flight", () =>
     Effect.gen(function* () {
       const url = yield* freshPostgres
       const server = yield* serving(url)
@@ -134,7 +134,7 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
         ),
         end: statement(url, "DROP FUNCTION no_room CASCADE"),
         says: unwritable,
-        reason: /is full: there is no room left for it \(53100\)/,
+        reason: /is full: its disk or quota has no space left \(53100\)/,
         promptly,
         readNumber: readFromPostgres(url)
       })

@@ -12,7 +12,7 @@ import {
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { type Running, root, start } from "../support/Process.ts"
 
-/** Not the operator's bundle in `dist`, which other tests build at the same time. */
+/** Not the bundle in `dist`, which other tests build at the same time. */
 const makeBundle = async (): Promise<Uint8Array> => {
   const { outputFiles } = await build({
     entryPoints: [join(root, "src/main.ts")],
@@ -56,7 +56,7 @@ export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string
   MUSIC_LOG_FORMAT: "json"
 })
 
-/** Starts it as an operator does. `shell` runs before, for example to set a limit. Killed with the scope. */
+/** Starts the server like an operator. `shell` runs before, for example to set a limit. Killed with the scope. */
 export const startProcess = (file: string, environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.acquireRelease(
     Effect.sync(() => start("sh", ["-c", `${shell} exec "$@"`, "sh", process.execPath, file], environment)),
@@ -107,7 +107,7 @@ export const refuse = (file: string, environment: Readonly<Record<string, string
     return { code, output: output() }
   })
 
-/** Ends the server as an operator does. Returns its exit code and the milliseconds it took. */
+/** Stops the server with SIGTERM. Returns its exit code and the milliseconds it took. */
 export const stop = ({ child, ended }: Running, signal: NodeJS.Signals = "SIGTERM") =>
   Effect.promise(async () => {
     const startedAt = performance.now()

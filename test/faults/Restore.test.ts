@@ -1,4 +1,4 @@
-/** What a server does with a database that is older than what was done: the real server, before and after a restore. */
+/** The real server before and after a restore, on a database that is older than its effects at the upstreams. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
@@ -16,10 +16,10 @@ import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { freshFolder, query, withStore } from "./Files.ts"
 import { eventually, issues, startServer } from "./Server.ts"
 
-// Generous for a busy machine.
+// Long enough for a busy machine.
 vi.setConfig({ testTimeout: 90_000 })
 
-/** A backup in which a report waits, for which no worker ran yet; and the tracker that outlives every server. */
+/** A backup with a waiting report that no worker has leased yet, and a tracker that outlives every server. */
 const waiting = Effect.gen(function* () {
   const path = join(yield* freshFolder, "music.sqlite")
   const place = { databasePath: path, databaseUrl: Option.none() }
@@ -53,8 +53,8 @@ const waiting = Effect.gen(function* () {
   return { kinds, searches, restored, serve, world }
 })
 
-describe("A report that waits in a backup", () => {
-  it.scopedLive("and was filed since is found, and not filed again", () =>
+describe("A waiting report in a backup", () => {
+  it.scopedLive("that was filed since is found, and not filed again", () =>
     Effect.gen(function* () {
       const { kinds, restored, serve, world } = yield* waiting
       yield* serve
@@ -67,7 +67,7 @@ describe("A report that waits in a backup", () => {
     })
   )
 
-  it.scopedLive("and was not filed since is filed after all searches, and gets a sweep", () =>
+  it.scopedLive("that was not filed since is filed after all searches, and gets a sweep", () =>
     Effect.gen(function* () {
       const { kinds, searches, restored, serve, world } = yield* waiting
       yield* restored
@@ -79,7 +79,7 @@ describe("A report that waits in a backup", () => {
   )
 })
 
-describe("The line for PostgreSQL", () => {
+describe("The restore command for PostgreSQL", () => {
   /** Tables of the second version, as its dump has them. */
   const dump = readFileSync(new URL("../layers/store/migrations/fixtures/0002.sql", import.meta.url), "utf8")
     .replaceAll(/^--.*$/gm, "")

@@ -54,7 +54,7 @@ export const startServer = (
 
 const keyed = () => ({ "idempotency-key": randomUUID() })
 
-/** About 45 KB: more than the pages of a full database have room for by chance. */
+/** About 45 KB: more than the free space in the pages of a full database. */
 const longText = "The player stops after a seek near the end of a track. ".repeat(820)
 
 const post = (server: Pick<Server, "base">, path: string, body: unknown, headers = {}) =>
@@ -247,7 +247,7 @@ export const expectRecovery = (
   })
 
 /**
- * Breaks the database under a working server, makes every call, repairs the database, and makes every call again. The server
+ * Breaks the database of a running server, makes every call, repairs the database, and makes every call again. The server
  * runs all the time, so its workers meet the fault as well.
  */
 export const outage = (
@@ -272,7 +272,7 @@ export const outage = (
     assert.isBelow(slowest, fault.promptly)
     assert.isTrue(
       server.log.some((line) => line.includes("Database unavailable") && fault.reason.test(line)),
-      `the log does not say ${fault.reason}`
+      `the log does not contain ${fault.reason}`
     )
     yield* fault.end
     yield* expectRecovery(server, signed)

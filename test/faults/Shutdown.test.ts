@@ -14,7 +14,7 @@ import { freshFolder, otherProgram, query, scalar, spoolLawHolds, withStore } fr
 import { bundleServer, connection, environmentOf, serve, startProcess, stop } from "./Processes.ts"
 import { eventually, issues, report, signIn, telemetry } from "./Server.ts"
 
-// Generous for a busy machine: processes start, and outages last.
+// Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
@@ -116,19 +116,21 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("does not wait for requests that are never finished, though the grace period is long", () =>
-    Effect.gen(function* () {
-      const { port, server } = yield* serving({ MUSIC_SHUTDOWN_GRACE_SECONDS: "30" })
-      const fresh = yield* connection(port)
-      fresh.socket.write("GET / HT")
-      const reused = yield* connection(port)
-      reused.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT")
-      yield* eventually("an answer", () => reused.text().includes("}"))
-      const { code, took } = yield* stop(server)
-      assert.strictEqual(code, 0)
-      assert.isBelow(took, 5_000)
-      assert.notInclude(server.output(), "cut off")
-    })
+  it.scopedLive(
+    "does not wait for requests that never arrive completely, even with a long grace period",
+    () =>
+      Effect.gen(function* () {
+        const { port, server } = yield* serving({ MUSIC_SHUTDOWN_GRACE_SECONDS: "30" })
+        const fresh = yield* connection(port)
+        fresh.socket.write("GET / HT")
+        const reused = yield* connection(port)
+        reused.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT")
+        yield* eventually("an answer", () => reused.text().includes("}"))
+        const { code, took } = yield* stop(server)
+        assert.strictEqual(code, 0)
+        assert.isBelow(took, 5_000)
+        assert.notInclude(server.output(), "cut off")
+      })
   )
 
   it.scopedLive("answers a request whose upstream hangs before it exits with 0", () =>
@@ -190,7 +192,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("exits with 0 in time when everything hangs, and the next server delivers", () =>
+  it.scopedLive("exits with 0 in time when every upstream hangs, and the next server delivers", () =>
     Effect.gen(function* () {
       const { base, path, port, server, world } = yield* serving()
       const signed = yield* signIn({ base, world })
@@ -266,7 +268,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("during its start, stops at once", () =>
+  it.scopedLive("stops at once during its start", () =>
     Effect.gen(function* () {
       const path = join(yield* freshFolder, "music.sqlite")
       yield* withStore(path, ({ check }) => check)
@@ -276,7 +278,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
         ...environmentOf(yield* startUpstreams(() => Date.now())),
         MUSIC_DATABASE_PATH: path
       })
-      // By then it waits for the lock or has not reached it; the rule is the same.
+      // By then it waits for the lock or has not reached it; the rule applies to both.
       yield* Effect.sleep(600)
       const { took } = yield* stop(server)
       assert.notInclude(server.output(), "Listening")

@@ -1,4 +1,4 @@
-/** A process of this version on a database that a later version shares and has migrated in the meantime. */
+/** A process of this version on a database that a later version shares and has migrated. */
 import { join } from "node:path"
 import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
@@ -12,7 +12,7 @@ import { freshFolder, query } from "./Files.ts"
 import { bundleServer, metricsUrl, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn, telemetry } from "./Server.ts"
 
-// Generous for a busy machine: processes start.
+// Long enough for a busy machine: the tests start processes.
 vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
@@ -113,7 +113,7 @@ describe.concurrent("A process beside a later version", () => {
         const environment = {
           ...place.environment,
           MUSIC_ADMIN_BIND: "127.0.0.1:0",
-          // Generous: this test is not about time.
+          // Long: this test is not about time.
           MUSIC_REQUEST_DEADLINE_SECONDS: "10",
           MUSIC_SHUTDOWN_GRACE_SECONDS: "15"
         }
@@ -122,7 +122,7 @@ describe.concurrent("A process beside a later version", () => {
         const shipped = () => served.world.tables.rows("musicclidaemon").length
         const url = yield* metricsUrl(served)
         const metrics = Effect.map(call(url), ({ text }) => text)
-        /** Every call, and what it leads to. */
+        /** Every call, and its background effects. */
         const works = (times: number) =>
           Effect.gen(function* () {
             deepStrictEqual((yield* everyCall(served, signed)).round, healthy)
@@ -161,7 +161,7 @@ describe.concurrent("A process beside a later version", () => {
         deepStrictEqual(
           yield* place.say("SELECT issue_number FROM reports WHERE id = 'later'"),
           [{ issue_number: null }],
-          "its reporter may not be named, and only the later version knows how"
+          "only the later version can anonymise its reporter"
         )
         assert.match(yield* metrics, /music_store_up 1\b/)
         assert.notMatch(served.server.output(), /Database unavailable|corrupt|"level":"(?:error|fatal)"/i)
@@ -177,7 +177,7 @@ describe.concurrent("A process beside a later version", () => {
       })
     )
 
-  it.scopedLive("counts the bytes of unknown tables towards the spool's limit", () =>
+  it.scopedLive("counts the bytes of unknown tables in the spool's limit", () =>
     Effect.gen(function* () {
       const place = yield* places.SQLite ?? Effect.dieMessage("no place")
       const served = yield* serve(bundle, { ...place.environment, MUSIC_TELEMETRY_SPOOL_MEGABYTES: "1" })

@@ -27,12 +27,12 @@ import {
   unwritable
 } from "./Server.ts"
 
-// Generous for a busy machine: processes start, and outages last.
+// Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
-/** Milliseconds that a lock is waited for here, so that the tests need not wait for 5 s. */
+/** Lock timeout in milliseconds, shorter than production's 5 s. */
 const lockWait = 200
-/** Milliseconds; a login writes two notes, and waits for a lock with each. */
+/** Milliseconds; a login makes two writes that may be lost, and each may wait for the lock. */
 const promptly = 4_000
 
 const fresh = Effect.map(freshFolder, (folder) => join(folder, "music.sqlite"))
@@ -58,7 +58,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
       const { report, telemetry } = unwritable
       yield* outage(server, {
         begin: Effect.gen(function* () {
-          // What leaves the database leaves room in it.
+          // Removed rows free space in the file.
           yield* Effect.repeat(
             Effect.delay(scalar(path, "SELECT COUNT(*) FROM spool WHERE table_name = 'musicclidaemon'"), 20),
             { until: (waiting) => waiting === 0, times: 1_000 }
@@ -68,7 +68,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
         }),
         end: sql.unsafe("PRAGMA max_page_count = 1000000"),
         says: { ...healthy, report, telemetry },
-        reason: /is full: there is no room left/,
+        reason: /is full: its disk or quota has no space left/,
         promptly,
         readNumber: readFrom(path)
       })
@@ -123,7 +123,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
     })
   )
 
-  it.scopedLive("its folder moved away: the same", () =>
+  it.scopedLive("its folder moved away: refuses all writes, and recovers when it is moved back", () =>
     Effect.gen(function* () {
       const path = yield* fresh
       const { server } = yield* serving(path)
@@ -199,7 +199,7 @@ describe.concurrent("A SQLite database that fails under a running server:", () =
   )
 })
 
-/** Garbles every page but the first, and makes the server read them again. */
+/** Overwrites every page but the first, and makes the server read them again. */
 const corrupt = (path: string) =>
   Effect.gen(function* () {
     const other = yield* otherProgram(path)

@@ -1,4 +1,4 @@
-/** Databases of other versions, met by the real process. */
+/** The real process on databases of other versions. */
 import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { assert, beforeAll, describe, it } from "@effect/vitest"
@@ -14,7 +14,7 @@ import { freshFolder, otherProgram, query, scalar } from "./Files.ts"
 import { bundleServer, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
 
-// Generous for a busy machine: processes start, and outages last.
+// Long enough for a busy machine: the tests start processes and wait for outages.
 vi.setConfig({ testTimeout: 90_000 })
 
 let bundle: string
@@ -24,7 +24,7 @@ beforeAll(async () => {
   return remove
 })
 
-/** A database as the first version left it, with a row of everything: a report among them that waits to be filed. */
+/** A database of the first version, with a row in every table and a report that waits to be filed. */
 const fixture = readFileSync(new URL("../layers/store/migrations/fixtures/0001.sql", import.meta.url), "utf8")
   .replaceAll(/^--.*$/gm, "")
   .split(/;$/m)
@@ -59,14 +59,14 @@ describe.concurrent("A start on a database of another version", () => {
       yield* eventually("the old report and the new one filed", () => issues(served) === 2)
       assert.strictEqual((yield* stop(served.server)).code, 0)
 
-      // Back to the version before: by its backup.
+      // Downgrade by the backup.
       assert.strictEqual((yield* restore(place, copy, { overwrite: true })).migration, 1)
       assert.strictEqual(yield* versionOf(path), 1)
       assert.strictEqual(yield* scalar(path, "SELECT COUNT(*) FROM reports"), 1)
     })
   )
 
-  it.scopedLive("refuses a newer one with code 69 and one line, and does not change it", () =>
+  it.scopedLive("refuses a newer one with exit code 69 and one line, and does not change it", () =>
     Effect.gen(function* () {
       const path = yield* firstVersion
       yield* query(path, "INSERT INTO migrations (migration_id, name) VALUES (9999, 'future')")

@@ -54,7 +54,7 @@ describe("The log line of a request", () => {
       })
   )
 
-  it.scoped("is written for every request, also a failed one", () =>
+  it.scoped("is written for every request, including failed ones", () =>
     Effect.gen(function* () {
       const server = yield* backend({
         during: { me: Effect.fail(new Unauthenticated()), login: Effect.die("x") }

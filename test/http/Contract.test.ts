@@ -48,7 +48,7 @@ const declares = ({ errorSchema }: Endpoint, code: FailureCode) =>
   Schema.is(errorSchema)(new failureClasses[code]({}))
 
 describe("The contract", () => {
-  it("has the thirteen calls, and the webhook's second spelling", () => {
+  it("has the thirteen calls, and the second path of the webhook", () => {
     expect(endpoints.map(({ method, path }) => `${method} ${path}`).sort()).toEqual([
       "GET /api/v1/auth/me",
       "GET /api/v1/iam",
@@ -69,7 +69,7 @@ describe("The contract", () => {
     expect(routes.size).toBe(endpoints.length + 3)
   })
 
-  it("every body is bounded and refuses unknown fields", () => {
+  it("limits every body and refuses unknown fields", () => {
     for (const { path, payload, bound, method } of endpoints) {
       expect([path, bound > 0, payload !== undefined]).toEqual([path, method === "POST", method === "POST"])
       // A delivery is verified by its bytes and may gain fields.
@@ -84,12 +84,12 @@ describe("The contract", () => {
     }
   })
 
-  it("every failure is declared on a call, except the wrong method, which belongs to none", () => {
+  it("declares every failure on a call, except the wrong method, which belongs to none", () => {
     const undeclared = codes.filter((code) => !endpoints.some((endpoint) => declares(endpoint, code)))
     expect(undeclared).toEqual(["method_not_allowed"])
   })
 
-  it("a call declares the failures before it begins", () => {
+  it("declares on every call the failures before it begins", () => {
     for (const endpoint of endpoints) {
       const { path, bound } = endpoint
       const probe = path === "/healthz" || path === "/readyz"

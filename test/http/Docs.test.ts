@@ -97,7 +97,7 @@ describe("The page of the API", () => {
     })
   )
 
-  it.scoped("is 404 at / for a program, and caches keep the two answers apart", () =>
+  it.scoped("is 404 at / for a program; caches keep the two answers apart", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const accept of [
@@ -155,7 +155,7 @@ describe("The page of the API", () => {
     expect(text).not.toMatch(/<(?:iframe|object|embed|form|base|img|link rel="(?!icon))/)
   })
 
-  it("every link within the page has a target, and ids are unique", () => {
+  it("has a target for every internal link, and unique ids", () => {
     const ids = all(/\sid="([^"]*)"/g)
     expect(new Set(ids).size).toBe(ids.length)
     const missing = all(/\shref="#([^"]*)"/g).filter((id) => !ids.includes(id))
@@ -163,7 +163,7 @@ describe("The page of the API", () => {
   })
 
   it.each(calls.map((each) => [each.operationId, each] as const))(
-    "%s has its purpose, its headers, its examples, and what to do on each of its errors",
+    "documents for %s its purpose, headers, examples, and the action for each error",
     (id, each) => {
       const section = sectionOf(id)
       expect(section).toContain(escaped(each.summary))

@@ -58,7 +58,7 @@ const crossed = <A>(
 describe("Idempotency-Key", () => {
   const needing = calls(["login", "refresh", "logout", "submit"])
 
-  it.scoped("is required on login, refresh, logout and reports", () =>
+  it.scoped("is required for login, refresh, logout and reports", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const sent of needing) {
@@ -74,7 +74,7 @@ describe("Idempotency-Key", () => {
     })
   )
 
-  it.scoped("is one of 16 to 255 visible ASCII characters", () =>
+  it.scoped("must have 16 to 255 visible ASCII characters", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const wrong = [
@@ -147,7 +147,7 @@ describe("Authorization and X-Org-ID", () => {
     })
   )
 
-  it.scoped("tokens of 28 to 8188 visible characters pass", () =>
+  it.scoped("tokens of 28 to 8188 visible characters are accepted", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const given of [token(28), token(8188), `oat_${"a".repeat(30)}.~+/=%!`]) {
@@ -157,7 +157,7 @@ describe("Authorization and X-Org-ID", () => {
     })
   )
 
-  it.scoped("an organisation is required with it: 3 to 50 of a-z, 0-9, _ and -", () =>
+  it.scoped("an organisation is required with a bearer: 3 to 50 of a-z, 0-9, _ and -", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const organisation of [
@@ -254,7 +254,7 @@ describe("X-Testing-Environment-Key", () => {
       })
   )
 
-  it.scoped("is found behind many other headers", () =>
+  it.scoped("is read behind many other headers", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const many = Array.from({ length: 2_200 }, (_, at) => [`a${at % 10}`, ""]).flat()
@@ -323,7 +323,7 @@ describe("X-Music-Telemetry, Sec-GPC and DNT", () => {
       })
   )
 
-  it.scoped("nothing is recorded with MUSIC_TELEMETRY=off", () =>
+  it.scoped("record nothing with MUSIC_TELEMETRY=off", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: { telemetry: { enabled: false } } })
       yield* call(server, withHeaders(good.logout, { "x-music-telemetry": "on" }))
@@ -354,7 +354,7 @@ describe("X-Music-Source", () => {
 })
 
 describe("X-Request-Id", () => {
-  it.scoped("is kept when it is 8 to 128 of A-Z, a-z, 0-9, dot, underscore and hyphen", () =>
+  it.scoped("is kept when it has 8 to 128 of A-Z, a-z, 0-9, dot, underscore and hyphen", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const id of ["12345678", "A-b_c.9z", "x".repeat(128)]) {
@@ -395,7 +395,7 @@ describe("Content-Type", () => {
     "receive"
   ])
 
-  it.scoped("a body that is not application/json is 415", () =>
+  it.scoped("must be application/json: any other is 415", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const changed: ReadonlyArray<Parameters<typeof withHeaders>[1]> = [

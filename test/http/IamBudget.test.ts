@@ -34,7 +34,7 @@ const tokensOf = (answer: Answer): Tokens => {
 const stranger = "203.0.113.1"
 const neighbour = "203.0.113.2"
 
-/** Advances the test's clock until the effect, which waits for real sockets, is done. */
+/** Advances the test's clock until the effect, which waits for real sockets, ends. */
 const advanceClockUntil = <A>(effect: Effect.Effect<A>): Effect.Effect<A> =>
   Effect.raceFirst(
     effect,
@@ -49,7 +49,7 @@ const prepare = (overrides: SettingsOverrides = {}) =>
     const { from, simulator, slt } = server
     const seen = (path: string): ReadonlyArray<Seen> =>
       simulator.seen.filter((request) => request.path === path)
-    // The catalogue is fetched beside the first login, and kept.
+    // The catalogue is fetched in parallel with the first login, and cached.
     const calls = () => simulator.seen.filter(({ path }) => !path.includes("/obo-access/")).length
     const login = (address: string, actor = "si:deejay") =>
       Effect.map(from(address)(asks.login(Redacted.value(slt(actor)))), tokensOf)
@@ -95,39 +95,41 @@ describe("A session that polls `me`", () => {
   )
 })
 
-describe("A verdict of IAM", () => {
-  it.scoped("on a refresh token is repeated without a call, under every key; its address still logs in", () =>
-    Effect.gen(function* () {
-      const { calls, from, login, seen } = yield* prepare()
-      const mine = yield* login(stranger)
-      yield* from(stranger)(asks.refresh(mine.refresh_token))
-      const before = calls()
-      const answers: Array<Answer> = []
-      for (let at = 0; at < 12; at += 1) {
-        answers.push(yield* from(stranger)(asks.refresh(mine.refresh_token)))
-        yield* TestClock.adjust("5 seconds")
-      }
-      expect(answers.map(codeOf)).toEqual(answers.map(() => "unauthenticated"))
-      expect(calls() - before).toBe(1)
-      expect(seen(tokens)).toHaveLength(3)
-      // Another actor at the same address, and the client itself.
-      for (const actor of ["si:lyra", "si:deejay"]) {
-        const { access_token } = yield* login(stranger, actor)
-        expect((yield* from(stranger)(asks.me(access_token))).status).toBe(200)
-      }
-      for (const [seconds, called] of [
-        [539, 0],
-        [1, 1]
-      ] as const) {
-        yield* TestClock.adjust(`${seconds} seconds`)
-        const again = calls()
-        expect(codeOf(yield* from(stranger)(asks.refresh(mine.refresh_token)))).toBe("unauthenticated")
-        expect(calls() - again).toBe(called)
-      }
-    })
+describe("A refusal of IAM", () => {
+  it.scoped(
+    "of a refresh token is repeated without a call, under every key; its address can still log in",
+    () =>
+      Effect.gen(function* () {
+        const { calls, from, login, seen } = yield* prepare()
+        const mine = yield* login(stranger)
+        yield* from(stranger)(asks.refresh(mine.refresh_token))
+        const before = calls()
+        const answers: Array<Answer> = []
+        for (let at = 0; at < 12; at += 1) {
+          answers.push(yield* from(stranger)(asks.refresh(mine.refresh_token)))
+          yield* TestClock.adjust("5 seconds")
+        }
+        expect(answers.map(codeOf)).toEqual(answers.map(() => "unauthenticated"))
+        expect(calls() - before).toBe(1)
+        expect(seen(tokens)).toHaveLength(3)
+        // Another actor at the same address, and the same client.
+        for (const actor of ["si:lyra", "si:deejay"]) {
+          const { access_token } = yield* login(stranger, actor)
+          expect((yield* from(stranger)(asks.me(access_token))).status).toBe(200)
+        }
+        for (const [seconds, called] of [
+          [539, 0],
+          [1, 1]
+        ] as const) {
+          yield* TestClock.adjust(`${seconds} seconds`)
+          const again = calls()
+          expect(codeOf(yield* from(stranger)(asks.refresh(mine.refresh_token)))).toBe("unauthenticated")
+          expect(calls() - again).toBe(called)
+        }
+      })
   )
 
-  it.scoped("is returned also when the share is used up", () =>
+  it.scoped("is returned also when the credential's share is used up", () =>
     Effect.gen(function* () {
       const { calls, from, login, me, slt } = yield* prepare({ iam: { callsPerMinute: 10 } })
       const dead = asks.refresh(strange("ort", 1))
@@ -163,7 +165,7 @@ describe("A verdict of IAM", () => {
 })
 
 describe("An address whose credentials IAM refuses", () => {
-  /** Sends unknown tokens until one is rate limited; the number that IAM was asked about. */
+  /** Sends unknown tokens until one is rate limited; returns the number of introspections. */
   const countGuesses = (made: Effect.Effect.Success<ReturnType<typeof prepare>>, most: number) =>
     Effect.gen(function* () {
       for (let at = 0; at < most; at += 1)
@@ -229,7 +231,7 @@ describe("The budget", () => {
   it.scoped("does not count a call that never reached IAM", () =>
     Effect.gen(function* () {
       const { me } = yield* prepare({ iam: { url: "http://127.0.0.1:1", callsPerMinute: 10 } })
-      // Three attempts each: more than newcomers' share, and more than the whole budget.
+      // Three attempts each: more than the share of newcomers, and more than the whole budget.
       for (let at = 0; at < 4; at += 1) {
         const answer = yield* advanceClockUntil(me(neighbour, strange("oat", at)))
         expect(codeOf(answer)).toBe("dependency_unavailable")
@@ -242,7 +244,7 @@ describe("While introspection fails and token calls work", () => {
   const broken = { path: introspect, times: Number.POSITIVE_INFINITY, fault: iamFaults.serviceUnavailable() }
 
   it.scoped(
-    "refresh and login answer 503 with nothing spent, and the session works eleven minutes later",
+    "refresh and login answer 503 without spending anything, and the session works eleven minutes later",
     () =>
       Effect.gen(function* () {
         const { from, login, me, seen, simulator, slt } = yield* prepare()
@@ -268,7 +270,7 @@ describe("While introspection fails and token calls work", () => {
 })
 
 describe("IAM's `unauthenticated` in production", () => {
-  it.scoped("is 502 and no verdict on the token: the session stays alive", () =>
+  it.scoped("is 502, not a verdict on the token: the session stays alive", () =>
     Effect.gen(function* () {
       const { from, login, me, simulator } = yield* prepare()
       const session = yield* login(neighbour)

@@ -23,7 +23,7 @@ const paths = {
 const allowOf = (method: string) => (method === "GET" ? "GET, HEAD, OPTIONS" : `${method}, OPTIONS`)
 
 describe("Paths and methods", () => {
-  it.scoped("every other method is 405 with Allow and reaches nothing", () =>
+  it.scoped("every other method is 405 with Allow, and no use case runs", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const [path, served] of Object.entries(paths)) {
@@ -40,7 +40,7 @@ describe("Paths and methods", () => {
     })
   )
 
-  it.scoped("OPTIONS is 204 with Allow, also for the server as a whole", () =>
+  it.scoped("OPTIONS is 204 with Allow, also for `*`", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       for (const [path, served] of Object.entries(paths)) {

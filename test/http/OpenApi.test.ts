@@ -10,7 +10,8 @@ import * as Schema from "effect/Schema"
 import { Api } from "../../src/http/Api.ts"
 import { examples } from "../../src/http/openapi/Examples.ts"
 import { BodyBound, NoStore } from "../../src/http/api/EndpointAnnotations.ts"
-import { type FailureCode, failureClasses, failureStatus, failureTable } from "../../src/schema/Failure.ts"
+import { failureStatus } from "../../src/schema/Envelope.ts"
+import { type FailureCode, failureClasses, failureTable } from "../../src/schema/Failure.ts"
 import { type Call, callsOf, freshDocument } from "./Documented.ts"
 import { sharedBackend, call, errorOf } from "./support.ts"
 
@@ -25,7 +26,7 @@ const operationOf = (id: string) => operations.find(({ operationId }) => operati
 const named = ({ parameters }: Call) =>
   parameters.map((given) => ("name" in given ? given.name : given.$ref.replace(/.*\//, "")))
 
-/** The facts of the endpoints themselves, by operation id. */
+/** The annotations of the endpoints, by operation id. */
 const declared = (() => {
   const found = new Map<
     string,

@@ -46,7 +46,7 @@ const headersOf = (call: Call): Record<string, string> => ({
     : {})
 })
 
-/** Names and types; the names in `checks` are not fixed. */
+/** Names and types; the names in `checks` vary. */
 const shapeOf = (value: unknown, name = ""): unknown => {
   if (name === "checks") return "checks"
   if (Array.isArray(value)) return [...new Set(value.map((item) => JSON.stringify(shapeOf(item))))]
@@ -62,7 +62,7 @@ const filled = (text: string, values: Readonly<Record<string, string>>): string 
   Object.entries(values).reduce((result, [placeholder, value]) => result.replaceAll(placeholder, value), text)
 
 describe("The examples of the document", () => {
-  it.scopedLive("are the real requests and responses", () =>
+  it.scopedLive("are equal to real requests and responses", () =>
     Effect.gen(function* () {
       expect(calls.map(({ operationId }) => operationId).sort()).toEqual([...order].sort())
       const { world, base, clock } = yield* startTestSandbox
@@ -116,7 +116,7 @@ describe("The examples of the document", () => {
     })
   )
 
-  it("are checked against their schemas", async () => {
+  it("match their schemas", async () => {
     const { response } = examples["auth.me"]
     const { scopes: _, ...incomplete } = response
     const found = await misfits([

@@ -35,15 +35,16 @@ const documented: ReadonlyArray<Pair> = callsOf(freshDocument()).flatMap(({ oper
     .map((code): Pair => `${operationId} ${code}`)
 )
 
-/** Codes that need a long wait or a broken disk, and the tests that provoke them with a test clock or a stand-in. */
+/** Codes that need a long wait or a broken disk, and the tests that provoke them with a test clock or a stub. */
 const elsewhere: Readonly<Record<Pair, string>> = {
+  "system.healthz internal": "test/http/Envelope.test.ts",
   "descriptors.version internal": "test/http/Envelope.test.ts",
   "auth.login idempotency_in_progress": "test/services/LoginReplay.test.ts",
   "auth.refresh idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "auth.logout idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "tings.subscribe idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
   "tings.send idempotency_in_progress": "test/services/UpstreamErrorMapping.test.ts",
-  "reports.submit reports_full": "test/services/ReportQuota.test.ts",
+  "reports.submit reports_full": "test/services/ReportCapacity.test.ts",
   "telemetry.accept spool_full": "test/services/Telemetry.test.ts",
   "webhooks.receive dependency_unavailable": "test/services/Webhooks.test.ts"
 }
@@ -183,11 +184,10 @@ describe("The failures before a call begins", () => {
         submit: fault,
         accept: fault,
         receive: fault,
-        health: fault,
         readiness: fault
       }
       Object.assign(server.during, during)
-      const plain = names.filter((name) => name !== "version" && name !== "iam")
+      const plain = names.filter((name) => name !== "healthz" && name !== "version" && name !== "iam")
       yield* expectAll(server, plain, "internal")
       yield* expectAll(
         server,
@@ -204,7 +204,7 @@ const refusal = (status: number, code: string): Fault => ({
   reply: { status, body: { error: { code, message: code } } }
 })
 
-/** Calls IAM as this service does. */
+/** Calls IAM with the credentials of this service. */
 const askIam = (world: SimulatedUpstreams, path: string, form: Readonly<Record<string, string>>) =>
   Effect.promise(async () => {
     const { musicSecret } = world.seeded.production
@@ -221,7 +221,7 @@ const askIam = (world: SimulatedUpstreams, path: string, form: Readonly<Record<s
     return (await response.json()) as Record<string, string>
   })
 
-/** A pair of tokens with other scopes than this service's login asks for. */
+/** A pair of tokens with other scopes than this service requests at login. */
 const tokensWith = (world: SimulatedUpstreams, scopes: ReadonlyArray<string>) => {
   const slt = world.iam.controls.mintSlt(production, { appId: "music", actor: "si:deejay", scopes })
   return Effect.map(
@@ -246,7 +246,7 @@ const freshKey: Change = (sent) => {
     : sent
 }
 
-/** The sandbox, a token of its own, and a function that sends several calls that must all answer with one code. */
+/** The sandbox, a separate token, and a function that sends several calls that must all answer with one code. */
 const prepared = Effect.gen(function* () {
   const { world, base } = yield* startTestSandbox
   const ask = (name: CallName, change: Change) =>
@@ -424,7 +424,7 @@ describe("What IAM and Ting may refuse by their contracts", () => {
     revoke: [...anywhere, running, conflict],
     introspect: anywhere,
     plane: anywhere,
-    // Its key is random, so it meets no conflict.
+    // Its key is random, so it has no conflict.
     prove: [
       ...anywhere,
       running,
@@ -486,7 +486,7 @@ describe("What IAM and Ting may refuse by their contracts", () => {
 })
 
 describe("The codes of the document", () => {
-  it("are all provoked by a test, and a call answers with no others", () => {
+  it("are all provoked by a test, and a call answers with no other code", () => {
     const here = [...provoked.keys()]
     expect(here.filter((pair) => !documented.includes(pair))).toEqual([])
     expect(documented.filter((pair) => !provoked.has(pair)).sort()).toEqual(Object.keys(elsewhere).sort())
@@ -499,7 +499,7 @@ describe("The codes of the document", () => {
     }
   })
 
-  it("come in envelopes that fit their schemas", async () => {
+  it("are in envelopes that match their schemas", async () => {
     expect(provoked.size).toBe(documented.length - Object.keys(elsewhere).length)
     expect(await misfits([...provoked.values()])).toEqual([])
   })

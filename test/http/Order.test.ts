@@ -32,7 +32,7 @@ interface Conditions {
 interface Fault {
   readonly name: string
   readonly code: string
-  readonly spoil?: (request: Request) => void
+  readonly corrupt?: (request: Request) => void
   readonly condition?: keyof Conditions
 }
 
@@ -41,14 +41,14 @@ const faults: ReadonlyArray<Fault> = [
   {
     name: "path",
     code: "not_found",
-    spoil: (request) => {
+    corrupt: (request) => {
       request.path += "/nope"
     }
   },
   {
     name: "method",
     code: "method_not_allowed",
-    spoil: (request) => {
+    corrupt: (request) => {
       request.method = "PUT"
     }
   },
@@ -57,49 +57,49 @@ const faults: ReadonlyArray<Fault> = [
   {
     name: "media type",
     code: "unsupported_media_type",
-    spoil: ({ headers }) => {
+    corrupt: ({ headers }) => {
       headers["content-type"] = "text/plain"
     }
   },
   {
     name: "declared length",
     code: "payload_too_large",
-    spoil: (request) => {
+    corrupt: (request) => {
       request.body = `${request.body}${" ".repeat(600_000)}`
     }
   },
   {
     name: "idempotency key",
     code: "idempotency_key_invalid",
-    spoil: ({ headers }) => {
+    corrupt: ({ headers }) => {
       headers["idempotency-key"] = "short"
     }
   },
   {
     name: "bearer shape",
     code: "unauthenticated",
-    spoil: ({ headers }) => {
+    corrupt: ({ headers }) => {
       headers.authorization = "Bearer x"
     }
   },
   {
     name: "organisation",
     code: "invalid_input",
-    spoil: ({ headers }) => {
+    corrupt: ({ headers }) => {
       headers["x-org-id"] = "A"
     }
   },
   {
     name: "plane selector",
     code: "testing_secret_invalid",
-    spoil: ({ headers }) => {
+    corrupt: ({ headers }) => {
       headers["x-testing-environment-key"] = ""
     }
   },
   {
     name: "bound in chunks",
     code: "payload_too_large",
-    spoil: (request) => {
+    corrupt: (request) => {
       request.body = `${request.body}${" ".repeat(600_000)}`
       request.chunked = true
     }
@@ -107,14 +107,14 @@ const faults: ReadonlyArray<Fault> = [
   {
     name: "strict JSON",
     code: "invalid_input",
-    spoil: (request) => {
+    corrupt: (request) => {
       request.body = `\ufeff${request.body}`
     }
   },
   {
     name: "schema",
     code: "invalid_input",
-    spoil: (request) => {
+    corrupt: (request) => {
       request.body = request.body.replace("{", '{"unknown":1,')
     }
   },
@@ -141,8 +141,8 @@ const requestOf = (fault: Fault, other: Fault): Request => {
     body: conditions.includes("bearerRefused") ? good.send.body : good.submit.body,
     chunked: false
   }
-  fault.spoil?.(request)
-  other.spoil?.(request)
+  fault.corrupt?.(request)
+  other.corrupt?.(request)
   return request
 }
 
@@ -156,7 +156,7 @@ const policies = {
   credential: { name: "credential", quota: 1, windowSeconds: 60 }
 }
 
-/** Starts a server for each combination of the conditions that a running server cannot lose. */
+/** Starts a server for each combination of the conditions that cannot change while a server runs. */
 const makeServers = () => {
   const servers = new Map<string, Backend>()
   return (fault: Fault, other: Fault) =>
@@ -210,7 +210,7 @@ describe("Order of checks", () => {
     60_000
   )
 
-  it.scoped("the details name the fault that was found, of two with one status", () =>
+  it.scoped("names the fault in the details, of two with one status", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const organisation = yield* call(server, {

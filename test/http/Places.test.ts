@@ -77,7 +77,7 @@ const prepareWith = Effect.fnUntraced(function* (rateLimit: boolean) {
 const prepare = prepareWith(false)
 
 describe("While IAM hangs", () => {
-  it.scoped("calls beyond its places are refused at once, and calls that need none are served", () =>
+  it.scoped("calls beyond the IAM places are refused at once, and calls that need none are served", () =>
     Effect.gen(function* () {
       const { ask, environment, login, simulator, slt, world } = yield* prepare
       const sessions = yield* Effect.replicateEffect(login, 4)
@@ -128,7 +128,7 @@ describe("While IAM hangs", () => {
 })
 
 describe("While IAM's revocation hangs", () => {
-  it.scoped("made-up tokens of one address leave places to other addresses", () =>
+  it.scoped("made-up tokens from one address leave places to other addresses", () =>
     Effect.gen(function* () {
       const { ask, from, login, simulator, slt } = yield* prepareWith(true)
       const { access_token } = yield* login
@@ -148,7 +148,7 @@ describe("While IAM's revocation hangs", () => {
 })
 
 describe("While Ting hangs", () => {
-  it.scoped("tings beyond its places are refused at once, and IAM's calls are served", () =>
+  it.scoped("tings beyond the Ting places are refused at once, and calls to IAM are served", () =>
     Effect.gen(function* () {
       const { ask, asked, login, slt, ting: notifications } = yield* prepare
       const { access_token, refresh_token } = yield* login

@@ -17,7 +17,7 @@ const warnings = ({ lines }: Backend) =>
   lines.filter(({ level }) => level === "WARN").map(({ message }) => message)
 
 describe("Rate limits", () => {
-  it.scoped("an address has its whole quota at once, and then each request as it becomes free", () =>
+  it.scoped("let an address use its whole quota at once, and then each use as it is refilled", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
       for (const remaining of [3, 2, 1, 0]) {
@@ -46,7 +46,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("a token has a quota of its own, from any address", () =>
+  it.scoped("give each token a quota of its own, from any address", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
       yield* call(server, good.me)
@@ -63,7 +63,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("every call counts except probes, documents, webhooks and malformed requests", () =>
+  it.scoped("count every call except probes, documents, webhooks and malformed requests", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
       const free: ReadonlyArray<Sent> = [
@@ -105,7 +105,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it.scoped("count clients apart behind a trusted proxy", () =>
+  it.scoped("distinguish clients behind a trusted proxy", () =>
     Effect.gen(function* () {
       const server = yield* backend({
         settings: { rateLimit: true, trustedProxies: ["127.0.0.0/8"] },
@@ -150,7 +150,7 @@ describe("Rate limits", () => {
     })
   )
 
-  it("hold a bounded number of keys, and drop the one that was idle longest", () => {
+  it("keep a bounded number of keys, and drop the least recently used one", () => {
     const { take } = makeQuota({ name: "address", quota: 2, windowSeconds: 60 }, 3)
     for (const key of ["a", "a", "b", "c", "a"]) take(key, 0)
     expect(take("a", 0).retryAfterSeconds).toBeGreaterThan(0)
@@ -159,7 +159,7 @@ describe("Rate limits", () => {
     expect(take("b", 0).remaining).toBe(1)
   })
 
-  it("never refuse a client that keeps to the pace", () => {
+  it("never refuse a client that keeps the pace", () => {
     const { quota, windowSeconds } = defaultPolicies.credential
     const { take } = makeQuota(defaultPolicies.credential)
     for (let at = 0; at < 5_000; at += 1) {

@@ -1,4 +1,4 @@
-/** A wall clock that is stepped, from outside: quotas, caches and deadlines in memory keep their length. */
+/** A wall clock that is stepped: quotas, caches and deadlines in memory keep their length. */
 import { connect } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -15,7 +15,7 @@ const hour = 3_600_000
 const address = "203.0.113.1"
 const steps = [
   ["set back by an hour, after it ran an hour ahead", [hour, -hour]],
-  // Longer than anything that is remembered, and shorter than the life of a token, which uses wall time.
+  // Longer than any cache entry, and shorter than the lifetime of a token, which uses wall time.
   ["set ahead by 20 minutes", [0, hour / 3]]
 ] as const
 

@@ -90,7 +90,7 @@ describe("Tracing", () => {
     })
   )
 
-  it.scoped("only status 500 and above is an error of the span", () =>
+  it.scoped("marks the span as an error only from status 500 on", () =>
     Effect.gen(function* () {
       const seen: Array<Seen> = []
       const server = yield* backend({

@@ -1,4 +1,4 @@
-/** The real server on a real socket, over stand-ins of the use cases that record every call. */
+/** The real server on a real socket, with stubs of the use cases that record every call. */
 import { Agent, request as httpRequest, type IncomingHttpHeaders, type OutgoingHttpHeaders } from "node:http"
 import { connect } from "node:net"
 import * as Context from "effect/Context"
@@ -19,6 +19,7 @@ import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
 import type { Caller } from "../../src/services/RequestCredentials.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
@@ -86,7 +87,6 @@ export type UseCase =
   | "submit"
   | "accept"
   | "receive"
-  | "health"
   | "readiness"
 
 /** Effects that run inside a use case before its ordinary answer. */
@@ -236,32 +236,34 @@ const standIns = (
       Webhooks.make({ receive: (input) => note("receive", input, { received: true }) })
     ),
     Layer.effect(
-      Descriptors,
+      Readiness,
       Effect.map(Drain, ({ draining }) =>
-        Descriptors.make({
-          health: Effect.orDie(
-            note("health", undefined, { status: "ok", service: "music-backend", version })
-          ),
-          version: Effect.succeed({ version, api_versions: ["v1"], min_cli: "0.1.0" }),
-          readiness: Effect.flatMap(draining, (ending) =>
+        Readiness.make({
+          check: Effect.flatMap(draining, (ending) =>
             ending
               ? Effect.fail(new NotReady({ details: { checks: { serving: "failed" } } }))
               : Effect.orDie(note("readiness", undefined, { status: "ready", checks: { database: "ok" } }))
-          ),
-          iam: (plane) =>
-            Effect.succeed({
-              app_id: "music",
-              org_id: "music",
-              api_version: "v1",
-              iam_url: "https://iam.example",
-              ting_url: "https://ting.example",
-              testing_environment_id: plane._tag === "Testing" ? plane.environmentId : null,
-              ting_types: ["music.trigger.fired"],
-              scopes: requestedScopes,
-              version
-            })
+          )
         })
       )
+    ),
+    Layer.succeed(
+      Descriptors,
+      Descriptors.make({
+        version: Effect.succeed({ version, api_versions: ["v1"], min_cli: "0.1.0" }),
+        iam: (plane) =>
+          Effect.succeed({
+            app_id: "music",
+            org_id: "music",
+            api_version: "v1",
+            iam_url: "https://iam.example",
+            ting_url: "https://ting.example",
+            testing_environment_id: plane._tag === "Testing" ? plane.environmentId : null,
+            ting_types: ["music.trigger.fired"],
+            scopes: requestedScopes,
+            version
+          })
+      })
     ),
     Layer.succeed(
       BackendTelemetry,

@@ -8,7 +8,8 @@ import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import { parts } from "../../src/Backend.ts"
 import { adminServer } from "../../src/layers/observability/AdminServer.ts"
-import { Internal, MethodNotAllowed, NotFound, toEnvelope } from "../../src/schema/Failure.ts"
+import { toEnvelope } from "../../src/schema/Envelope.ts"
+import { Internal, MethodNotAllowed, NotFound } from "../../src/schema/Failure.ts"
 import { Store, type StoreService, StoreUnavailable } from "../../src/services/Store.ts"
 import { calls, keyed } from "../conformance/Calls.ts"
 import { keptConsole } from "../support/Sandbox.ts"
@@ -38,7 +39,7 @@ const delayedReports = (wait: Effect.Effect<void>): typeof parts.store =>
   })
 
 describe("The admin server", () => {
-  it.scopedLive("answers GET and HEAD of two paths only, under a well-formed request id", () =>
+  it.scopedLive("answers GET and HEAD of two paths only, with a well-formed request id", () =>
     Effect.gen(function* () {
       const { admin, base, log } = yield* startObserved({ settings: { adminBind: anyPort } })
       const metrics = yield* ask(`${admin}/metrics?name=x`)
@@ -127,7 +128,7 @@ describe("The admin server", () => {
     })
   )
 
-  it.scopedLive("reports an unavailable store at once, without its last values", () =>
+  it.scopedLive("reports an unavailable store at once, without the last values", () =>
     Effect.gen(function* () {
       const { admin } = yield* startObserved({
         settings: { adminBind: anyPort },

@@ -42,8 +42,8 @@ const millisOf = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
     return Effect.map(effect, () => performance.now() - startedAt)
   })
 
-describe("A collector that is away", () => {
-  it.scopedLive("or refuses connections is logged once, and requests are served", () =>
+describe("An unavailable collector", () => {
+  it.scopedLive("that refuses connections is logged once, and requests are served", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const server = yield* Scope.extend(
@@ -56,7 +56,7 @@ describe("A collector that is away", () => {
       const { signed } = yield* login()
       for (let call = 0; call < 3; call += 1) expect((yield* get("/api/v1/auth/me", signed)).status).toBe(200)
       yield* Effect.repeat(Effect.sleep("20 millis"), {
-        until: () => server.log.some((line) => line.includes("does not take our batches")),
+        until: () => server.log.some((line) => line.includes("does not accept our batches")),
         times: 150
       })
       const failed = sum(parse(yield* scrape(server.admin)), "music_otlp_exports_total", { result: "failed" })
@@ -67,7 +67,7 @@ describe("A collector that is away", () => {
     })
   )
 
-  it.scopedLive("or never answers delays neither a request nor the end of the process", () =>
+  it.scopedLive("that never answers delays neither a request nor the end of the process", () =>
     Effect.gen(function* () {
       const hanging = yield* listening(() => {})
       const scope = yield* Scope.make()

@@ -8,7 +8,7 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { makeCollectors, type Sample } from "../../src/layers/observability/Collectors.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
-import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
@@ -21,7 +21,7 @@ const collectorsOf = (change: (store: StoreService) => StoreService, settings: S
   const health = Layer.succeed(DeliveryHealth, {
     checks: Effect.succeed({ tracker: "degraded", tables: "off" } as const)
   })
-  const world = Descriptors.Default.pipe(
+  const world = Readiness.Default.pipe(
     Layer.provideMerge(changed),
     Layer.provideMerge(Layer.mergeAll(health, Drain.Default, Layer.succeed(Settings, testSettings(settings))))
   )
@@ -40,7 +40,7 @@ const valueOf = (
   )?.value
 
 describe("Collectors", () => {
-  it.scoped("leave out a store that hangs, and take 3 s at most", () =>
+  it.scoped("omit a store that hangs, and take 3 s at most", () =>
     Effect.gen(function* () {
       const hanging = Effect.uninterruptible(Effect.never)
       const collect = yield* collectorsOf((store) => ({
@@ -57,7 +57,7 @@ describe("Collectors", () => {
     })
   )
 
-  it.scoped("read once for all scrapes within 2 s, also when the wall clock is set back by an hour", () =>
+  it.scoped("are read once for all scrapes within 2 s, also when the wall clock is set back by an hour", () =>
     Effect.gen(function* () {
       const { clock, step } = yield* makeSteppedClock
       let reads = 0
@@ -83,7 +83,7 @@ describe("Collectors", () => {
     })
   )
 
-  it.scoped("give zeros for a table without an accepted event", () =>
+  it.scoped("return zeros for a table without an accepted event", () =>
     Effect.gen(function* () {
       const found = yield* yield* collectorsOf((store) => store, {
         tables: Option.some({
@@ -98,7 +98,7 @@ describe("Collectors", () => {
     })
   )
 
-  it.scoped("give the bytes of all reports and their bound", () =>
+  it.scoped("return the bytes of all reports and their bound", () =>
     Effect.gen(function* () {
       const found = yield* yield* collectorsOf(
         (store) => ({ ...store, reports: { ...store.reports, storedBytes: Effect.succeed(7_000) } }),
@@ -109,7 +109,7 @@ describe("Collectors", () => {
     })
   )
 
-  it.scoped("give the age of the oldest open delivery, and 0 for a state without deliveries", () =>
+  it.scoped("return the age of the oldest open delivery, and 0 for a state without deliveries", () =>
     Effect.gen(function* () {
       const collect = yield* collectorsOf((store) => ({
         ...store,

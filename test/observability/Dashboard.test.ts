@@ -67,7 +67,7 @@ const wrongIn = (expr: string): ReadonlyArray<string> => {
 }
 
 describe("The Grafana dashboard", () => {
-  it("can be imported: a data source to choose, and a query in every panel", () => {
+  it("can be imported: it has a data source to choose, and a query in every panel", () => {
     expect(dashboard.templating.list.map(({ name, type }) => [name, type])).toContainEqual([
       "datasource",
       "datasource"

@@ -29,7 +29,7 @@ const clientOf = (...statuses: ReadonlyArray<number>) => {
 }
 
 describe("The client of the collector", () => {
-  it.effect("repeats a batch that may pass later, and no other", () =>
+  it.effect("retries only a batch that may succeed later", () =>
     Effect.gen(function* () {
       const busy = yield* clientOf(503, 200)
       const sending = yield* Effect.fork(busy.send)
@@ -40,7 +40,7 @@ describe("The client of the collector", () => {
     })
   )
 
-  it.effect("drops a batch while four are in flight, and gives up at the timeout", () =>
+  it.effect("drops a batch while four are in flight, and stops at the timeout", () =>
     Effect.gen(function* () {
       const { calls, send } = yield* clientOf()
       const hanging = yield* Effect.forEach([1, 2, 3, 4], () => Effect.fork(send))

@@ -71,7 +71,7 @@ describe("The span filter", () => {
     })
   )
 
-  it.effect("begins a trace at a request or a delivery only, and propagates a trace that is not kept", () =>
+  it.effect("starts a trace only at a request or a delivery, and propagates a trace that is not kept", () =>
     Effect.gen(function* () {
       const { ended, tracer } = recording(high)
       const filtered = filterSpans(tracer, { parentBased: true, ratio: 1 })

@@ -38,7 +38,7 @@ const pathOf = (spans: ReadonlyArray<Span>, span: Span): ReadonlyArray<string> =
 }
 
 describe("A login", () => {
-  it.scopedLive("is one trace, from the caller's context through every call to another system", () =>
+  it.scopedLive("is one trace, from the caller's context through every upstream call", () =>
     Effect.gen(function* () {
       const { received, server, spans } = yield* traced((running) =>
         calls(running).login({ traceparent }).pipe(Effect.orDie)
@@ -79,7 +79,7 @@ describe("A login", () => {
     })
   )
 
-  it.scopedLive("of a caller whose trace is not sampled leaves no span, and passes that decision on", () =>
+  it.scopedLive("of a caller whose trace is not sampled exports no span, and propagates that decision", () =>
     Effect.gen(function* () {
       const { server, spans } = yield* traced((running) =>
         calls(running)
@@ -168,7 +168,7 @@ describe("Exported telemetry", () => {
 })
 
 describe("Without OpenTelemetry", () => {
-  it.scopedLive("a caller's trace context goes nowhere", () =>
+  it.scopedLive("does not propagate a caller's trace context", () =>
     Effect.gen(function* () {
       const { base, world } = yield* startObserved()
       yield* call(`${base}/api/v1/auth/login`, {

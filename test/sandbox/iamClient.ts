@@ -1,4 +1,4 @@
-/** Talks to the simulated IAM as a careful client would, and as a careless one would: any header, any number of times. */
+/** Requests to the simulated IAM, valid and invalid: any header, any number of times. */
 import { request } from "node:http"
 import {
   type IamSimulator,
@@ -99,7 +99,7 @@ export interface ExchangeInput {
   readonly path?: string
   readonly bytes?: string
   readonly timestamp?: string
-  /** Replaces or, when empty, takes away headers. */
+  /** Replaces headers; an empty value removes one. */
   readonly headers?: HeaderMap
   readonly body?: Readonly<Record<string, unknown>>
 }
@@ -170,7 +170,7 @@ export const makeClient = (
         Object.fromEntries(Object.entries(headers).filter(([, value]) => value !== ""))
       )
     },
-    /** As Ting. */
+    /** With Ting's credentials. */
     verify: (
       proof: string,
       change: { readonly path?: string; readonly bytes?: string; readonly method?: string } = {},
@@ -195,7 +195,7 @@ export const makeClient = (
 
 export type Client = ReturnType<typeof makeClient>
 
-/** A seeded simulator with a clock that stands still until moved. */
+/** A seeded simulator with a clock that only the test moves. */
 export const startBench = async (options: { readonly rateLimit?: number } = {}): Promise<Bench> => {
   const clock = { time: start }
   const iam = await startIam({ now: () => clock.time, ...options })

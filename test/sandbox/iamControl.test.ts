@@ -27,7 +27,7 @@ describe("control routes", () => {
     expect(testing.json).toMatchObject({ actor: { public_id: "c:ana" } })
   })
 
-  it("say what is wrong with a request", async () => {
+  it("answer an invalid request with the reason", async () => {
     for (const body of [{ actor: "si:nobody" }, { plane: "nowhere" }, { actor: 1 }, []]) {
       const answer = await control("slt", body)
       expect(answer.status).toBe(400)
@@ -36,7 +36,7 @@ describe("control routes", () => {
     expect((await control("nothing")).status).toBe(400)
   })
 
-  it("send a signed membership event and answer with the result", async () => {
+  it("send a signed membership event and return its result", async () => {
     const bodies: Array<string> = []
     const inbox = createServer((request, response) => {
       request.on("data", (chunk: Buffer) => bodies.push(chunk.toString()))
@@ -63,7 +63,7 @@ describe("control routes", () => {
     }
   })
 
-  it("add faults by name or spelled out, and clear them", async () => {
+  it("add faults by name or in full, and clear them", async () => {
     const path = "/api/v1/oauth/introspect"
     const attempt = () => bench.production.introspect("x")
     expect((await control("faults", { path, method: "POST", fault: "serviceUnavailable" })).status).toBe(204)
@@ -91,7 +91,7 @@ describe("control routes", () => {
       expect((await control("faults", { fault })).status).toBe(400)
   })
 
-  it("stay out of the journal and off the API", async () => {
+  it("do not appear in the journal and are no part of the API", async () => {
     await control("slt")
     expect(bench.iam.seen).toEqual([])
     expect(outcome(await send(bench.iam.url, "POST", "/api/v1/_sandbox/slt"))).toBe("404 not_found")
@@ -136,7 +136,7 @@ describe("the seeded state", () => {
     expect(environment.organizations.acme).not.toBe(live.organizations.acme)
   })
 
-  it("records every credential that leaves it or is made by it", async () => {
+  it("records every credential that it issues or receives by control", async () => {
     const { iam, seeded } = bench
     const slt = iam.controls.mintSlt("production", { appId: "music", actor: "si:deejay" })
     const login = await bench.production.login(slt)
@@ -176,7 +176,7 @@ describe("the seeded state", () => {
 })
 
 describe("the journal", () => {
-  it("shows what came, with the secret in its place, and the answer's status", async () => {
+  it("shows received requests with all headers, and the status of the answer", async () => {
     await loggedIn(bench)
     const [seen] = bench.iam.seen
     expect(seen).toMatchObject({ method: "POST", path: "/api/v1/app-auth/tokens", status: 200 })

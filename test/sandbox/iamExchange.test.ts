@@ -118,7 +118,7 @@ describe("exchange", () => {
     expect(answer.headers).toMatchObject({ "cache-control": "no-store", pragma: "no-cache" })
   })
 
-  it("hands out the audience's test credentials only for an audience imported into the plane", async () => {
+  it("returns the audience's test credentials only for an audience imported into the plane", async () => {
     const { controls } = bench.iam
     const { environmentId, rootKey, tingSecret } = bench.seeded.environment
     const login = await bench.testing.login("si:deejay", key("one"))
@@ -148,8 +148,8 @@ describe("order of the exchange's checks", () => {
   const attempt = async (input: Omit<ExchangeInput, "subject"> & { readonly subject?: string }) =>
     await bench.production.exchange({ subject: `oat_${"x".repeat(43)}`, ...input })
 
-  /** Each case breaks everything that later checks look at, and is stopped by its own. */
-  it("is the contract's", async () => {
+  /** Each case violates its own check and all later ones; its own check must refuse it. */
+  it("equals the contract's", async () => {
     const { controls } = bench.iam
     const { access } = await loggedIn(bench, "c:ana", { orgs: ["acme"] })
     const both = await loggedIn(bench, "c:ana")
@@ -206,7 +206,7 @@ describe("order of the exchange's checks", () => {
     expect(outcome(await attempt({ subject: access, bytes: "other" }))).toBe("409 idempotency_conflict")
   })
 
-  it("names the missing precondition and the field that is wrong", async () => {
+  it("names the missing precondition and the invalid field", async () => {
     const precondition = async (header: string) =>
       (await attempt({ headers: { [header.toLowerCase()]: "" } })).json
     for (const header of ["X-OBO-Timestamp", "X-OBO-Signature", "Idempotency-Key"])
@@ -245,7 +245,7 @@ describe("field grammar of the exchange", () => {
     { metadata: [] },
     { request: { method: "POST" } },
     { request: { method: "POST", body_sha256: sha, path: "/v1/tings" } }
-  ])("answers the framework's 422 to the mistyped %o", async (body) => {
+  ])("answers 422 in the framework's form to the mistyped %o", async (body) => {
     const { access } = await loggedIn(bench)
     expect(outcome(await bench.production.exchange({ subject: access, body }))).toBe("422 request_rejected")
   })
@@ -270,7 +270,7 @@ describe("timestamp and signature", () => {
     }
   })
 
-  it("accepts only canonical, single headers", async () => {
+  it("accepts only canonical headers that occur once", async () => {
     const { access } = await loggedIn(bench)
     const now = String(start / 1000)
     const good = signExchange(bench.seeded.production.musicSecret, {
@@ -311,7 +311,7 @@ describe("timestamp and signature", () => {
 describe("authority of the exchange", () => {
   const attempt = async (access: string) => outcome(await bench.production.exchange({ subject: access }))
 
-  it("answers 404 unless the endpoint is declared, approved, consented and carried by the token", async () => {
+  it("answers 404 unless the endpoint is declared, approved, consented and granted to the token", async () => {
     const { controls } = bench.iam
     const narrow = await loggedIn(bench, "si:lyra", { scopes: ["self.identity.read"] })
     expect(await attempt(narrow.access)).toBe("404 not_found")
@@ -330,7 +330,7 @@ describe("authority of the exchange", () => {
     expect(await attempt(again.access)).toBe("201")
   })
 
-  it("wants a live access token of the caller and an active membership", async () => {
+  it("requires a live access token of the caller and an active membership", async () => {
     const { controls } = bench.iam
     const { access, refresh } = await loggedIn(bench)
     expect(await attempt(refresh)).toBe("400 invalid_subject_token")
@@ -344,7 +344,7 @@ describe("authority of the exchange", () => {
 })
 
 describe("replay of an exchange", () => {
-  it("returns the same proof under a fresh timestamp, for any order of the JSON fields", async () => {
+  it("returns the same proof under a new timestamp, for any order of the JSON fields", async () => {
     const { access } = await loggedIn(bench)
     const first = await bench.production.exchange({ subject: access })
     bench.clock.time += 59_999

@@ -71,7 +71,7 @@ describe("introspection of an access token", () => {
     })
   })
 
-  it("lives 1800 s", async () => {
+  it("expires after 1800 s", async () => {
     const { access } = await loggedIn(bench)
     bench.clock.time += 1_799_999
     expect((await bench.production.introspect(access)).json.active).toBe(true)
@@ -79,7 +79,7 @@ describe("introspection of an access token", () => {
     expect((await bench.production.introspect(access)).json).toEqual(inactive)
   })
 
-  it("omits the identity without self.identity.read, and leaves the quirk of an id key", async () => {
+  it("omits the identity without self.identity.read, except the id", async () => {
     const { access } = await loggedIn(bench, "si:deejay", { scopes: ["self.profile.read"] })
     const { json } = await bench.production.introspect(access, org("acme"))
     expect(json).toMatchObject({ public_id: "si:deejay", authorization: { id: "si:deejay" } })
@@ -108,7 +108,7 @@ describe("introspection of an access token", () => {
     expect((await bench.production.introspect(access, org("nowhere"))).json).toEqual(inactive)
   })
 
-  it("answers exactly inactive to unknown and foreign tokens and to an ended session", async () => {
+  it("answers exactly inactive for unknown and foreign tokens and for an ended session", async () => {
     const { controls } = bench.iam
     const { access, refresh } = await loggedIn(bench)
     const ting = { authorization: basic("ting", bench.seeded.production.tingSecret) }
@@ -193,7 +193,7 @@ describe("revocation", () => {
     expect(await active(other.access)).toBe(true)
   })
 
-  it("answers 200 to unknown, foreign and already revoked tokens, and leaves foreign ones alone", async () => {
+  it("answers 200 for unknown, foreign and revoked tokens, and does not revoke foreign ones", async () => {
     const { access, refresh } = await loggedIn(bench)
     const authorization = basic("ting", bench.seeded.production.tingSecret)
     for (const token of [access, refresh]) {
@@ -206,7 +206,7 @@ describe("revocation", () => {
     expect((await bench.production.revoke(refresh, key("two"))).status).toBe(200)
   })
 
-  it("wants 32 to 4096 characters and a known hint", async () => {
+  it("requires 32 to 4096 characters and a known hint", async () => {
     for (const token of ["", "x".repeat(31), "x".repeat(4097)])
       expect(outcome(await bench.production.revoke(token, key("length")))).toBe("400 invalid_request")
     expect((await bench.production.revoke("x".repeat(32))).status).toBe(200)

@@ -77,7 +77,7 @@ describe("testing context", () => {
     for (const secret of bench.iam.minted) expect(byApplication.text).not.toContain(secret)
   })
 
-  it("is forbidden without a plane, to a caller that IAM knows", async () => {
+  it("is forbidden without a plane, for a caller that IAM authenticates", async () => {
     const stranger = { authorization: basic("music", bench.seeded.environment.musicSecret) }
     expect(outcome(await bare(contextPath, stranger))).toBe("401 invalid_client")
     expect(outcome(await bench.production.get("/application/testing-context"))).toBe("403 forbidden")
@@ -116,7 +116,7 @@ describe("application selector", () => {
     expect(outcome(await bare("/api/v1/nothing", elsewhere))).toBe("401 invalid_client")
   })
 
-  it("wants the byte-identical credentials in Authorization", async () => {
+  it("requires byte-identical credentials in Authorization", async () => {
     expect(outcome(await context(music()))).toBe("401 invalid_client")
     expect(outcome(await context(music(), music().replace("Basic", "basic")))).toBe("401 invalid_client")
     const ting = basic("ting", bench.seeded.environment.tingSecret)
@@ -126,7 +126,7 @@ describe("application selector", () => {
 })
 
 describe("order", () => {
-  it("resolves the plane before it authenticates, limits or reads", async () => {
+  it("resolves the plane before authentication, rate limit and body", async () => {
     const wrong = { authorization: "Basic !!!!", [rootKeyHeader]: "unknown" }
     expect(outcome(await bare("/api/v1/app-auth/tokens", wrong, "POST"))).toBe("401 unauthenticated")
     expect(outcome(await bare("/api/v1/nothing", wrong, "POST"))).toBe("401 unauthenticated")
@@ -192,7 +192,7 @@ describe("login by public id", () => {
 })
 
 describe("isolation", () => {
-  it("keeps tokens, SLTs and secrets on their side, both ways", async () => {
+  it("separates tokens, SLTs and secrets in both directions", async () => {
     const production = await loggedIn(bench)
     const testing = await loginByName("si:deejay")
     for (const [client, foreign] of [
@@ -216,7 +216,7 @@ describe("isolation", () => {
     )
   })
 
-  it("keeps two environments apart", async () => {
+  it("separates two environments", async () => {
     const { controls } = bench.iam
     const other = controls.addEnvironment({ orgId: "acme", name: "other" })
     const { secret } = controls.importApp(other.environmentId, "music")

@@ -49,7 +49,7 @@ describe("login", () => {
     expect(outcome(await bench.production.login(slt, key("second")))).toBe("400 invalid_grant")
   })
 
-  it("lets one of two concurrent uses win", async () => {
+  it("accepts one of two concurrent uses", async () => {
     const slt = mint()
     const answers = await Promise.all([
       bench.production.login(slt, key("left")),
@@ -108,7 +108,7 @@ describe("order of the token route's checks", () => {
 })
 
 describe("idempotent replay of a login", () => {
-  it("answers the same for 600 s, then says so until the record is forgotten after 24 h", async () => {
+  it("returns the same answer for 600 s, then an error until the record is removed after 24 h", async () => {
     const slt = mint()
     const first = await bench.production.login(slt)
     bench.clock.time += 599_999
@@ -150,7 +150,7 @@ describe("idempotent replay of a login", () => {
     expect(await isActive(textAt(replay.json, "access_token"))).toBe(true)
   })
 
-  it("says in progress while a first request holds the key, for at most 30 s", async () => {
+  it("answers in progress while a first request holds the key, for at most 30 s", async () => {
     const slt = mint()
     bench.iam.controls.holdIdempotency(key("held"))
     expect(outcome(await bench.production.login(slt, key("held")))).toBe("409 idempotency_in_progress")
@@ -165,7 +165,7 @@ describe("idempotent replay of a login", () => {
 })
 
 describe("refresh", () => {
-  it("rotates: a new pair, the old refresh token consumed, the old access token alive", async () => {
+  it("rotates the pair: the old refresh token is consumed, the old access token stays live", async () => {
     const old = await loggedIn(bench)
     const answer = await bench.production.refresh(old.refresh)
     expect(answer.json).toEqual({
@@ -185,7 +185,7 @@ describe("refresh", () => {
     expect(bench.iam.controls.familyOf(next)).toBe(bench.iam.controls.familyOf(old.access))
   })
 
-  it("replays an exact retry for 600 s, and after that it is neither reuse nor a new pair", async () => {
+  it("replays an exact retry for 600 s; later it is neither reuse nor a new pair", async () => {
     const { access, refresh } = await loggedIn(bench)
     const first = await bench.production.refresh(refresh)
     bench.clock.time += 599_999
@@ -197,7 +197,7 @@ describe("refresh", () => {
     expect(await isActive(access)).toBe(true)
   })
 
-  it("answers conflict to the same key with another token, without touching that token", async () => {
+  it("answers conflict for the same key with another token, without consuming that token", async () => {
     const [left, right] = [await loggedIn(bench), await loggedIn(bench)]
     await bench.production.refresh(left.refresh, key("one"))
     expect(outcome(await bench.production.refresh(right.refresh, key("one")))).toBe(
@@ -247,7 +247,7 @@ describe("refresh", () => {
     expect(bench.iam.controls.familyOf(refresh)?.status).toBe("compromised")
   })
 
-  it("lets one of two concurrent refreshes under different keys win, and compromises the family", async () => {
+  it("accepts one of two concurrent refreshes under different keys, and compromises the family", async () => {
     const { refresh } = await loggedIn(bench)
     const answers = await Promise.all([
       bench.production.refresh(refresh, key("left")),

@@ -25,7 +25,7 @@ describe("public routes", () => {
     })
   })
 
-  it("refuses a negotiation without a common version, with what it supports", async () => {
+  it("refuses a negotiation without a common version, and lists the supported ones", async () => {
     const answer = await send(bench.iam.url, "GET", "/api/version", { [versionsHeader]: "v2" })
     expect(outcome(answer)).toBe("406 api_version_not_acceptable")
     expect(answer.json).toMatchObject({ error: { details: { supported_versions: ["v1"] } } })
@@ -63,7 +63,7 @@ describe("versioned routes", () => {
     expect(wrong.headers.allow).toBe("POST")
   })
 
-  it("puts the common headers on answers and refusals", async () => {
+  it("adds the common headers to answers and refusals", async () => {
     for (const answer of [
       await bench.production.introspect("nothing"),
       await bench.production.get("/nothing")
@@ -185,7 +185,7 @@ describe("bodies", () => {
 })
 
 describe("rate limit", () => {
-  it("blocks the 121st request in 60 s on one path, with what is left in headers and details", async () => {
+  it("blocks the 121st request in 60 s on one path, with the remaining time in headers and details", async () => {
     for (let count = 0; count < 120; count += 1)
       expect((await bench.production.get("/obo-access/applications/ting/endpoints")).status).toBe(200)
     bench.clock.time += 10_500
@@ -227,7 +227,7 @@ describe("rate limit", () => {
 })
 
 describe("idempotency keys", () => {
-  it("are required, grammatical and single on the routes that use them", async () => {
+  it("are required, valid and single on the routes that use them", async () => {
     const routes: ReadonlyArray<readonly [string, Record<string, string>]> = [
       ["/app-auth/tokens", { app_id: "music", slt: "oac_none" }],
       ["/oauth/revoke", { token: "x".repeat(32) }]

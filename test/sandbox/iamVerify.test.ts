@@ -55,7 +55,7 @@ describe("verification of a proof", () => {
     expect(outcome(await bench.production.verify(proof))).toBe("409 obo_proof_consumed")
   })
 
-  it("carries the environment in a testing plane, where a production proof is unknown", async () => {
+  it("returns the environment in a testing plane, where a production proof is unknown", async () => {
     const login = await bench.testing.login("si:deejay")
     const exchanged = await bench.testing.exchange({ subject: textAt(login.json, "access_token") })
     const proof = textAt(exchanged.json, "access_proof")
@@ -66,7 +66,7 @@ describe("verification of a proof", () => {
     })
   })
 
-  it("refuses what is no proof, X-Org-ID, and a malformed binding", async () => {
+  it("refuses an invalid proof, X-Org-ID, and a malformed binding", async () => {
     for (const value of ["", "obo_short", `oat_${"x".repeat(43)}`])
       expect(outcome(await bench.production.verify(value))).toBe("400 invalid_proof")
     const withOrg = await bench.production.verify("", {}, { "x-org-id": "acme" })
@@ -84,7 +84,7 @@ describe("verification of a proof", () => {
     expect((await bench.production.verify(proof)).status).toBe(200)
   })
 
-  it("lives until its expiry", async () => {
+  it("is valid until its expiry", async () => {
     const { access } = await loggedIn(bench)
     const exchange = (name: string) => bench.production.exchange({ subject: access, key: key(name) })
     const early = textAt((await exchange("early")).json, "access_proof")

@@ -94,7 +94,7 @@ describe("signed requests", () => {
     return webhook.headers["X-Silicon-IAM-Signature"] === `v1=${digest}`
   }
 
-  it("wrap testing events, strictly, under the inherited production secret", () => {
+  it("wrap testing events in the strict form, under the inherited production secret", () => {
     const { controls } = bench.iam
     const { environmentId, rootKey } = bench.seeded.environment
     const built = controls.buildWebhook(environmentId, event("0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"))
@@ -119,7 +119,7 @@ describe("signed requests", () => {
     expect(parsed(older.body)).toEqual({ test: { testing_key: rootKey, metadata, data: {} } })
   })
 
-  it("have a secret of their own once the test webhook is replaced", () => {
+  it("have their own secret after the test webhook was replaced", () => {
     const { controls } = bench.iam
     const { environmentId } = bench.seeded.environment
     const own = controls.setWebhook(environmentId, "music", { url })
@@ -130,7 +130,7 @@ describe("signed requests", () => {
 })
 
 describe("ready-made events", () => {
-  it("show a removal as a tombstone without the person, or as a row with the person", () => {
+  it("contain a removal as a tombstone without the person, or as a row with the person", () => {
     const { controls } = bench.iam
     const membership = controls.removeMembership("production", "c:ana", "acme")
     const removed = controls.events.membershipRemoved("production", "c:ana", "acme")

@@ -21,7 +21,7 @@ describe("strict JSON", () => {
     '"\\u0041\\n\\/\\"\\\\ \\ud83d\\ude00 😀 ü"',
     '{"":0,"__proto__":{"x":1}}',
     "{}"
-  ])("reads %s as JSON.parse does", (text) => {
+  ])("parses %s like JSON.parse", (text) => {
     expect(read(text)).toEqual(JSON.parse(text))
     expect(JSON.stringify(read(text))).toBe(JSON.stringify(JSON.parse(text)))
   })
@@ -70,7 +70,7 @@ describe("strict JSON", () => {
     expect(() => parseJson(Buffer.from(bytes))).toThrow("invalid UTF-8")
   })
 
-  it("reads 128 levels and refuses 129", () => {
+  it("parses 128 levels and refuses 129", () => {
     expect(() => parse(nested(maxDepth, "[", "]"))).not.toThrow()
     expect(() => parse(nested(maxDepth + 1, "[", "]"))).toThrow("nested too deeply")
     expect(() => parse(`${'{"a":'.repeat(maxDepth)}1${"}".repeat(maxDepth)}`)).not.toThrow()
@@ -78,7 +78,7 @@ describe("strict JSON", () => {
     expect(() => parse("[".repeat(100_000))).toThrow("nested too deeply")
   })
 
-  it("never names the content in a problem", () => {
+  it("never quotes the content in a problem", () => {
     expect(() => parse('{"secret":1,"secret":2}')).toThrow(/^duplicate key at offset \d+$/)
   })
 
@@ -86,7 +86,7 @@ describe("strict JSON", () => {
     expect(plain(parseJson(Buffer.from('{"a":1,"a":2}'), { duplicateKeys: "last" }))).toEqual({ a: 2 })
   })
 
-  it("has one canonical text for one content, for any key order and white space", () => {
+  it("has the same canonical text for equal content, for any key order and white space", () => {
     const text = canonical(parse('{"b":[1, {"z":"\\u0041","y":null}], "a":true}'))
     expect(text).toBe('{"a":true,"b":[1,{"y":null,"z":"A"}]}')
     expect(canonical(parse('{ "a" : true, "b" : [ 1,{"y":null,"z":"A"} ] }'))).toBe(text)
@@ -107,7 +107,7 @@ describe("strict JSON", () => {
     ["1.0", false],
     ["1e3", false],
     ['"1"', false]
-  ])("knows whether %s is a 64-bit integer", (text, expected) => {
+  ])("detects whether %s is a 64-bit integer", (text, expected) => {
     expect(isInteger64(parse(text))).toBe(expected)
   })
 })

@@ -51,7 +51,7 @@ const refused = (status: number, code: string) => ({
 })
 
 describe("names and keys", () => {
-  it("mints a key of the contract's form and records it", () => {
+  it("creates a key of the contract's form and records it", () => {
     expect(key).toMatch(/^table-musicbackend-[0-9a-f]{32}$/)
     expect(tables.minted).toEqual([key])
   })
@@ -70,7 +70,7 @@ describe("names and keys", () => {
 })
 
 describe("acknowledgement", () => {
-  it("echoes the batch id and stores the records with rising cursors", async () => {
+  it("returns the batch id and stores the records with rising cursors", async () => {
     const batch = batchOf(entry(), entry({ record: { a: 1 } }))
     expect(await post(JSON.stringify(batch))).toEqual({
       status: 200,
@@ -93,13 +93,13 @@ describe("acknowledgement", () => {
     expect(tables.rows("musicbackend")[0]?.metadata).toEqual(metadata)
   })
 
-  it("lets one batch mix tables: the key decides", async () => {
+  it("allows several tables in one batch: the key selects the table", async () => {
     const other = tables.createTable("other")
     expect(await ingest(entry(), entry({ key: other }))).toEqual(accepted)
     expect([tables.rows("musicbackend").length, tables.rows("other").length]).toEqual([1, 1])
   })
 
-  it("accepts what it does not list, also when the status is rejected", async () => {
+  it("accepts the records that it does not list, also when the status is rejected", async () => {
     const wrong = entry({ key: `table-musicbackend-${"0".repeat(32)}` })
     const reply = await ingest(entry(), wrong, entry())
     expect(reply).toEqual(codes("unauthorized"))
@@ -107,7 +107,7 @@ describe("acknowledgement", () => {
     expect(tables.rows("musicbackend").length).toBe(2)
   })
 
-  it("accepts other UUID spellings and names them in the hyphenated lower-case form", async () => {
+  it("accepts other UUID spellings and returns them in the hyphenated lower-case form", async () => {
     const id = randomUUID()
     const spellings = [id.toUpperCase(), id.replaceAll("-", ""), `urn:uuid:${id}`, `{${id}}`]
     const reply = await ingest(withId(id), ...spellings.map(withId))
@@ -145,7 +145,7 @@ describe("rejections of a record", () => {
     expect(await ingest(entry({ record: { text: `${text}xx` } }))).toEqual(codes("size_exceeded"))
   })
 
-  it("measures compact JSON, not the white space that was sent", async () => {
+  it("measures compact JSON, not the white space of the request", async () => {
     const batch = JSON.stringify(batchOf(entry({ record: { a: 1 } })))
     expect(await post(batch.replace('{"a":1}', `{"a":${" ".repeat(300_000)}1}`))).toEqual(accepted)
   })
@@ -176,7 +176,7 @@ describe("dedupe", () => {
     expect(tables.received()).toEqual({ batches: 1, records: 2, stored: 1, duplicates: 1, rejected: 0 })
   })
 
-  it("knows an id across tables for 300 s from its first sight, and stores it again after that", async () => {
+  it("recognises an id across tables for 300 s after its first arrival, and then stores it again", async () => {
     const id = randomUUID()
     const other = tables.createTable("other")
     expect(await ingest(withId(id))).toEqual(accepted)
@@ -248,7 +248,7 @@ describe("refusals of a whole batch", () => {
     expect(tables.rows("musicbackend")).toEqual([])
   })
 
-  it("answers 500 before staging, or after it, so that a prompt resend is a duplicate", async () => {
+  it("answers 500 before or after staging; after staging a prompt retry is a duplicate", async () => {
     const unavailable = refused(500, "ingest_unavailable")
     tables.failIngest("before")
     expect(await ingest(entry())).toEqual(unavailable)
@@ -297,7 +297,7 @@ describe("routes and controls", () => {
     expect([wrong.status, await wrong.text()]).toEqual([405, ""])
   })
 
-  it("refuses callers without a user agent as the edge does", async () => {
+  it("refuses callers without a user agent, like the edge", async () => {
     const reply = await post(JSON.stringify(batchOf()), { "user-agent": "" })
     expect(reply).toEqual({ status: 403, body: expect.stringContaining("<html>") })
   })

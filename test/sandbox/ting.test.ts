@@ -127,7 +127,7 @@ describe("the order of checks before the bearer", () => {
     expect(outcome(await bare(JSON.stringify(sample(change))))).toBe(invalid)
   })
 
-  it("7: leaves kinds of values and presence to the checks behind the bearer", async () => {
+  it("7: leaves types of values and presence to the checks after the bearer", async () => {
     expect(outcome(await bare(JSON.stringify({ org_id: 5, type: null })))).toBe("401 authentication_required")
   })
 })
@@ -139,7 +139,7 @@ describe("the order of checks from the bearer on", () => {
     ["another case", "bearer obo_x"],
     ["another scheme", "Basic obo_x"],
     ["8193 bytes", `Bearer ${"x".repeat(8193)}`]
-  ])("8: %s is no usable bearer", async (_, authorization) => {
+  ])("8: %s is no valid bearer", async (_, authorization) => {
     const headers = {
       "content-type": "application/json",
       ...(authorization === undefined ? {} : { authorization })
@@ -148,7 +148,7 @@ describe("the order of checks from the bearer on", () => {
     expect(verifications()).toBe(0)
   })
 
-  it("8: 8192 bytes are taken to IAM", async () => {
+  it("8: 8192 bytes are sent to IAM", async () => {
     expect(outcome(await sendTing(bench, sample(), { bearer: "x".repeat(8192) }))).toBe("401 invalid_proof")
     expect(verifications()).toBe(1)
   })
@@ -176,7 +176,7 @@ describe("the order of checks from the bearer on", () => {
     expect(outcome(await sendTing(bench, sample(), { bearer }))).toBe("401 proof_consumed")
   })
 
-  it("12 before 13: a proof that does not fit is invalid_proof even when the application is another one", async () => {
+  it("12 before 13: a proof that does not match is invalid_proof even when the application is another one", async () => {
     bench.bend = (facts) => ({ ...facts, audience: "other" })
     expect(outcome(await sendTing(bench, sample({ type: "other.a.b" })))).toBe("401 invalid_proof")
   })
@@ -210,14 +210,14 @@ describe("the order of checks from the bearer on", () => {
     ["PUT", "/v1/subscriptions"],
     ["POST", "/v1/unknown"],
     ["GET", "/"]
-  ])("%s %s needs a session, and no bearer is one", async (method, path) => {
+  ])("%s %s needs a session, and rejects every bearer", async (method, path) => {
     expect(outcome(await send(bench.ting.url, method, path))).toBe("401 authentication_required")
     const headers = { authorization: `Bearer ting_${"0".repeat(64)}` }
     expect(outcome(await send(bench.ting.url, method, path, headers))).toBe("401 authentication_required")
   })
 })
 
-describe("what makes a proof unacceptable", () => {
+describe("an unacceptable proof", () => {
   const statuses = [400, 401, 403, 404, 409, 410]
   it.each(
     statuses.flatMap(
@@ -233,13 +233,13 @@ describe("what makes a proof unacceptable", () => {
     expect(outcome(await sendTing(bench))).toBe(expected)
   })
 
-  it.each([429, 500, 502, 503, 504, 302, 422])("IAM's %i is uncertain", async (status) => {
+  it.each([429, 500, 502, 503, 504, 302, 422])("IAM's %i is an unknown outcome", async (status) => {
     bench.verdict = { status, body: { error: { code: "obo_proof_consumed", message: "text" } } }
     expect(outcome(await sendTing(bench))).toBe("503 proof_verification_uncertain")
     expect(verifications()).toBe(1)
   })
 
-  it("a 200 that is no JSON, a dropped connection and an unreachable IAM are uncertain", async () => {
+  it("a 200 that is not JSON, a dropped connection and an unreachable IAM are unknown outcomes", async () => {
     bench.verdict = { status: 200, body: "<html>" }
     expect(outcome(await sendTing(bench))).toBe("503 proof_verification_uncertain")
     bench.iam.fail({ fault: { kind: "drop" } })
@@ -306,7 +306,7 @@ describe("what makes a proof unacceptable", () => {
 describe("the testing plane", () => {
   const inPlane = { proof: { plane: environment }, headers: planeHeaders }
 
-  it("has its own grants, tings, keys and types", async () => {
+  it("has separate grants, tings, keys and types", async () => {
     expect((await register(bench, registration, inPlane)).status).toBe(201)
     expect((await sendTing(bench, sample(), inPlane)).status).toBe(202)
     expect(outcome(await sendTing(bench))).toBe("403 recipient_not_registered")
@@ -320,7 +320,7 @@ describe("the testing plane", () => {
     ).toBe("404 not_found")
   })
 
-  it("asks IAM with the test secret as selector and as authorisation", async () => {
+  it("sends IAM the test secret as selector and as authorisation", async () => {
     await register(bench, registration, inPlane)
     expect(bench.iam.seen.map((request) => request.path)).toEqual([
       "/api/v1/application/testing-context",
@@ -330,7 +330,7 @@ describe("the testing plane", () => {
       expect(request.headers.get("x-testing-application")).toEqual(request.headers.get("authorization"))
   })
 
-  it("refuses a proof of the other plane, both ways", async () => {
+  it("refuses a proof of the other plane, in both directions", async () => {
     expect(outcome(await sendTing(bench, sample(), { headers: planeHeaders }))).toBe("401 invalid_proof")
     expect(outcome(await sendTing(bench, sample(), { proof: { plane: environment } }))).toBe(
       "401 invalid_proof"

@@ -1,4 +1,4 @@
-/** Ting beside a stand-in of IAM's two routes, whose answers a test can bend, and a caller that can be careless. */
+/** Ting with a stub of IAM's two routes, whose answers a test can change, and a caller that can send invalid requests. */
 import { createHash, randomUUID } from "node:crypto"
 import { isRecord } from "../../sandbox/upstreams/ControlRoutes.ts"
 import {
@@ -47,7 +47,7 @@ export interface Bench {
   readonly ting: TingSimulator
   readonly iam: Simulator
   readonly clock: { time: number }
-  /** Changes the facts of the next verifications. */
+  /** Changes the data of the next verifications. */
   bend: (facts: Record<string, unknown>) => Record<string, unknown>
   /** Replaces IAM's answer to the next verifications. */
   verdict: Reply | undefined
@@ -78,7 +78,7 @@ const facts = (proof: Wanted, now: number): Record<string, unknown> => ({
   consumed_at: new Date(now).toISOString()
 })
 
-/** Ting with the type `music.track.ready` in both planes, and proofs that the stand-in accepts once each. */
+/** Ting with the type `music.track.ready` in both planes, and proofs that the stub accepts once each. */
 export const startBench = async (): Promise<Bench> => {
   const clock = { time: start }
   const proofs = new Map<string, Wanted & { consumed: boolean }>()
@@ -141,7 +141,7 @@ export const startBench = async (): Promise<Bench> => {
 
 export const planeHeaders = { iam_test_app_secret: testSecret, "x-testing-environment-key": rootKey }
 
-/** A call with a fresh proof unless told otherwise. An object body goes out as JSON, text as it is. */
+/** A call with a new proof by default. An object body is sent as JSON, text unchanged. */
 export const proved = (
   bench: Bench,
   path: string,
@@ -182,7 +182,7 @@ export const register = (bench: Bench, body: unknown = registration, options: Op
 export const sendTing = (bench: Bench, body: unknown = sample(), options: Options = {}) =>
   proved(bench, "/v1/tings", body, options)
 
-/** A recipient's own call. */
+/** A call of a recipient. */
 export const visit = (
   bench: Bench,
   token: string,

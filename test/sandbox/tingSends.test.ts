@@ -81,13 +81,13 @@ describe("a ting", () => {
     expect(outcome(await sendTing(bench, sample(known)))).toBe("403 recipient_not_registered")
   })
 
-  it("goes to the recipient of the grant, not to the actor of the proof", async () => {
+  it("is sent to the recipient of the grant, not to the actor of the proof", async () => {
     await register(bench, { org_id: "harbor", app_id: "music" }, { proof: { actor: "c:ana" } })
     expect((await sendTing(bench, sample({ for: "c:ana" }))).status).toBe(202)
     expect(bench.ting.inbox("production", "harbor", "c:ana").length).toBe(1)
   })
 
-  it("finds its grant in the organisation of the proof alone", async () => {
+  it("uses the grant in the organisation of the proof only", async () => {
     expect(outcome(await sendTing(bench, sample({ org_id: "dock" }), { proof: { org: "dock" } }))).toBe(
       "403 recipient_not_registered"
     )
@@ -116,7 +116,7 @@ describe("a key", () => {
     expect(outcome(await sendTing(bench, text('{"a":1.0,"b":2}')))).toBe(conflict)
   })
 
-  it("belongs to one organisation and one application", async () => {
+  it("is scoped to one organisation and one application", async () => {
     await register(bench, { org_id: dock, app_id: "music" }, { proof: { org: "dock" } })
     await register(bench, { org_id: "harbor", app_id: "other" }, { proof: { issuer: "other" } })
     bench.ting.registerType("production", "other", "other.a.b")
@@ -126,13 +126,13 @@ describe("a key", () => {
     expect((await sendTing(bench, theirs, { proof: { issuer: "other" } })).status).toBe(202)
   })
 
-  it("collides between two recipients", async () => {
+  it("is shared by two recipients", async () => {
     await register(bench, { org_id: "harbor", app_id: "music" }, { proof: { actor: "c:ana" } })
     await sendTing(bench, sample({ key: "bare" }))
     expect(outcome(await sendTing(bench, sample({ key: "bare", for: "c:ana" })))).toBe(conflict)
   })
 
-  it("replays after a revocation, for another actor's proof too, but not without a fresh proof", async () => {
+  it("replays after a revocation, also for another actor's proof, but not without a new proof", async () => {
     await sendTing(bench)
     bench.ting.revokeGrant(lyra)
     expect((await sendTing(bench, sample(), { proof: { actor: "si:deejay" } })).status).toBe(200)
@@ -141,7 +141,7 @@ describe("a key", () => {
     expect(outcome(await sendTing(bench, sample(), { bearer }))).toBe("401 proof_consumed")
   })
 
-  it("is kept 14 days from the first acceptance, which replays do not extend", async () => {
+  it("is kept for 14 days from the first acceptance; replays do not extend it", async () => {
     const first = await sendTing(bench)
     bench.clock.time += 13 * day
     expect((await sendTing(bench)).status).toBe(200)
@@ -209,7 +209,7 @@ describe("injected failures", () => {
     expect((await sendTing(bench)).status).toBe(202)
   })
 
-  it("loses the answer after the commit: the same key then replays", async () => {
+  it("loses the answer after the commit; the same key then replays", async () => {
     bench.ting.failNext("storage_unavailable", { committed: true })
     expect(outcome(await sendTing(bench))).toBe("503 storage_unavailable")
     expect((await sendTing(bench)).status).toBe(200)

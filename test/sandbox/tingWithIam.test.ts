@@ -52,7 +52,7 @@ const post = (path: string, bytes: string, bearer: string, headers: Record<strin
     bytes
   )
 
-describe("Ting beside the simulated IAM", () => {
+describe("Ting with the simulated IAM", () => {
   it("accepts each real proof once, for its own bytes", async () => {
     const { access } = await loggedIn(bench)
     const first = await proofFor(access, "/v1/subscriptions", registration, "a")
@@ -67,7 +67,7 @@ describe("Ting beside the simulated IAM", () => {
     expect(ting.inbox("production", "acme", "si:deejay").length).toBe(1)
   })
 
-  it("works in a testing environment with the credentials of the exchange alone", async () => {
+  it("works in a testing environment with the credentials of the exchange only", async () => {
     const login = await bench.testing.login("si:deejay")
     const access = textAt(login.json, "access_token")
     const attempt = async (name: string) => {

@@ -24,7 +24,7 @@ interface Answer {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  /** The body, whatever it is: tests match it against shapes. */
+  /** The untyped body: tests match it against shapes. */
   readonly json: unknown
 }
 
@@ -81,7 +81,7 @@ describe("every answer", () => {
   })
 })
 
-describe("what is refused before any route", () => {
+describe("before any route it refuses", () => {
   it("a blank user agent", async () => {
     const answer = await call("GET", issues, { headers: { "user-agent": " " } })
     expect([answer.status, answer.json]).toEqual([403, refusal("User-Agent")])
@@ -99,7 +99,7 @@ describe("what is refused before any route", () => {
     expect((await withVersion("2026-03-10")).status).toBe(200)
   })
 
-  it("a trailing slash, an unknown repository, one that the token cannot see: all 404 alike", async () => {
+  it("a trailing slash, an unknown repository, and one that the token cannot see: all with 404", async () => {
     for (const answer of [
       await call("GET", `${issues}/`),
       await call("GET", "/repos/harbor/none/issues"),
@@ -131,7 +131,7 @@ describe("creating an issue", () => {
     })
   })
 
-  it("has no idempotency: the same request makes another issue", async () => {
+  it("is not idempotent: the same request creates another issue", async () => {
     await create("same")
     await create("same")
     expect(titles()).toEqual(["same", "same"])
@@ -174,7 +174,7 @@ describe("creating an issue", () => {
     expect((await create("😀".repeat(256), { body })).status).toBe(201)
   })
 
-  it("answers 400 to text that is no JSON, and to JSON that is no object", async () => {
+  it("answers 400 to text that is not JSON, and to JSON that is not an object", async () => {
     expect((await call("POST", issues, { body: "{" })).json).toEqual(refusal("Problems parsing JSON"))
     const answer = await call("POST", issues, { body: "[]" })
     expect([answer.status, answer.json]).toEqual([400, refusal("should be a JSON object")])
@@ -187,7 +187,7 @@ describe("creating an issue", () => {
     expect(answer.headers.get("x-ratelimit-remaining")).not.toBe("0")
   })
 
-  it("answers 410 where issues are disabled, and 403 in an archived repository that still can be read", async () => {
+  it("answers 410 when issues are disabled, and 403 in an archived repository that can still be read", async () => {
     tracker.archive("harbor/music")
     expect((await create("x")).json).toEqual(refusal("archived"))
     expect((await list()).status).toBe(200)
@@ -221,7 +221,7 @@ describe("reading and changing one issue", () => {
     })
   })
 
-  it("ignores a body that is too long on an update, with 200", async () => {
+  it("ignores a too long body of an update, with 200", async () => {
     await create("x", { body: "kept" })
     const answer = await call("PATCH", `${issues}/1`, { body: { body: "x".repeat(300_000), title: "new" } })
     expect([answer.status, answer.json]).toEqual([
@@ -247,7 +247,7 @@ describe("listing issues", () => {
     await call("PATCH", `${issues}/1`, { body: { state: "closed" } })
   }
 
-  it("shows open ones by default, newest first, with pull requests mixed in", async () => {
+  it("returns open ones by default, newest first, including pull requests", async () => {
     await fill()
     const answer = await list()
     expect(numbers(answer)).toEqual([4, 3, 2])
@@ -282,7 +282,7 @@ describe("listing issues", () => {
     }
   )
 
-  it("pages by links that keep the query, 30 a page by default and 100 at most", async () => {
+  it("pages by links that keep the query, 30 a page by default and at most 100", async () => {
     for (let index = 0; index < 105; index += 1)
       tracker.addIssue("harbor/music", { login: "dev", title: `issue ${index}` })
     expect(numbers(await list()).length).toBe(30)
@@ -304,7 +304,7 @@ describe("listing issues", () => {
     expect((await list("?per_page=100&state=closed")).headers.get("link")).toBeNull()
   })
 
-  it("misses a new issue for the lag", async () => {
+  it("omits a new issue for the lag", async () => {
     tracker.setListLag(20)
     await create("late")
     clock += 19_999
@@ -321,7 +321,7 @@ describe("limits", () => {
     [{ status: 429, retryAfter: 5 }, 429, "5"],
     [{ status: 429 }, 429, null]
   ] as const)(
-    "meets a secondary limit %j once, and nothing is created",
+    "answers a secondary limit %j once, and creates nothing",
     async (options, status, retryAfter) => {
       tracker.limits.secondary(options)
       const answer = await create("x")
@@ -349,7 +349,7 @@ describe("limits", () => {
 })
 
 describe("moved repositories", () => {
-  it("answers 301 to reads and 307 to writes, with the new place", async () => {
+  it("answers 301 to reads and 307 to writes, with the new location", async () => {
     await create("before")
     tracker.move("harbor/music", "harbor/player")
     const read = await list("?state=all")
@@ -368,15 +368,15 @@ describe("moved repositories", () => {
   })
 })
 
-describe("uncertain outcomes and other failures", () => {
-  it.each(["500", "502", "503", "504"] as const)("answers %s before creating", async (failure) => {
+describe("unknown outcomes and other failures", () => {
+  it.each(["500", "502", "503", "504"] as const)("answers %s before creating the issue", async (failure) => {
     tracker.failNext(failure)
     expect((await create("x")).status).toBe(Number(failure))
     expect(titles()).toEqual([])
   })
 
   it.each(["500-after", "502-after", "503-after", "504-after"] as const)(
-    "answers %s creating",
+    "answers %s after creating the issue",
     async (failure) => {
       tracker.failNext(failure)
       expect((await create("x")).status).toBe(Number.parseInt(failure, 10))
@@ -384,7 +384,7 @@ describe("uncertain outcomes and other failures", () => {
     }
   )
 
-  it("shows a 502 as the edge's HTML", async () => {
+  it("returns a 502 as the edge's HTML", async () => {
     tracker.failNext("502-after")
     const answer = await create("x")
     expect(answer.headers.get("content-type")).toBe("text/html")
@@ -401,7 +401,7 @@ describe("uncertain outcomes and other failures", () => {
     expect(titles()).toEqual(["y"])
   })
 
-  it("hangs after creating, until the caller gives up", async () => {
+  it("hangs after creating the issue, until the caller closes the connection", async () => {
     tracker.failNext("hang-after")
     const attempt = fetch(`${tracker.url}${issues}`, {
       method: "POST",
@@ -419,7 +419,7 @@ describe("uncertain outcomes and other failures", () => {
     ["blocked", 403],
     ["legal", 451],
     ["spammed", 422]
-  ] as const)("refuses as %s", async (failure, status) => {
+  ] as const)("refuses with %s", async (failure, status) => {
     tracker.failNext(failure, { times: 2 })
     expect((await create("x")).status).toBe(status)
     expect((await create("x")).status).toBe(status)
@@ -427,7 +427,7 @@ describe("uncertain outcomes and other failures", () => {
     expect((await create("x")).status).toBe(201)
   })
 
-  it("can fail reads as well", async () => {
+  it("can fail reads too", async () => {
     tracker.failNext("503", { method: "GET" })
     expect((await list()).status).toBe(503)
     expect((await list()).status).toBe(200)
@@ -435,13 +435,13 @@ describe("uncertain outcomes and other failures", () => {
 })
 
 describe("tokens", () => {
-  it("are recorded, whether given or made", () => {
+  it("are recorded, given or generated", () => {
     const made = tracker.addToken("second-bot", "write")
     expect(tracker.minted).toContain(bot)
     expect(tracker.minted).toContain(made)
   })
 
-  it("can be revoked, and lose and regain their rights", async () => {
+  it("can be revoked, and can lose and regain their rights", async () => {
     tracker.setRights(bot, "read")
     expect((await create("x")).status).toBe(403)
     tracker.setRights(bot, "write")
@@ -452,7 +452,7 @@ describe("tokens", () => {
 })
 
 describe("the repository itself", () => {
-  it("shows whether issues are enabled and the rights of the token's owner", async () => {
+  it("returns whether issues are enabled, and the rights of the token's owner", async () => {
     const found = await call("GET", "/repos/harbor/music")
     expect(found.status).toBe(200)
     expect(found.json).toMatchObject({

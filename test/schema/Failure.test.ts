@@ -3,20 +3,18 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
+import { failureStatus, toEnvelope, wire } from "../../src/schema/Envelope.ts"
 import {
   DependencyUnavailable,
   type FailureCode,
   failureClasses,
-  failureStatus,
   failureTable,
   Internal,
   InvalidInput,
   isFailure,
   MethodNotAllowed,
   NotFound,
-  RateLimited,
-  toEnvelope,
-  wire
+  RateLimited
 } from "../../src/schema/Failure.ts"
 
 /** The table of docs/api.md, "Errors", and its rows of Ting's codes: status and retryability. */
@@ -65,7 +63,7 @@ const details = {
   checks: { database: "ok", tracker: "degraded" }
 } as const
 
-describe("the table of failures", () => {
+describe("The failure table", () => {
   it("has exactly the documented codes", () => {
     deepStrictEqual(Object.keys(failureTable).sort(), Object.keys(documented).sort())
     deepStrictEqual(Object.keys(failureClasses).sort(), Object.keys(documented).sort())
@@ -87,7 +85,7 @@ describe("the table of failures", () => {
         assert.match(failure.hint, /^[A-Z].*\.$/)
       })
 
-      it("goes over the wire as the envelope and comes back as its class", () => {
+      it("is encoded as the envelope and decoded to its class", () => {
         const schema = wire(failureClass)
         assert.strictEqual(HttpApiSchema.getStatus(schema.ast, 0), status)
         const failure = new failureClass({ message: "What happened.", hint: "What to do.", details })
@@ -101,7 +99,7 @@ describe("the table of failures", () => {
         deepStrictEqual(toEnvelope(received), toEnvelope(failure))
       })
 
-      it("does not come back from another code's envelope", () => {
+      it("is not decoded from another code's envelope", () => {
         const other = toEnvelope(code === "internal" ? new NotFound() : new Internal())
         assert.isTrue(Either.isLeft(Schema.decodeUnknownEither(wire(failureClass))(other)))
       })
@@ -109,26 +107,26 @@ describe("the table of failures", () => {
   }
 })
 
-describe("the envelope", () => {
-  it("has no details when there are none, and never the fields that become headers", () => {
+describe("The envelope", () => {
+  it("omits empty details, and never contains fields that become headers", () => {
     const limited = new RateLimited({ retryAfterSeconds: 5 })
     deepStrictEqual(Object.keys(toEnvelope(limited).error), ["code", "message", "hint", "retryable"])
     const wrong = new MethodNotAllowed({ allow: "GET, HEAD" })
     assert.notInclude(JSON.stringify(Schema.encodeSync(wire(MethodNotAllowed))(wrong)), "HEAD")
   })
 
-  it("details that are not of the contract do not exist", () => {
+  it("omits details that the contract does not name", () => {
     const made = () => new InvalidInput({ details: { reason: "r", ...{ token: "oat_secret" } } })
     assert.notInclude(JSON.stringify(toEnvelope(made())), "oat_secret")
   })
 })
 
 describe("isFailure", () => {
-  it("knows every class by its instances", () => {
+  it("accepts an instance of every class", () => {
     for (const code of codes) assert.isTrue(isFailure(new failureClasses[code]({})))
   })
 
-  it("takes nothing that only looks like one", () => {
+  it("rejects objects of the same shape", () => {
     const failure = new DependencyUnavailable({})
     for (const lookalike of [
       undefined,

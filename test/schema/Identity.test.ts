@@ -95,7 +95,7 @@ describe("identifiers", () => {
     })
   }
 
-  it("the scopes of a login are listed in ascending order, as IAM lists them", () => {
+  it("list the scopes of a login in ascending order, as IAM does", () => {
     deepStrictEqual([...requestedScopes], [...requestedScopes].sort())
     deepStrictEqual(
       [...requestedScopes],

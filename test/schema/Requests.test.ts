@@ -32,7 +32,7 @@ const note = "\u{1f3b5}"
 
 const notObjects = [null, undefined, [], [{}], "text", 1, true]
 
-describe("every request body", () => {
+describe("Every request body", () => {
   const bodies: ReadonlyArray<readonly [string, Schema.Schema.AnyNoContext, object]> = [
     ["login", LoginRequest, { slt: "oac_x" }],
     ["refresh", RefreshRequest, { refresh_token: "ort_x" }],
@@ -48,7 +48,7 @@ describe("every request body", () => {
       refuses(schema, { ...body, for: "si:someone" }, "for")
     })
 
-    it(`of ${name} is an object`, () => {
+    it(`of ${name} must be an object`, () => {
       for (const value of notObjects) assert.isNotEmpty(problems(schema, value), JSON.stringify(value))
     })
 
@@ -60,7 +60,7 @@ describe("every request body", () => {
     })
   }
 
-  it("has every field described in the documents", () => {
+  it("documents every field", () => {
     for (const [name, schema] of bodies) {
       const { $defs, $ref } = JSON.parse(JSON.stringify(JSONSchema.make(schema)))
       for (const [field, document] of Object.entries<{ description?: string }>(
@@ -72,18 +72,18 @@ describe("every request body", () => {
     }
   })
 
-  it("has all its problems told at once", () => {
-    const told = problems(TingRequest, { type: "", key: "", data: [], one: 1, two: 2 })
+  it("reports all problems at once", () => {
+    const found = problems(TingRequest, { type: "", key: "", data: [], one: 1, two: 2 })
     for (const path of ["type", "key", "data", "one", "two"]) {
       assert.isTrue(
-        told.some((problem) => problem.startsWith(`${path}:`)),
+        found.some((problem) => problem.startsWith(`${path}:`)),
         path
       )
     }
   })
 })
 
-describe("login", () => {
+describe("Login", () => {
   it("slt is 1 to 8192 visible ASCII characters", () => {
     for (const slt of ["!", "~", "c:ana", "x".repeat(8192)]) accepts(LoginRequest, { slt })
     for (const slt of ["", "x".repeat(8193), "a b", "a\n", "\u007f", "\u0020", "é", note, 1, null, ["x"]]) {
@@ -93,8 +93,8 @@ describe("login", () => {
   })
 })
 
-describe("refresh", () => {
-  it("any string is taken here, so that a malformed one can be 401; a missing one or no string is 400", () => {
+describe("Refresh", () => {
+  it("accepts any string, so that a malformed token can be 401; a missing one or another type is 400", () => {
     for (const refresh_token of ["", "ort_", "oat_x", `ort_${"x".repeat(43)}`]) {
       accepts(RefreshRequest, { refresh_token })
     }
@@ -103,8 +103,8 @@ describe("refresh", () => {
   })
 })
 
-describe("logout", () => {
-  it("any string is taken: one that is no token is as revoked as it can be (RFC 7009)", () => {
+describe("Logout", () => {
+  it("accepts any string, because an unknown token counts as revoked (RFC 7009)", () => {
     for (const token of ["", "ort_", "ORT_x", "obo_x", " ort_x", "x\nort_x", `oat_${"x".repeat(9000)}`]) {
       accepts(LogoutRequest, { token })
     }
@@ -113,7 +113,7 @@ describe("logout", () => {
   })
 })
 
-describe("ting", () => {
+describe("Ting", () => {
   const ting = { type: "music.trigger.fired", key: "si:deejay/1", data: {} }
 
   it("key is 1 to 200 bytes of UTF-8, not characters", () => {
@@ -152,7 +152,7 @@ describe("ting", () => {
   })
 })
 
-describe("report", () => {
+describe("Report", () => {
   const report = { message: "Playback stops." }
 
   it("message has 10 to 20,000 characters after trimming, code points", () => {
@@ -195,7 +195,7 @@ describe("report", () => {
     }
   })
 
-  it("pr must be a URL that exists: a port above 65535 or an impossible address is none", () => {
+  it("pr must be a valid URL: no port above 65535 and no impossible address", () => {
     for (const pr of [
       "https://github.com:99999/harbor/music/pull/12",
       "https://256.256.256.256/harbor/music/pull/12",
@@ -205,7 +205,7 @@ describe("report", () => {
     }
   })
 
-  it("attachments are at most 5, of a name of 1 to 120 and a text of at most 100,000 code points", () => {
+  it("attachments are at most 5, with a name of 1 to 120 and a text of at most 100,000 code points", () => {
     const attachment = { name: "player.log", content: "" }
     accepts(ReportRequest, { ...report, attachments: [] })
     accepts(ReportRequest, { ...report, attachments: Array.from({ length: 5 }, () => attachment) })
@@ -237,10 +237,10 @@ describe("report", () => {
   })
 })
 
-describe("telemetry", () => {
+describe("Telemetry", () => {
   const batch = (...events: ReadonlyArray<unknown>) => ({ table: "musicclidaemon", events })
 
-  it("holds 1 to 40 events", () => {
+  it("accepts 1 to 40 events", () => {
     accepts(TelemetryRequest, batch(...Array.from({ length: 40 }, () => ({}))))
     refuses(TelemetryRequest, batch(), "events")
     refuses(TelemetryRequest, batch(...Array.from({ length: 41 }, () => ({}))), "events")
@@ -251,13 +251,13 @@ describe("telemetry", () => {
     for (const event of [null, [], "x", 1]) refuses(TelemetryRequest, batch({}, event), "events.1")
   })
 
-  it("id, when present, is anything", () => {
+  it("accepts any value as id", () => {
     for (const id of ["01990c6e-5f0a-7c1e-8d3b-2a4f6b8c0d1e", "", "1", null, 1, {}, []]) {
       accepts(TelemetryRequest, batch({ id }))
     }
   })
 
-  it("table is any text here: which are open is the service's to say", () => {
+  it("accepts any text as table; the service checks which tables are open", () => {
     accepts(TelemetryRequest, { table: "unknown", events: [{}] })
     refuses(TelemetryRequest, { events: [{}] }, "table")
   })

@@ -11,11 +11,11 @@ describe("Anonymisation", () => {
     ["\\uFF53i:deejay, \uFF53\uFF49\uFF1Adeejay", "[reporter], [reporter]"],
     ["si:deejay\u0300 si:deejay\u00E9", "[reporter]\u0300 [reporter]\u00E9"],
     ["si deejay, si;deejay, deejay", "si deejay, si;deejay, deejay"]
-  ])("makes of %j", (text, clean) => {
+  ])("anonymises %j", (text, clean) => {
     expect(anonymise(text, "si:deejay")).toBe(clean)
   })
 
-  it("takes an underscore for the colon only where a word begins", () => {
+  it("treats an underscore as the colon only at the start of a word", () => {
     expect(anonymise("c_error, sync_error, c_errors, sync:error", "c:error")).toBe(
       "[reporter], sync_error, c_errors, syn[reporter]"
     )
@@ -48,7 +48,7 @@ describe("Anonymisation", () => {
     expect(anonymise(text, "si:deejay").replace(" and ", "")).toMatch(/^(?:\[reporter\]){1,2}$/)
   })
 
-  it("leaves a parameter alone whose name only begins like a reference", () => {
+  it("keeps a parameter whose name only begins like a reference", () => {
     expect(anonymise("si:dee&item=jay", "si:deejay")).toBe("si:dee&item=jay")
   })
 
@@ -65,7 +65,7 @@ describe("Anonymisation", () => {
     ["x\\nsi:deejay%0Ac:ana", "x\\n[reporter]%0A[reporter]"],
     ["si:dee%6Aay c:ana\\u002dmaria", "[reporter] [reporter]"],
     ["/cache/si_deejay/c_ana.log", "/cache/[reporter]/[reporter].log"]
-  ])("makes of %j, where any id may be the reporter's", (text, clean) => {
+  ])("anonymises every id in %j when the reporter is unknown", (text, clean) => {
     expect(anonymiseAll(text)).toBe(clean)
   })
 })

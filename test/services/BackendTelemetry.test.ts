@@ -64,7 +64,7 @@ interface Written {
   readonly context: Readonly<Record<string, unknown>>
 }
 
-/** What reached the spool, after everything buffered was written. */
+/** The events in the spool, after all buffered events were written. */
 const written = Effect.gen(function* () {
   yield* (yield* BackendTelemetry).flush
   const store = yield* Store
@@ -102,8 +102,8 @@ const collecting = () => {
   return { lines, layer }
 }
 
-describe("an event of our own", () => {
-  it.effect("goes to the backend's table with facts of the request", () =>
+describe("a backend event", () => {
+  it.effect("is written to the backend's table with facts of the request", () =>
     observed(
       Effect.gen(function* () {
         yield* record(
@@ -130,7 +130,7 @@ describe("an event of our own", () => {
     )
   )
 
-  it.effect("counts the bytes that the spool's bound counts", () =>
+  it.effect("counts the same bytes as the spool's bound", () =>
     observed(
       Effect.gen(function* () {
         yield* record({ route: "/é" })
@@ -140,7 +140,7 @@ describe("an event of our own", () => {
     )
   )
 
-  it.effect("is not recorded of a caller who opted out", () =>
+  it.effect("is not recorded for a caller who opted out", () =>
     observed(
       Effect.gen(function* () {
         yield* record({}, { recording: false })
@@ -176,7 +176,7 @@ describe("an event of our own", () => {
 })
 
 describe("an operation's outcome", () => {
-  it.effect("is ok, or the code of its failure", () =>
+  it.effect("is `ok` or the code of the failure", () =>
     observed(
       Effect.gen(function* () {
         const { recordOutcome } = yield* BackendTelemetry
@@ -190,7 +190,7 @@ describe("an operation's outcome", () => {
         )(new NotFound()).pipe(inRequest(), Effect.flip)
         assert.strictEqual(failure.code, "not_found")
         deepStrictEqual(
-          (yield* written).map(({ record: told }) => [told.event, told.outcome, told.error_code]),
+          (yield* written).map(({ record: entry }) => [entry.event, entry.outcome, entry.error_code]),
           [
             ["ting.completed", "ok", null],
             ["ting.completed", "error", "not_found"]
@@ -211,7 +211,7 @@ describe("an operation's outcome", () => {
     )
   )
 
-  it.effect("of a webhook is not recorded in a testing plane, with any outcome", () =>
+  it.effect("of a webhook is not recorded in a testing plane, whatever the outcome", () =>
     observed(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -228,25 +228,23 @@ describe("an operation's outcome", () => {
     )
   )
 
-  it.effect(
-    "of a webhook with a bad signature is recorded, except where its body claims a testing plane",
-    () =>
-      observed(
-        Effect.gen(function* () {
-          const { receive } = yield* Webhooks
-          for (const text of ['{"test":{}}', '{"data":{"test":{}}}'])
-            yield* Effect.flip(
-              receive({ rawHeaders: [], body: new TextEncoder().encode(text) }).pipe(inRequest())
-            )
-          deepStrictEqual(
-            (yield* written).map(({ record: { event, outcome } }) => [event, outcome]),
-            [["webhook.completed", "error"]]
+  it.effect("of a webhook with a bad signature is recorded, unless its body claims a testing plane", () =>
+    observed(
+      Effect.gen(function* () {
+        const { receive } = yield* Webhooks
+        for (const text of ['{"test":{}}', '{"data":{"test":{}}}'])
+          yield* Effect.flip(
+            receive({ rawHeaders: [], body: new TextEncoder().encode(text) }).pipe(inRequest())
           )
-        })
-      )
+        deepStrictEqual(
+          (yield* written).map(({ record: { event, outcome } }) => [event, outcome]),
+          [["webhook.completed", "error"]]
+        )
+      })
+    )
   )
 
-  it.effect("of a webhook that the database did not take is recorded", () =>
+  it.effect("of a webhook that the database failed to store is recorded", () =>
     observed(
       Effect.gen(function* () {
         const delivery = yield* (yield* SimulatedIam).delivery(loggedOut)
@@ -260,7 +258,7 @@ describe("an operation's outcome", () => {
     )
   )
 
-  it.effect("of a login, a ting, a report and a webhook is recorded, with nothing secret in it", () =>
+  it.effect("of a login, a ting, a report and a webhook is recorded without secrets", () =>
     observed(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -280,7 +278,7 @@ describe("an operation's outcome", () => {
         yield* webhooks.receive(delivery).pipe(inRequest())
         const records = yield* written
         deepStrictEqual(
-          records.map(({ record: told }) => [told.event, told.outcome]),
+          records.map(({ record: entry }) => [entry.event, entry.outcome]),
           [
             ["login.completed", "ok"],
             ["ting.completed", "ok"],
@@ -305,8 +303,8 @@ describe("an operation's outcome", () => {
   )
 })
 
-describe("events are buffered", () => {
-  it.effect("and written after a second, in batches of 200", () =>
+describe("event buffering", () => {
+  it.effect("writes events after a second, in batches of 200", () =>
     observed(
       Effect.gen(function* () {
         yield* Effect.replicateEffect(record(), 450)
@@ -321,7 +319,7 @@ describe("events are buffered", () => {
     )
   )
 
-  it.effect("up to 10,000; the rest is dropped and counted", () => {
+  it.effect("keeps up to 10,000 events, and drops and counts the rest", () => {
     const { layer, lines } = collecting()
     return observed(
       Effect.gen(function* () {
@@ -335,7 +333,7 @@ describe("events are buffered", () => {
     ).pipe(Effect.provide(layer))
   })
 
-  it.effect("may fill a tenth of the spool; the rest is dropped and counted", () => {
+  it.effect("fills at most a tenth of the spool, and drops and counts the rest", () => {
     const { layer, lines } = collecting()
     return observed(
       Effect.gen(function* () {
@@ -353,7 +351,7 @@ describe("events are buffered", () => {
     ).pipe(Effect.provide(layer))
   })
 
-  it.effect("a database that fails costs one batch, counted, and no request; the rest waits", () => {
+  it.effect("loses one batch when the database fails, counts it, and fails no request", () => {
     const { layer, lines } = collecting()
     return observed(
       Effect.gen(function* () {
@@ -373,7 +371,7 @@ describe("events are buffered", () => {
   })
 })
 
-describe("at the end of the process", () => {
+describe("the end of the process", () => {
   const build = (scope: Scope.Scope) =>
     Effect.map(
       Layer.buildWithScope(
@@ -386,7 +384,7 @@ describe("at the end of the process", () => {
       Context.get(BackendTelemetry)
     )
 
-  it.effect("what is buffered is written", () =>
+  it.effect("writes the buffered events", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const events = yield* build(scope)
@@ -397,7 +395,7 @@ describe("at the end of the process", () => {
     }).pipe(Effect.provide(TestStore.layer))
   )
 
-  it.effect("a write in hand is finished", () =>
+  it.effect("finishes a write in progress", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const events = yield* build(scope)

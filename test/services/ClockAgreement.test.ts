@@ -10,7 +10,7 @@ import { makeSteppedClock } from "../support/SteppedClock.ts"
 const minute = 60_000
 const hour = 60 * minute
 
-describe("Two looks at the clock", () => {
+describe("Two clock readings", () => {
   const first = { wall: 1_000 * hour, monotonic: 5 * hour }
   const after = (wall: number, monotonic: number) => ({
     wall: first.wall + wall,
@@ -21,13 +21,13 @@ describe("Two looks at the clock", () => {
     ["agree, minutes apart", 10 * minute, 10 * minute, "agree"],
     ["agree, however far apart", 40 * hour, 40 * hour, "agree"],
     ["agree while the clock is corrected a little", 10 * minute + 59_000, 10 * minute, "agree"],
-    ["tell nothing so soon", 4 * minute, 4 * minute, "too soon"],
-    ["see a step ahead", 72 * hour, 10 * minute, "stepped"],
-    ["see a step ahead at once", hour, 1_000, "stepped"],
-    ["see a step back", -hour, 10 * minute, "stepped"],
-    ["see a clock that stood still", 0, 10 * minute, "stepped"],
-    // Monotonic time may stand still while a machine sleeps: then an hour passed, but nothing says so.
-    ["see a machine that slept", hour + 10 * minute, 10 * minute, "stepped"]
+    ["are inconclusive when they are too close together", 4 * minute, 4 * minute, "too soon"],
+    ["detect a step ahead", 72 * hour, 10 * minute, "stepped"],
+    ["detect a step ahead at once", hour, 1_000, "stepped"],
+    ["detect a step back", -hour, 10 * minute, "stepped"],
+    ["detect a paused clock", 0, 10 * minute, "stepped"],
+    // Monotonic time may pause while a machine sleeps: an hour has passed, but monotonic time does not show it.
+    ["detect a sleep of the machine", hour + 10 * minute, 10 * minute, "stepped"]
   ] as const)("%s", (_, wall, monotonic, verdict) => {
     assert.strictEqual(compareReadings(first, after(wall, monotonic)), verdict)
   })
@@ -35,16 +35,16 @@ describe("Two looks at the clock", () => {
 
 describe("The agreed time", () => {
   it.effect(
-    "is the earlier one of two looks that agree, and none after a step until two have agreed again",
+    "is the earlier of two readings that agree; after a step it is absent until two readings agree again",
     () =>
       Effect.gen(function* () {
         const { clock, step } = yield* makeSteppedClock
         const agreed = yield* Effect.withClock(makeAgreedTime, clock)
-        const look = Effect.withClock(agreed, clock)
+        const reading = Effect.withClock(agreed, clock)
         const afterMinutes = (minutes: number) =>
-          Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), look), Option.getOrNull)
+          Effect.map(Effect.zipRight(TestClock.adjust(minutes * minute), reading), Option.getOrNull)
         deepStrictEqual(yield* afterMinutes(0), null)
-        deepStrictEqual(yield* afterMinutes(4), null, "the first look still counts")
+        deepStrictEqual(yield* afterMinutes(4), null, "the first reading still counts")
         deepStrictEqual(yield* afterMinutes(6), 0)
         deepStrictEqual(yield* afterMinutes(10), 10 * minute)
         step(72 * hour)
@@ -52,14 +52,14 @@ describe("The agreed time", () => {
         step(-72 * hour)
         deepStrictEqual(yield* afterMinutes(10), null)
         deepStrictEqual(yield* afterMinutes(10), 40 * minute)
-        // A step that lasts is what the time is by then.
+        // A step that lasts is the correct time by then.
         step(hour)
         deepStrictEqual(yield* afterMinutes(10), null)
         deepStrictEqual(yield* afterMinutes(10), 60 * minute + hour)
       })
   )
 
-  it.live("comes with the sandbox's clock, which moves both", () =>
+  it.live("follows the sandbox's clock, which moves both clocks", () =>
     Effect.gen(function* () {
       const clock = makeOffsetClock()
       yield* Effect.gen(function* () {

@@ -3,7 +3,7 @@ import * as FastCheck from "effect/FastCheck"
 import * as Redacted from "effect/Redacted"
 import { canonicalJson, digestOf, randomHex, sha256 } from "../../src/services/Digest.ts"
 
-/** What "null = absent" and "keys in order" leave of a value. */
+/** The value after "null = absent" and "keys in order". */
 const essence = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(essence)
   if (typeof value !== "object" || value === null) return Object.is(value, -0) ? 0 : value
@@ -48,11 +48,11 @@ describe("canonical JSON", () => {
     expect(canonicalJson({ b: 1, a: { d: null, c: [null, 2] }, e: null })).toBe('{"a":{"c":[null,2]},"b":1}')
   })
 
-  it("takes an absent member for a null one", () => {
+  it("treats absent and null members alike", () => {
     expect(canonicalJson({ message: "m", pr: undefined })).toBe(canonicalJson({ message: "m", pr: null }))
   })
 
-  it("keeps apart what differs: order in arrays, text and number, empty text and null", () => {
+  it("distinguishes different values: order in arrays, text and number, empty text and null", () => {
     expect(canonicalJson([1, 2])).not.toBe(canonicalJson([2, 1]))
     expect(canonicalJson({ a: "1" })).not.toBe(canonicalJson({ a: 1 }))
     expect(canonicalJson({ a: "" })).not.toBe(canonicalJson({ a: null }))
@@ -67,7 +67,7 @@ describe("canonical JSON", () => {
     )
   })
 
-  it("tells nothing more and nothing less than the value without its null members", () => {
+  it("encodes exactly the value without its null members", () => {
     FastCheck.assert(
       FastCheck.property(json, (value) => {
         expect(JSON.parse(canonicalJson(value))).toEqual(essence(value))

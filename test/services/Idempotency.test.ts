@@ -27,7 +27,7 @@ const build = Layer.build(Idempotency.Default)
 
 describe("upstreamKey", () => {
   // Another value here breaks every replay in flight across a deployment: a changed vector is a changed contract.
-  it("is frozen", () => {
+  it("is frozen by test vectors", () => {
     const callerKey = key("frozen-vector-0001")
     const environment = testing("0199b000-0000-7000-8000-00000000000e")
     const vectors: ReadonlyArray<readonly [KeyedOperation, Plane, string]> = [
@@ -50,7 +50,7 @@ describe("upstreamKey", () => {
     assert.match(made, /^[0-9a-f]{64}$/)
   })
 
-  it("planes, operations and callers' keys never collide", () => {
+  it("differs between planes, operations and callers' keys", () => {
     const operation = FastCheck.constantFrom<KeyedOperation>("login", "abandon", "refresh", "logout")
     const where = FastCheck.oneof(FastCheck.constant(plane), FastCheck.uuid().map(testing))
     const visible = FastCheck.integer({ min: 0x21, max: 0x7e }).map((code) => String.fromCharCode(code))
@@ -76,7 +76,7 @@ describe("upstreamKey", () => {
     )
   })
 
-  it.effect("an attempt's key is never the same twice", () =>
+  it.effect("is unique for each attempt", () =>
     Effect.gen(function* () {
       const keys = yield* Effect.replicateEffect(attemptKey, 100)
       assert.strictEqual(new Set(keys).size, 100)
@@ -85,7 +85,7 @@ describe("upstreamKey", () => {
   )
 })
 
-/** Work that stands still until it is let go, and counts how often it was begun and interrupted. */
+/** Work that waits until it is released, and counts how often it was started and interrupted. */
 const makeWork = Effect.gen(function* () {
   const begun = yield* Deferred.make<void>()
   const letGo = yield* Deferred.make<void>()
@@ -116,7 +116,7 @@ const sharing: Sharing = {
 const settle = Effect.repeatN(Effect.yieldNow(), 20)
 
 describe("executeOnce", () => {
-  it.scoped("identical requests in flight share one execution and one answer", () =>
+  it.scoped("shares one execution and one result between identical requests in flight", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
@@ -135,7 +135,7 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.scoped("a request that comes after the answer begins anew", () =>
+  it.scoped("starts a new execution for a request that arrives after the result", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
@@ -145,7 +145,7 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.scoped("the first caller's disconnect interrupts neither the execution nor the others", () =>
+  it.scoped("continues, for the other callers too, when the first caller disconnects", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
@@ -161,7 +161,7 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.scoped("an execution whose only caller left goes on, and who asks again joins it", () =>
+  it.scoped("continues when its only caller disconnects, and later callers join it", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
@@ -176,7 +176,7 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.scoped("a later caller's disconnect disturbs nobody", () =>
+  it.scoped("is not affected by the disconnect of a later caller", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
@@ -191,7 +191,7 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.scoped("a failure is everybody's, and is not kept", () =>
+  it.scoped("gives a failure to every caller, and does not keep it", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
@@ -209,7 +209,7 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.scoped("a defect is everybody's too: nobody is left waiting", () =>
+  it.scoped("gives a defect to every caller", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork
@@ -226,7 +226,7 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.effect("when the process ends, the execution is interrupted and nobody is left waiting", () =>
+  it.effect("interrupts the execution and all callers when the process ends", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { executeOnce } = yield* Effect.provide(Idempotency, yield* Scope.extend(build, scope))
@@ -242,7 +242,7 @@ describe("executeOnce", () => {
   )
 })
 
-describe("what makes two requests identical", () => {
+describe("the identity of requests", () => {
   const joins = (left: Sharing, right: Sharing, recording: readonly [boolean, boolean] = [true, true]) =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
@@ -264,7 +264,7 @@ describe("what makes two requests identical", () => {
       return work.state.executions === 1 ? "joined" : "apart"
     }).pipe(Effect.provide(Idempotency.Default))
 
-  it.scoped("operation, plane and organisation, each keeps apart", () =>
+  it.scoped("includes the operation, the plane and the organisation", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* joins(sharing, { ...sharing }), "joined")
       assert.strictEqual(yield* joins(sharing, { ...sharing, operation: "refresh" }), "apart")
@@ -278,7 +278,7 @@ describe("what makes two requests identical", () => {
     })
   )
 
-  it.scoped("the caller's telemetry preference keeps apart: IAM is told of it", () =>
+  it.scoped("includes the caller's telemetry preference, because it is sent to IAM", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* joins(sharing, sharing, [true, false]), "apart")
       assert.strictEqual(yield* joins(sharing, sharing, [false, false]), "joined")
@@ -286,7 +286,7 @@ describe("what makes two requests identical", () => {
   )
 
   it.scoped(
-    "the same caller key in flight with other content is 409, whatever the telemetry preference",
+    "refuses a caller key in flight with other content as 409, whatever the telemetry preference",
     () =>
       Effect.gen(function* () {
         const other = { ...sharing, content: "other" }
@@ -295,7 +295,7 @@ describe("what makes two requests identical", () => {
       })
   )
 
-  it.scoped("the same caller key is free in another operation and another plane", () =>
+  it.scoped("allows the same caller key in another operation or another plane", () =>
     Effect.gen(function* () {
       const other = { ...sharing, content: "other" }
       assert.strictEqual(yield* joins(sharing, { ...other, operation: "logout" }), "apart")
@@ -303,7 +303,7 @@ describe("what makes two requests identical", () => {
     })
   )
 
-  it.scoped("reads have no caller key and never conflict", () =>
+  it.scoped("has no caller key for reads, which never conflict", () =>
     Effect.gen(function* () {
       const read: Sharing = { operation: "introspect", plane, content: "one" }
       assert.strictEqual(yield* joins(read, { ...read, content: "two" }), "apart")
@@ -311,7 +311,7 @@ describe("what makes two requests identical", () => {
     })
   )
 
-  it.scoped("a conflict begins nothing, and ends with the first request", () =>
+  it.scoped("starts nothing for a conflict, and allows the key again after the first request", () =>
     Effect.gen(function* () {
       const { executeOnce } = yield* Idempotency
       const work = yield* makeWork

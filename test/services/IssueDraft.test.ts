@@ -116,7 +116,7 @@ const nastyPiece = FastCheck.oneof(
 const nasty = FastCheck.array(nastyPiece, { maxLength: 20 }).map((pieces) => pieces.join(""))
 
 describe("IssueDraft", () => {
-  it("shows metadata, the message and the marker, and never the reporter", () => {
+  it("shows metadata, the message and the marker, never the reporter", () => {
     const { body, title } = composeIssue(
       report({
         pr: "https://github.com/harbor/music/pull/12",
@@ -156,7 +156,7 @@ describe("IssueDraft", () => {
     expect(title + body).not.toContain("deejay")
   })
 
-  it("keeps every text harmless, in all its places and both sizes", () => {
+  it("neutralises every text, in every field and both sizes", () => {
     FastCheck.assert(
       FastCheck.property(nasty, nasty, nasty, FastCheck.boolean(), (message, name, content, short) => {
         const size = short ? shortSize : fullSize
@@ -175,7 +175,7 @@ describe("IssueDraft", () => {
     )
   })
 
-  it.each([fullSize, shortSize])("cuts visibly what is too long for %j, and the marker survives", (size) => {
+  it.each([fullSize, shortSize])("cuts long text visibly to %j, and keeps the marker", (size) => {
     for (const unit of [
       "a",
       "é",
@@ -208,7 +208,7 @@ describe("IssueDraft", () => {
     }
   })
 
-  it("leaves parts out when nothing of them would fit, and says so", () => {
+  it("omits parts of which nothing would fit, and states that", () => {
     const long = "漢".repeat(100_000)
     const { body } = composeIssue(
       report({
@@ -220,7 +220,7 @@ describe("IssueDraft", () => {
     expect(body).toContain("[left out: the stored report holds more]")
   })
 
-  it("cuts a part that has too many bytes, although not too many characters", () => {
+  it("cuts a part that has too many bytes but not too many characters", () => {
     const attachments = [{ name: "log", content: "漢".repeat(900) }]
     const { body } = composeIssue(report({ message: "漢".repeat(4_500), attachments }), shortSize)
     expect(expectHarmless(body, shortSize)[1]).toContain("[cut: the stored report holds the rest]")
@@ -234,7 +234,7 @@ describe("IssueDraft", () => {
     }
   })
 
-  it("keeps the longest ordinary message whole, and cuts a longer one to 40,000 characters", () => {
+  it("keeps the longest ordinary message complete, and cuts a longer one to 40,000 characters", () => {
     for (const message of [`${"word ".repeat(3999)}last.`, "@ana ".repeat(4_000)])
       expect(composeIssue(report({ message })).body).not.toContain("[cut:")
     const { body } = composeIssue(report({ message: "a".repeat(40_001) }))
@@ -242,7 +242,7 @@ describe("IssueDraft", () => {
     expect(body).toContain("a".repeat(39_000))
   })
 
-  it("gives the context and each attachment 16,000 characters, so that none displaces the others", () => {
+  it("gives the context and each attachment 16,000 characters", () => {
     const long = "a".repeat(50_000)
     const attachments = [1, 2].map((name) => ({ name: `${name}.log`, content: long }))
     const { inside } = readBody(composeIssue(report({ context: { long }, attachments })).body)
@@ -255,7 +255,7 @@ describe("IssueDraft", () => {
     expect(title).toBe(`[report] ${"🎵".repeat(110)}…`)
   })
 
-  it("builds the title from the first line with anything in it", () => {
+  it("builds the title from the first line that is not blank", () => {
     expect(composeIssue(report({ message: "\n \u200B\n  Fix @team \u202E #3  now\nmore" })).title).toBe(
       "[report] Fix @\u200Bteam #\u200B3 now"
     )
@@ -284,8 +284,8 @@ const everywhere = (text: string): ReadonlyArray<Partial<StoredReport["content"]
   { message: JSON.stringify(JSON.stringify({ text })) }
 ]
 
-describe("The reporter", () => {
-  it("is not named, not even where they named themselves; who only looks alike stays", () => {
+describe("The reporter's id", () => {
+  it("is removed also from the reporter's own text; similar longer ids stay", () => {
     const { body, title } = composeIssue(
       report({
         message: "si:deejay cannot play. si:deejay2 and si:lyra can.",
@@ -307,7 +307,7 @@ describe("The reporter", () => {
     ["\\nsi:deejay", "after an escaped line break in the text itself"],
     ["xsi:deejay", "after a letter"],
     ["si:dee\u200Bjay", "with an invisible character inside"],
-    ["s\u00ADi\u2060:\uFE0Fdeejay\u{E0061}", "with invisible characters all over"],
+    ["s\u00ADi\u2060:\uFE0Fdeejay\u{E0061}", "with invisible characters everywhere"],
     ["si:\u0007dee\u0000jay", "with control characters inside"],
     ["SI:DeeJay", "in another letter case"],
     ["user=si%3Adeejay&x", "percent-encoded"],
@@ -321,13 +321,13 @@ describe("The reporter", () => {
     ["si:deejay[acme]", "in a membership id"],
     [
       "si:deejay-laptop si:deejay_1 si:deejay.log si:deejay\u3055\u3093",
-      "before what is not a letter or digit of ids"
+      "before a character that is not a letter or digit of an id"
     ]
-  ])("is not named by %j, %s", (text) => {
+  ])("is removed from %j, %s", (text) => {
     for (const content of everywhere(text)) expect(names(published(content), "si:deejay")).toBe(false)
   })
 
-  it("is not named by a file name, where the colon becomes an underscore", () => {
+  it("is removed from a file name, where an underscore replaces the colon", () => {
     for (const name of ["si:deejay.log", "si_deejay.log", "si/deejay", "my si\u200B deejay", "si%3Adeejay"]) {
       expect(published({ attachments: [{ name, content: "" }] })).not.toMatch(/si_+deejay/i)
     }
@@ -339,7 +339,7 @@ describe("The reporter", () => {
     )
   })
 
-  it("is not named by the request id or the pull request", () => {
+  it("is removed from the request id and the pull request", () => {
     const draft = composeIssue({
       ...report({ pr: "https://si:123@host/si;123" }),
       reporter: Verified({ publicId: "si:123" }),
@@ -349,7 +349,7 @@ describe("The reporter", () => {
     expect(draft.body).not.toMatch(/si[:_]123/)
   })
 
-  it("is not named by a cut through a longer handle", () => {
+  it("does not appear when a longer handle is cut", () => {
     for (let before = 0; before < 40; before += 1) {
       const message = `${"x".repeat(before)} si:deejay2 `.repeat(4_000)
       for (const size of [fullSize, shortSize]) {
@@ -361,7 +361,7 @@ describe("The reporter", () => {
   })
 })
 
-describe("A reporter whom IAM could not name", () => {
+describe("An unverified reporter", () => {
   const given = {
     ...report({ pr: "https://host/c:jane" }),
     requestId: "req.si:deejay.x"
@@ -378,7 +378,7 @@ describe("A reporter whom IAM could not name", () => {
   ]
 
   it.each([Unverified(), Unrecognised({ text: "later:si:deejay" })])(
-    "is not named in any place of the issue of %j",
+    "is named nowhere in the issue of %j",
     (reporter) => {
       for (const form of forms)
         for (const content of everywhere(form))
@@ -395,7 +395,7 @@ describe("A reporter whom IAM could not name", () => {
     }
   )
 
-  it("is not the sender of an anonymous report, which names others as it was written", () => {
+  it("is distinguished from an anonymous reporter, whose text keeps the names of others", () => {
     const { body, title } = composeIssue({
       ...given,
       content: report({ message: "si:deejay and c:jane" }).content,
@@ -408,7 +408,7 @@ describe("A reporter whom IAM could not name", () => {
 })
 
 describe("An issue", () => {
-  it("holds no credential that shows only once invisible characters are gone", () => {
+  it("holds no credential that appears once invisible characters are removed", () => {
     for (const hidden of ["\u200B", "\u00AD", "\u0000", "\u{E0020}", "\\u200b"]) {
       const split = `${oat.slice(0, 9)}${hidden}${oat.slice(9)}`
       for (const content of everywhere(split)) expect(shows(published(content), oat)).toBe(false)
@@ -430,12 +430,12 @@ describe("An issue", () => {
     if (!text.includes("\u00A0")) expect(shows(published({ message: text }), secret)).toBe(false)
   })
 
-  it("holds no credential that the safe characters of a file name would make", () => {
+  it("holds no credential that the safe characters of a file name would form", () => {
     const name = `oat ${"a1B2".repeat(8)}.log`
     expect(published({ attachments: [{ name, content: "" }] })).not.toContain("a1B2")
   })
 
-  it("redacts what its own form of JSON makes a header", () => {
+  it("redacts a header that appears only in the JSON of the context", () => {
     const text = published({
       context: {
         "x-authorization": "0123456789abcdef0123",
@@ -446,7 +446,7 @@ describe("An issue", () => {
     expect(text).not.toMatch(/0123456789abcdef0123|opaque|dXNlcjpwYXNz/)
   })
 
-  it("keeps two keys that become the same", () => {
+  it("keeps two keys that become equal", () => {
     const text = published({ context: { "a\u200B": 1, a: 2, "si:deejay": 3, "SI:deejay": 4 } })
     expect(text).toContain('{\n  "a": 1,\n  "a 2": 2,\n  "[reporter]": 3,\n  "[reporter] 2": 4\n}')
   })
@@ -502,7 +502,7 @@ describe("A published issue", () => {
     ),
     FastCheck.fullUnicodeString({ maxLength: 12 })
   )
-  /** The text with invisible characters anywhere, each letter in either case when that is asked for. */
+  /** The text with invisible characters anywhere; with random letter case on request. */
   const disguise = (text: string, anyCase: boolean) =>
     FastCheck.array(
       FastCheck.tuple(
@@ -555,7 +555,7 @@ describe("A published issue", () => {
     })
   )
 
-  it("names no reporter and shows no credential, wherever they stood", () => {
+  it("names no reporter and shows no credential, wherever they appeared", () => {
     FastCheck.assert(
       FastCheck.property(
         sample,
@@ -587,7 +587,7 @@ describe("A published issue", () => {
     )
   })
 
-  it("is the same when it is cleaned again", () => {
+  it("does not change when it is cleaned again", () => {
     FastCheck.assert(
       FastCheck.property(sample, FastCheck.nat(8), ({ id, text }, place) => {
         const { body, title } = composeIssue({
@@ -602,7 +602,7 @@ describe("A published issue", () => {
     )
   })
 
-  it("of hostile text is composed in bounded time", () => {
+  it("is composed in bounded time from hostile text", () => {
     const pieces = [
       "\u200B",
       "a\u200B",
@@ -656,6 +656,6 @@ describe("A published issue", () => {
     const keys = Array.from({ length: 4_000 }, (_, index) => String.fromCodePoint(0xe0000 + index))
     const started = performance.now()
     composeIssue(report({ context: Object.fromEntries(keys.map((key) => [key, 1])) }))
-    expect(performance.now() - started, "keys that become one").toBeLessThan(1_000)
+    expect(performance.now() - started, "keys that become equal").toBeLessThan(1_000)
   })
 })

@@ -42,7 +42,7 @@ describe("a login", () => {
     )
   )
 
-  it.effect("costs four upstream round trips, with the catalogue beside them", () =>
+  it.effect("makes four upstream round trips, with the catalogue request in parallel", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -55,7 +55,7 @@ describe("a login", () => {
     )
   )
 
-  it.effect("reaches IAM under the digest of operation, plane and caller's key", () =>
+  it.effect("sends IAM the digest of operation, plane and caller's key as the idempotency key", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -80,7 +80,7 @@ describe("a login", () => {
 })
 
 describe("the session's organisation", () => {
-  it.effect("is the first granted handle in order", () =>
+  it.effect("is the first granted handle in ascending order", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -90,7 +90,7 @@ describe("the session's organisation", () => {
     )
   )
 
-  it.effect("is IAM's own choice when that was granted", () =>
+  it.effect("is IAM's own choice when that organisation was granted", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -102,7 +102,7 @@ describe("the session's organisation", () => {
     )
   )
 
-  it.effect("is not IAM's choice when that was not granted", () =>
+  it.effect("is not IAM's choice when that organisation was not granted", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -112,7 +112,7 @@ describe("the session's organisation", () => {
     )
   )
 
-  it.effect("must exist: else the new family is revoked first, then 403 no_organization", () =>
+  it.effect("is required: otherwise the new family is revoked first, then 403 no_organization", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -126,33 +126,31 @@ describe("the session's organisation", () => {
     )
   )
 
-  it.effect(
-    "a family that could not be revoked fails as an outage; the retry revokes it, then answers 403",
-    () =>
-      scenario(
-        Effect.gen(function* () {
-          const iam = yield* SimulatedIam
-          iam.production.addActor("c:ben", [])
-          const slt = yield* iam.slt({ actor: "c:ben" })
-          yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
-          assert.strictEqual(
-            (yield* advanceClockDuring(Effect.flip(login(slt)))).code,
-            "dependency_unavailable"
-          )
-          assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
-          assert.strictEqual(yield* iam.calls("revoke"), 4)
-          assert.strictEqual(new Set(yield* iam.revoked).size, 1)
-          deepStrictEqual(
-            [...new Set(yield* iam.keys("revoke"))],
-            [upstreamKey("abandon", production, callerKey("login"))]
-          )
-        })
-      )
+  it.effect("is required: a revocation that fails is an outage; the retry revokes, then answers 403", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        iam.production.addActor("c:ben", [])
+        const slt = yield* iam.slt({ actor: "c:ben" })
+        yield* iam.failNext("revoke", unreachable("iam"), { times: 3 })
+        assert.strictEqual(
+          (yield* advanceClockDuring(Effect.flip(login(slt)))).code,
+          "dependency_unavailable"
+        )
+        assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
+        assert.strictEqual(yield* iam.calls("revoke"), 4)
+        assert.strictEqual(new Set(yield* iam.revoked).size, 1)
+        deepStrictEqual(
+          [...new Set(yield* iam.keys("revoke"))],
+          [upstreamKey("abandon", production, callerKey("login"))]
+        )
+      })
+    )
   )
 })
 
 describe("the actor", () => {
-  it.effect("must be disclosed: else the new family is revoked first, then 403 reconsent_required", () =>
+  it.effect("is required: otherwise the new family is revoked first, then 403 reconsent_required", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -169,7 +167,7 @@ describe("the actor", () => {
     )
   )
 
-  it.effect("must be the same in grant and introspection", () =>
+  it.effect("must be the same in the grant and the introspection", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -184,7 +182,7 @@ describe("the actor", () => {
     )
   )
 
-  it.effect("need not stand in the grant", () =>
+  it.effect("may be missing in the grant", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -197,7 +195,7 @@ describe("the actor", () => {
 })
 
 describe("expires_in", () => {
-  it.effect("is what is left, also on a replay", () =>
+  it.effect("is the remaining lifetime, also on a replay", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -211,7 +209,7 @@ describe("expires_in", () => {
     )
   )
 
-  it.effect("is IAM's own when that is smaller", () =>
+  it.effect("is IAM's value when that is smaller", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -221,7 +219,7 @@ describe("expires_in", () => {
     )
   )
 
-  it.effect("is counted by IAM's clock, not by ours", () =>
+  it.effect("uses IAM's clock, not ours", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -243,7 +241,7 @@ describe("expires_in", () => {
 })
 
 describe("in a testing plane", () => {
-  it.effect("an SLT may be a public id, every key makes a session of its own, and the plane is named", () =>
+  it.effect("accepts a public id as the SLT, makes a session for every key, and names the plane", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -261,7 +259,7 @@ describe("in a testing plane", () => {
     )
   )
 
-  it.effect("its public ids and sessions are nothing in production", () =>
+  it.effect("does not accept its public ids and sessions in production", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -275,7 +273,7 @@ describe("in a testing plane", () => {
     )
   )
 
-  it.effect("a secret that died meanwhile is testing_secret_invalid", () =>
+  it.effect("answers testing_secret_invalid after the secret was revoked", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

@@ -23,8 +23,8 @@ const prepared = Effect.gen(function* () {
   return { iam, ting, store, slt: yield* iam.slt({ actor: "si:deejay" }) }
 })
 
-describe("registering at a login", () => {
-  it.effect("tells the subscription and makes the actor a recipient", () =>
+describe("registration at a login", () => {
+  it.effect("returns the subscription and registers the actor as a recipient", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -37,7 +37,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("failing never fails the login: the code of the failure is told", () =>
+  it.effect("never fails the login: a failure is returned as its code", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -49,7 +49,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("without its scope asks for no proof and says reconsent_required", () =>
+  it.effect("requests no proof without its scope, and returns reconsent_required", () =>
     scenario(
       Effect.gen(function* () {
         const { iam } = yield* prepared
@@ -64,7 +64,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("has 2 attempts, each with a proof of its own", () =>
+  it.effect("makes 2 attempts, each with a new proof", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -76,7 +76,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("whose answer was lost succeeds in the second attempt", () =>
+  it.effect("succeeds in the second attempt after a lost answer", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -90,7 +90,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("has 5 s in all: a slow Ting holds no login up", () =>
+  it.effect("takes 5 s at most, also while Ting is slow", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -106,7 +106,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("a slow proof counts into the same 5 s", () =>
+  it.effect("includes a slow proof in the 5 s", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, slt } = yield* prepared
@@ -119,7 +119,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("is noted with nothing secret in it, under the upstream key", () =>
+  it.effect("is recorded without secrets, under the upstream key", () =>
     scenario(
       Effect.gen(function* () {
         const { store, slt } = yield* prepared
@@ -134,7 +134,7 @@ describe("registering at a login", () => {
     )
   )
 
-  it.effect("whose note is lost fails nothing", () =>
+  it.effect("succeeds when its record cannot be written", () =>
     scenario(
       Effect.gen(function* () {
         const { store, slt } = yield* prepared
@@ -147,7 +147,7 @@ describe("registering at a login", () => {
 })
 
 describe("a replayed login", () => {
-  it.effect("tells the recorded outcome and registers nobody", () =>
+  it.effect("returns the recorded outcome and does not register again", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, ting, slt } = yield* prepared
@@ -160,7 +160,7 @@ describe("a replayed login", () => {
     )
   )
 
-  it.effect("does not give back a grant that the recipient revoked in between", () =>
+  it.effect("does not restore a grant that the recipient revoked in between", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -172,7 +172,7 @@ describe("a replayed login", () => {
     )
   )
 
-  it.effect("tells a lasting failure again, without another attempt", () =>
+  it.effect("returns a permanent failure again, without another attempt", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -184,7 +184,7 @@ describe("a replayed login", () => {
     )
   )
 
-  it.effect("registers again after a transient failure, and remembers the new outcome", () =>
+  it.effect("registers again after a transient failure, and records the new outcome", () =>
     scenario(
       Effect.gen(function* () {
         const { ting, slt } = yield* prepared
@@ -215,7 +215,7 @@ describe("a replayed login", () => {
     )
   )
 
-  it.effect("registers when the first login died before its outcome was recorded", () =>
+  it.effect("registers when the first login ended before its outcome was recorded", () =>
     scenario(
       Effect.gen(function* () {
         const { store, ting, slt } = yield* prepared
@@ -228,19 +228,21 @@ describe("a replayed login", () => {
     )
   )
 
-  it.effect("is what IAM calls one: another answer registers, whatever was recorded under the key", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, ting, slt } = yield* prepared
-        yield* login(slt)
-        yield* iam.alterGrant((grant) => ({ ...grant, replayed: false }))
-        yield* login(slt)
-        assert.strictEqual(yield* ting.calls("register"), 2)
-      })
-    )
+  it.effect(
+    "is recognised by IAM's replay flag: any other grant registers, whatever is recorded under the key",
+    () =>
+      scenario(
+        Effect.gen(function* () {
+          const { iam, ting, slt } = yield* prepared
+          yield* login(slt)
+          yield* iam.alterGrant((grant) => ({ ...grant, replayed: false }))
+          yield* login(slt)
+          assert.strictEqual(yield* ting.calls("register"), 2)
+        })
+      )
   )
 
-  it.effect("whose record cannot be read is still a login, and registers nobody", () =>
+  it.effect("succeeds without a registration when the record cannot be read", () =>
     scenario(
       Effect.gen(function* () {
         const { store, ting, slt } = yield* prepared
@@ -257,7 +259,7 @@ describe("a replayed login", () => {
     )
   )
 
-  it.effect("of another plane is another login", () =>
+  it.effect("is a new login in another plane", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, ting, slt } = yield* prepared

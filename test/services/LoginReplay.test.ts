@@ -20,7 +20,7 @@ import {
 } from "../support/UseCaseLayers.ts"
 
 describe("an SLT", () => {
-  it.effect("is single use: under another key it is refused", () =>
+  it.effect("is single-use: another key is refused", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -31,7 +31,7 @@ describe("an SLT", () => {
     )
   )
 
-  it.effect("lives 120 s", () =>
+  it.effect("expires after 120 s", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -45,7 +45,7 @@ describe("an SLT", () => {
     )
   )
 
-  it.effect("a refused one leaves the key free", () =>
+  it.effect("leaves the key free when it is refused", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -57,7 +57,7 @@ describe("an SLT", () => {
 })
 
 describe("the same key", () => {
-  it.effect("replays the result for 10 minutes, then never again", () =>
+  it.effect("replays the result for 10 minutes, and never later", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -72,7 +72,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("with another SLT is a conflict and spends nothing", () =>
+  it.effect("conflicts with another SLT, and spends nothing", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -84,7 +84,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("in flight with another SLT is a conflict that reaches nobody", () =>
+  it.effect("conflicts in flight with another SLT, without an upstream call", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -100,7 +100,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("in flight with the same SLT shares one execution, whoever of the callers leaves", () =>
+  it.effect("shares one execution in flight for the same SLT, whichever caller disconnects", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -119,7 +119,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("in flight is free for a refresh and a logout", () =>
+  it.effect("is free for a refresh and a logout while a login is in flight", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -140,7 +140,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("in flight with another telemetry preference waits for the first one's result", () =>
+  it.effect("waits in flight for the first result when the telemetry preference differs", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -163,7 +163,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("meets a session that has ended: its SLT is spent for good", () =>
+  it.effect("answers slt_rejected when the session has ended: the SLT is spent", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -183,13 +183,13 @@ describe("a login whose new family was revoked", () => {
     { code: "forbidden", why: "no organisation was granted", scopes: undefined, organisations: [] },
     {
       code: "reconsent_required",
-      why: "no identity was",
+      why: "no identity was disclosed",
       scopes: ["self.profile.read"],
       organisations: ["acme"]
     }
   ] as const
   for (const { code, organisations, scopes, why } of refusals)
-    it.effect(`because ${why} is told so again`, () =>
+    it.effect(`because ${why} answers the same refusal again`, () =>
       scenario(
         Effect.gen(function* () {
           const iam = yield* SimulatedIam
@@ -205,7 +205,7 @@ describe("a login whose new family was revoked", () => {
       )
     )
 
-  it.effect("is told so also when the answer to the revocation was lost, and it happened", () =>
+  it.effect("answers the same refusal when the response to the revocation was lost", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -221,7 +221,7 @@ describe("a login whose new family was revoked", () => {
     )
   )
 
-  it.effect("logs in when the revocation failed and an organisation came meanwhile", () =>
+  it.effect("succeeds when the revocation failed and the actor joined an organisation afterwards", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -244,7 +244,7 @@ describe("a login whose new family was revoked", () => {
     )
   )
 
-  it.effect("is a rejected SLT when the record was lost", () =>
+  it.effect("answers slt_rejected when the record was lost", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -260,7 +260,7 @@ describe("a login whose new family was revoked", () => {
 })
 
 describe("a lost answer", () => {
-  it.effect("is asked for again under the same key; the SLT is spent once", () =>
+  it.effect("is retried under the same key; the SLT is spent once", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -273,7 +273,7 @@ describe("a lost answer", () => {
     )
   )
 
-  it.effect("of all attempts is 503; the caller's own retry gets the session", () =>
+  it.effect("of all attempts is 503; the caller's retry returns the session", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -287,7 +287,7 @@ describe("a lost answer", () => {
     )
   )
 
-  it.effect("of the introspection loses no session: the retry tells the same one", () =>
+  it.effect("of the introspection loses no session: the retry returns the same one", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -305,7 +305,7 @@ describe("a lost answer", () => {
 })
 
 describe("IAM's refusals", () => {
-  it.effect("of our own credential is 502, never slt_rejected", () =>
+  it.effect("of our own credential are 502, never slt_rejected", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -316,7 +316,7 @@ describe("IAM's refusals", () => {
     )
   )
 
-  it.effect("while the first request is worked on elsewhere is polled", () =>
+  it.effect("while the first request is in progress elsewhere are polled", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -327,7 +327,7 @@ describe("IAM's refusals", () => {
     )
   )
 
-  it.effect("429 goes up at once with its seconds", () =>
+  it.effect("with 429 are returned at once with their seconds", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

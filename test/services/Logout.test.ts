@@ -30,7 +30,7 @@ const refresh = (token: string) =>
   ).pipe(inRequest())
 
 describe("logout", () => {
-  it.effect("of a refresh token revokes its family, and no other login", () =>
+  it.effect("with a refresh token revokes its family, and no other login", () =>
     scenario(
       Effect.gen(function* () {
         const { session } = yield* loggedIn
@@ -42,7 +42,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("of a refresh token that was rotated already revokes the family too", () =>
+  it.effect("with a rotated refresh token revokes the family too", () =>
     scenario(
       Effect.gen(function* () {
         const { session } = yield* loggedIn
@@ -53,7 +53,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("of an access token revokes itself only", () =>
+  it.effect("with an access token revokes that token only", () =>
     scenario(
       Effect.gen(function* () {
         const { session } = yield* loggedIn
@@ -64,7 +64,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("of a token that IAM does not know succeeds", () =>
+  it.effect("succeeds for a token that IAM does not know", () =>
     scenario(
       Effect.gen(function* () {
         const { iam } = yield* loggedIn
@@ -74,13 +74,13 @@ describe("logout", () => {
     )
   )
 
-  it.effect("of a token that no one ever issued succeeds without a call", () =>
+  it.effect("succeeds without a call for a token that IAM never issued", () =>
     scenario(
       Effect.gen(function* () {
         const { iam } = yield* loggedIn
         for (const token of [
           "",
-          "no token at all",
+          "an arbitrary text",
           `obo_${"x".repeat(43)}`,
           `ORT_${"x".repeat(43)}`,
           `Bearer oat_${"x".repeat(43)}`,
@@ -101,7 +101,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("reaches IAM under the digest of operation, plane and caller's key, and replays under it", () =>
+  it.effect("sends IAM the digest of operation, plane and caller's key, and replays under it", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -114,7 +114,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("whose replay window has passed is done all the same", () =>
+  it.effect("succeeds after the replay window has passed", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -124,7 +124,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("with the same key and another token is a conflict, running or not", () =>
+  it.effect("refuses the same key with another token, in flight or later", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -139,7 +139,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("whose answer was lost is asked for again under the same key", () =>
+  it.effect("is retried under the same key after a lost answer", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -151,7 +151,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("that IAM does not answer is 503: the session may live on", () =>
+  it.effect("is 503 when IAM does not answer, because the session may still exist", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -164,7 +164,7 @@ describe("logout", () => {
     )
   )
 
-  it.effect("in one plane leaves the other alone", () =>
+  it.effect("in one plane does not affect the other", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn

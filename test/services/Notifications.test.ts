@@ -3,7 +3,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as TestClock from "effect/TestClock"
-import { toEnvelope } from "../../src/schema/Failure.ts"
+import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { scopes } from "../../src/schema/Identity.ts"
 import { tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
@@ -44,7 +44,7 @@ describe("sending a ting", () => {
     )
   )
 
-  it.effect("is replayed when Ting knew key and content, with a proof of its own", () =>
+  it.effect("reports a replay when Ting already had key and content; the repetition has a new proof", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, proofs, send } = yield* prepared()
@@ -56,7 +56,7 @@ describe("sending a ting", () => {
     )
   )
 
-  it.effect("tells when the recipient muted it", () =>
+  it.effect("reports that the recipient muted the type", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -67,7 +67,7 @@ describe("sending a ting", () => {
   )
 })
 
-describe("a ting is refused before a proof is spent", () => {
+describe("a ting is refused before a proof is requested", () => {
   it.effect("when its key does not start with the caller's own public id and a slash", () =>
     scenario(
       Effect.gen(function* () {
@@ -93,7 +93,7 @@ describe("a ting is refused before a proof is spent", () => {
     )
   )
 
-  it.effect("when its type is not one of this application's", () =>
+  it.effect("when its type is not registered for this application", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, proofs, send } = yield* prepared()
@@ -105,7 +105,7 @@ describe("a ting is refused before a proof is spent", () => {
     )
   )
 
-  it.effect("when the whole outgoing body has more than 262,144 bytes, exactly", () =>
+  it.effect("when its body exceeds 262,144 bytes", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, proofs, send, sends } = yield* prepared()
@@ -114,7 +114,7 @@ describe("a ting is refused before a proof is spent", () => {
         const room = tingBodyLimit - (call?.body.length ?? 0) - ',"note":""'.length
         const filled = (bytes: number, key: string) => ({
           key: `si:deejay/trigger/7/${key}`,
-          // Two bytes a character: characters and UTF-16 units count for nothing.
+          // Two bytes a character: the limit counts bytes, not characters or UTF-16 units.
           data: { trigger: 7, note: "é".repeat(Math.floor(bytes / 2)) + "x".repeat(bytes % 2) }
         })
         assert.strictEqual(tingBodyLimit, 262_144)
@@ -144,15 +144,15 @@ describe("a ting is refused before a proof is spent", () => {
   }
 })
 
-describe("a transient failure is retried inside the deadline", () => {
-  it.effect("with a fresh proof, the same key and the same bytes", () =>
+describe("a transient failure is retried within the deadline", () => {
+  it.effect("with a new proof, the same key and the same bytes", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, proofs, send, sends, ting } = yield* prepared()
         yield* ting.failNext("send", unreachable("ting"))
         yield* ting.failNext("send", lost("ting"))
         assert.isFalse((yield* advanceClockDuring(send())).replayed)
-        // The first two never arrived: what they would have carried shows in what was proved.
+        // The first two never arrived: the proved digests show their content.
         const requests = (yield* iam.proofRequests).slice(proofs)
         assert.strictEqual(requests.length, 3)
         assert.strictEqual(new Set(requests.map(({ key }) => key)).size, 3)
@@ -163,7 +163,7 @@ describe("a transient failure is retried inside the deadline", () => {
     )
   )
 
-  it.effect("whose first attempt was accepted and only its answer lost is replayed", () =>
+  it.effect("and is a replay when the first attempt was accepted and its answer lost", () =>
     scenario(
       Effect.gen(function* () {
         const { send, sends, ting } = yield* prepared()
@@ -177,7 +177,7 @@ describe("a transient failure is retried inside the deadline", () => {
     )
   )
 
-  it.effect("and no later: at the deadline the answer is 503", () =>
+  it.effect("but not later: at the deadline the answer is 503", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -192,7 +192,7 @@ describe("a transient failure is retried inside the deadline", () => {
     )
   )
 
-  it.effect("but a 429 goes up at once with its seconds", () =>
+  it.effect("but a 429 is returned at once with its seconds", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -207,7 +207,7 @@ describe("a transient failure is retried inside the deadline", () => {
 })
 
 describe("Ting's refusals", () => {
-  it.effect("pass through with their own code, at once", () =>
+  it.effect("are returned at once, with their own codes", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -227,7 +227,7 @@ describe("Ting's refusals", () => {
     )
   )
 
-  it.effect("a type that Ting does not know is its not_found", () =>
+  it.effect("for an unknown type are not_found", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -239,7 +239,7 @@ describe("Ting's refusals", () => {
     )
   )
 
-  it.effect("the same key with other content is Ting's conflict, also in flight", () =>
+  it.effect("for the same key with other content are a conflict, also in flight", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -257,7 +257,7 @@ describe("Ting's refusals", () => {
 })
 
 describe("identical tings in flight", () => {
-  it.effect("share one execution, whoever of the callers leaves", () =>
+  it.effect("share one execution, whichever caller disconnects", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()

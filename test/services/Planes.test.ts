@@ -18,7 +18,7 @@ const resolve = (selector: Option.Option<Redacted.Redacted>) =>
 const unknownSecret = Option.some(Redacted.make(`ask_${"x".repeat(43)}`))
 
 describe("the plane of a request", () => {
-  it.effect("is production without a selector, and nobody is asked", () =>
+  it.effect("is production without a selector, and needs no call", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -40,7 +40,7 @@ describe("the plane of a request", () => {
     )
   )
 
-  it.effect("is remembered, so that webhooks of the environment are accepted", () =>
+  it.effect("is recorded, so that webhooks of the environment are accepted", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -54,7 +54,7 @@ describe("the plane of a request", () => {
     )
   )
 
-  it.effect("resolves also when that note is lost: the request needs no database", () =>
+  it.effect("resolves without the record: the request needs no database", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -67,8 +67,8 @@ describe("the plane of a request", () => {
   )
 })
 
-describe("a selector that cannot be resolved never means production", () => {
-  it.effect("an unknown secret is testing_secret_invalid, and so is a deleted environment's", () =>
+describe("an unresolved selector never means production", () => {
+  it.effect("for an unknown secret or a deleted environment: testing_secret_invalid", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -84,7 +84,7 @@ describe("a selector that cannot be resolved never means production", () => {
     )
   )
 
-  it.effect("another application's secret is testing_secret_invalid", () =>
+  it.effect("for another application's secret: testing_secret_invalid", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -94,7 +94,7 @@ describe("a selector that cannot be resolved never means production", () => {
     )
   )
 
-  it.effect("a short outage is waited out: it is a read", () =>
+  it.effect("is retried during a short outage, because the call is a read", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -106,7 +106,7 @@ describe("a selector that cannot be resolved never means production", () => {
     )
   )
 
-  it.effect("an outage is 503 and a 429 goes up at once with its seconds", () =>
+  it.effect("is 503 in an outage, and a 429 is returned at once with its seconds", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest"
 import { makeQuota } from "../../src/services/Quota.ts"
 
-it("A quota rounds against the client: seconds and uses up, what remains down", () => {
+it("A quota rounds against the client: seconds and uses up, remaining uses down", () => {
   // One use comes back in 7.5 s.
   const { take, used } = makeQuota({ name: "reports", quota: 8, windowSeconds: 60 })
   for (let use = 0; use < 8; use += 1) take("a", 0)

@@ -53,7 +53,7 @@ const glue = FastCheck.oneof(
 )
 
 describe("Redaction", () => {
-  it("leaves no credential in any text", () => {
+  it("removes every credential from any text", () => {
     FastCheck.assert(
       FastCheck.property(
         FastCheck.array(FastCheck.tuple(glue, credential), { maxLength: 4 }),
@@ -68,7 +68,7 @@ describe("Redaction", () => {
     )
   })
 
-  it("changes nothing more when it is done again", () => {
+  it("is idempotent", () => {
     FastCheck.assert(
       FastCheck.property(FastCheck.array(FastCheck.oneof(glue, credential), { maxLength: 8 }), (parts) => {
         const clean = redact(parts.join(""))
@@ -121,11 +121,11 @@ describe("Redaction", () => {
     "OAT_UPPERCASEISNOTATOKENATALL123456",
     "a table-top game, table-musicbackend-1234, stk-1234, ghp_short",
     "github.com/harbor/music#12"
-  ])("leaves ordinary words alone: %s", (text) => {
+  ])("keeps ordinary words: %s", (text) => {
     expect(redact(text)).toBe(text)
   })
 
-  it("stays fast on text made to be slow", () => {
+  it("is fast on text made to be slow", () => {
     const started = performance.now()
     for (const piece of [
       "xoat_a_",
@@ -143,7 +143,7 @@ describe("Redaction", () => {
     expect(performance.now() - started).toBeLessThan(3000)
   })
 
-  it("covers every string and key of a JSON value, and keeps everything else", () => {
+  it("covers every string and key of a JSON value, and keeps all other values", () => {
     expect(
       redactJson({
         [token]: 1,
@@ -176,7 +176,7 @@ describe("Redaction", () => {
   })
 
   it.each(["\u200B", "\u00AD", "\u2060", "\uFEFF", "\u{E0020}", "\u0000"])(
-    "finds a credential with %j inside, and leaves all other text as it was written",
+    "finds a credential with %j inside, and keeps all other text unchanged",
     (hidden) => {
       const split = `oat_${hidden.repeat(3)}${"a1B2".repeat(8)}`
       expect(redact(`a ${hidden}b ${split}, c${hidden}`)).toBe(`a ${hidden}b ${redactedText}, c${hidden}`)

@@ -35,7 +35,7 @@ const session = (who: Partial<Login> = {}) =>
   })
 
 describe("a refresh", () => {
-  it.effect("rotates the pair and returns the session without ting", () =>
+  it.effect("rotates the pair and returns the session without `ting`", () =>
     scenario(
       Effect.gen(function* () {
         const { made } = yield* session()
@@ -47,26 +47,26 @@ describe("a refresh", () => {
           { ...fresh, access_token: "", refresh_token: "" },
           { ...shape, access_token: "", refresh_token: "" }
         )
-        assert.isTrue(yield* isLive(made.access_token), "old access tokens live on")
+        assert.isTrue(yield* isLive(made.access_token), "old access tokens stay live")
       })
     )
   )
 
-  it.effect("costs two upstream round trips, under the digest of operation, plane and caller's key", () =>
+  it.effect("makes two upstream round trips, under the digest of operation, plane and caller's key", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
-        const looks = yield* iam.calls("introspect")
+        const introspections = yield* iam.calls("introspect")
         const proofs = yield* iam.calls("prove")
         yield* refresh(token, callerKey("mine"))
         deepStrictEqual(yield* iam.keys("refresh"), [upstreamKey("refresh", Production(), callerKey("mine"))])
-        assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+        assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
         assert.strictEqual(yield* iam.calls("prove"), proofs)
       })
     )
   )
 
-  it.effect("never adds scopes, and does not ask for a new consent by itself", () =>
+  it.effect("never adds scopes, and does not require a new consent by itself", () =>
     scenario(
       Effect.gen(function* () {
         const { made } = yield* session({ scopes: ["self.identity.read", "self.profile.read"] })
@@ -76,7 +76,7 @@ describe("a refresh", () => {
     )
   )
 
-  it.effect("whose identity scope was withdrawn still names its actor", () =>
+  it.effect("names its actor after the identity scope was withdrawn", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -88,7 +88,7 @@ describe("a refresh", () => {
     )
   )
 
-  it.effect("tells what is left, also on a replay 600 s later less a moment", () =>
+  it.effect("returns the remaining lifetime, also on a replay just under 600 s later", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* session()
@@ -102,7 +102,7 @@ describe("a refresh", () => {
     )
   )
 
-  it.effect("without an organisation left is forbidden; the family lives on", () =>
+  it.effect("is forbidden without a remaining organisation; the family stays alive", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -116,7 +116,7 @@ describe("a refresh", () => {
     )
   )
 
-  it.effect("without any public id is reconsent_required; the family lives on", () =>
+  it.effect("is reconsent_required without any public id; the family stays alive", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -129,7 +129,7 @@ describe("a refresh", () => {
     )
   )
 
-  it.effect("keeps the choice of the organisation: IAM's, else the first in order", () =>
+  it.effect("keeps the rule of the organisation: IAM's choice, else the first in ascending order", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session({ actor: "c:ana" })
@@ -143,7 +143,7 @@ describe("a refresh", () => {
 })
 
 describe("a refused refresh", () => {
-  it.effect("is 401; of a consumed token under a new key the whole family dies", () =>
+  it.effect("is 401; a consumed token under a new key revokes the whole family", () =>
     scenario(
       Effect.gen(function* () {
         const { token, made } = yield* session()
@@ -159,7 +159,7 @@ describe("a refused refresh", () => {
     )
   )
 
-  it.effect("is replayed as such under its key", () =>
+  it.effect("is replayed as a refusal under its key", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* session()
@@ -171,7 +171,7 @@ describe("a refused refresh", () => {
     )
   )
 
-  it.effect("a string that is no well-formed ort_ is 401 and nothing is sent", () =>
+  it.effect("is 401 without a call for a string that is no well-formed ort_ token", () =>
     scenario(
       Effect.gen(function* () {
         const { iam } = yield* session()
@@ -191,7 +191,7 @@ describe("a refused refresh", () => {
     )
   )
 
-  it.effect("a token of up to 8192 visible characters is IAM's to judge", () =>
+  it.effect("comes from IAM for a token of up to 8192 visible characters", () =>
     scenario(
       Effect.gen(function* () {
         const { iam } = yield* session()
@@ -205,7 +205,7 @@ describe("a refused refresh", () => {
     )
   )
 
-  it.effect("the same key with another token is a conflict, running or not", () =>
+  it.effect("is a conflict for the same key with another token, in flight or later", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -223,7 +223,7 @@ describe("a refused refresh", () => {
 })
 
 describe("two refreshes in flight", () => {
-  it.effect("with the same key and token share one rotation, whoever leaves", () =>
+  it.effect("share one rotation for the same key and token, whichever caller disconnects", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -241,8 +241,8 @@ describe("two refreshes in flight", () => {
   )
 })
 
-describe("an outage never looks like a logout", () => {
-  it.effect("no answer is 503, and the same key finishes it later", () =>
+describe("an outage is never a logout", () => {
+  it.effect("without an answer it is 503, and the same key completes the refresh later", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -258,7 +258,7 @@ describe("an outage never looks like a logout", () => {
     )
   )
 
-  it.effect("a lost answer is asked for again under the same key: the pair is rotated once", () =>
+  it.effect("a lost answer is retried under the same key: the pair is rotated once", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -281,7 +281,7 @@ describe("an outage never looks like a logout", () => {
     )
   )
 
-  it.effect("an introspection that does not answer loses no pair", () =>
+  it.effect("an unanswered introspection loses no pair", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, token } = yield* session()
@@ -297,7 +297,7 @@ describe("an outage never looks like a logout", () => {
 })
 
 describe("in a testing plane", () => {
-  it.effect("the session is rotated there and named so; production does not know its token", () =>
+  it.effect("rotates the session there and names the plane; production does not accept its token", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

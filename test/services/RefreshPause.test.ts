@@ -1,4 +1,4 @@
-/** A refresh whose token was spent and whose pair could not be told, because IAM answered 429 to the look at it. */
+/** A refresh that rotated the pair and could not return it, because the introspection was answered with 429. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
@@ -30,8 +30,8 @@ const pairOf = (answer: Answer): string => {
   return answer.text
 }
 
-describe("A pair that was spent inside a 429 of introspection", () => {
-  it.scoped("is told as soon as a look works again, and rotated once", () =>
+describe("A rotated pair whose introspection answered 429", () => {
+  it.scoped("is returned as soon as introspection works again, and rotated once", () =>
     Effect.gen(function* () {
       const { refresh, refreshes } = yield* blocked
       yield* TestClock.adjust("4 seconds")
@@ -39,25 +39,25 @@ describe("A pair that was spent inside a 429 of introspection", () => {
       assert.deepStrictEqual([held.status, held.headers["retry-after"]], [429, "56"])
       assert.strictEqual(refreshes(), 1)
       yield* TestClock.adjust("1 seconds")
-      const told = pairOf(yield* refresh)
+      const pair = pairOf(yield* refresh)
       assert.strictEqual(
         pairOf(yield* refresh).replace(/"expires_in":\d+/, ""),
-        told.replace(/"expires_in":\d+/, "")
+        pair.replace(/"expires_in":\d+/, "")
       )
     })
   )
 
-  it.scoped("is looked for once in 5 s while IAM goes on with its 429", () =>
+  it.scoped("is introspected once in 5 s while IAM answers 429", () =>
     Effect.gen(function* () {
       const { asked, refresh, simulator } = yield* blocked
       simulator.fail({ path: "/api/v1/oauth/introspect", times: 2, fault: iamFaults.rateLimited(900) })
-      const looks = () => asked("/oauth/introspect").length
-      const before = looks()
+      const introspections = () => asked("/oauth/introspect").length
+      const before = introspections()
       for (let second = 0; second < 14; second += 1) {
         assert.strictEqual((yield* refresh).status, 429)
         yield* TestClock.adjust("1 seconds")
       }
-      assert.strictEqual(looks(), before + 2)
+      assert.strictEqual(introspections(), before + 2)
       yield* TestClock.adjust("1 seconds")
       pairOf(yield* refresh)
     })

@@ -1,4 +1,4 @@
-/** How many reports one sender may store, and what is no new report. */
+/** How many reports one sender may store, and which requests store no new report. */
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -29,7 +29,7 @@ interface Sender {
   readonly clientNetwork?: string
 }
 
-/** A report of its own: `stored`, `replayed`, or why not, with the seconds to wait. */
+/** Sends a new report: `stored`, `replayed`, or the reason of the refusal with the seconds to wait. */
 const send = (name: string, sender: Sender = {}) =>
   submit({ key: callerKey(name), request: { message: `${message} ${name}` }, ...sender }).pipe(
     Effect.map(({ replayed }) => (replayed ? "replayed" : "stored")),
@@ -49,7 +49,7 @@ const sendMany = (count: number, prefix: string, sender: Sender = {}) =>
 const many = <A>(count: number, answer: A) => Array.from({ length: count }, () => answer)
 
 describe("An address", () => {
-  it.effect("stores 10 at once, then 10 a minute, and 60 an hour", () =>
+  it.effect("may store 10 at once, then 10 a minute, and 60 an hour", () =>
     scenario(
       Effect.gen(function* () {
         deepStrictEqual(yield* sendMany(12, "a"), [...many(10, "stored"), ...many(2, "rate_limited 6")])
@@ -59,7 +59,7 @@ describe("An address", () => {
           yield* TestClock.adjust("1 minutes")
           yield* sendMany(10, `c${minute}`)
         }
-        // The hour's part is spent but for what came back of it: one a minute from here on.
+        // The hourly quota is exhausted except for its refill: one a minute from here on.
         yield* TestClock.adjust("1 minutes")
         const [first, ...others] = yield* sendMany(10, "d")
         assert.strictEqual(first, "stored")
@@ -71,7 +71,7 @@ describe("An address", () => {
     )
   )
 
-  it.effect("is counted alone", () =>
+  it.effect("has a quota of its own", () =>
     scenario(
       Effect.gen(function* () {
         yield* sendMany(10, "a")
@@ -82,7 +82,7 @@ describe("An address", () => {
     )
   )
 
-  it.effect("lets no more pass when many come at once", () =>
+  it.effect("cannot exceed its quota with concurrent reports", () =>
     scenario(
       Effect.gen(function* () {
         const answers = yield* Effect.forEach(
@@ -96,7 +96,7 @@ describe("An address", () => {
     )
   )
 
-  it.effect("names the quota in its refusal", () =>
+  it.effect("gets the quota's name in the refusal", () =>
     scenario(
       Effect.gen(function* () {
         yield* sendMany(10, "a")
@@ -113,7 +113,7 @@ describe("An address", () => {
     )
   )
 
-  it.effect("is not limited where a gateway limits", () =>
+  it.effect("is not limited with MUSIC_RATE_LIMIT=off", () =>
     scenario(
       Effect.gen(function* () {
         deepStrictEqual(yield* sendMany(15, "a"), many(15, "stored"))
@@ -122,8 +122,8 @@ describe("An address", () => {
   )
 })
 
-describe("A reporter whom IAM vouched for", () => {
-  it.effect("stores 30 at once, wherever they are, and takes nothing from their address", () =>
+describe("A verified reporter", () => {
+  it.effect("may store 30 at once from any addresses, and uses no quota of the address", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -138,7 +138,7 @@ describe("A reporter whom IAM vouched for", () => {
     )
   )
 
-  it.effect("counts in each plane alone", () =>
+  it.effect("has a quota in each plane", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -151,7 +151,7 @@ describe("A reporter whom IAM vouched for", () => {
     )
   )
 
-  it.effect("counts by address while IAM is away, as everybody does", () =>
+  it.effect("is counted by address while IAM is unavailable", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -169,8 +169,8 @@ describe("A reporter whom IAM vouched for", () => {
   )
 })
 
-describe("What takes nothing from a quota", () => {
-  it.effect("is a report that was stored before: it is answered also when nothing is left", () =>
+describe("No quota is used by", () => {
+  it.effect("a replayed report, which is answered also when the quota is exhausted", () =>
     scenario(
       Effect.gen(function* () {
         yield* sendMany(9, "a")
@@ -182,7 +182,7 @@ describe("What takes nothing from a quota", () => {
     )
   )
 
-  it.effect("is a conflict, and a report that the database did not take", () =>
+  it.effect("a conflict, and a report that the database failed to store", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
@@ -206,11 +206,10 @@ const take = (count: number, reporter: Reporter) =>
     let stored = 0
     let exhausted: number | undefined
     for (let report = 0; report < count; report += 1) {
-      const { giveBack, makeFailure } = yield* quota.take(production, reporter)
-      const failure = makeFailure()
-      if (failure._tag === "ReportsFull") stored += 1
+      const { giveBack, makeRefusal } = yield* quota.take(production, reporter)
+      if (makeRefusal === undefined) stored += 1
       else {
-        exhausted = failure.quota?.policy.windowSeconds
+        exhausted = makeRefusal().quota?.policy.windowSeconds
         // As for every report that is not stored.
         yield* giveBack
       }
@@ -228,12 +227,12 @@ const quotas = Effect.provide(
 )
 
 describe("The quotas of a minute and of an hour", () => {
-  it.effect("are not taken from, nor refilled, by reports that are refused", () =>
+  it.effect("do not change with refused reports", () =>
     Effect.gen(function* () {
       const first = yield* take(50, Anonymous())
       deepStrictEqual(first, { stored: 10, exhausted: 60 })
       deepStrictEqual(yield* minutes(5, 50, Anonymous()), many(5, first))
-      // 60 and the 6 that came back, of which 60 are stored.
+      // 60 and 6 refilled ones, of which 60 are stored.
       deepStrictEqual(yield* minutes(1, 50, Anonymous()), [{ stored: 6, exhausted: 3_600 }])
     }).pipe(quotas)
   )
@@ -244,25 +243,8 @@ describe("The quotas of a minute and of an hour", () => {
       const first = yield* take(31, reporter)
       deepStrictEqual(first, { stored: 30, exhausted: 60 })
       deepStrictEqual(yield* minutes(10, 31, reporter), many(10, first))
-      // 300 and the 55 that came back, of which 330 are stored.
+      // 300 and 55 refilled ones, of which 330 are stored.
       deepStrictEqual(yield* minutes(1, 31, reporter), [{ stored: 25, exhausted: 3_600 }])
     }).pipe(quotas)
-  )
-})
-
-describe("The room of all reports", () => {
-  it.effect("is left to reporters whom IAM vouched for from 80 % on", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { token } = yield* signedIn()
-        // Each counts its content and 1,000 bytes.
-        deepStrictEqual(yield* sendMany(8, "a"), [...many(7, "stored"), "reports_full"])
-        deepStrictEqual(yield* sendMany(3, "b", { token }), ["stored", "stored", "reports_full"])
-        const failure = yield* Effect.flip(submit({ key: callerKey("c") }))
-        deepStrictEqual([failure.code, failure.retryAfterSeconds], ["reports_full", 3_600])
-        assert.strictEqual(yield* send("a0"), "replayed")
-      }),
-      { settings: { reportsBytes: 10_500 } }
-    )
   )
 })

@@ -11,7 +11,7 @@ import { admitted, message, submit } from "../support/Submitting.ts"
 import { callerKey, scenario, signedIn, unreachable } from "../support/UseCaseLayers.ts"
 
 describe("the same key", () => {
-  it.effect("with the same content replays the report", () =>
+  it.effect("replays the report for the same content", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -23,7 +23,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("compares decoded content: key order and null members do not count", () =>
+  it.effect("compares decoded content: key order and null members are ignored", () =>
     scenario(
       Effect.gen(function* () {
         const first = yield* submit({ request: { message, context: { a: 1, b: { c: null, d: 2 } } } })
@@ -35,7 +35,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("with other content of the same reporter is a conflict", () =>
+  it.effect("conflicts for other content of the same reporter", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -55,7 +55,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("of two people makes two reports", () =>
+  it.effect("stores two reports for two people", () =>
     scenario(
       Effect.gen(function* () {
         const one = yield* signedIn()
@@ -70,23 +70,25 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("of somebody unverified replays for whom IAM names later, and the report takes the name", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const store = yield* Store
-        const { token } = yield* signedIn()
-        yield* iam.failNext("introspect", unreachable("iam"))
-        const first = yield* submit({ token })
-        const named = yield* submit({ token })
-        deepStrictEqual(named, { ...first, reporter: "si:deejay", replayed: true })
-        const { reporter } = Option.getOrThrow(yield* store.reports.find(first.id))
-        deepStrictEqual(reporter, Verified({ publicId: "si:deejay" }))
-      })
-    )
+  it.effect(
+    "replays an unverified report for a reporter whom IAM verifies later, and the report takes the name",
+    () =>
+      scenario(
+        Effect.gen(function* () {
+          const iam = yield* SimulatedIam
+          const store = yield* Store
+          const { token } = yield* signedIn()
+          yield* iam.failNext("introspect", unreachable("iam"))
+          const first = yield* submit({ token })
+          const named = yield* submit({ token })
+          deepStrictEqual(named, { ...first, reporter: "si:deejay", replayed: true })
+          const { reporter } = Option.getOrThrow(yield* store.reports.find(first.id))
+          deepStrictEqual(reporter, Verified({ publicId: "si:deejay" }))
+        })
+      )
   )
 
-  it.effect("of somebody named replays while IAM cannot be asked, without telling the name", () =>
+  it.effect("replays a verified report while IAM is unavailable, without returning the name", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -98,7 +100,7 @@ describe("the same key", () => {
     )
   )
 
-  it.effect("in another plane is another report", () =>
+  it.effect("stores another report in another plane", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -112,10 +114,10 @@ describe("the same key", () => {
   )
 })
 
-describe("before anything is stored", () => {
+describe("before a report is stored", () => {
   const secret = `ort_${"s3cret".repeat(8)}`
 
-  it.effect("what has the form of a credential becomes [redacted], everywhere", () =>
+  it.effect("everything in the form of a credential becomes [redacted]", () =>
     scenario(
       Effect.gen(function* () {
         yield* submit({
@@ -133,7 +135,7 @@ describe("before anything is stored", () => {
     )
   )
 
-  it.effect("two credentials in one place are still two contents", () =>
+  it.effect("two credentials in one place still make two contents", () =>
     scenario(
       Effect.gen(function* () {
         yield* submit({ request: { message: `${message} ${secret}` } })
@@ -143,7 +145,7 @@ describe("before anything is stored", () => {
     )
   )
 
-  it.effect("the caller's key becomes a digest and the token nothing at all", () =>
+  it.effect("the caller's key becomes a digest, and the token is dropped", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()

@@ -26,7 +26,7 @@ const settings: SettingsOverrides = {
 }
 
 describe("a report", () => {
-  it.effect("without a name is stored and acknowledged", () =>
+  it.effect("is stored and acknowledged without a name when it is anonymous", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -54,7 +54,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("of a signed-in caller carries their verified name", () =>
+  it.effect("of a signed-in caller has the caller's verified name", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -64,7 +64,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("keeps everything that was sent", () =>
+  it.effect("keeps all fields that were sent", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -80,7 +80,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("that the database did not take is 503, never acknowledged", () =>
+  it.effect("that the database failed to store is 503, never acknowledged", () =>
     scenario(
       Effect.gen(function* () {
         yield* (yield* StoreSwitches).breakDown("reports.admit")
@@ -91,7 +91,7 @@ describe("a report", () => {
     )
   )
 
-  it.effect("stands as filed with its address once it is an issue", () =>
+  it.effect("is returned as filed, with its address, once its issue exists", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -140,7 +140,7 @@ describe("a report is enqueued for the tracker", () => {
     )
   )
 
-  it.effect("not without a tracker", () =>
+  it.effect("but not without a tracker", () =>
     scenario(
       Effect.gen(function* () {
         yield* submit()
@@ -149,7 +149,7 @@ describe("a report is enqueued for the tracker", () => {
     )
   )
 
-  it.effect("never out of a testing plane: there it is stored with its plane", () =>
+  it.effect("but never for a testing plane: the report is stored with its plane", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* Store
@@ -176,7 +176,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("that does not reach the organisation is 403, and nothing is stored", () =>
+  it.effect("that does not grant the organisation is 403, and nothing is stored", () =>
     scenario(
       Effect.gen(function* () {
         const { token } = yield* signedIn()
@@ -200,7 +200,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("in a testing environment that is gone is testing_secret_invalid", () =>
+  it.effect("in a deleted testing environment is testing_secret_invalid", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -213,7 +213,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("that IAM does not judge within 3 s stores the report as unverified", () =>
+  it.effect("that IAM does not verify within 3 s stores the report as unverified", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -235,7 +235,7 @@ describe("a reporter's token", () => {
     )
   )
 
-  it.effect("has one attempt: an outage or a 429 costs no waiting", () =>
+  it.effect("is introspected once: an outage or a 429 costs no retries", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -253,7 +253,7 @@ describe("a reporter's token", () => {
           limited,
           iamRefusal(401, "invalid_client")
         ].entries()) {
-          const looks = yield* iam.calls("introspect")
+          const introspections = yield* iam.calls("introspect")
           yield* iam.failNext("introspect", failure)
           const report = yield* submit({ token, key: callerKey(`outage ${index}`) })
           assert.isNull(report.reporter)
@@ -261,14 +261,14 @@ describe("a reporter's token", () => {
             Option.getOrThrow(yield* store.reports.find(report.id)).reporter._tag,
             "Unverified"
           )
-          assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+          assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
         }
       })
     )
   )
 })
 
-describe("pr, when a repository is configured", () => {
+describe("The pull request of a report", () => {
   const withPr = (pr: string, key = callerKey(pr.slice(-20))) => submit({ request: { message, pr }, key })
   const enterprise: SettingsOverrides = {
     tracker: Option.map(settings.tracker ?? Option.none(), (tracker) => ({
@@ -319,21 +319,21 @@ describe("pr, when a repository is configured", () => {
     )
   )
 
-  it.effect("is judged before IAM is asked", () =>
+  it.effect("is checked before IAM is called", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
         const { token } = yield* signedIn()
-        const looks = yield* iam.calls("introspect")
+        const introspections = yield* iam.calls("introspect")
         const pr = "https://github.com/other/music/pull/12"
         yield* Effect.flip(submit({ token, request: { message, pr } }))
-        assert.strictEqual(yield* iam.calls("introspect"), looks)
+        assert.strictEqual(yield* iam.calls("introspect"), introspections)
       }),
       { settings }
     )
   )
 
-  it.effect("is free without one", () =>
+  it.effect("may be any pull request without a configured repository", () =>
     scenario(
       Effect.gen(function* () {
         yield* withPr("https://gitlab.com/any/thing/pull/12")

@@ -24,7 +24,7 @@ const inProgress = refused(409, "idempotency_in_progress")
 const once: Retry.RetryPolicy = { dependency: "iam", repeatable: false }
 const repeatable: Retry.RetryPolicy = { dependency: "iam", repeatable: true }
 
-/** Answers with the failures in turn, then with `done`; tells at which times it was tried. */
+/** Fails with the given failures in order, then succeeds with `done`; returns the times of the attempts. */
 const run = (policy: Retry.RetryPolicy, failures: ReadonlyArray<UpstreamFailure>, deadlineMillis?: number) =>
   Effect.gen(function* () {
     const start = yield* Clock.currentTimeMillis
@@ -53,8 +53,8 @@ const run = (policy: Retry.RetryPolicy, failures: ReadonlyArray<UpstreamFailure>
 const within = (value: number | undefined, low: number, high: number) =>
   assert.isTrue(value !== undefined && value >= low && value <= high, `${value} is not in ${low} to ${high}`)
 
-describe("what is repeated", () => {
-  it.effect("a success is not", () =>
+describe("retries", () => {
+  it.effect("do not repeat a success", () =>
     Effect.gen(function* () {
       const { result, times } = yield* run(repeatable, [])
       deepStrictEqual(result, Either.right("done"))
@@ -62,7 +62,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("what surely did nothing is repeated always: 3 attempts, after 250 ms and 750 ms", () =>
+  it.effect("always repeat a call that was not executed: 3 attempts, after 250 ms and 750 ms", () =>
     Effect.gen(function* () {
       const { result, times } = yield* run(once, [notExecuted, notExecuted, notExecuted])
       deepStrictEqual(result, Either.left(notExecuted))
@@ -72,7 +72,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("the third attempt can succeed", () =>
+  it.effect("can succeed in the third attempt", () =>
     Effect.gen(function* () {
       const { result, times } = yield* run(once, [notExecuted, notExecuted])
       deepStrictEqual(result, Either.right("done"))
@@ -80,7 +80,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("what may have happened is not, unless the call is a read or runs under a key", () =>
+  it.effect("repeat an unknown outcome only for a read or under a key", () =>
     Effect.gen(function* () {
       const single = yield* run(once, [unknown])
       deepStrictEqual(single.result, Either.left(unknown))
@@ -91,7 +91,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("after a NotExecuted an Unknown still is not", () =>
+  it.effect("do not repeat an Unknown after a NotExecuted", () =>
     Effect.gen(function* () {
       const { result, times } = yield* run(once, [notExecuted, unknown])
       deepStrictEqual(result, Either.left(unknown))
@@ -99,7 +99,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("a refusal is not", () =>
+  it.effect("do not repeat a refusal", () =>
     Effect.gen(function* () {
       const { result, times } = yield* run(repeatable, [refused(400, "invalid_grant")])
       deepStrictEqual(result, Either.left(refused(400, "invalid_grant")))
@@ -107,7 +107,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("a refusal that the policy names is, at most 3 times", () =>
+  it.effect("repeat a refusal that the policy names, at most 3 times", () =>
     Effect.gen(function* () {
       const expired = refused(401, "proof_expired")
       const policy = { ...once, again: ({ code }: Refused) => code === "proof_expired" }
@@ -119,7 +119,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("a 429 goes up at once with its seconds", () =>
+  it.effect("return a 429 at once with its seconds", () =>
     Effect.gen(function* () {
       const limited = refused(429, "rate_limited", 3)
       const { result, times, endedAt } = yield* run(repeatable, [limited])
@@ -129,7 +129,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("the policy's own number of attempts counts", () =>
+  it.effect("make the policy's own number of attempts", () =>
     Effect.gen(function* () {
       const { times } = yield* run({ ...once, attempts: 2 }, [notExecuted, notExecuted])
       assert.strictEqual(times.length, 2)
@@ -138,7 +138,7 @@ describe("what is repeated", () => {
     })
   )
 
-  it.effect("pauses are jittered by a fifth", () =>
+  it.effect("jitter pauses by a fifth", () =>
     Effect.gen(function* () {
       const seconds = yield* Effect.forEach(
         Array.from({ length: 40 }, (_, seed) => seed),
@@ -178,7 +178,7 @@ describe("idempotency_in_progress", () => {
     })
   )
 
-  it.effect("polls are no attempts: the three attempts remain", () =>
+  it.effect("is polled without counting attempts: three attempts remain", () =>
     Effect.gen(function* () {
       const { result, times } = yield* run(once, [
         inProgress,
@@ -194,7 +194,7 @@ describe("idempotency_in_progress", () => {
 })
 
 describe("the deadline", () => {
-  it.effect("a pause that would end behind it is not begun", () =>
+  it.effect("prevents a pause that would end after it", () =>
     Effect.gen(function* () {
       const { result, times, endedAt } = yield* run(once, [notExecuted], 199)
       deepStrictEqual(result, Either.left(notExecuted))
@@ -203,7 +203,7 @@ describe("the deadline", () => {
     })
   )
 
-  it.effect("also bounds the polling", () =>
+  it.effect("also limits the polling", () =>
     Effect.gen(function* () {
       const { result, endedAt } = yield* run(
         once,
@@ -215,7 +215,7 @@ describe("the deadline", () => {
     })
   )
 
-  it.effect("an attempt in flight ends there, as something that may have happened", () =>
+  it.effect("ends an attempt in flight, whose outcome is then unknown", () =>
     Effect.gen(function* () {
       const start = yield* Clock.currentTimeMillis
       const info = yield* RequestContext
@@ -238,7 +238,7 @@ describe("the deadline", () => {
     })
   )
 
-  it.effect("no attempt is made once it has passed", () =>
+  it.effect("prevents any attempt after it has passed", () =>
     Effect.gen(function* () {
       const { result, times } = yield* run(repeatable, [], 0)
       assert.isTrue(Either.isLeft(result))
@@ -246,7 +246,7 @@ describe("the deadline", () => {
     })
   )
 
-  it.effect("a policy's own time is kept inside it, whichever is shorter", () =>
+  it.effect("includes a policy's own time limit: the earlier one applies", () =>
     Effect.gen(function* () {
       const policy = { ...once, withinMillis: 250 * 0.8 }
       assert.strictEqual((yield* run(policy, [notExecuted], 60_000)).times.length, 1)
@@ -258,7 +258,7 @@ describe("the deadline", () => {
     })
   )
 
-  it.effect("work without a request has none", () =>
+  it.effect("is absent for work without a request", () =>
     Effect.gen(function* () {
       const fiber = yield* Effect.fork(Retry.retryTransient(once)(Effect.as(Effect.sleep("1 day"), "done")))
       yield* TestClock.adjust("1 day")

@@ -26,7 +26,7 @@ const refresh = (token: string) =>
   ).pipe(inRequest())
 
 describe("authenticating a bearer", () => {
-  it.effect("asks IAM live, every time, without naming an organisation", () =>
+  it.effect("introspects live at every call, without naming an organisation", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -40,7 +40,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("a dead token is 401: unknown, expired, revoked, of another plane", () =>
+  it.effect("answers 401 to a dead token: unknown, expired, revoked, or of another plane", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -55,7 +55,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("a live token that does not reach the organisation is 403, and the hint says what to do", () =>
+  it.effect("answers 403 to a live token without the organisation, with a hint", () =>
     scenario(
       Effect.gen(function* () {
         const { session } = yield* loggedIn
@@ -67,7 +67,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("a removal and a withdrawn scope show at once", () =>
+  it.effect("shows a removal and a withdrawn scope at once", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -80,7 +80,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("picks the asked organisation from all of the token's", () =>
+  it.effect("selects the requested organisation from all of the token's", () =>
     scenario(
       Effect.gen(function* () {
         yield* loggedIn
@@ -94,7 +94,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("without the identity scope the token's own public id names the caller", () =>
+  it.effect("names the caller by the token's own public id without the identity scope", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -105,7 +105,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("a caller whom nothing names must log in again", () =>
+  it.effect("requires a new login when nothing names the caller", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -119,7 +119,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("is a read: an answer that was lost is asked for again", () =>
+  it.effect("retries after a lost answer, because introspection is a read", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -132,7 +132,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("an outage is 503, a 429 goes up at once: neither is a logout", () =>
+  it.effect("is never a logout in an outage (503) or at a limit (429, at once)", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -153,7 +153,7 @@ describe("authenticating a bearer", () => {
     )
   )
 
-  it.effect("in a testing plane whose secret died is testing_secret_invalid", () =>
+  it.effect("answers testing_secret_invalid in a testing plane whose secret was revoked", () =>
     scenario(
       Effect.gen(function* () {
         const { iam } = yield* loggedIn
@@ -173,11 +173,11 @@ describe("me", () => {
       return yield* sessions.me(plane, yield* authenticate(token, organisation, plane))
     })
 
-  it.effect("reports the live session with one look", () =>
+  it.effect("reports the live session with one introspection", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
-        const looks = yield* iam.calls("introspect")
+        const introspections = yield* iam.calls("introspect")
         const { session_id, ...rest } = yield* me(session.access_token)
         assert.match(session_id, /^[0-9a-f-]{36}$/)
         deepStrictEqual(rest, {
@@ -189,7 +189,7 @@ describe("me", () => {
           ting_ready: true,
           testing_environment_id: null
         })
-        assert.strictEqual(yield* iam.calls("introspect"), looks + 1)
+        assert.strictEqual(yield* iam.calls("introspect"), introspections + 1)
       })
     )
   )
@@ -223,7 +223,7 @@ describe("me", () => {
     )
   )
 
-  it.effect("is ting_ready with an active registration and the send scope, both", () =>
+  it.effect("is ting_ready only with both an active registration and the send scope", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, session } = yield* loggedIn
@@ -239,7 +239,7 @@ describe("me", () => {
     )
   )
 
-  it.effect("is ting_ready by organisation", () =>
+  it.effect("reports ting_ready per organisation", () =>
     scenario(
       Effect.gen(function* () {
         yield* loggedIn
@@ -250,7 +250,7 @@ describe("me", () => {
     )
   )
 
-  it.effect("is ting_ready by plane, and names its plane", () =>
+  it.effect("reports ting_ready per plane, and names its plane", () =>
     scenario(
       Effect.gen(function* () {
         const { iam } = yield* loggedIn

@@ -16,7 +16,7 @@ const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay
 describe("ting_ready", () => {
   const ready = Effect.flatMap(Store, (store) => store.recipients.isActive(deejay))
 
-  it.effect("a recipient_not_registered turns it off", () =>
+  it.effect("turns false after a recipient_not_registered", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -28,7 +28,7 @@ describe("ting_ready", () => {
     )
   )
 
-  it.effect("an accepted ting turns it on", () =>
+  it.effect("turns true after an accepted ting", () =>
     scenario(
       Effect.gen(function* () {
         const { send, store } = yield* prepared()
@@ -39,7 +39,7 @@ describe("ting_ready", () => {
     )
   )
 
-  it.effect("a replay does not: Ting answers it also after the grant was revoked", () =>
+  it.effect("does not change on a replay: Ting replays also after the grant was revoked", () =>
     scenario(
       Effect.gen(function* () {
         const { send, store, ting } = yield* prepared()
@@ -52,7 +52,7 @@ describe("ting_ready", () => {
     )
   )
 
-  it.effect("no other failure changes it", () =>
+  it.effect("does not change on any other failure", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -69,7 +69,7 @@ describe("ting_ready", () => {
     )
   )
 
-  it.effect("losing the note fails neither a ting nor its refusal", () =>
+  it.effect("is optional: a write that fails affects neither a ting nor its refusal", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()
@@ -83,7 +83,7 @@ describe("ting_ready", () => {
     )
   )
 
-  it.effect("is written only when it changes: a ting costs no commit", () =>
+  it.effect("is written only when it changes: other tings cost no commit", () =>
     scenario(
       Effect.gen(function* () {
         const { send } = yield* prepared()
@@ -95,7 +95,7 @@ describe("ting_ready", () => {
     )
   )
 
-  it.effect("belongs to the plane", () =>
+  it.effect("is separate for each plane", () =>
     scenario(
       Effect.gen(function* () {
         yield* prepared()
@@ -110,7 +110,7 @@ describe("ting_ready", () => {
 })
 
 describe("the subscription", () => {
-  it.effect("registers the caller as a recipient and tells it", () =>
+  it.effect("registers the caller as a recipient and returns the subscription", () =>
     scenario(
       Effect.gen(function* () {
         const { subscribe, ting } = yield* prepared({ registered: false })
@@ -118,7 +118,7 @@ describe("the subscription", () => {
         assert.match(made.id, /^sub_/)
         deepStrictEqual({ ...made, id: "" }, { id: "", app_id: "music", for: "si:deejay", active: true })
         assert.isTrue(yield* ting.isRegistered(deejay))
-        assert.strictEqual((yield* subscribe).id, made.id, "calling again is the retry")
+        assert.strictEqual((yield* subscribe).id, made.id, "a second call retries")
       })
     )
   )
@@ -135,7 +135,7 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("gives back a grant that the recipient revoked: it is their explicit wish", () =>
+  it.effect("restores a grant that the recipient revoked, because it is their explicit request", () =>
     scenario(
       Effect.gen(function* () {
         const { subscribe, ting } = yield* prepared()
@@ -146,7 +146,7 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("without its scope is reconsent_required, before a proof", () =>
+  it.effect("is reconsent_required without its scope, before a proof is requested", () =>
     scenario(
       Effect.gen(function* () {
         const { caller, iam, plane, proofs } = yield* prepared({ registered: false })
@@ -160,7 +160,7 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("asked for twice at once is done once", () =>
+  it.effect("shares one execution between two concurrent requests", () =>
     scenario(
       Effect.gen(function* () {
         const { subscribe, ting } = yield* prepared({ registered: false })
@@ -176,7 +176,7 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("of another caller, or for another organisation, at the same time is another one", () =>
+  it.effect("shares none with another caller or another organisation", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

@@ -39,8 +39,8 @@ const withScopes = (caller: Caller, held: ReadonlyArray<string>): Caller => ({
   membership: { ...caller.membership, scopes: held }
 })
 
-describe("a scope is demanded before a proof", () => {
-  it.effect("the call's own and the identity", () =>
+describe("a scope is checked before a proof is requested", () => {
+  it.effect("both the call's own scope and the identity scope", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, caller } = yield* prepared
@@ -74,7 +74,7 @@ describe("a call to Ting", () => {
     )
   )
 
-  it.effect("takes a fresh proof under a fresh key for every attempt, over the same bytes", () =>
+  it.effect("requests a new proof under a new key for every attempt, over the same bytes", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, iam, ting, caller, proofs } = yield* prepared
@@ -91,7 +91,7 @@ describe("a call to Ting", () => {
   )
 
   for (const code of ["invalid_proof", "proof_expired", "proof_consumed"]) {
-    it.effect(`refused as ${code} is tried again with another proof, at most 3 times in all`, () =>
+    it.effect(`refused as ${code} is retried with another proof, at most 3 attempts in all`, () =>
       scenario(
         Effect.gen(function* () {
           const { registration, ting, caller } = yield* prepared
@@ -111,7 +111,7 @@ describe("a call to Ting", () => {
     )
   }
 
-  it.effect("refused otherwise is not tried again", () =>
+  it.effect("refused with another code is not retried", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, ting, caller } = yield* prepared
@@ -129,7 +129,7 @@ describe("a call to Ting", () => {
     )
   )
 
-  it.effect("a proof that IAM refuses is IAM's refusal, not Ting's, and is not asked for again", () =>
+  it.effect("fails with IAM's refusal when IAM refuses the proof, and is not retried", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, iam, ting, caller } = yield* prepared
@@ -152,7 +152,7 @@ describe("a call to Ting", () => {
     )
   )
 
-  it.effect("an outage of either names the one that failed", () =>
+  it.effect("names IAM or Ting in an outage, whichever failed", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, iam, ting, caller } = yield* prepared
@@ -167,7 +167,7 @@ describe("a call to Ting", () => {
     )
   )
 
-  it.effect("the hint to correct the clock compares with the time of the answer", () =>
+  it.effect("compares the clock with the time of the answer for its clock hint", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, iam, caller } = yield* prepared
@@ -185,7 +185,7 @@ describe("a call to Ting", () => {
 })
 
 describe("a registration", () => {
-  it.effect("is noted for ting_ready, with organisation and subscription", () =>
+  it.effect("is recorded for ting_ready, with organisation and subscription", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, caller } = yield* prepared
@@ -193,8 +193,8 @@ describe("a registration", () => {
         assert.isFalse(yield* store.recipients.isActive(deejay))
         const registered = yield* registration.register(production, caller)
         assert.isTrue(yield* store.recipients.isActive(deejay))
-        const [noted] = yield* (yield* StoreSwitches).seen("recipients.activate")
-        deepStrictEqual(noted, [
+        const [recorded] = yield* (yield* StoreSwitches).seen("recipients.activate")
+        deepStrictEqual(recorded, [
           {
             ...deejay,
             organisationUuid: caller.membership.organisationUuid,
@@ -205,7 +205,7 @@ describe("a registration", () => {
     )
   )
 
-  it.effect("stands although the note was lost", () =>
+  it.effect("succeeds when the record cannot be written", () =>
     scenario(
       Effect.gen(function* () {
         const { registration, ting, caller } = yield* prepared
@@ -216,7 +216,7 @@ describe("a registration", () => {
     )
   )
 
-  it.effect("in a testing plane carries Ting's own test credentials", () =>
+  it.effect("in a testing plane sends Ting's own test credentials", () =>
     scenario(
       Effect.gen(function* () {
         const { registration } = yield* prepared

@@ -1,7 +1,8 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Redacted from "effect/Redacted"
-import { type Failure, type FailureCode, failureStatus } from "../../src/schema/Failure.ts"
+import { failureStatus } from "../../src/schema/Envelope.ts"
+import type { Failure, FailureCode } from "../../src/schema/Failure.ts"
 import { Production, Testing } from "../../src/services/Plane.ts"
 import { mapStoreFailure } from "../../src/services/StoreErrorMapping.ts"
 import {
@@ -43,19 +44,19 @@ describe("IAM's refusals", () => {
     plane: typeof production | typeof testing | "selecting" = production
   ): Failure => mapIamFailure(operation, plane, now)(refusal("iam", status, code))
 
-  it("every way to refuse an SLT is slt_rejected, and of a refresh token unauthenticated", () => {
+  it("map every refusal of an SLT to slt_rejected, and of a refresh token to unauthenticated", () => {
     for (const code of ["invalid_grant", "refresh_token_reuse", "invalid_token"]) {
       assert.strictEqual(iam("login", 400, code).code, "slt_rejected")
       assert.strictEqual(iam("refresh", 400, code).code, "unauthenticated")
     }
   })
 
-  it("unauthenticated in production speaks of our own secret, in every operation", () => {
+  it("map unauthenticated in production to our own secret, in every operation", () => {
     for (const operation of ["login", "refresh", "revoke", "introspect", "prove"] as const)
       assert.strictEqual(iam(operation, 401, "unauthenticated").code, "dependency_misconfigured")
   })
 
-  it("the three answers of idempotency keep their codes, in every operation", () => {
+  it("keep the three idempotency codes, in every operation", () => {
     for (const operation of operations) {
       assert.strictEqual(iam(operation, 409, "idempotency_conflict").code, "idempotency_conflict")
       assert.strictEqual(
@@ -68,7 +69,7 @@ describe("IAM's refusals", () => {
     }
   })
 
-  it("a 429 is rate_limited with its seconds, in every operation, whatever its code", () => {
+  it("map a 429 to rate_limited with its seconds, in every operation, whatever its code", () => {
     for (const operation of operations) {
       for (const code of ["rate_limited", "invalid_grant", "unauthenticated"]) {
         const failure = mapIamFailure(
@@ -83,12 +84,12 @@ describe("IAM's refusals", () => {
     }
   })
 
-  it("while a plane is selected, invalid_client and unauthenticated are testing_secret_invalid", () => {
+  it("map invalid_client and unauthenticated to testing_secret_invalid while a plane is selected", () => {
     assert.strictEqual(iam("plane", 401, "invalid_client", "selecting").code, "testing_secret_invalid")
     assert.strictEqual(iam("plane", 401, "unauthenticated", "selecting").code, "testing_secret_invalid")
   })
 
-  it("in a testing plane any unauthenticated is testing_secret_invalid: the environment is gone", () => {
+  it("map any unauthenticated in a testing plane to testing_secret_invalid", () => {
     for (const operation of operations) {
       assert.strictEqual(
         iam(operation, 401, "unauthenticated", testing).code,
@@ -98,12 +99,12 @@ describe("IAM's refusals", () => {
     }
   })
 
-  it("in a testing plane invalid_client outside its selection is ours to correct", () => {
+  it("map invalid_client in a selected testing plane to a misconfiguration of ours", () => {
     assert.strictEqual(iam("login", 401, "invalid_client", testing).code, "dependency_misconfigured")
     assert.strictEqual(iam("prove", 401, "invalid_client", testing).code, "dependency_misconfigured")
   })
 
-  it("in production our own credentials are an operator's matter, never the user's logout", () => {
+  it("map refusals of our credentials in production to an operator's problem, never to a logout", () => {
     for (const operation of ["login", "refresh", "revoke", "introspect", "prove"] as const) {
       const failure = iam(operation, 401, "invalid_client")
       assert.strictEqual(failure.code, "dependency_misconfigured", operation)
@@ -114,7 +115,7 @@ describe("IAM's refusals", () => {
     }
   })
 
-  it("the hint names clock skew when IAM's Date is more than 60 s away, either way", () => {
+  it("name clock skew in the hint when IAM's Date differs by more than 60 s in either direction", () => {
     const hint = (answeredAt: number | undefined) =>
       mapIamFailure(
         "prove",
@@ -128,12 +129,12 @@ describe("IAM's refusals", () => {
     assert.include(hint(now + 60_001), "clock")
   })
 
-  it("on a proof exchange a dead subject token is unauthenticated; elsewhere that answer is no contract", () => {
+  it("map a dead subject token to unauthenticated on a proof exchange only", () => {
     assert.strictEqual(iam("prove", 400, "invalid_subject_token").code, "unauthenticated")
     assert.strictEqual(iam("introspect", 400, "invalid_subject_token").code, "dependency_unavailable")
   })
 
-  it("on a proof exchange an organisation that is not granted is forbidden, and 404 is reconsent_required", () => {
+  it("map an organisation that is not granted to forbidden, and 404 to reconsent_required, on a proof exchange", () => {
     const forbidden = iam("prove", 403, "obo_organization_not_authorized")
     assert.strictEqual(forbidden.code, "forbidden")
     deepStrictEqual(forbidden.details, named("iam", "obo_organization_not_authorized"))
@@ -142,7 +143,7 @@ describe("IAM's refusals", () => {
     deepStrictEqual(reconsent.details, named("iam", "not_found"))
   })
 
-  it("a refusal of policy is forbidden and names IAM's code and request id", () => {
+  it("map a refusal of policy to forbidden, with IAM's code and request id", () => {
     for (const operation of operations) {
       const failure = iam(operation, 403, "forbidden")
       assert.strictEqual(failure.code, "forbidden")
@@ -150,7 +151,7 @@ describe("IAM's refusals", () => {
     }
   })
 
-  it("a refusal that no rule knows is an outage, never a logout", () => {
+  it("map an unknown refusal to an outage, never to a logout", () => {
     for (const operation of operations) {
       for (const [status, code] of [
         [400, "invalid_request"],
@@ -172,7 +173,7 @@ describe("IAM's refusals", () => {
     }
   })
 
-  it("no answer, or none of its contract, is dependency_unavailable with the seconds when known", () => {
+  it("map a missing or invalid answer to dependency_unavailable, with the seconds when known", () => {
     for (const operation of operations) {
       for (const plane of [production, testing] as const) {
         const lost = new Unknown({ dependency: "iam", reason: "secret text of the log" })
@@ -216,7 +217,7 @@ describe("Ting's refusals", () => {
     })
   }
 
-  it("429 temporarily_rate_limited keeps its code and its seconds", () => {
+  it("map 429 temporarily_rate_limited to the same code with its seconds", () => {
     const limited = refusal("ting", 429, "temporarily_rate_limited", { retryAfterSeconds: 7 })
     const failure = mapTingFailure(limited, now)
     assert.strictEqual(failure.code, "temporarily_rate_limited")
@@ -224,25 +225,25 @@ describe("Ting's refusals", () => {
     assert.strictEqual(mapTingFailure(refusal("ting", 429, "anything"), now).retryAfterSeconds, 1)
   })
 
-  it("none of its 401s becomes ours", () => {
+  it("map no 401 of Ting to a 401 of ours", () => {
     for (const code of ["unauthenticated", "invalid_token", "session_expired", "authentication_required"]) {
       assert.isAtLeast(failureStatus(mapTingFailure(refusal("ting", 401, code), now)), 500)
     }
   })
 
-  it("no answer is dependency_unavailable", () => {
+  it("map a missing answer to dependency_unavailable", () => {
     const failure = mapTingFailure(new Unknown({ dependency: "ting", reason: "timeout" }), now)
     assert.strictEqual(failure.code, "dependency_unavailable")
     deepStrictEqual(failure.details, { dependency: "ting" })
   })
 
-  it("another attempt with a fresh proof is worth it for the three refusals of a proof only", () => {
+  it("allow another attempt with a new proof only for the three refusals of a proof", () => {
     deepStrictEqual([...repeatableProofRefusals].sort(), ["invalid_proof", "proof_consumed", "proof_expired"])
   })
 })
 
 describe("the database", () => {
-  it("is a dependency that did not answer; the reason stays in the log", () => {
+  it("maps to dependency_unavailable; the reason appears only in the log", () => {
     const failure = mapStoreFailure(new StoreUnavailable({ problem: { kind: "unreachable" } }))
     assert.strictEqual(failure.code, "dependency_unavailable")
     deepStrictEqual(failure.details, { dependency: "database" })

@@ -40,7 +40,7 @@ const waiting = (dependency: "iam" | "ting", credential: string) =>
     return { fiber, released }
   })
 
-/** The code with which a place is refused; none when there was one. */
+/** The code of the refusal; none when a place was free. */
 const attempt = (dependency: "iam" | "ting", credential = "another") =>
   Effect.flatMap(UpstreamPlaces, ({ within }) =>
     Effect.match(Effect.void.pipe(within(dependency, credential)), {
@@ -52,7 +52,7 @@ const attempt = (dependency: "iam" | "ting", credential = "another") =>
 const full = (dependency: "iam" | "ting") => ["overloaded", dependency, 1]
 
 describe("places for an upstream", () => {
-  it.effect("are refused at once when all are taken, and leave the other upstream's alone", () =>
+  it.effect("are refused at once when all are taken, and other upstreams keep theirs", () =>
     Effect.gen(function* () {
       const { fiber } = yield* waiting("iam", "a")
       yield* waiting("iam", "b")
@@ -63,7 +63,7 @@ describe("places for an upstream", () => {
     }).pipe(places(), bounds(2))
   )
 
-  it.effect("are given back at every end: an answer, a failure, an interruption", () =>
+  it.effect("are released at every end: an answer, a failure, an interruption", () =>
     Effect.gen(function* () {
       for (const end of [
         (one: { readonly released: Deferred.Deferred<void, string> }) =>
@@ -82,7 +82,7 @@ describe("places for an upstream", () => {
     }).pipe(places(), bounds(1))
   )
 
-  it.effect("of one credential are a part only: others find some", () =>
+  it.effect("are limited per credential", () =>
     Effect.gen(function* () {
       yield* waiting("iam", "a")
       yield* waiting("iam", "a")
@@ -94,7 +94,7 @@ describe("places for an upstream", () => {
   const here = inRequest({ clientNetwork: "192.0.2.1" })
   const elsewhere = inRequest({ clientNetwork: "192.0.2.2" })
 
-  it.effect("of one client address are a part only, whatever credentials it sends", () =>
+  it.effect("are limited per client address, whatever the credentials", () =>
     Effect.gen(function* () {
       const { fiber } = yield* waiting("iam", "a").pipe(here)
       yield* waiting("iam", "b").pipe(here)
@@ -106,7 +106,7 @@ describe("places for an upstream", () => {
     }).pipe(places(), bounds(10, 10, 10, 2))
   )
 
-  it.effect("are not counted by address where nothing is limited, nor without a request", () =>
+  it.effect("are not limited per address with MUSIC_RATE_LIMIT=off, nor without a request", () =>
     Effect.gen(function* () {
       const third = Effect.gen(function* () {
         yield* waiting("iam", "a")
@@ -118,7 +118,7 @@ describe("places for an upstream", () => {
     }).pipe(bounds(10, 10, 10, 2))
   )
 
-  it.effect("that are taken are told by upstream", () =>
+  it.effect("are reported by upstream while they are taken", () =>
     Effect.gen(function* () {
       const taken = Effect.map(
         Effect.all([
@@ -135,7 +135,7 @@ describe("places for an upstream", () => {
     }).pipe(places(), bounds(5, 5))
   )
 
-  it.effect("leave 400 of the requests in flight to those that wait for no upstream", () =>
+  it.effect("leave 400 of the requests in flight to requests that wait for no upstream", () =>
     Effect.gen(function* () {
       const { iam, ting } = yield* PlaceBounds
       deepStrictEqual(defaultBound - iam.all - ting.all, 400)
@@ -146,7 +146,7 @@ describe("places for an upstream", () => {
 })
 
 describe("a call that waits for IAM", () => {
-  it.effect("takes one place for all that it does, so that it is never refused halfway", () =>
+  it.effect("takes one place for all of its work, so that it is never refused in the middle", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -168,13 +168,13 @@ describe("a call that waits for IAM", () => {
         const { iam, session } = yield* loggedIn
         const spent = yield* iam.calls("exchange")
         const held = yield* iam.hold("introspect")
-        const look = yield* Effect.fork(authenticate(session.access_token))
+        const introspection = yield* Effect.fork(authenticate(session.access_token))
         yield* held.arrived
         const refused = yield* Effect.flip(loginAs({}, callerKey("second")))
         deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "iam"])
         assert.strictEqual(yield* iam.calls("exchange"), spent)
         yield* held.release
-        yield* Fiber.join(look)
+        yield* Fiber.join(introspection)
         yield* loginAs({}, callerKey("second"))
       })
     ).pipe(bounds(1))
@@ -200,7 +200,7 @@ describe("a call that waits for IAM", () => {
     ).pipe(bounds(1))
   )
 
-  it.effect("holds a place of its own when it joins an execution in flight", () =>
+  it.effect("takes its own place when it joins an execution in flight", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -219,7 +219,7 @@ describe("a call that waits for IAM", () => {
 })
 
 describe("a testing secret that IAM resolves", () => {
-  it.effect("holds a place, and a part of the places only", () =>
+  it.effect("takes a place, from a limited part of the places", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
@@ -239,7 +239,7 @@ describe("a testing secret that IAM resolves", () => {
 })
 
 describe("a call that waits for Ting", () => {
-  it.effect("takes one place for the proof and the ting: without one no proof is asked for", () =>
+  it.effect("takes one place for the proof and the ting: without one no proof is requested", () =>
     scenario(
       Effect.gen(function* () {
         const { iam, ting, proofs, send, sends } = yield* prepared()
@@ -273,7 +273,7 @@ describe("a call that waits for Ting", () => {
     ).pipe(bounds(1, 1))
   )
 
-  it.effect("without a place fails no login, whose repetition registers", () =>
+  it.effect("without a place does not fail the login, whose repetition registers", () =>
     scenario(
       Effect.gen(function* () {
         const { send } = yield* prepared()

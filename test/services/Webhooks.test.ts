@@ -61,7 +61,7 @@ const isActive = (publicId: string, plane = "production", organisation = "acme")
 const inbox = Effect.flatMap(StoreSwitches, (store) => store.seen("webhooks.receive"))
 
 describe("a delivery", () => {
-  it.effect("is verified, committed, then acknowledged", () =>
+  it.effect("is verified, committed, and then acknowledged", () =>
     scenario(
       Effect.gen(function* () {
         deepStrictEqual(yield* deliver(eventOf()), { received: true })
@@ -86,7 +86,7 @@ describe("a delivery", () => {
     )
   )
 
-  it.effect("that is not IAM's is 401, and nothing is kept of it", () =>
+  it.effect("with an invalid signature is 401, and nothing is stored", () =>
     scenario(
       Effect.gen(function* () {
         const webhooks = yield* Webhooks
@@ -100,7 +100,7 @@ describe("a delivery", () => {
     )
   )
 
-  it.effect("that the database did not take is 503: IAM delivers it again", () =>
+  it.effect("that the database failed to store is 503, so that IAM sends it again", () =>
     scenario(
       Effect.gen(function* () {
         const store = yield* StoreSwitches
@@ -113,7 +113,7 @@ describe("a delivery", () => {
     )
   )
 
-  it.effect("without an organisation is kept as such", () =>
+  it.effect("without an organisation is stored without one", () =>
     scenario(
       Effect.gen(function* () {
         yield* deliver(eventOf({ eventType: "carbon.updated.v1", organisationUuid: Option.none(), data: {} }))
@@ -123,7 +123,7 @@ describe("a delivery", () => {
     )
   )
 
-  it.effect("a duplicate is acknowledged and does nothing", () =>
+  it.effect("is acknowledged without effect when it is a duplicate", () =>
     scenario(
       Effect.gen(function* () {
         yield* register("c:ana")
@@ -136,7 +136,7 @@ describe("a delivery", () => {
     )
   )
 
-  it.effect("of an unknown type is kept and acknowledged", () =>
+  it.effect("of an unknown type is stored and acknowledged", () =>
     scenario(
       Effect.gen(function* () {
         yield* register("c:ana")
@@ -150,7 +150,7 @@ describe("a delivery", () => {
 })
 
 describe("a removal", () => {
-  it.effect("turns the registrations of the named people inactive, in that organisation only", () =>
+  it.effect("deactivates the registrations of the named people, in that organisation only", () =>
     scenario(
       Effect.gen(function* () {
         yield* register("c:ana")
@@ -166,7 +166,7 @@ describe("a removal", () => {
     )
   )
 
-  it.effect("that is older than what was seen of the member does nothing: they are back", () =>
+  it.effect("that is older than the newest event of the member has no effect", () =>
     scenario(
       Effect.gen(function* () {
         const { aggregate } = eventOf()
@@ -185,8 +185,8 @@ describe("a removal", () => {
   )
 })
 
-describe("whom a removal names", () => {
-  it("people of a member or a silicon removal, in order", () => {
+describe("the people that a removal names", () => {
+  it("are those of a member or a silicon removal, in ascending order", () => {
     deepStrictEqual(readRemovedPeople(eventOf({ data: members(row("c:ana"), row("si:deejay")) })), [
       "c:ana",
       "si:deejay"
@@ -195,7 +195,7 @@ describe("whom a removal names", () => {
     deepStrictEqual(readRemovedPeople(eventOf({ eventType, data: members(row("si:deejay")) })), ["si:deejay"])
   })
 
-  it("nobody in any other event", () => {
+  it("are none in any other event", () => {
     for (const eventType of [
       "organization.membership.created.v1",
       "organization.membership.updated.v1",
@@ -207,23 +207,23 @@ describe("whom a removal names", () => {
     }
   })
 
-  it("nobody by a tombstone", () => {
+  it("are none in a tombstone", () => {
     deepStrictEqual(readRemovedPeople(eventOf({ data: members(tombstone) })), [])
     deepStrictEqual(readRemovedPeople(eventOf({ data: members(tombstone, row("c:ana")) })), ["c:ana"])
   })
 
-  it("nobody who is still a member: the rows of others may stand beside", () => {
+  it("exclude a person who is still a member, also beside rows of others", () => {
     deepStrictEqual(readRemovedPeople(eventOf({ data: members(row("c:ben", "active"), row("c:ana")) })), [
       "c:ana"
     ])
   })
 
-  it("whoever a readable row names, whatever stands in the others", () => {
+  it("are those of every readable row, whatever the other rows contain", () => {
     const odd = [null, "row", {}, { principal: null }, { principal: { public_id: 7 } }, row("no public id")]
     deepStrictEqual(readRemovedPeople(eventOf({ data: members(...odd, row("c:ana")) })), ["c:ana"])
   })
 
-  it("nobody in data of another shape", () => {
+  it("are none in data of another shape", () => {
     for (const data of [{}, { current: null }, { current: { members: {} } }, { current: {} }]) {
       deepStrictEqual(readRemovedPeople(eventOf({ data })), [])
     }
@@ -237,7 +237,7 @@ describe("a testing delivery", () => {
     return { environment, plane: environment.plane, resolve: planes.resolve(Option.some(environment.secret)) }
   })
 
-  it.effect("belongs to a plane that was resolved before, else 403", () =>
+  it.effect("must belong to a plane that was resolved before, else 403", () =>
     scenario(
       Effect.gen(function* () {
         const { environment, plane, resolve } = yield* prepared
@@ -279,7 +279,7 @@ describe("a testing delivery", () => {
     )
   )
 
-  it.effect("never touches production, nor production it", () =>
+  it.effect("never affects production, and production never affects it", () =>
     scenario(
       Effect.gen(function* () {
         const { environment, plane, resolve } = yield* prepared
@@ -298,7 +298,7 @@ describe("a testing delivery", () => {
     )
   )
 
-  it.effect("is not acknowledged while the database cannot tell its plane", () =>
+  it.effect("is not acknowledged while the database cannot resolve its plane", () =>
     scenario(
       Effect.gen(function* () {
         const { environment, resolve } = yield* prepared
@@ -313,7 +313,7 @@ describe("a testing delivery", () => {
   )
 })
 
-it("Only an object with a member `test` claims to be of a testing plane", () => {
+it("Only an object with a member `test` claims a testing plane", () => {
   const claims = (text: string) => claimsTesting(new TextEncoder().encode(text))
   for (const text of ['{"test":{}}', '{"test":null}']) assert.isTrue(claims(text), text)
   for (const text of ["null", '"test"', "7", "[]", "{}", '{"data":{"test":{}}}', "no JSON", ""])

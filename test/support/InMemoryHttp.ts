@@ -33,7 +33,7 @@ export const inMemoryClient = (
         request,
         new Response(null, { status: reply.status, headers })
       )
-      // The stream of a web response ends some turns of the event loop later, which the test clock does not wait for.
+      // The stream of a web response ends a few iterations of the event loop later, and the test clock does not wait for it.
       const stream = Stream.make(body)
       const inMemory: HttpClientResponse.HttpClientResponse = Object.create(response, {
         stream: { value: stream }

@@ -1,4 +1,4 @@
-/** The built server as a process of its own, as an operator starts it. */
+/** The built server as a separate process, started like an operator does. */
 import { type ChildProcess, spawn } from "node:child_process"
 import { randomInt } from "node:crypto"
 import { once } from "node:events"

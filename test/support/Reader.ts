@@ -24,7 +24,7 @@ const decodeLinks = (text: string): string =>
     )
     .normalize("NFKC")
 
-/** The text as it shows, with JSON decoded, and with links decoded as well. */
+/** The visible text, the text with JSON decoded, and with links decoded as well. */
 export const readingsOf = (text: string): ReadonlyArray<string> => {
   const shown = strip(text)
   const decoded = strip(decodeJson(shown))

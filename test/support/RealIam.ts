@@ -10,6 +10,7 @@ import { startTing } from "../../sandbox/upstreams/Ting.ts"
 import { clientTables } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { type Answer, call, jsonHeaders, type Sent } from "../http/support.ts"
@@ -20,7 +21,7 @@ import * as SimulatedTables from "./SimulatedTables.ts"
 import * as TestStore from "./TestStore.ts"
 import { useCases } from "./UseCaseLayers.ts"
 
-/** Requests come through a proxy that is trusted, so that a test has as many addresses as it likes. */
+/** Requests come through a trusted proxy, so that a test can use any number of addresses. */
 export const serverOverIam = (
   bounds: Bounds = {},
   overrides: SettingsOverrides = {},
@@ -50,7 +51,7 @@ export const serverOverIam = (
     )
     const context = yield* Layer.build(
       httpServerWith(bounds).pipe(
-        Layer.provide(Descriptors.Default),
+        Layer.provide([Descriptors.Default, Readiness.Default]),
         Layer.provide(
           Layer.succeed(DeliveryHealth, {
             checks: Effect.succeed({ tracker: "off", tables: "off" } as const)

@@ -10,7 +10,7 @@ export const testApplicationSecret = "ask_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8S9
 /** The signing secret of identity-service.md 11.7, vector W1, key version 1. */
 export const testWebhookSecret = "example-webhook-secret-0123456789abcdef"
 
-/** What a test changes. Groups are merged field by field, everything else is replaced. */
+/** Settings that a test changes. Groups are merged field by field, other values are replaced. */
 export interface SettingsOverrides
   extends Partial<Omit<SettingsValues, "iam" | "ting" | "telemetry" | "retention">> {
   readonly iam?: Partial<SettingsValues["iam"]>

@@ -75,7 +75,7 @@ export interface Environment {
   readonly state: SimulatedPlane
 }
 
-/** What Ting learns from a proof. */
+/** The facts that Ting receives for a proof. */
 export interface VerifiedProof {
   readonly plane: string
   readonly publicId: string
@@ -86,7 +86,7 @@ export interface SimulatedIamService extends FaultSwitches<IamMethod> {
   readonly production: SimulatedPlane
   /** Makes a testing environment with a secret for this application. */
   readonly environment: (name: string) => Effect.Effect<Environment>
-  /** Kills the environment's secret. */
+  /** Revokes the environment's secret. */
   readonly deleteEnvironment: (environment: Environment) => Effect.Effect<void>
   /** Mints a short-lived token; in production by default. */
   readonly slt: (login: Login, state?: SimulatedPlane) => Effect.Effect<Redacted.Redacted>
@@ -97,7 +97,7 @@ export interface SimulatedIamService extends FaultSwitches<IamMethod> {
   readonly proofRequests: Effect.Effect<ReadonlyArray<SeenProofRequest>>
   /** Upstream keys in the order of the calls. */
   readonly keys: (method: "exchange" | "refresh" | "revoke") => Effect.Effect<ReadonlyArray<UpstreamKey>>
-  /** Values of the tokens that revocation was asked for. */
+  /** Values of the tokens in revocation requests. */
   readonly revoked: Effect.Effect<ReadonlyArray<string>>
   /** A signed delivery; in production by default. `rewrite` changes the text before it is signed. */
   readonly delivery: (
@@ -108,7 +108,7 @@ export interface SimulatedIamService extends FaultSwitches<IamMethod> {
       readonly rewrite?: (text: string) => string
     }
   ) => Effect.Effect<{ readonly rawHeaders: ReadonlyArray<string>; readonly body: Uint8Array }>
-  /** Verifies and consumes a proof as Ting does; left with IAM's code. */
+  /** Verifies and consumes a proof like Ting does; Left holds IAM's code. */
   readonly verifyProof: (
     proof: Proof,
     call: { readonly path: string; readonly body: Uint8Array }
@@ -136,7 +136,7 @@ const make = Effect.gen(function* () {
   const seeded = seedTestIam(controls)
   const client = Layer.succeed(HttpClient.HttpClient, inMemoryClient(now, simulator))
   const settings = yield* Settings
-  // The tests of the client test its budget; here it never refuses.
+  // The budget has its own tests; here it never refuses.
   const withoutBudget = Layer.succeed(Settings, {
     ...settings,
     iam: { ...settings.iam, callsPerMinute: 1_000_000 }

@@ -19,7 +19,7 @@ import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 export type TingMethod = "register" | "send"
 
-/** For how long Ting knows a key, seconds: 14 days from the first acceptance. */
+/** How long Ting keeps a key, seconds: 14 days from the first acceptance. */
 export const keyLifetime = 1_209_600
 
 /** A call as it arrived. */

@@ -1,4 +1,4 @@
-/** A wall clock that a test steps, as an operator or NTP does. Monotonic time and sleeps stay those of the clock below. */
+/** A wall clock that a test steps, as an operator or NTP does. Monotonic time and sleeps use the underlying clock. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 

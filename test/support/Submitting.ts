@@ -38,5 +38,5 @@ export const submit = (submission: Submission = {}) =>
     })
   )
 
-/** What reached the store, newest last. */
+/** The stored reports, newest last. */
 export const admitted = Effect.flatMap(StoreSwitches, (store) => store.seen("reports.admit"))

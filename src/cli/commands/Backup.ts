@@ -44,12 +44,12 @@ const printCopy = (facts: DatabaseFacts) => printFacts(toLines(facts))
 const formatUnfiled = (count: number): string =>
   count === 0
     ? "none"
-    : `${count} ${count === 1 ? "report" : "reports"} not filed in it, to be looked for before they are sent`
+    : `${count} ${count === 1 ? "report" : "reports"} not filed in the backup; the tracker is searched before they are sent`
 
 export const backup = Command.make(
   "backup",
   {
-    file: file.pipe(Args.withDescription("where the copy goes")),
+    file: file.pipe(Args.withDescription("path of the copy")),
     overwrite: overwrite.pipe(Options.withDescription("replace the file when it exists")),
     json
   },
@@ -65,16 +65,18 @@ export const backup = Command.make(
       yield* given.json ? printJson(toJson(facts)) : printCopy(facts)
     })
 ).pipe(
-  Command.withDescription("Copies the database to a file, consistent and checked, also while the server runs")
+  Command.withDescription(
+    "Writes a consistent, verified copy of the database to a file, also while the server runs"
+  )
 )
 
 const verify = Options.boolean("verify").pipe(
-  Options.withDescription("only read the backup from end to end and say whether it can be restored")
+  Options.withDescription("only check that the backup is complete and can be restored")
 )
 
 const finish = Options.boolean("finish").pipe(
   Options.withDescription(
-    "after another tool restored the database: searches for unfiled reports before they are sent"
+    "after another tool restored the database: unfiled reports are searched for before they are sent"
   )
 )
 
@@ -93,7 +95,7 @@ const finishRestored = (asJson: boolean) =>
         ? new CommandFailed({
             exit: exits.unavailable,
             lines: [`${database} holds nothing`],
-            fix: "restore it first: music-backend restore <file> says how"
+            fix: "restore it first: music-backend restore <file> prints the command"
           })
         : storeFailed(error)
     }
@@ -120,7 +122,7 @@ export const restore = Command.make(
     verify,
     finish,
     overwrite: overwrite.pipe(
-      Options.withDescription("replace the database that is there; it is kept aside")
+      Options.withDescription("replace the existing database, which is kept under another name")
     ),
     json
   },
@@ -139,7 +141,7 @@ export const restore = Command.make(
         const facts = yield* Effect.mapError(backups.verifyBackup(given.file.value), failed(exits.no))
         yield* screen.progress("")
         if (given.json) return yield* printJson({ ...toJson(facts), usable: true })
-        yield* screen.out("This backup is whole and can be restored.")
+        yield* screen.out("This backup is complete and can be restored.")
         return yield* printCopy(facts)
       }
       const settings = yield* databasePlace
@@ -159,4 +161,4 @@ export const restore = Command.make(
         ["doubted", formatUnfiled(facts.unfiled)]
       ])
     })
-).pipe(Command.withDescription("Puts a backup in the place of the database, which no server may have open"))
+).pipe(Command.withDescription("Replaces the database by a backup; no server may have the database open"))

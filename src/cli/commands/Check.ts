@@ -12,7 +12,7 @@ const colours: Readonly<Record<Status, Colour>> = { PASS: "green", WARN: "yellow
 const count = (findings: ReadonlyArray<Finding>, status: Status): number =>
   findings.filter((finding) => finding.status === status).length
 
-/** A line a finding, and below it what to do; what is off is no reason to do anything. */
+/** One line for each finding, with its fix below. */
 const rendered = (screen: ScreenService, findings: ReadonlyArray<Finding>): string => {
   const width = Math.max(...findings.map(({ name }) => name.length))
   return findings
@@ -26,7 +26,7 @@ const rendered = (screen: ScreenService, findings: ReadonlyArray<Finding>): stri
 }
 
 const summary = (findings: ReadonlyArray<Finding>): string =>
-  `${count(findings, "PASS")} passed, ${count(findings, "WARN")} to look at, ${count(findings, "FAIL")} failed, ${count(findings, "SKIP")} skipped`
+  `${count(findings, "PASS")} passed, ${count(findings, "WARN")} warnings, ${count(findings, "FAIL")} failed, ${count(findings, "SKIP")} skipped`
 
 export const check = Command.make("check", { json }, (given) =>
   Effect.gen(function* () {
@@ -47,6 +47,6 @@ export const check = Command.make("check", { json }, (given) =>
   })
 ).pipe(
   Command.withDescription(
-    "Checks settings, database, clock, upstreams, keys and rights, and says what to do; stores and files nothing. Exits with 1 when something failed"
+    "Checks settings, database, clock, upstreams, keys and rights, and prints a fix for each problem; stores and files nothing. Exits with 1 when a check failed"
   )
 )

@@ -34,7 +34,7 @@ const colourOf = ({ problem, source }: ShownSetting): Colour | undefined => {
 }
 
 const changed = Options.boolean("changed").pipe(
-  Options.withDescription("only those that the environment sets, or should")
+  Options.withDescription("only settings that the environment sets, or must set")
 )
 
 export const config = Command.make("config", { changed, json }, (given) =>
@@ -76,7 +76,7 @@ export const config = Command.make("config", { changed, json }, (given) =>
     )
     if (problems.length > 0)
       yield* (yield* Screen).err(
-        "\nThe server does not start with this: music-backend check says what to do."
+        "\nThe server does not start with these settings: music-backend check prints the fixes."
       )
   })
 ).pipe(Command.withDescription("Shows every setting with its value or default; secrets only as set or unset"))

@@ -18,7 +18,7 @@ const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's i
 
 const filters = {
   state: Options.choice("state", deliveryStates).pipe(
-    Options.withDescription("in this state"),
+    Options.withDescription("state of the delivery"),
     Options.optional
   ),
   kind: Options.choice("kind", ["report", "sweep"]).pipe(
@@ -26,7 +26,7 @@ const filters = {
     Options.optional
   ),
   discarded: Options.boolean("discarded").pipe(
-    Options.withDescription("discarded by an operator; --state failed omits these")
+    Options.withDescription("only discarded deliveries, which --state failed omits")
   ),
   since
 }
@@ -37,7 +37,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
   Effect.flatMap(Effect.all([sinceOf(given.since), pageOf(given)]), ([from, request]) =>
     Effect.gen(function* () {
       if (given.discarded && Option.isSome(given.state))
-        return yield* usage("--discarded and --state together", "say one of them")
+        return yield* usage("--discarded and --state together", "use only one of them")
       const state = given.discarded ? Option.some("discarded" as const) : given.state
       const filter = { state, kind: given.kind, since: from }
       const page = yield* (yield* OperatorQueries).deliveries(filter, request)
@@ -100,10 +100,10 @@ const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): Com
   notFound(
     `${deliveryId} is ${state}: nothing to ${what}`,
     state === "leased"
-      ? "it is being sent; look again in a minute"
+      ? "it is being sent; try again in a minute"
       : state === "delivered"
-        ? "look at others with music-backend deliveries list"
-        : "a later version made it; use that version's command"
+        ? "list others with music-backend deliveries list"
+        : "a later version created it; use that version's command"
   )
 
 /** Failed deliveries of one query. */
@@ -123,7 +123,7 @@ const ids = Args.text({ name: "id" }).pipe(
   Args.repeated
 )
 const failed = Options.boolean("failed").pipe(
-  Options.withDescription("all that failed and are not discarded, instead of ids")
+  Options.withDescription("all failed deliveries that are not discarded, instead of ids")
 )
 
 const retry = Command.make("retry", { ids, failed, json }, (given) =>
@@ -131,8 +131,8 @@ const retry = Command.make("retry", { ids, failed, json }, (given) =>
     const screen = yield* Screen
     if (given.failed === given.ids.length > 0)
       return yield* usage(
-        "neither ids nor --failed, or both",
-        "name deliveries, or say --failed for all that failed"
+        "ids or --failed are required, but not both",
+        "give ids of deliveries, or --failed for all failed ones"
       )
     const chosen = given.failed ? yield* failedOnes : { ids: given.ids, more: false }
     const { deliveries } = yield* Store
@@ -152,12 +152,12 @@ const retry = Command.make("retry", { ids, failed, json }, (given) =>
     if (given.json) return yield* printJson({ items: changed.map(toDeliveryRecordJson), next: null })
     if (changed.length === 0) return yield* screen.err("No deliveries failed.")
     for (const delivery of changed) yield* screen.out(`${delivery.id} is due now (${delivery.state})`)
-    if (chosen.more) yield* screen.err(`There are more than ${batch}: run it again.`)
+    if (chosen.more) yield* screen.err(`There are more than ${batch}: run the command again.`)
     yield* noTrackerNote
   }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(
-    "Makes deliveries due now; for one that may have been filed, the tracker is searched first"
+    "Makes deliveries due now; when a report may have been filed, the tracker is searched first"
   )
 )
 
@@ -170,14 +170,14 @@ const discard = Command.make("discard", { id, reason, json }, (given) =>
   Effect.gen(function* () {
     const { deliveries } = yield* Store
     if (given.reason.trim() === "" || given.reason.length > 500)
-      return yield* usage("--reason is empty or longer than 500 characters", "say it in a few words")
+      return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
     const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
     const delivery = yield* found(given.id)
     if (!done) return yield* unchanged(delivery, "discard")
     if (given.json) return yield* printJson(toDeliveryRecordJson(delivery))
     yield* (yield* Screen).out(`${delivery.id} is discarded and will not be tried again. Its report is kept.`)
   }).pipe(onDatabase)
-).pipe(Command.withDescription("Gives a delivery up for good; the report is kept"))
+).pipe(Command.withDescription("Discards a delivery: it is not sent any more; the report is kept"))
 
 export const deliveries = Command.make("deliveries").pipe(
   Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),

@@ -31,7 +31,7 @@ export const noTrackerNote = Effect.gen(function* () {
   const { tracker } = yield* databasePlace
   yield* err(
     Option.isSome(tracker)
-      ? "A running server takes it up within 30 seconds."
-      : "MUSIC_GITHUB_TOKEN is not set here: it waits until a server with a tracker runs."
+      ? "A running server sends it within 30 seconds."
+      : "MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs."
   )
 })

@@ -46,6 +46,6 @@ export const migrate = Command.make("migrate", { json }, (given) =>
   })
 ).pipe(
   Command.withDescription(
-    "Makes the database, or brings it to this version; a server does it at its start as well"
+    "Creates the database, or migrates it to this version; a server does the same at its start"
   )
 )

@@ -14,7 +14,7 @@ import { formatTime } from "../Text.ts"
 const publicId = Args.text({ name: "public-id" }).pipe(Args.withDescription("of whom: si:deejay, c:ana"))
 const organisation = Options.text("org").pipe(
   Options.withPseudoName("handle"),
-  Options.withDescription("in this organisation"),
+  Options.withDescription("handle of an organisation"),
   Options.optional
 )
 
@@ -26,7 +26,7 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
       if (page.items.length === 0)
         return yield* notFound(
           `${given.publicId} was never registered here, or the registration ended long ago`,
-          "they are registered when they sign in, or subscribe"
+          "an actor is registered at a login or by a subscription"
         )
       yield* printPage(page, {
         json: given.json,
@@ -53,6 +53,6 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
 ).pipe(Command.withDescription("Shows where an actor is registered as a recipient of tings"))
 
 export const recipients = Command.make("recipients").pipe(
-  Command.withDescription("Who gets tings: show"),
+  Command.withDescription("Recipients of tings: show"),
   Command.withSubcommands([show])
 )

@@ -24,12 +24,12 @@ const filters = {
     Options.optional
   ),
   delivery: Options.choice("delivery", deliveryStates).pipe(
-    Options.withDescription("whose delivery is in this state"),
+    Options.withDescription("state of the delivery"),
     Options.optional
   ),
   reporter: Options.text("reporter").pipe(
     Options.withPseudoName("who"),
-    Options.withDescription("of this public id, or anonymous, or unverified"),
+    Options.withDescription("a public id, or anonymous, or unverified"),
     Options.optional
   ),
   plane,
@@ -143,7 +143,7 @@ const show = Command.make("show", { id, json }, (given) =>
     const record = yield* found(given.id)
     yield* given.json ? printJson(toWholeReportJson(record)) : printReport(record)
   }).pipe(onDatabase)
-).pipe(Command.withDescription("Shows a report with what was reported"))
+).pipe(Command.withDescription("Shows a report with its content"))
 
 const retry = Command.make("retry", { id, json }, (given) =>
   Effect.gen(function* () {
@@ -151,7 +151,7 @@ const retry = Command.make("retry", { id, json }, (given) =>
     if (report.plane !== productionId)
       return yield* notFound(
         `${report.id} belongs to a testing plane and is never filed`,
-        "choose one of production"
+        "choose a report of production"
       )
     if (Option.isSome(report.issue))
       return yield* notFound(`${report.id} is filed already`, `see ${report.issue.value.url}`)
@@ -165,7 +165,7 @@ const retry = Command.make("retry", { id, json }, (given) =>
     if (!done)
       return yield* notFound(
         `the delivery of ${report.id} is ${delivery.value.state}: nothing to retry`,
-        "wait for what is going on, and look again with music-backend reports show"
+        "wait, and check it with music-backend reports show"
       )
     if (given.json) return yield* printJson(toDeliveryJson(delivery.value))
     const screen = yield* Screen
@@ -173,13 +173,15 @@ const retry = Command.make("retry", { id, json }, (given) =>
     yield* noTrackerNote
   }).pipe(onDatabase)
 ).pipe(
-  Command.withDescription("Delivers a report again, now; also one that was stored before a tracker was set")
+  Command.withDescription(
+    "Delivers a report again, now; also a report that was stored before a tracker was set"
+  )
 )
 
 const export_ = Command.make("export", filters, (given) =>
   Effect.flatMap(filterOf(given), (filter) => onDatabase(exportReports(filter)))
 ).pipe(
-  Command.withDescription("Writes whole reports to standard output, one JSON object a line, newest first")
+  Command.withDescription("Writes complete reports to standard output, one JSON object a line, newest first")
 )
 
 export const reports = Command.make("reports").pipe(

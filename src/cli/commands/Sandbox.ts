@@ -24,11 +24,11 @@ export const sandbox = Command.make("sandbox", flags, (given) =>
           lines: [
             error._tag === "SystemError" || error._tag === "BadArgument" ? error.message : error.reason
           ],
-          fix: "see that loopback and the temporary folder can be used"
+          fix: "check that loopback and the temporary folder can be used"
         })
     )
     if (!passed) return yield* new CommandFailed({ exit: exits.no, lines: [] })
   })
 ).pipe(
-  Command.withDescription("Runs the server on this machine with simulated upstreams, nothing to configure")
+  Command.withDescription("Runs the server on this machine with simulated upstreams, without configuration")
 )

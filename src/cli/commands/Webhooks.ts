@@ -13,7 +13,7 @@ import { formatTime } from "../Text.ts"
 const filters = {
   type: Options.text("type").pipe(
     Options.withPseudoName("name"),
-    Options.withDescription("of this event type, such as session.logout.v1"),
+    Options.withDescription("event type, such as session.logout.v1"),
     Options.optional
   ),
   plane,

@@ -95,7 +95,7 @@ export const me = HttpApiEndpoint.get("me", "/api/v1/auth/me")
     OpenApi.annotations({
       summary: "The live session",
       description:
-        "Asked of the identity service at every call, so a revocation shows at once. A live token that does not reach the organisation is 403; only a dead token is 401."
+        "The token is introspected with the identity service at every call, so a revocation takes effect at once. A live token that does not reach the organisation is 403; only a dead token is 401."
     })
   )
 

@@ -13,9 +13,9 @@ export const iam = HttpApiEndpoint.get("iam", "/api/v1/iam")
   .middleware(PlaneSelection)
   .annotateContext(
     OpenApi.annotations({
-      summary: "Where and as what to log in",
+      summary: "Parameters of a login",
       description:
-        "The application, its identity and notification services, its ting types, and the scopes a login asks for. With `X-Testing-Environment-Key` it resolves the plane: this is how a client tests a secret."
+        "The application, its identity and notification services, its ting types, and the scopes that a login requests. With `X-Testing-Environment-Key` it resolves the plane, so a client can verify a secret."
     })
   )
 
@@ -33,4 +33,4 @@ export const version = HttpApiEndpoint.get("version", "/api/v1/version")
 export class DescriptorsApi extends HttpApiGroup.make("descriptors")
   .add(iam)
   .add(version)
-  .annotateContext(OpenApi.annotations({ description: "What the service says of itself" })) {}
+  .annotateContext(OpenApi.annotations({ description: "Descriptors of the service" })) {}

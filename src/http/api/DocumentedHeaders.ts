@@ -47,7 +47,7 @@ export const ReportHeaders = Schema.Struct({
 export const OriginHeaders = Schema.Struct({
   origin: Schema.optionalWith(
     header({
-      description: "Sent by browsers; must then be a configured web origin.",
+      description: "Sent by browsers; when present, it must be a configured web origin.",
       examples: ["https://music.example"]
     }),
     { exact: true }

@@ -1,5 +1,6 @@
 import * as Schema from "effect/Schema"
-import { type FailureCode, failureClasses, wire } from "../../schema/Failure.ts"
+import { wire } from "../../schema/Envelope.ts"
+import { type FailureCode, failureClasses } from "../../schema/Failure.ts"
 
 type FailureOf<Code extends FailureCode> = InstanceType<(typeof failureClasses)[Code]>
 
@@ -49,7 +50,7 @@ export const replay = failures(
   "idempotency_response_expired"
 )
 
-/** Failures of a proof whose exchange IAM is asked to repeat, after the answer to the first request was lost. */
+/** Failures of a proof whose exchange is repeated after the answer to the first request was lost. */
 export const proof = failures("idempotency_in_progress", "idempotency_response_expired")
 
 /** Refusals of the notification service for any call, under its own codes (notification-service.md 8). */

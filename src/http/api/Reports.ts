@@ -26,7 +26,7 @@ export const submit = HttpApiEndpoint.post("submit", "/api/v1/reports")
     OpenApi.annotations({
       summary: "Report a bug",
       description:
-        "Stored before it is answered, and filed as an issue when a tracker is configured. Signing in is optional: with `Authorization` the report is yours, a refused token is 401, and an outage of the identity service stores it all the same. Text that has the form of a credential is replaced before anything is stored."
+        "Stored before it is acknowledged, and filed as an issue when a tracker is configured. Signing in is optional: with `Authorization` the report has your public id, a refused token is 401, and the report is stored also during an outage of the identity service. Text in the form of a credential is replaced before the report is stored."
     })
   )
 

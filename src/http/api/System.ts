@@ -1,7 +1,7 @@
 import * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as HttpApiGroup from "@effect/platform/HttpApiGroup"
 import * as OpenApi from "@effect/platform/OpenApi"
-import { Health, Readiness } from "../../schema/Descriptors.ts"
+import { Health, Readiness } from "../../schema/Health.ts"
 import { Probe } from "./EndpointAnnotations.ts"
 import { always, failures } from "./Failures.ts"
 
@@ -11,8 +11,8 @@ export const healthz = HttpApiEndpoint.get("healthz", "/healthz")
   .annotate(Probe, true)
   .annotateContext(
     OpenApi.annotations({
-      summary: "Is the process alive?",
-      description: "Liveness only: touches no dependency, and is answered while draining too."
+      summary: "Liveness of the process",
+      description: "Uses no dependency, and is answered while draining too."
     })
   )
 
@@ -23,9 +23,9 @@ export const readyz = HttpApiEndpoint.get("readyz", "/readyz")
   .annotate(Probe, true)
   .annotateContext(
     OpenApi.annotations({
-      summary: "Can it serve?",
+      summary: "Readiness of the service",
       description:
-        "Ready when the store answers, migrations are applied and the process is not draining. A stopped tracker or table is `degraded`, never a reason to turn callers away."
+        "Ready when the store answers, migrations are applied and the process is not draining. A stopped tracker or table is `degraded` and does not make the service unready."
     })
   )
 

@@ -12,9 +12,7 @@ import { PlaneSelection } from "./Middleware.ts"
 export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
   .setHeaders(OriginHeaders)
   .setPayload(TelemetryRequest)
-  .addSuccess(
-    HttpApiSchema.NoContent.annotations({ description: "Committed, or nothing was to be recorded" })
-  )
+  .addSuccess(HttpApiSchema.NoContent.annotations({ description: "Committed, or recording is off" }))
   .addError(always)
   .addError(admission)
   .addError(body)
@@ -24,7 +22,7 @@ export const accept = HttpApiEndpoint.post("accept", "/api/v1/telemetry")
   .annotate(BodyBound, bodyLimits.telemetry)
   .annotateContext(
     OpenApi.annotations({
-      summary: "Hand in a batch of client events",
+      summary: "Send a batch of client events",
       description:
         "204 means that the events are committed, or that nothing may be recorded: the caller opted out, telemetry is off, or the plane is a testing one. A full spool is 503: keep the events and send them again with the same ids."
     })

@@ -50,7 +50,7 @@ export const send = HttpApiEndpoint.post("send", "/api/v1/tings")
     OpenApi.annotations({
       summary: "Send a ting to yourself",
       description:
-        "The organisation and the recipient come from the verified session. The same `key` with the same content is sent once: a retry answers with `replayed`. The ting as it goes out may have 262,144 bytes."
+        "The organisation and the recipient come from the verified session. The same `key` with the same content is sent once: a retry answers with `replayed`. The outgoing ting may have at most 262,144 bytes."
     })
   )
 

@@ -20,7 +20,7 @@ export const receive = delivery("receive", "/webhook").annotateContext(
   OpenApi.annotations({
     summary: "Receive a delivery of the identity service",
     description:
-      "Verified over the exact bytes, committed, then acknowledged. A duplicate event id is acknowledged and does nothing. Served as `/webhook/` too."
+      "Verified over the exact bytes, committed, then acknowledged. A duplicate event id is acknowledged without effect. Also served as `/webhook/`."
   })
 )
 

@@ -4,10 +4,7 @@ import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { type Failure, InvalidInput, UnsupportedMediaType } from "../../schema/Failure.ts"
 import { parseJson } from "./StrictJson.ts"
-import { type Field, toFields } from "./ValidationErrors.ts"
-
-/** Bytes. In a larger body only the first problem is reported, so that a hostile one costs little. */
-const allProblemsBelow = 16_384
+import { type Field, reportsAllProblems, toFields } from "./ValidationErrors.ts"
 
 const refuse = (fields: ReadonlyArray<Field>): Either.Either<never, Failure> =>
   Either.left(new InvalidInput({ details: { fields } }))
@@ -33,7 +30,7 @@ export const makeBodyDecoder = <Payload>(
       return Either.left(new UnsupportedMediaType())
     const json = bodyOptional && bytes.length === 0 ? Either.right({}) : parseJson(bytes)
     if (Either.isLeft(json)) return refuse([{ path: "body", problem: json.left }])
-    const decoded = (bytes.length < allProblemsBelow ? decodeAll : decodeToFirst)(json.right)
+    const decoded = (reportsAllProblems(bytes.length) ? decodeAll : decodeToFirst)(json.right)
     return Either.isRight(decoded)
       ? Either.right(decoded.right)
       : refuse(toFields(ParseResult.ArrayFormatter.formatErrorSync(decoded.left)))

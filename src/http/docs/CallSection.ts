@@ -113,7 +113,7 @@ const failureHeaders = ({ responses }: Call): NonNullable<Response["headers"]> =
 
 const failurePart = (spec: Spec, call: Call): Html => html`<h4>When it fails</h4>
 <div class="wide"><table class="failures">
-<caption>Every error code that this call can give</caption>
+<caption>Every error code that this call can return</caption>
 ${failureHead}
 <tbody>${failuresOf(spec, call).map(({ status, code }) =>
   failureRow(spec, status, code, html`<a href="#error-${code}"><code>${code}</code></a>`)

@@ -12,13 +12,13 @@ export const guide = (): Html => html`<section id="start" data-find>
 <p>In the commands, <code>$MUSIC</code> is the address of this service and <code>$TOKEN</code> an access token:</p>
 <pre tabindex="0"><code>export MUSIC=<span id="origin">http://127.0.0.1:8787</span></code></pre>
 <ol>
-<li><p><strong>Ask where to log in.</strong> ${call("descriptors.iam", "The descriptor")} names the application, the identity service and the scopes.</p>
+<li><p><strong>Read the login parameters.</strong> ${call("descriptors.iam", "The descriptor")} names the application, the identity service and the scopes.</p>
 ${shell('curl "$MUSIC/api/v1/iam"')}</li>
 <li><p><strong>Get a short-lived token from the identity service.</strong> A person opens its login page with <code>app_id</code> and gets the token as <code>slt</code>; a machine runs the identity service's own command. It works once and for two minutes.</p>
 ${shell("iam silicon-login --app-id music --grant-org acme --approve-scopes")}</li>
-<li><p><strong>Exchange it for a session</strong> with ${call("auth.login", "login")}. Choose one <code>Idempotency-Key</code> for the token, any 16 to 255 visible characters that nobody else would choose:</p>
+<li><p><strong>Exchange it for a session</strong> with ${call("auth.login", "login")}. Choose one <code>Idempotency-Key</code> for the token, any 16 to 255 visible characters that no other caller would choose:</p>
 ${shell("KEY=$(uuidgen)")}
-<p>When no answer comes, send the same command again: under its key the token may be repeated for ten minutes, under another one it is spent and the session lost.</p>
+<p>Without an answer, send the same command again: the same key replays the login for ten minutes; under another key the token is refused as used, and the session is lost.</p>
 ${shell(
   `curl -X POST "$MUSIC/api/v1/auth/login" \\
   -H "Content-Type: application/json" \\
@@ -27,22 +27,22 @@ ${shell(
 )}</li>
 <li><p><strong>Call with the access token</strong> and the organisation you act in; the session's <code>org_ids</code> lists them. ${call("auth.me", "Who am I")} shows that it works.</p>
 ${shell('curl "$MUSIC/api/v1/auth/me" -H "Authorization: Bearer $TOKEN" -H "X-Org-ID: acme"')}</li>
-<li><p><strong>Refresh before <code>expires_in</code> seconds have passed</strong> with ${call("auth.refresh", "refresh")}, and keep the new refresh token at once: the old one is spent. ${call("auth.logout", "Logout")} ends the session.</p></li>
+<li><p><strong>Refresh before <code>expires_in</code> seconds have passed</strong> with ${call("auth.refresh", "refresh")}, and store the new refresh token at once: the old one is consumed. ${call("auth.logout", "Logout")} ends the session.</p></li>
 </ol>
-<p>To try things out without touching production, send a testing environment's secret in <code>X-Testing-Environment-Key</code> with every call, from login on.</p>
+<p>To test without using production, send a testing environment's secret in <code>X-Testing-Environment-Key</code> with every call, from login on.</p>
 </section>`
 
 const advice = html`<ol>
-<li>Read <code>error.code</code>. It is for programs; <code>error.hint</code> says the same to people. Keep the <code>X-Request-Id</code> of the answer: the operator finds the request by it.</li>
-<li><strong>Retry only when <code>error.retryable</code> is true.</strong> Wait for <code>Retry-After</code> seconds where it is given, else a second or two and longer each time, and send <strong>the same</strong> <code>Idempotency-Key</code> and body: nothing is done twice.</li>
-<li>No answer at all (a timeout, a lost connection) is the same case: the call may have been done, so repeat it under its key.</li>
+<li>Read <code>error.code</code>. It is for programs; <code>error.hint</code> is for people. Keep the <code>X-Request-Id</code> of the answer: it identifies the request in the operator's log.</li>
+<li><strong>Retry only when <code>error.retryable</code> is true.</strong> Wait for <code>Retry-After</code> seconds when present, otherwise a second or two and longer each time. Send <strong>the same</strong> <code>Idempotency-Key</code> and body: a retry has no second effect.</li>
+<li>After no answer at all (a timeout, a lost connection), the call may have taken effect: retry it with the same key.</li>
 <li>On ${code("unauthenticated")} refresh once; when the refresh itself answers it, log in again. Nothing else ends a session: not ${code("dependency_unavailable")}, not ${code("rate_limited")}.</li>
 <li>On ${code("reconsent_required")} log in again and approve every scope: a refresh adds none.</li>
 <li>On ${code("invalid_input")} read <code>error.details.fields</code>: each names a <code>path</code> and its <code>problem</code>.</li>
 </ol>`
 
 /** Codes that belong to no call, and their causes. */
-const anywhere = html`<p>On any other path the service answers 404 with ${code("not_found")}, and to a method that a path does not take 405 with the code <code>method_not_allowed</code> and the methods that it does take in <code>Allow</code>.</p>`
+const anywhere = html`<p>On any other path the service answers 404 with ${code("not_found")}, and to a method that a path does not support 405 with the code <code>method_not_allowed</code> and the supported methods in <code>Allow</code>.</p>`
 
 export const failureGuide = (spec: Spec, calls: ReadonlyArray<Call>): Html => {
   const all = new Map<string, string>(

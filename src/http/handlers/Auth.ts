@@ -6,7 +6,7 @@ import { CallerKey } from "../../services/RequestCredentials.ts"
 import { Sessions } from "../../services/Sessions.ts"
 import { Api } from "../Api.ts"
 import { login, logout, me, refresh } from "../api/Auth.ts"
-import { RequestGuard, recordActor } from "./RequestGuard.ts"
+import { RequestGuard, recordActor } from "../middleware/RequestGuard.ts"
 
 const recordSessionActor = ({ actor }: Session) => recordActor(actor.type)
 

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import { Descriptors } from "../../services/Descriptors.ts"
 import { Api } from "../Api.ts"
 import { iam, version } from "../api/Descriptors.ts"
-import { RequestGuard } from "./RequestGuard.ts"
+import { RequestGuard } from "../middleware/RequestGuard.ts"
 
 export const DescriptorsLive = HttpApiBuilder.group(Api, "descriptors", (handlers) =>
   Effect.gen(function* () {

@@ -5,7 +5,7 @@ import { CallerKey } from "../../services/RequestCredentials.ts"
 import { Reports } from "../../services/Reports.ts"
 import { Api } from "../Api.ts"
 import { submit } from "../api/Reports.ts"
-import { RequestGuard, recordActor } from "./RequestGuard.ts"
+import { RequestGuard, recordActor } from "../middleware/RequestGuard.ts"
 
 /** A report names its reporter only when IAM vouched for them during this request. */
 const recordReporter = ({ reporter }: Report): Effect.Effect<void> =>

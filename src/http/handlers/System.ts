@@ -1,11 +1,15 @@
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as Effect from "effect/Effect"
-import { Descriptors } from "../../services/Descriptors.ts"
+import { version } from "../../schema/Release.ts"
+import { Readiness } from "../../services/Readiness.ts"
 import { Api } from "../Api.ts"
+
+/** Liveness uses no dependency. */
+const health = Effect.succeed({ status: "ok", service: "music-backend", version } as const)
 
 export const SystemLive = HttpApiBuilder.group(Api, "system", (handlers) =>
   Effect.gen(function* () {
-    const descriptors = yield* Descriptors
-    return handlers.handle("healthz", () => descriptors.health).handle("readyz", () => descriptors.readiness)
+    const readiness = yield* Readiness
+    return handlers.handle("healthz", () => health).handle("readyz", () => readiness.check)
   })
 )

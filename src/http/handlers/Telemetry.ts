@@ -4,15 +4,15 @@ import { Settings } from "../../services/Settings.ts"
 import { Telemetry } from "../../services/Telemetry.ts"
 import { Api } from "../Api.ts"
 import { accept } from "../api/Telemetry.ts"
-import { makeCors } from "../middleware/Cors.ts"
-import { RequestGuard } from "./RequestGuard.ts"
+import { makeWebOrigins } from "../middleware/WebOrigins.ts"
+import { RequestGuard } from "../middleware/RequestGuard.ts"
 
 export const TelemetryLive = HttpApiBuilder.group(Api, "telemetry", (handlers) =>
   Effect.gen(function* () {
     const { webOrigins } = yield* Settings
     const telemetry = yield* Telemetry
     const { serveInPlane } = yield* RequestGuard
-    const cors = makeCors(webOrigins)
+    const cors = makeWebOrigins(webOrigins)
     return handlers.handleRaw(
       "accept",
       serveInPlane(accept, (plane, request, { headers }) => {

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import { Notifications } from "../../services/Notifications.ts"
 import { Api } from "../Api.ts"
 import { send, subscribe } from "../api/Tings.ts"
-import { RequestGuard } from "./RequestGuard.ts"
+import { RequestGuard } from "../middleware/RequestGuard.ts"
 
 export const TingsLive = HttpApiBuilder.group(Api, "tings", (handlers) =>
   Effect.gen(function* () {

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import { Webhooks } from "../../services/Webhooks.ts"
 import { Api } from "../Api.ts"
 import { receive, receiveSlashed } from "../api/Webhooks.ts"
-import { RequestGuard } from "./RequestGuard.ts"
+import { RequestGuard } from "../middleware/RequestGuard.ts"
 
 export const WebhooksLive = HttpApiBuilder.group(Api, "webhooks", (handlers) =>
   Effect.gen(function* () {

@@ -7,16 +7,18 @@ const sources: ReadonlyArray<Source> = ["cli", "daemon", "web"]
 export const readSource = (headers: IncomingHttpHeaders): Source =>
   sources.find((source) => source === headers["x-music-source"]) ?? "unknown"
 
-/** Whether the caller allows recording: anything but a plain yes is a no. */
+/** Whether the caller allows recording. Any unknown value counts as an opt-out. */
 export const allowsRecording = (headers: IncomingHttpHeaders): boolean => {
   const preference = headers["x-music-telemetry"]
   return (
-    (preference === undefined || preference === "on") && !saysYes(headers["sec-gpc"]) && !saysYes(headers.dnt)
+    (preference === undefined || preference === "on") &&
+    !isOptOut(headers["sec-gpc"]) &&
+    !isOptOut(headers.dnt)
   )
 }
 
-// Node joins a repeated header with commas; one yes among them is a yes.
-const saysYes = (value: string | ReadonlyArray<string> | undefined): boolean =>
+// Node joins a repeated header with commas; a single `1` among the values is an opt-out.
+const isOptOut = (value: string | ReadonlyArray<string> | undefined): boolean =>
   value !== undefined &&
   String(value)
     .split(",")

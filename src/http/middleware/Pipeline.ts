@@ -11,21 +11,22 @@ import * as Cause from "effect/Cause"
 import type * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import { type Failure, InvalidInput, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
+import { type Failure, InvalidInput } from "../../schema/Failure.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
-import { CurrentBody, checkBodyHeaders, isPartlyRead } from "../body/BodyReader.ts"
-import { IncomingBodies } from "../body/IncomingBodies.ts"
+import { checkBodyHeaders } from "../body/BodyHeaders.ts"
+import { CurrentBody } from "../body/BodyReader.ts"
+import { ArrivingBodies } from "../body/ArrivingBodies.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
-import { lingerOnClose } from "../transport/LingeringClose.ts"
+import { leavesUnreadBody, lingerOnClose } from "../transport/LingeringClose.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { makeAccessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
 import { allowsRecording, readSource } from "./ClientHeaders.ts"
-import { makeCors } from "./Cors.ts"
-import { toFailure, toResponse } from "./Envelope.ts"
+import { makeWebOrigins } from "./WebOrigins.ts"
+import { toFailure, toResponse } from "./FailureResponse.ts"
 import { selectsTestingPlane } from "./PlaneSelection.ts"
 import { addReading } from "./RateLimits.ts"
 import {
@@ -36,16 +37,14 @@ import {
   type RequestFindings
 } from "./RequestState.ts"
 import { endRequestSpan, withRequestSpan } from "./RequestTrace.ts"
-import { routes, toPath } from "./Routes.ts"
+import { responseHeaders } from "./ResponseHeaders.ts"
+import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
 
 /** RFC 9112, 3.2: exactly one Host with HTTP/1.1. */
 const checkHost = (message: IncomingMessage): Failure | undefined =>
   message.httpVersion === "1.0" || countHeader(message, "host") === 1
     ? undefined
     : new InvalidInput({ details: { fields: [{ path: "Host", problem: "must be sent exactly once" }] } })
-
-const everyMethod = "GET, HEAD, POST, OPTIONS"
-const noStore = { "cache-control": "no-store" }
 
 const single = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof value === "string" ? value : undefined
@@ -54,9 +53,9 @@ const single = (value: string | ReadonlyArray<string> | undefined): string | und
 export const pipeline = Effect.gen(function* () {
   const settings = yield* Settings
   const admission = yield* Admission
-  const bodies = yield* IncomingBodies
+  const bodies = yield* ArrivingBodies
   const log = yield* makeAccessLog
-  const cors = makeCors(settings.webOrigins)
+  const origins = makeWebOrigins(settings.webOrigins)
   const resolveAddress = clientAddressResolver(settings.trustedProxies)
 
   const readFacts = (message: IncomingMessage, clock: Clock.Clock): RequestFacts => {
@@ -87,17 +86,13 @@ export const pipeline = Effect.gen(function* () {
     const { headers, method } = message
     const hostFailure = checkHost(message)
     if (hostFailure !== undefined) return Effect.fail(hostFailure)
-    if (route === undefined) {
-      return method === "OPTIONS" && path === "*"
-        ? Effect.succeed(HttpServerResponse.empty({ headers: { allow: everyMethod } }))
-        : Effect.fail(new NotFound())
-    }
-    if (method === "OPTIONS") {
+    const allow = method === "OPTIONS" ? allowedMethods(route, path) : undefined
+    if (allow !== undefined) {
       const requestedMethod = headers["access-control-request-method"]
-      const preflight = cors.preflightHeaders(route, path, headers.origin, requestedMethod)
-      return Effect.succeed(HttpServerResponse.empty({ headers: { ...preflight, allow: route.allow } }))
+      const preflight = origins.preflightHeaders(path, allow, headers.origin, requestedMethod)
+      return Effect.succeed(HttpServerResponse.empty({ headers: { ...preflight, allow } }))
     }
-    if (call === undefined) return Effect.fail(new MethodNotAllowed({ allow: route.allow }))
+    if (call === undefined) return Effect.fail(refuseUnrouted(route))
     return Effect.flatMap(admission.refusal(call), (refusal) => {
       if (refusal !== undefined) return Effect.fail(refusal)
       if (call.bodyBound === 0)
@@ -134,16 +129,11 @@ export const pipeline = Effect.gen(function* () {
             code: Ending["code"]
           ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
             Effect.flatMap(admission.draining, (draining) => {
-              const isRefusedBody = isPartlyRead(message) || (response.status === 413 && !message.complete)
-              const closing = draining || isRefusedBody
-              const complete = HttpServerResponse.setHeaders(response, {
-                ...cors.responseHeaders(path, message.headers.origin),
-                ...rateLimitHeaders,
-                ...(call?.noStore === true ? noStore : {}),
-                ...(call?.vary === undefined ? {} : { vary: call.vary }),
-                ...(closing ? { connection: "close" } : {}),
-                "x-request-id": info.requestId
-              })
+              const closing = draining || leavesUnreadBody(message, response.status)
+              const complete = HttpServerResponse.setHeaders(
+                response,
+                responseHeaders(facts, origins, rateLimitHeaders, closing)
+              )
               return Effect.as(
                 record(response.status, code),
                 closing && !message.complete ? lingerOnClose(complete, message, draining) : complete

@@ -1,6 +1,7 @@
 /** The paths and methods of the service, read from the contract. */
 import * as HttpApi from "@effect/platform/HttpApi"
 import * as Context from "effect/Context"
+import { MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { Api } from "../Api.ts"
 import { BodyBound, BodyOptional, NoStore, Probe } from "../api/EndpointAnnotations.ts"
 import { PlaneSelection } from "../api/Middleware.ts"
@@ -80,6 +81,16 @@ export const routes: ReadonlyMap<string, Route> = (() => {
   })
   return new Map([...paths].map(([pattern, calls]) => [pattern, makeRoute(pattern, calls)]))
 })()
+
+/** The failure of a request that no call serves: an unknown path, or a method that the path does not take. */
+export const refuseUnrouted = (route: Route | undefined): NotFound | MethodNotAllowed =>
+  route === undefined ? new NotFound() : new MethodNotAllowed({ allow: route.allow })
+
+const everyMethod = "GET, HEAD, POST, OPTIONS"
+
+/** The Allow header that answers `OPTIONS`; undefined for an unknown path. `*` is the server as a whole (RFC 9110, 9.3.7). */
+export const allowedMethods = (route: Route | undefined, path: string): string | undefined =>
+  path === "*" ? everyMethod : route?.allow
 
 /** Scheme and authority of an absolute-form target, which every server must accept (RFC 9112, 3.2.2). */
 const authority = /^https?:\/\/[^/?#]*/i

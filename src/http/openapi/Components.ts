@@ -1,11 +1,6 @@
 /** Shared components of the document: headers and examples of failures. */
-import {
-  type Details,
-  type FailureCode,
-  failureClasses,
-  failureTable,
-  toEnvelope
-} from "../../schema/Failure.ts"
+import { toEnvelope } from "../../schema/Envelope.ts"
+import { type Details, type FailureCode, failureClasses, failureTable } from "../../schema/Failure.ts"
 import { requestIdPattern, testingSecretPattern } from "../../schema/Identity.ts"
 
 export interface Reference {
@@ -22,7 +17,7 @@ const header = (name: string, required: boolean, description: string, schema: ob
 
 /** Request headers that several calls share. */
 export const parameters = {
-  RequestId: header("X-Request-Id", false, "Kept when well-formed; otherwise the service makes one up.", {
+  RequestId: header("X-Request-Id", false, "Kept when well-formed; otherwise the service generates one.", {
     type: "string",
     pattern: requestIdPattern.source,
     examples: ["cli-7f3a1c9e"]
@@ -31,7 +26,7 @@ export const parameters = {
     type: "string",
     examples: ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"]
   }),
-  MusicSource: header("X-Music-Source", false, "Which client is calling.", {
+  MusicSource: header("X-Music-Source", false, "The calling client.", {
     type: "string",
     enum: ["cli", "daemon", "web"],
     examples: ["cli"]
@@ -45,7 +40,7 @@ export const parameters = {
   TestingEnvironmentKey: header(
     "X-Testing-Environment-Key",
     false,
-    "Selects an IAM testing plane by its test application secret. Present in any form it never means production.",
+    "Selects an IAM testing plane by its test application secret. A request with this header never selects production, whatever its value.",
     {
       type: "string",
       pattern: testingSecretPattern.source,
@@ -66,7 +61,7 @@ export const signatureParameters = [
     pattern: "^[1-9][0-9]*$",
     examples: ["1790331330"]
   }),
-  header("X-Silicon-IAM-Key-Version", true, "Which signing secret.", {
+  header("X-Silicon-IAM-Key-Version", true, "Version of the signing secret.", {
     type: "string",
     pattern: "^[1-9][0-9]*$",
     examples: ["1"]
@@ -87,7 +82,7 @@ const responseHeader = (description: string, schema: object) => ({ description, 
 
 /** Response headers. */
 export const headers = {
-  RequestId: responseHeader("Names this request in the service's log.", {
+  RequestId: responseHeader("Identifies this request in the service's log.", {
     type: "string",
     examples: ["req_0f8c2a6d4b1e4c7f9a3d5e6b7c8d9e0f"]
   }),
@@ -96,23 +91,23 @@ export const headers = {
     minimum: 1,
     examples: [3]
   }),
-  RateLimit: responseHeader("What is left of each quota, and the seconds until it is whole again.", {
+  RateLimit: responseHeader("The remaining quotas, and the seconds until each is full again.", {
     type: "string",
     examples: ['"address";r=1199;t=1']
   }),
   RateLimitPolicy: responseHeader(
-    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `refusals` appears where a credential had to be tried: 30 a minute from one address may be no good." +
-      " `reports` appears where a report was refused: 10 a minute and 60 an hour from one address, and more of a reporter who is signed in.",
+    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `refusals` appears when an unknown credential had to be verified: at most 30 refused ones a minute from one address." +
+      " `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter.",
     {
       type: "string",
       examples: ['"address";q=1200;w=60']
     }
   ),
-  WwwAuthenticate: responseHeader("The scheme to authenticate with.", {
+  WwwAuthenticate: responseHeader("The authentication scheme.", {
     type: "string",
     examples: ["Bearer"]
   }),
-  CacheControl: responseHeader("Credentials and errors are kept by no cache.", {
+  CacheControl: responseHeader("Responses with credentials and errors are not cached.", {
     type: "string",
     examples: ["no-store"]
   })

@@ -2,7 +2,8 @@
  * An example request and response of every call. Tokens, keys and ids are placeholders of the right form. A test sends
  * each request to the running service and compares the responses.
  */
-import type { Health, IamDescriptor, Readiness, Version } from "../../schema/Descriptors.ts"
+import type { IamDescriptor, Version } from "../../schema/Descriptors.ts"
+import type { Health, Readiness } from "../../schema/Health.ts"
 import { requestedScopes } from "../../schema/Identity.ts"
 import { version } from "../../schema/Release.ts"
 import type { Report, ReportRequest } from "../../schema/Report.ts"
@@ -44,11 +45,11 @@ const subscriptionId = "sub_5b0c6b1f5d4f4c3a9d8e7f6a5b4c3d2e"
 /** By operation id. */
 export const examples = {
   "system.healthz": {
-    returns: "The process lives",
+    returns: "The process is alive",
     response: { status: "ok", service: "music-backend", version } satisfies Health
   },
   "system.readyz": {
-    returns: "Calls are served; `checks` has the state of each part",
+    returns: "The service is ready; `checks` has the state of each dependency",
     response: {
       status: "ready",
       checks: { database: "ok", serving: "ok", tracker: "ok", tables: "ok" }
@@ -73,7 +74,7 @@ export const examples = {
     response: { version, api_versions: ["v1"], min_cli: "0.1.0" } satisfies Version
   },
   "auth.login": {
-    returns: "A session, and how registering for notifications went",
+    returns: "A session, and the result of the registration for notifications",
     request: { slt: placeholders.slt },
     response: {
       ...session,
@@ -81,7 +82,7 @@ export const examples = {
     } satisfies LoginSession
   },
   "auth.refresh": {
-    returns: "The session with new tokens; the old refresh token is spent",
+    returns: "The session with new tokens; the old refresh token is consumed",
     request: { refresh_token: placeholders.refreshToken },
     response: session
   },
@@ -90,7 +91,7 @@ export const examples = {
     request: { token: placeholders.refreshToken }
   },
   "auth.me": {
-    returns: "Who is signed in, and what they may do here",
+    returns: "The caller's identity and rights",
     response: {
       authenticated: true,
       actor,
@@ -146,7 +147,7 @@ export const examples = {
     } satisfies Report
   },
   "telemetry.accept": {
-    returns: "Committed, or nothing was to be recorded",
+    returns: "Committed, or recording is off",
     request: {
       table: "musicclidaemon",
       events: [

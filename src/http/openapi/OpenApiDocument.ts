@@ -98,7 +98,7 @@ const failureResponse = (status: number, response: Response) => {
   }
 }
 
-const successExample = (value: unknown) => ({ success: { summary: "As it usually goes", value } })
+const successExample = (value: unknown) => ({ success: { summary: "Typical result", value } })
 
 const successResponse = (operation: OpenAPISpecOperation, response: Response, { noStore }: EndpointFacts) => {
   const example = exampleOf(operation.operationId)

@@ -1,20 +1,21 @@
 /** Answers bytes that never become a request: the parser's errors arrive on the socket, without a response object. */
 import { type Server, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
-import {
-  type Failure,
-  type FailureCode,
-  failureStatus,
-  InvalidInput,
-  NotFound,
-  toEnvelope
-} from "../../schema/Failure.ts"
+import { failureStatus, toEnvelope } from "../../schema/Envelope.ts"
+import { type Failure, type FailureCode, InvalidInput, NotFound } from "../../schema/Failure.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
 import type { Connections } from "./Connections.ts"
-import { requestTimeout } from "../middleware/Envelope.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
 const lingerMillis = 1_000
+
+/** 408: the request did not arrive completely in time. */
+export const requestTimeout = (): InvalidInput =>
+  new InvalidInput({
+    status: 408,
+    message: "The request did not arrive in time.",
+    hint: "Send the complete request without pauses, and retry with the same key."
+  })
 
 /** By Node's error code. */
 const failures: Readonly<Record<string, Failure>> = {

@@ -5,7 +5,7 @@ import { ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { Admission } from "../middleware/Admission.ts"
 import type { Connections } from "./Connections.ts"
-import { IncomingBodies } from "../body/IncomingBodies.ts"
+import { ArrivingBodies } from "../body/ArrivingBodies.ts"
 import { DetachedWork } from "../../services/DetachedWork.ts"
 
 /** Milliseconds of the wall clock before the first sweep of idle connections, and between two sweeps. */
@@ -52,7 +52,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
   Effect.gen(function* () {
     const drain = yield* Drain
     const admission = yield* Admission
-    const bodies = yield* IncomingBodies
+    const bodies = yield* ArrivingBodies
     const work = yield* DetachedWork
     return Effect.gen(function* () {
       yield* drain.begin

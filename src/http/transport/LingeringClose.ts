@@ -3,6 +3,15 @@ import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Effect from "effect/Effect"
 import * as Stream from "effect/Stream"
 
+/** Whether reading a body began and its end has not arrived: the connection can then serve no other request. */
+const isPartlyRead = ({ complete, readableFlowing }: IncomingMessage): boolean =>
+  // Node keeps `readableFlowing` at null until a stream gets its first consumer.
+  readableFlowing !== null && !complete
+
+/** Whether the body was refused while it arrives. Its rest would be read as the next request, so the connection ends. */
+export const leavesUnreadBody = (message: IncomingMessage, status: number): boolean =>
+  isPartlyRead(message) || (status === 413 && !message.complete)
+
 /** Milliseconds of the wall clock, because they bound the time of a socket. */
 const lingerMillis = 5_000
 /** The same while the process drains: a client that has its answer must not delay the exit. */

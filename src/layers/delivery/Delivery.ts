@@ -9,7 +9,7 @@ import { Tables } from "../../services/Tables.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import { type DeliveryLimits, production } from "./DeliveryLimits.ts"
 import { makeReportDelivery } from "./ReportDelivery.ts"
-import { makeRetention } from "./Retention.ts"
+import { makeRetentionSweep } from "./RetentionSweep.ts"
 import { supervised } from "./Supervision.ts"
 import { makeTelemetryExpiry } from "./TelemetryExpiry.ts"
 import { makeTelemetryShipping } from "./TelemetryShipping.ts"
@@ -50,7 +50,7 @@ export const deliveryWith = (
 
       const expire = yield* makeTelemetryExpiry(settings.telemetry.spoolHours)
       yield* Effect.forkScoped(supervised("Telemetry expiry")(expire))
-      yield* Effect.forkScoped(supervised("Retention")(yield* makeRetention(settings.retention)))
+      yield* Effect.forkScoped(supervised("Retention")(yield* makeRetentionSweep(settings.retention)))
       if (ships) yield* Effect.forkScoped(supervised("Telemetry shipping")(shipping.run))
       if (tracker.enabled) yield* Effect.forkScoped(supervised("Report delivery")(reports.run))
 

@@ -51,7 +51,7 @@ export const runDeliveryWorker = (
 
     const handleUnlessPaused = (leased: LeasedDelivery) =>
       Effect.gen(function* () {
-        // Another process may have met a limit since this round began.
+        // Another process may have reached a limit since this round began.
         const pause = yield* pauseMillis
         if (pause === 0) return yield* handle(leased)
         const failure = Option.getOrElse(leased.delivery.lastFailure, () => "the destination was paused")

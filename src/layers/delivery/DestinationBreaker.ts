@@ -91,7 +91,7 @@ export const makeDestinationBreaker = (
       }
       // Only the transition is logged above debug, by the process that causes it.
       if (stopped && before?.stopped !== true)
-        yield* Effect.logError(`${title} refuses our settings; what waits is kept`, {
+        yield* Effect.logError(`${title} refuses our settings; waiting work is kept`, {
           ...facts,
           advice: yield* advice
         })

@@ -92,13 +92,16 @@ export const makeDuplicateIssues = ({
       const lastSearchAt = Math.min(delivery.createdAt, at) + sweepDelay
       // Copies that were visible at once are closed at once; others may appear up to the last search.
       if (at < lastSearchAt)
-        return yield* write(DeliveryUpdate.Waiting({ availableAt: lastSearchAt, failure: "looks once more" }))
+        return yield* write(DeliveryUpdate.Waiting({ availableAt: lastSearchAt, failure: "one more search" }))
       if (Option.isNone(original))
-        yield* Effect.logWarning("The issue of a report that was sent more than once is not in the list", {
-          report: delivery.subject
-        })
+        yield* Effect.logWarning(
+          "The tracker does not list the issue of a report that was sent more than once",
+          {
+            report: delivery.subject
+          }
+        )
       if (foreign.length > 0)
-        yield* Effect.logWarning("Issues of other accounts carry a report's marker, and stay as they are", {
+        yield* Effect.logWarning("Issues of other accounts have a report's marker, and are not changed", {
           report: delivery.subject,
           issues: foreign.map(({ number }) => number)
         })
@@ -121,7 +124,7 @@ export const makeDuplicateIssues = ({
   return (leased) =>
     Effect.gen(function* () {
       const report = yield* reports.find(leased.delivery.subject)
-      if (Option.isNone(report)) return yield* recordFailed(leased, "the report is gone")
+      if (Option.isNone(report)) return yield* recordFailed(leased, "the report no longer exists")
       yield* searchAndClose(markerOf(report.value), searchFrom(report.value.createdAt)).pipe(
         Effect.flatMap((result) => recordResult(leased, result)),
         Effect.catchTags({

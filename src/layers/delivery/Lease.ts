@@ -158,7 +158,7 @@ export const underLease =
           )
           if ((yield* Ref.get(leaseState)).settled) return
           const pause = Option.isSome(unavailable) ? storePause : defectPause
-          yield* release((yield* Clock.currentTimeMillis) + pause, "handling it broke")
+          yield* release((yield* Clock.currentTimeMillis) + pause, "the handler failed with a defect")
         })
 
       const releaseUnlessSettled = Effect.flatMap(Ref.get(leaseState), ({ settled }) =>

@@ -4,7 +4,7 @@ import * as Ref from "effect/Ref"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { type BackoffPolicy, backoffSchedule } from "./Backoff.ts"
 
-/** Short: what waits is taken up soon after the database returns. */
+/** Short, so that waiting work continues soon after the database returns. */
 const outageBackoff: BackoffPolicy = { first: 1_000, longest: 5_000 }
 
 /** Repeats `round` forever and retries it while the database is unavailable. Logs the begin and the end of an outage once each. */

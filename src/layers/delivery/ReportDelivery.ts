@@ -29,7 +29,7 @@ export const makeReportDelivery = (
     const advice = Effect.map(
       tracker.trouble,
       (trouble) =>
-        `${Option.getOrElse(trouble, () => "it refuses us")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is tried again by itself`
+        `${Option.getOrElse(trouble, () => "it refuses our requests")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is retried automatically`
     )
     const breaker = makeDestinationBreaker(store.destinations, limits, {
       name: "tracker",
@@ -52,7 +52,7 @@ export const makeReportDelivery = (
     return {
       run: runDeliveryWorker(store, lease, {
         kinds: ["report", "sweep"],
-        // GitHub asks for sequential requests (issue-tracker.md 3).
+        // GitHub requires sequential requests (issue-tracker.md 3).
         concurrency: 1,
         pauseMillis: breaker.pauseMillis,
         handle

@@ -28,8 +28,8 @@ const stopGrace = Duration.seconds(2)
 const longestBackoff = 10 * 60_000
 /** Milliseconds for which a report that only a later version understands is left to that version. */
 const laterVersionPause = 60_000
-const tooLong = "the tracker calls it too long"
-const notFiled = "Report not filed, and it will not be tried again"
+const tooLong = "the tracker refuses it as too long"
+const notFiled = "Report not filed, and it will not be retried"
 
 const wasTooLong = (delivery: Delivery): boolean => Option.contains(delivery.lastFailure, tooLong)
 
@@ -41,7 +41,7 @@ const failureOf = (cause: Cause.Cause<UpstreamFailure>): Effect.Effect<UpstreamF
       Effect.as(
         Cause.isInterruptedOnly(cause)
           ? Effect.void
-          : Effect.logError("Sending a report broke", Cause.pretty(cause)),
+          : Effect.logError("Sending a report failed with a defect", Cause.pretty(cause)),
         new Unknown({ dependency: "tracker", reason: "stopped while sending" })
       )
   })
@@ -113,12 +113,12 @@ export const makeReportFiling = (parts: {
     Effect.gen(function* () {
       const { delivery } = leased
       const found = yield* reports.find(delivery.subject)
-      if (Option.isNone(found)) return yield* recordFailed(leased, notFiled, "the report is gone")
+      if (Option.isNone(found)) return yield* recordFailed(leased, notFiled, "the report no longer exists")
       const report = found.value
-      // Only the version that stored it knows what of it must not be published.
+      // Only the version that stored it can remove the parts that must not be published.
       if (report.reporter._tag === "Unrecognised") {
         const availableAt = (yield* Clock.currentTimeMillis) + laterVersionPause
-        return yield* leased.release(availableAt, "a later version stored it, and files it")
+        return yield* leased.release(availableAt, "a later version stored it and will file it")
       }
       if (Option.isSome(report.issue))
         return yield* recordFiled(leased, report.issue.value, copiesAfter(delivery.attempts), sweepDelay)

@@ -54,7 +54,7 @@ export const reconcile =
           // A retry searches again before it sends.
           yield* recordFailed(
             leased,
-            "A report may be filed, and the tracker lists too many issues to find out",
+            "A report may be filed, but the tracker lists too many issues to search",
             `${result.left.reason}: it may be filed. Search the tracker for its report-ref, then discard it, or retry`
           )
           return false

@@ -16,14 +16,14 @@ const restarts = backoffSchedule(restartBackoff).pipe(
   Schedule.resetWhen(([, ranFor]) => ranFor > recoveredAfter)
 )
 
-/** Runs a worker that never ends by itself. Logs what breaks it and starts it again after 1 to 30 s. */
+/** Runs a worker that never ends by itself. Logs its failures and restarts it after 1 to 30 s. */
 export const supervised =
   (name: string) =>
   <E, R>(worker: Effect.Effect<never, E, R>): Effect.Effect<never, never, R> =>
     Effect.gen(function* () {
       const startedAt = yield* monotonicMillis
       const cause = yield* Effect.flip(Effect.sandbox(worker))
-      yield* Effect.logError(`${name} stopped and starts again`, Cause.pretty(cause))
+      yield* Effect.logError(`${name} failed and restarts`, Cause.pretty(cause))
       return yield* Effect.fail((yield* monotonicMillis) - startedAt)
     }).pipe(
       Effect.retry(restarts),

@@ -1,6 +1,6 @@
 /**
  * Circuit breakers of single tables. A table is closed while the service does not know its key: its records wait, and one
- * of them is sent as a probe at each interval, for the contract forbids to hammer (table-service.md 3). The state is
+ * of them is sent as a probe at each interval, because the contract forbids frequent retries (table-service.md 3). The state is
  * stored, so it holds for all processes and across restarts.
  */
 import * as Clock from "effect/Clock"
@@ -19,7 +19,7 @@ export interface TableBreaker {
   readonly reserveProbe: (table: TableName) => Effect.Effect<boolean, StoreUnavailable>
   /** The service does not know the table's key. */
   readonly close: (table: TableName) => Effect.Effect<void, StoreUnavailable>
-  /** A closed table took a record. */
+  /** A closed table accepted a record. */
   readonly reopen: (table: TableName) => Effect.Effect<void, StoreUnavailable>
   readonly anyClosed: Effect.Effect<boolean, StoreUnavailable>
 }
@@ -63,14 +63,14 @@ export const makeTableBreaker = (
           : Effect.logError("The table service does not know a table's key; its records wait", {
               table,
               advice:
-                "set the table's key (MUSIC_…_TABLE_KEY) to a live one, or restore the table. One record is tried now and then"
+                "set the table's key (MUSIC_…_TABLE_KEY) to a live one, or restore the table. A single record is sent periodically as a probe"
             })
       ),
     reopen: (table) =>
       Effect.gen(function* () {
         const now = yield* Clock.currentTimeMillis
         const before = yield* destinations.answered(nameOf(table), { now, wrote: true })
-        if (before.stopped) yield* Effect.logInfo("The table takes records again", { table })
+        if (before.stopped) yield* Effect.logInfo("The table accepts records again", { table })
       }),
     anyClosed: Effect.map(allStates, (all) => all.some(({ stopped }) => stopped))
   }

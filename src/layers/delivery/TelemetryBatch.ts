@@ -12,7 +12,7 @@ import type { TableBreaker } from "./TableBreaker.ts"
 import { type LeaseOver, requestTime, type TelemetryLease } from "./TelemetryLease.ts"
 import { uninterruptedRequest } from "./UninterruptedRequest.ts"
 
-/** The service failed, and takes no request for so many milliseconds. */
+/** The service failed; the next request may be sent after this many milliseconds. */
 export class Paused extends Data.TaggedError("Paused")<{ readonly millis: number }> {}
 
 type Entries = ReadonlyArray<SpoolEntry>
@@ -47,7 +47,7 @@ export const makeTelemetryBatch = (parts: {
     const warnSlowDatabase = Effect.flatMap(Ref.getAndSet(slowDatabase, true), (known) =>
       known
         ? Effect.void
-        : Effect.logWarning("The database takes too long to lease telemetry; it waits", {
+        : Effect.logWarning("The database is too slow to lease telemetry; the records wait", {
             leaseMillis: limits.telemetryLease
           })
     )
@@ -106,7 +106,7 @@ export const makeTelemetryBatch = (parts: {
       Effect.flatMap((recovering) => (recovering ? breaker.recordWrite : Effect.void))
     )
 
-    /** A stop of the process leaves the request its grace. */
+    /** When the process stops, the request keeps its grace time. */
     const send: TelemetryBatch["send"] = (lease, entries) =>
       Effect.gen(function* () {
         const duration = yield* requestTime(limits.telemetryLease, lease, entries.length).pipe(

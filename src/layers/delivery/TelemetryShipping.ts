@@ -17,7 +17,7 @@ const longestBackoff = 30_000
 
 export interface TelemetryShipping {
   readonly run: Effect.Effect<never>
-  /** The service does not know the key of a table, by the experience of any process. */
+  /** Any process found that the service does not know the key of a table. */
   readonly anyClosed: Effect.Effect<boolean, StoreUnavailable>
 }
 
@@ -68,7 +68,7 @@ export const makeTelemetryShipping = (
         )
       }).pipe(Effect.withSpan("TelemetryShipping.round"))
 
-    /** Sends one record of a closed table. True when the table takes records again. */
+    /** Sends one record of a closed table. True when the table accepts records again. */
     const probeClosedTables = (due: ReadonlySet<TableName>) =>
       Effect.acquireUseRelease(
         lease(due, 1),

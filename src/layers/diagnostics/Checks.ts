@@ -14,11 +14,11 @@ import { checkTables } from "./TablesCheck.ts"
 import { checkTing } from "./TingCheck.ts"
 import { checkTracker } from "./TrackerCheck.ts"
 
-/** The settings check its form; only a delivery shows whether it is IAM's. */
+/** The settings check its form; only a delivery can verify it. */
 const webhookSecret = ({ iam }: SettingsValues): Finding =>
   pass(
     "webhook secret",
-    `of the right form, key version ${[...iam.webhookSecrets.keys()].join(" and ")}; only a delivery shows whether it is IAM's`
+    `valid form, key version ${[...iam.webhookSecrets.keys()].join(" and ")}; only a delivery can verify it`
   )
 
 /** Runs a check, or skips it in one line when its settings are wrong; the settings' own findings say why. */

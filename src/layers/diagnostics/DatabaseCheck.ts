@@ -25,8 +25,12 @@ const checkFolder = (file: string): Finding => {
     return statSync(folder).isDirectory()
   })
   return Either.isRight(usable) && usable.right
-    ? pass("database", `${file} is not there yet; the first start makes it`)
-    : fail("database", `${file} cannot be made: ${folder} is no folder that this user may write`, pathFix)
+    ? pass("database", `${file} does not exist yet; the first start creates it`)
+    : fail(
+        "database",
+        `${file} cannot be created: ${folder} is not a folder that this user can write`,
+        pathFix
+      )
 }
 
 const megabytes = (bytes: number): string => `${Math.floor(bytes / 1_000_000).toLocaleString("en")} MB`
@@ -36,11 +40,11 @@ const checkDisk = (file: string, spoolBytes: number): Finding => {
     const { bavail, bsize } = statfsSync(nearestExisting(file))
     return bavail * bsize
   })
-  if (Either.isLeft(free)) return skip("disk", "its free space is not told")
+  if (Either.isLeft(free)) return skip("disk", "the free space is unknown")
   return free.right < spoolBytes
     ? warn(
         "disk",
-        `${megabytes(free.right)} free; the telemetry spool alone may take ${megabytes(spoolBytes)}`,
+        `${megabytes(free.right)} free; the telemetry spool alone may need ${megabytes(spoolBytes)}`,
         "make room, or lower MUSIC_TELEMETRY_SPOOL_MEGABYTES"
       )
     : pass("disk", `${megabytes(free.right)} free`)
@@ -57,16 +61,16 @@ const deliveriesFinding = (failed: number, oldestOpen: Option.Option<number>, no
     return warn(
       "deliveries",
       `${failed} failed`,
-      "look at them with music-backend deliveries list --state failed, then retry or discard them"
+      "list them with music-backend deliveries list --state failed, then retry or discard them"
     )
   const age = now - Option.getOrElse(oldestOpen, () => now)
   return age > longWait
     ? warn(
         "deliveries",
         `the oldest one has waited for ${Math.floor(age / longWait)} h`,
-        "look at them with music-backend deliveries list, and at the lines of the tracker"
+        "list them with music-backend deliveries list, and see the checks of the tracker"
       )
-    : pass("deliveries", "none failed, none waits for long")
+    : pass("deliveries", "none failed, none is overdue")
 }
 
 const checkOpened = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Finding>, StoreUnavailable> =>

@@ -45,7 +45,7 @@ const clockFinding = (aheadSeconds: number): Finding => {
     distance <= 1
       ? "within a second of IAM's"
       : `${distance} seconds ${aheadSeconds > 0 ? "ahead of" : "behind"} IAM's`
-  const fix = "set the clock of this machine: let it follow a time server (NTP)"
+  const fix = "set the clock of this machine, and synchronise it with a time server (NTP)"
   if (distance > skew.fail) return fail("clock", found, fix)
   return distance > skew.warn ? warn("clock", found, fix) : pass("clock", found)
 }
@@ -58,7 +58,7 @@ export const checkIam = (
   const iam = { ...settings, timeoutSeconds: Math.min(settings.timeoutSeconds, callTimeoutSeconds) }
   const call = makeIamCall(client, iam)
   const credentials = { secret: iam.applicationSecret, testing: false }
-  const addressFix = "set MUSIC_IAM_URL to the address of IAM, and let this machine reach it"
+  const addressFix = "set MUSIC_IAM_URL to the address of IAM, and allow this machine to connect to it"
 
   // Sent first, without the secret: it identifies the other side as IAM.
   const identify = makeUpstream(client, {
@@ -83,15 +83,15 @@ export const checkIam = (
     read: readJson(Inactive)
   }).pipe(
     Effect.match({
-      onSuccess: () => pass("iam secret", `IAM knows the application ${iam.applicationId} by it`),
+      onSuccess: () => pass("iam secret", `IAM accepts it for the application ${iam.applicationId}`),
       onFailure: (failure) =>
         failure._tag === "Refused" && (failure.status === 401 || failure.status === 403)
           ? fail(
               "iam secret",
               `IAM refuses it: ${summarizeFailure(failure)}`,
-              `set MUSIC_IAM_APP_SECRET to the secret of the application ${iam.applicationId} (MUSIC_IAM_APP_ID), or make a new one at IAM`
+              `set MUSIC_IAM_APP_SECRET to the secret of the application ${iam.applicationId} (MUSIC_IAM_APP_ID), or create a new one at IAM`
             )
-          : warn("iam secret", `not to be checked now: ${summarizeFailure(failure)}`, "run the check again")
+          : warn("iam secret", `not verifiable now: ${summarizeFailure(failure)}`, "run the check again")
     })
   )
 
@@ -105,21 +105,21 @@ export const checkIam = (
       onSuccess: ({ endpoints }) => {
         const missing = needed.filter((id) => !endpoints.some(({ endpoint_id }) => endpoint_id === id))
         return missing.length === 0
-          ? pass("ting at iam", "IAM lists the calls that tings need")
+          ? pass("ting at iam", "IAM lists the endpoints that tings need")
           : fail(
               "ting at iam",
               `IAM does not list ${missing.join(" and ")} for ting`,
-              "have the operator of Ting publish these endpoints at this IAM"
+              "ask the operator of Ting to publish these endpoints at this IAM"
             )
       },
       onFailure: (failure) =>
         failure._tag === "Refused" && failure.status === 404
           ? fail(
               "ting at iam",
-              "this IAM knows no application ting",
+              "this IAM has no application ting",
               "set MUSIC_IAM_URL to the IAM that Ting uses"
             )
-          : warn("ting at iam", `not to be checked now: ${summarizeFailure(failure)}`, "run the check again")
+          : warn("ting at iam", `not verifiable now: ${summarizeFailure(failure)}`, "run the check again")
     })
   )
 
@@ -131,13 +131,13 @@ export const checkIam = (
       const failure = identity.left
       const found =
         failure._tag === "NotExecuted"
-          ? `nothing answers at ${iam.url} (${failure.reason})`
-          : `what answers at ${iam.url} is not IAM: ${summarizeFailure(failure)}`
+          ? `no response from ${iam.url} (${failure.reason})`
+          : `the service at ${iam.url} is not IAM: ${summarizeFailure(failure)}`
       return [
         fail("iam", found, addressFix),
         skip("clock", "IAM tells no time"),
-        skip("iam secret", "sent to nobody but IAM"),
-        skip("ting at iam", "IAM is not reached")
+        skip("iam secret", "sent only to IAM"),
+        skip("ting at iam", "IAM cannot be reached")
       ]
     }
     const { build, date } = identity.right
@@ -151,7 +151,7 @@ export const checkIam = (
       return [
         reached,
         clock,
-        skip("iam secret", "MUSIC_IAM_APP_SECRET is not set right"),
+        skip("iam secret", "MUSIC_IAM_APP_SECRET is not valid"),
         skip("ting at iam", "needs the secret")
       ]
     const known = yield* secret

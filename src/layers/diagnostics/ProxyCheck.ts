@@ -9,13 +9,13 @@ export const checkProxy = ({
   rateLimit,
   trustedProxies
 }: Pick<SettingsValues, "bind" | "rateLimit" | "trustedProxies">): Finding => {
-  if (!rateLimit) return pass("proxy", "nothing is limited here, so it does not matter who asks")
-  if (trustedProxies.length > 0) return pass("proxy", "clients are told apart behind the trusted proxies")
+  if (!rateLimit) return pass("proxy", "rate limits are off, so client addresses are not used")
+  if (trustedProxies.length > 0) return pass("proxy", "clients are distinguished behind the trusted proxies")
   return isLoopback(bind.host)
     ? warn(
         "proxy",
-        "MUSIC_BIND is a loopback address, and no proxy is trusted: behind one all clients share one limit",
-        "behind a proxy set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1; without one this is as it should be"
+        "MUSIC_BIND is a loopback address, and no proxy is trusted: behind a proxy all clients share one limit",
+        "behind a proxy set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1; without a proxy ignore this warning"
       )
-    : pass("proxy", "each address that connects has limits of its own; behind a proxy trust it")
+    : pass("proxy", "each connecting address has its own limits; behind a proxy set MUSIC_TRUSTED_PROXIES")
 }

@@ -45,8 +45,8 @@ export const checkServer = (client: HttpClient.HttpClient, { bind }: Pick<Settin
 
   const somethingElse = fail(
     "server",
-    `something else listens at ${address}`,
-    "end it, or set MUSIC_BIND to another port"
+    `another program listens at ${address}`,
+    "stop it, or set MUSIC_BIND to another port"
   )
 
   return Effect.gen(function* () {
@@ -66,7 +66,7 @@ export const checkServer = (client: HttpClient.HttpClient, { bind }: Pick<Settin
     Effect.catchAll((error) =>
       Effect.succeed(
         error._tag === "RequestError" && neverSent(error)
-          ? skip("server", `none runs at ${address}`)
+          ? skip("server", `no server runs at ${address}`)
           : somethingElse
       )
     ),

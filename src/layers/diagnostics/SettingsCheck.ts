@@ -8,7 +8,7 @@ const fixOf = (name: string): string => {
   const meaning = entry === undefined ? "" : ` (${entry.meaning})`
   return entry?.default === undefined
     ? `set ${name}${meaning}; .env.example shows its form`
-    : `set ${name}${meaning}, or leave it out for its default, ${entry.default}`
+    : `set ${name}${meaning}, or remove it for its default, ${entry.default}`
 }
 
 /** Levenshtein distance. */
@@ -45,8 +45,8 @@ const unknownSettings = (environment: Environment): ReadonlyArray<Finding> =>
       const similar = nearest(name)
       return warn(
         "settings",
-        `${name} is no setting${similar === undefined ? "" : `; did you mean ${similar}?`}`,
-        similar === undefined ? "leave it out" : `rename it to ${similar}`
+        `${name} is not a setting${similar === undefined ? "" : `; did you mean ${similar}?`}`,
+        similar === undefined ? "remove it" : `rename it to ${similar}`
       )
     })
 

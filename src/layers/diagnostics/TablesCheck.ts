@@ -38,7 +38,7 @@ const verdict = (table: TableName, code: string | undefined): Finding => {
   const variable = tableKeyNames[table]
   switch (code) {
     case "size_exceeded":
-      return pass(lineOf(table), "the service takes the key")
+      return pass(lineOf(table), "the service accepts the key")
     case "unauthorized":
       return fail(
         lineOf(table),
@@ -49,10 +49,10 @@ const verdict = (table: TableName, code: string | undefined): Finding => {
       return warn(
         lineOf(table),
         "the service stored a record that should have been too large",
-        "tell the operator of the table service"
+        "inform the operator of the table service"
       )
     default:
-      return warn(lineOf(table), `not to be checked now: the service says ${code}`, "run the check again")
+      return warn(lineOf(table), `not verifiable now: the service answered ${code}`, "run the check again")
   }
 }
 
@@ -101,7 +101,7 @@ export const checkTables = (
         Effect.catchAll((failure) =>
           Effect.succeed(
             open.map((name) =>
-              warn(lineOf(name), `not to be checked now: ${summarizeFailure(failure)}`, "run the check again")
+              warn(lineOf(name), `not verifiable now: ${summarizeFailure(failure)}`, "run the check again")
             )
           )
         )
@@ -116,17 +116,17 @@ export const checkTables = (
             failure._tag === "Refused" && failure.status === 503
               ? warn(
                   "tables",
-                  `it says that it is not ready: ${summarizeFailure(failure)}`,
+                  `the service is not ready: ${summarizeFailure(failure)}`,
                   "run the check again"
                 )
               : fail(
                   "tables",
                   failure._tag === "NotExecuted"
-                    ? `nothing answers at ${url} (${failure.reason})`
-                    : `what answers at ${url} is not the table service: ${summarizeFailure(failure)}`,
-                  "set MUSIC_TABLES_URL to the address of the table service, and let this machine reach it"
+                    ? `no response from ${url} (${failure.reason})`
+                    : `the service at ${url} is not the table service: ${summarizeFailure(failure)}`,
+                  "set MUSIC_TABLES_URL to the address of the table service, and allow this machine to connect to it"
                 ),
-            ...open.map((name) => skip(lineOf(name), "the service is not reached")),
+            ...open.map((name) => skip(lineOf(name), "the service cannot be reached")),
             ...unset
           ])
       })

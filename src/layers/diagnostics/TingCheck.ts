@@ -26,14 +26,14 @@ export const checkTing = (client: HttpClient.HttpClient, { ting }: Pick<Settings
       onSuccess: ({ status, version }) =>
         status === "ok"
           ? pass("ting", `reached at ${ting.url}${version === undefined ? "" : `, version ${version}`}`)
-          : fail("ting", "it says that it is not well", "ask the operator of Ting"),
+          : fail("ting", "it reports that it is not healthy", "ask the operator of Ting"),
       onFailure: (failure) =>
         fail(
           "ting",
           failure._tag === "NotExecuted"
-            ? `nothing answers at ${ting.url} (${failure.reason})`
-            : `what answers at ${ting.url} is not Ting: ${summarizeFailure(failure)}`,
-          "set MUSIC_TING_URL to the address of Ting, and let this machine reach it"
+            ? `no response from ${ting.url} (${failure.reason})`
+            : `the service at ${ting.url} is not Ting: ${summarizeFailure(failure)}`,
+          "set MUSIC_TING_URL to the address of Ting, and allow this machine to connect to it"
         )
     }),
     Effect.map((finding) => [finding])

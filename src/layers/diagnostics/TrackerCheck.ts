@@ -43,21 +43,25 @@ const expiryOf = ({ headers }: UpstreamResponse): number | undefined => {
 
 const tokenFinding = (response: UpstreamResponse, now: number): Finding => {
   const end = expiryOf(response)
-  if (end === undefined) return pass("tracker token", "accepted; it tells no end")
+  if (end === undefined) return pass("tracker token", "accepted; its expiry is unknown")
   const date = new Date(end).toISOString().slice(0, 10)
   return end - now < soon
-    ? warn("tracker token", `accepted, but it ends on ${date}`, "make a new one and set MUSIC_GITHUB_TOKEN")
+    ? warn(
+        "tracker token",
+        `accepted, but it expires on ${date}`,
+        "create a new one and set MUSIC_GITHUB_TOKEN"
+      )
     : pass("tracker token", `accepted until ${date}`)
 }
 
 const refusedToken = fail(
   "tracker token",
   "the tracker refuses it: wrong, expired or revoked",
-  "make a token with the permission Issues: read and write on the repository, and set MUSIC_GITHUB_TOKEN"
+  "create a token with the permission Issues: read and write on the repository, and set MUSIC_GITHUB_TOKEN"
 )
 
 const later = (name: string, why: string): Finding =>
-  warn(name, `not to be checked now: ${why}`, "run the check again")
+  warn(name, `not verifiable now: ${why}`, "run the check again")
 
 const rightsName = "tracker rights"
 
@@ -89,16 +93,16 @@ export const checkTracker = (
         const response = yield* send({
           method: "POST",
           template: "/repos/{owner}/{repo}/issues",
-          body: { body: "A check of permissions: without a title this is refused." }
+          body: { body: "A check of permissions: this request is refused because it has no title." }
         })
-        if (response.status === 422) return pass(rightsName, "the token may file issues")
+        if (response.status === 422) return pass(rightsName, "the token can file issues")
         const failure = gitHubFailure(response, yield* Clock.currentTimeMillis, 0)
         if (failure._tag !== "Refused" || !["permission", "not_found"].includes(failure.code))
           return later(rightsName, summarizeFailure(failure))
         const needed = response.headers["x-accepted-github-permissions"]
         return fail(
           rightsName,
-          `the token may not file issues in ${name}${needed === "issues=write" ? " (it lacks issues=write)" : ""}`,
+          `the token cannot file issues in ${name}${needed === "issues=write" ? " (it lacks issues=write)" : ""}`,
           "give the token the permission Issues: read and write on this repository"
         )
       }).pipe(Effect.catchAll((failure) => Effect.succeed(later(rightsName, summarizeFailure(failure)))))
@@ -108,13 +112,13 @@ export const checkTracker = (
         if (Either.isLeft(body))
           return fail(
             "tracker",
-            `what answers at ${url} is not the tracker`,
+            `the service at ${url} is not the tracker`,
             "set MUSIC_GITHUB_URL to its API, such as https://api.github.com"
           )
         if (body.right.archived === true)
           return fail(
             "tracker",
-            `${name} is archived: nothing can be filed`,
+            `${name} is archived: no issue can be filed`,
             "unarchive it, or set MUSIC_GITHUB_REPOSITORY to another one"
           )
         return body.right.has_issues === false
@@ -123,7 +127,7 @@ export const checkTracker = (
               `issues are disabled in ${name}`,
               "enable Issues in the settings of the repository, or set MUSIC_GITHUB_REPOSITORY to another one"
             )
-          : pass("tracker", `${name} is there and takes issues`)
+          : pass("tracker", `${name} exists and accepts issues`)
       }
 
       const failureFindings = (failure: UpstreamFailure): ReadonlyArray<Finding> => {
@@ -139,14 +143,14 @@ export const checkTracker = (
               fail(
                 "tracker",
                 `${name} does not exist, or the token cannot see it`,
-                "set MUSIC_GITHUB_REPOSITORY right, or give the token access to the repository"
+                "correct MUSIC_GITHUB_REPOSITORY, or give the token access to the repository"
               )
             ]
           case "permission":
             return [
               fail(
                 "tracker",
-                `the token may not look at ${name}`,
+                `the token cannot read ${name}`,
                 "give the token the permission Issues: read and write on this repository"
               )
             ]
@@ -163,14 +167,14 @@ export const checkTracker = (
         const accepted = tokenFinding(response, now)
         return found.status === "PASS"
           ? [found, accepted, yield* rights]
-          : [found, accepted, skip(rightsName, "the repository takes no issues")]
+          : [found, accepted, skip(rightsName, "the repository accepts no issues")]
       }).pipe(
         Effect.catchAll((failure) =>
           Effect.succeed([
             fail(
               "tracker",
-              `nothing answers at ${url} (${failure.reason})`,
-              "set MUSIC_GITHUB_URL to the tracker's API, and let this machine reach it"
+              `no response from ${url} (${failure.reason})`,
+              "set MUSIC_GITHUB_URL to the tracker's API, and allow this machine to connect to it"
             )
           ])
         )

@@ -6,14 +6,16 @@ import type * as Redacted from "effect/Redacted"
 import { Iam } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
-import { makeCredentialCache } from "./budget/CredentialCache.ts"
 import { makeIamBudget } from "./budget/IamBudget.ts"
-import { makeTingEndpoints } from "./TingEndpoints.ts"
-import { makeOboProof } from "./OboProof.ts"
+import { makeKnownCredentials } from "./budget/KnownCredentials.ts"
+import { makeRefusedCredentials } from "./budget/RefusedCredentials.ts"
 import { makeIamCall, type PlaneCall } from "./IamCall.ts"
 import { makeIntrospection } from "./Introspection.ts"
 import { makeIntrospectionHealth } from "./IntrospectionHealth.ts"
+import { makeProofExchange } from "./ProofExchange.ts"
+import { makeRevocation } from "./Revocation.ts"
 import { makeTestingContext } from "./TestingContext.ts"
+import { makeTingEndpoints } from "./TingEndpoints.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
 import { makeWebhookVerifier } from "./WebhookSignature.ts"
 
@@ -24,12 +26,14 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
     const client = yield* HttpClient.HttpClient
     const call = makeIamCall(client, settings)
     const { applicationId } = settings
-    const credentials = makeCredentialCache()
+    const refused = makeRefusedCredentials()
+    const known = makeKnownCredentials(refused)
     const budget = makeIamBudget(
       { callsPerMinute: settings.callsPerMinute, countAddresses: rateLimit },
-      credentials
+      known,
+      refused
     )
-    const testingContext = yield* makeTestingContext(call, applicationId, budget, credentials)
+    const testingContext = yield* makeTestingContext(call, applicationId, budget, known)
 
     const secretOf = (plane: Plane): Redacted.Redacted =>
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
@@ -45,19 +49,21 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
             : Effect.void
       )
 
-    const health = yield* makeIntrospectionHealth(planeCall, budget)
-    const introspection = yield* makeIntrospection(health.send, budget, credentials, {
+    const health = yield* makeIntrospectionHealth(planeCall, budget, known)
+    const introspection = yield* makeIntrospection(health, budget, known, {
       applicationId,
       cacheSeconds: settings.introspectionCacheSeconds
     })
-    const tokens = makeTokenExchange(planeCall, budget, credentials, health, introspection, applicationId)
+    const revocation = makeRevocation(planeCall, budget, known, introspection)
+    const tokens = makeTokenExchange(planeCall, budget, known, health, revocation, applicationId)
     const catalogue = yield* makeTingEndpoints(planeCall, budget)
 
     return {
       ...tokens,
+      revoke: revocation.revoke,
       introspect: introspection.introspect,
       resolvePlane: testingContext.resolvePlane,
-      prove: makeOboProof(planeCall, budget, catalogue, secretOf),
+      prove: makeProofExchange(planeCall, budget, catalogue, secretOf),
       warmCatalogue: catalogue.warm,
       verifyWebhook: makeWebhookVerifier(settings.webhookSecrets)
     }

@@ -7,10 +7,10 @@ import type * as Scope from "effect/Scope"
 import type { IamService, Introspection } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { environmentIdOf, type Plane, planeId } from "../../services/Plane.ts"
-import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
-import type { IamBudget, Purpose } from "./budget/IamBudget.ts"
-import type { SendIntrospection } from "./IntrospectionHealth.ts"
+import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import type { IamBudget } from "./budget/IamBudget.ts"
+import { type KnownCredentials, tokenKey } from "./budget/KnownCredentials.ts"
+import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
 import { readIntrospection } from "./IntrospectionResponse.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
@@ -29,12 +29,13 @@ export interface IntrospectionClient extends Pick<IamService, "introspect"> {
 
 /**
  * Concurrent introspections of one token share one call. With `cacheSeconds` above 0 a live answer is cached for that long,
- * never past the token's own expiry. A token that IAM called inactive is not introspected again for `refusalMillis.access`.
+ * never past the token's own expiry. A token that IAM called inactive is not introspected again for a while
+ * (`RefusedCredentials`).
  */
 export const makeIntrospection = (
-  send: SendIntrospection,
+  health: Pick<IntrospectionHealth, "send" | "confirmInactive">,
   budget: IamBudget,
-  credentials: CredentialCache,
+  known: KnownCredentials,
   options: { readonly applicationId: string; readonly cacheSeconds: number }
 ): Effect.Effect<IntrospectionClient, never, Scope.Scope> =>
   Effect.gen(function* () {
@@ -51,33 +52,26 @@ export const makeIntrospection = (
     ): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> =>
       Effect.gen(function* () {
         const credential = tokenKey(plane, token)
-        const purpose: Purpose = Option.match(credentials.completingPlace(credential), {
-          onNone: () => ({ credential }),
-          onSome: (place) => ({ credential, place, completing: true })
-        })
         const read = readIntrospection(
           { applicationId: options.applicationId, environmentId: environmentIdOf(plane) },
           yield* Clock.currentTimeMillis
         )
-        const introspection = yield* send(plane, token, "access_token", purpose, read)
+        const introspection = yield* health.send(plane, token, "access_token", { credential }, read)
         if (Option.isSome(introspection)) {
           const owner = Option.map(
             introspection.value.publicId,
             (publicId) => `${planeId(plane)} ${publicId}`
           )
-          credentials.markLive(credential, Option.getOrUndefined(owner))
+          known.markLive(credential, Option.getOrUndefined(owner))
           return introspection
         }
-        if (credentials.isJustIssued(credential, yield* monotonicMillis))
-          return yield* new Unknown({ dependency: "iam", reason: "calls inactive what it has just issued" })
-        yield* budget.recordRefusal(credential, refusalMillis.access)
+        yield* health.confirmInactive(credential)
+        yield* budget.recordRefusal(credential, "inactive_access_token")
         return introspection
       })
 
-    const introspect = (plane: Plane, token: Redacted.Redacted) =>
+    const introspectCached = (plane: Plane, token: Redacted.Redacted, key: string) =>
       Effect.gen(function* () {
-        const key = tokenKey(plane, token)
-        if (credentials.isRefused(key, yield* monotonicMillis)) return Option.none()
         const { at, introspection } = yield* cache.get(
           key,
           Effect.zipWith(introspectUncached(plane, token), monotonicMillis, (answer, now) => ({
@@ -93,6 +87,11 @@ export const makeIntrospection = (
         yield* cache.forget(key)
         return yield* introspectUncached(plane, token)
       })
+
+    const introspect = (plane: Plane, token: Redacted.Redacted) => {
+      const key = tokenKey(plane, token)
+      return introspectCached(plane, token, key).pipe(budget.unlessRefused(key, Effect.succeedNone))
+    }
 
     return { introspect: Effect.fn("Iam.introspect")(introspect), forgetWhere: cache.forgetWhere }
   })

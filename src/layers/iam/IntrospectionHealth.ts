@@ -1,6 +1,6 @@
 /**
  * Whether introspection works, by plane. A login or refresh whose tokens cannot be introspected afterwards is a lost session,
- * so nothing is spent while introspection fails.
+ * so nothing is spent while introspection fails. An inactive answer about a token that was just issued is a failure too.
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -13,7 +13,9 @@ import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import { type IamBudget, introspectPath, type Purpose } from "./budget/IamBudget.ts"
+import type { IamBudget } from "./budget/IamBudget.ts"
+import type { KnownCredentials } from "./budget/KnownCredentials.ts"
+import { introspectPath, type Purpose } from "./budget/Purpose.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
@@ -29,15 +31,25 @@ export type SendIntrospection = <A>(
 export interface IntrospectionHealth {
   readonly send: SendIntrospection
   /**
-   * Succeeds at once unless the last introspection in the plane failed and none has succeeded since, or one has been out for
-   * two seconds. Then it probes: it introspects this refresh token, which does not consume it, or a token that was never
-   * issued. All waiting callers share one probe, and its failure also applies to the next second.
+   * Runs a login or refresh, which spends its token, only while introspection works. It runs at once unless the last
+   * introspection in the plane failed and none has succeeded since, or one has been out for two seconds. Then a probe comes
+   * first: it introspects this refresh token, which does not consume it, or a token that was never issued. All waiting
+   * callers share one probe, and its failure also applies to the next second. If the probe fails, nothing is spent.
    */
-  readonly ensureWorking: (
+  readonly spendWhileWorking: (
     plane: Plane,
     refreshToken: Option.Option<Redacted.Redacted>
-  ) => Effect.Effect<void, UpstreamFailure>
+  ) => <A>(spend: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
+  /** After an inactive answer: fails, instead of accepting the verdict, about a token that was just issued (`isJustIssued`). */
+  readonly confirmInactive: (credential: string) => Effect.Effect<void, UpstreamFailure>
 }
+
+/** Milliseconds after the issue of a token in which an inactive answer counts as a fault of IAM. */
+const justIssuedMillis = 60_000
+
+/** `issuedAt` in monotonic milliseconds; undefined for a token that IAM confirmed live, that a call ended, or of unknown age. */
+export const isJustIssued = (issuedAt: number | undefined, now: number): boolean =>
+  issuedAt !== undefined && now < issuedAt + justIssuedMillis
 
 const maxProbedPlanes = 10_000
 
@@ -88,7 +100,8 @@ const makeOutcomes = () => {
 
 export const makeIntrospectionHealth = (
   call: PlaneCall,
-  budget: IamBudget
+  budget: IamBudget,
+  known: Pick<KnownCredentials, "issuedAt">
 ): Effect.Effect<IntrospectionHealth, never, Scope.Scope> =>
   Effect.gen(function* () {
     const outcomes = makeOutcomes()
@@ -130,12 +143,24 @@ export const makeIntrospectionHealth = (
         Effect.exit
       )
 
+    const ensureWorking = (plane: Plane, refreshToken: Option.Option<Redacted.Redacted>) =>
+      Effect.flatMap(monotonicMillis, (now) =>
+        outcomes.isFailing(plane, now)
+          ? Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken)))
+          : Effect.void
+      )
+
     return {
       send,
-      ensureWorking: (plane, refreshToken) =>
+      spendWhileWorking: (plane, refreshToken) => (spend) =>
+        Effect.zipRight(ensureWorking(plane, refreshToken), spend),
+      confirmInactive: (credential) =>
         Effect.flatMap(monotonicMillis, (now) =>
-          outcomes.isFailing(plane, now)
-            ? Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken)))
+          isJustIssued(known.issuedAt(credential), now)
+            ? new Unknown({
+                dependency: "iam",
+                reason: "reports a token as inactive that it has just issued"
+              })
             : Effect.void
         )
     }

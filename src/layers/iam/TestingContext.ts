@@ -6,12 +6,12 @@ import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { IamService } from "../../services/Iam.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Testing } from "../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import { type CredentialCache, refusalMillis, secretKey } from "./budget/CredentialCache.ts"
-import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
+import type { IamBudget } from "./budget/IamBudget.ts"
+import { type KnownCredentials, secretKey } from "./budget/KnownCredentials.ts"
+import type { IamPath } from "./budget/Purpose.ts"
 import type { IamCall } from "./IamCall.ts"
 import { nilUuid, omittable, Uuid } from "./IamSchemas.ts"
 import { makeTtlCache } from "./TtlCache.ts"
@@ -64,44 +64,40 @@ export const makeTestingContext = (
   call: IamCall,
   applicationId: string,
   budget: IamBudget,
-  credentials: CredentialCache
+  known: KnownCredentials
 ): Effect.Effect<TestingContextClient, never, Scope.Scope> =>
   Effect.map(
     makeTtlCache<Environment, UpstreamFailure>({ capacity: maxCachedPlanes, millis: cacheMillis }),
     (environments) => {
       const fetchEnvironment = (secret: Redacted.Redacted, credential: string) =>
-        Effect.suspend(() =>
-          call(
-            { secret, testing: true },
-            {
-              operation: "testing_context",
-              method: "GET",
-              path,
-              read: expectStatus(200, readContext(applicationId))
-            }
-          ).pipe(
-            // IAM counts calls per plane. All secrets of unknown planes share one window.
-            budget.within(
-              { plane: credentials.isKnown(credential) ? credential : "unresolved", path },
-              { credential, use: "session" }
-            ),
-            Effect.tap(() => Effect.sync(() => credentials.markLive(credential))),
-            Effect.tapErrorTag("Refused", ({ code }) =>
-              badSecretCodes.includes(code)
-                ? budget.recordRefusal(credential, refusalMillis.secret)
-                : Effect.void
-            )
+        call(
+          { secret, testing: true },
+          {
+            operation: "testing_context",
+            method: "GET",
+            path,
+            read: expectStatus(200, readContext(applicationId))
+          }
+        ).pipe(
+          budget.within({ plane: undefined, path }, { credential, use: "session" }),
+          Effect.tap(() => Effect.sync(() => known.markLive(credential))),
+          Effect.tapErrorTag("Refused", ({ code }) =>
+            badSecretCodes.includes(code)
+              ? budget.recordRefusal(credential, "bad_testing_secret")
+              : Effect.void
           )
         )
 
-      const resolvePlane = (secret: Redacted.Redacted) =>
-        Effect.gen(function* () {
-          const credential = secretKey(secret)
-          if (credentials.isRefused(credential, yield* monotonicMillis))
-            return yield* new Refused({ dependency: "iam", status: 401, code: "unauthenticated" })
-          const environment = yield* environments.get(credential, fetchEnvironment(secret, credential))
-          return Testing({ ...environment, secret })
-        })
+      const resolvePlane = (secret: Redacted.Redacted) => {
+        const credential = secretKey(secret)
+        return environments.get(credential, fetchEnvironment(secret, credential)).pipe(
+          budget.unlessRefused(
+            credential,
+            Effect.failSync(() => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" }))
+          ),
+          Effect.map((environment) => Testing({ ...environment, secret }))
+        )
+      }
 
       return {
         resolvePlane: Effect.fn("Iam.resolvePlane")(resolvePlane),

@@ -1,5 +1,4 @@
-/** The token lifecycle at IAM: SLT exchange, refresh and revocation (identity-service.md 5, 7). */
-import * as Cause from "effect/Cause"
+/** The exchange of an SLT or of a refresh token for a pair of tokens (identity-service.md 5). */
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
@@ -11,13 +10,14 @@ import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import { type CredentialCache, refusalMillis, tokenKey } from "./budget/CredentialCache.ts"
-import type { IamBudget, IamPath, Purpose } from "./budget/IamBudget.ts"
+import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
+import type { IamBudget } from "./budget/IamBudget.ts"
+import { type KnownCredentials, tokenKey } from "./budget/KnownCredentials.ts"
+import type { IamPath, Purpose } from "./budget/Purpose.ts"
 import type { PlaneCall } from "./IamCall.ts"
-import type { IntrospectionClient } from "./Introspection.ts"
-import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
 import { ConsistentActor, omittable, parseScope } from "./IamSchemas.ts"
+import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
+import type { Revocation } from "./Revocation.ts"
 
 const Tokens = Schema.Struct({
   access_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(accessTokenPattern))),
@@ -40,11 +40,7 @@ const readTokens: ResponseReader<TokenGrant> = (answer) =>
     replayed: answer.headers["idempotency-replayed"] === "true"
   }))
 
-/** A body shows that another system answered. */
-const readEmpty: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
-
 const tokensPath: IamPath = "/app-auth/tokens"
-const revokePath: IamPath = "/oauth/revoke"
 
 /** Codes that end a refresh token (identity-service.md 3). */
 const deadTokenCodes: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
@@ -55,30 +51,16 @@ const ownSecretCodes: ReadonlyArray<string> = ["invalid_client", "unauthenticate
 const refusesCredential = ({ code, status }: Refused): boolean =>
   status !== 429 && code !== "idempotency_in_progress" && !ownSecretCodes.includes(code)
 
-/** True when the call certainly had no effect. An interrupted call, or one without a response, may have had one. */
-const hadNoEffect = (exit: Exit.Exit<unknown, UpstreamFailure>): boolean =>
-  Exit.isFailure(exit) &&
-  Option.exists(
-    Cause.failureOption(exit.cause),
-    (failure) => failure._tag === "NotExecuted" || (failure._tag === "Refused" && failure.status === 429)
-  )
-
-type TokenExchange = Pick<IamService, "exchange" | "refresh" | "revoke">
+type TokenExchange = Pick<IamService, "exchange" | "refresh">
 
 export const makeTokenExchange = (
   call: PlaneCall,
   budget: IamBudget,
-  credentials: CredentialCache,
-  health: Pick<IntrospectionHealth, "ensureWorking">,
-  introspection: Pick<IntrospectionClient, "forgetWhere">,
+  known: KnownCredentials,
+  health: Pick<IntrospectionHealth, "spendWhileWorking">,
+  revocation: Pick<Revocation, "mayHaveRevoked">,
   applicationId: string
 ): TokenExchange => {
-  const endFamily = (matches: (key: string) => boolean): Effect.Effect<void> =>
-    Effect.zipRight(
-      Effect.sync(() => credentials.endFamily(matches)),
-      introspection.forgetWhere(matches)
-    )
-
   /** Ensures introspection and reserves its place before it spends: a spent token without a usable new pair is a lost session. */
   const spend = (
     plane: Plane,
@@ -101,61 +83,35 @@ export const makeTokenExchange = (
       budget.within({ plane: planeId(plane), path: tokensPath }, purpose),
       // A refusal, or a lost response, may have ended the family: a second use of the token revokes it.
       Effect.onExit((exit) =>
-        Option.isNone(refreshed) || Exit.isSuccess(exit) || hadNoEffect(exit)
+        Option.isNone(refreshed) || Exit.isSuccess(exit)
           ? Effect.void
-          : endFamily(credentials.inFamilyOf(plane, presented))
+          : revocation.mayHaveRevoked(known.inFamilyOf(plane, presented))(exit)
       ),
       Effect.tapErrorTag("Refused", (refused) => {
         if (!refusesCredential(refused)) return Effect.void
         const isDead = Option.isSome(refreshed) && deadTokenCodes.includes(refused.code)
-        return budget.recordRefusal(credential, isDead ? refusalMillis.refresh : 0, use)
+        return budget.recordRefusal(credential, isDead ? "dead_refresh_token" : "this_call", use)
       })
     )
     const sendReserved = budget.reserveIntrospection(plane, purpose, (place) =>
       Effect.tap(send, (grant) =>
-        Effect.map(monotonicMillis, (now) => credentials.recordGrant(plane, grant, refreshed, place, now))
+        Effect.map(monotonicMillis, (now) => known.recordGrant(plane, grant, refreshed, place, now))
       )
     )
-    return Effect.zipRight(health.ensureWorking(plane, refreshed), sendReserved)
+    return health.spendWhileWorking(plane, refreshed)(sendReserved)
   }
 
   const refresh: IamService["refresh"] = (plane, token, key) =>
-    Effect.gen(function* () {
+    spend(plane, "refresh_token", token, key).pipe(
       // identity-service.md 5: a refused refresh token is dead under every key.
-      if (credentials.isRefused(tokenKey(plane, token), yield* monotonicMillis)) {
-        return yield* new Refused({ dependency: "iam", status: 400, code: "invalid_grant" })
-      }
-      return yield* spend(plane, "refresh_token", token, key)
-    })
-
-  const revoke: IamService["revoke"] = (plane, token, key) =>
-    Effect.suspend(() => {
-      const value = Redacted.value(token)
-      const isRefreshToken = value.startsWith("ort_")
-      const credential = tokenKey(plane, token)
-      const inFamily = credentials.inFamilyOf(plane, token)
-      return call(plane, {
-        operation: "revoke",
-        method: "POST",
-        path: revokePath,
-        key,
-        form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
-        read: expectStatus(200, readEmpty)
-      }).pipe(
-        budget.within({ plane: planeId(plane), path: revokePath }, { credential, use: "session" }),
-        // After the call, unless it had no effect: cached introspections may be stale.
-        Effect.onExit((exit) =>
-          hadNoEffect(exit)
-            ? Effect.void
-            : endFamily((other) => other === credential || (isRefreshToken && inFamily(other)))
-        ),
-        Effect.tap(() => Effect.sync(() => credentials.forget(credential)))
+      budget.unlessRefused(
+        tokenKey(plane, token),
+        Effect.failSync(() => new Refused({ dependency: "iam", status: 400, code: "invalid_grant" }))
       )
-    })
+    )
 
   return {
     exchange: Effect.fn("Iam.exchange")((plane, slt, key) => spend(plane, "slt", slt, key)),
-    refresh: Effect.fn("Iam.refresh")(refresh),
-    revoke: Effect.fn("Iam.revoke")(revoke)
+    refresh: Effect.fn("Iam.refresh")(refresh)
   }
 }

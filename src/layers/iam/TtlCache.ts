@@ -5,6 +5,7 @@ import type * as Scope from "effect/Scope"
 import { type Execution, makeInFlight } from "../../services/InFlight.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
+import { putBounded } from "./BoundedMap.ts"
 
 interface Entry<A, E> {
   readonly execution: Execution<A, E>
@@ -38,15 +39,6 @@ export const makeTtlCache = <A, E>(options: {
   Effect.map(makeInFlight, ({ share }) => {
     const entries = new Map<string, Entry<A, E>>()
 
-    const put = (key: string, entry: Entry<A, E>): void => {
-      entries.delete(key)
-      entries.set(key, entry)
-      for (const oldest of entries.keys()) {
-        if (entries.size <= options.capacity) break
-        entries.delete(oldest)
-      }
-    }
-
     const get = (key: string, lookUp: Effect.Effect<A, E>): Effect.Effect<A, E> =>
       Effect.gen(function* () {
         const now = yield* monotonicMillis
@@ -59,7 +51,13 @@ export const makeTtlCache = <A, E>(options: {
             const entry = entries.get(key)
             return entry !== undefined && isUsable(entry) ? entry.execution : undefined
           },
-          put: (execution) => put(key, { execution, expiresAt: now + options.millis, recording }),
+          put: (execution) =>
+            putBounded(
+              entries,
+              key,
+              { execution, expiresAt: now + options.millis, recording },
+              options.capacity
+            ),
           onEnd: (execution, exit) => {
             const dropped = Exit.isFailure(exit) || options.keep?.(exit.value) === false
             if (dropped && entries.get(key)?.execution === execution) entries.delete(key)

@@ -7,21 +7,14 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer"
 import * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
-import {
-  type Failure,
-  failureHeaders,
-  failureStatus,
-  Internal,
-  MethodNotAllowed,
-  NotFound,
-  toEnvelope
-} from "../../schema/Failure.ts"
+import { failureHeaders, failureStatus, toEnvelope } from "../../schema/Envelope.ts"
+import { type Failure, Internal, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { version } from "../../schema/Release.ts"
 import { isLoopback } from "../../services/Loopback.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { contentType } from "./PrometheusText.ts"
 
-/** The address is taken or not of this machine. */
+/** The address is in use, or does not belong to this machine. */
 export class AdminListenFailed extends Data.TaggedError("AdminListenFailed")<{ readonly reason: string }> {}
 
 type Page = Effect.Effect<HttpServerResponse.HttpServerResponse>
@@ -53,7 +46,7 @@ const answerFrom = (pages: ReadonlyMap<string, Page>) =>
     )
   })
 
-/** Serves until its scope closes; gives its base address. Port 0 takes a free one. */
+/** Serves until its scope closes; returns its base address. Port 0 selects a free port. */
 export const adminServer = (
   { host, port }: { readonly host: string; readonly port: number },
   scrape: Effect.Effect<string>
@@ -93,6 +86,8 @@ export const adminServer = (
     const url = `http://${host.includes(":") ? `[${host}]` : host}:${bound}`
     yield* Effect.logInfo("Metrics served", { url: `${url}/metrics` })
     if (!isLoopback(host))
-      yield* Effect.logWarning("Metrics are not authenticated, and MUSIC_ADMIN_BIND is no loopback address")
+      yield* Effect.logWarning(
+        "Metrics are not authenticated, and MUSIC_ADMIN_BIND is not a loopback address"
+      )
     return url
   })

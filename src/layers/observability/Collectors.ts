@@ -5,7 +5,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { version } from "../../schema/Release.ts"
-import { Descriptors } from "../../services/Descriptors.ts"
+import { Readiness } from "../../services/Readiness.ts"
 import { collected, type MetricDescription } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { shareFor } from "../../services/InFlight.ts"
@@ -77,7 +77,7 @@ const makeProcessCollector = Effect.map(
 /** All samples of now, at most 2 s old. Never fails and takes 3 s at most: samples of a store that is away are left out. */
 export const makeCollectors = Effect.gen(function* () {
   const store = yield* Store
-  const descriptors = yield* Descriptors
+  const readiness = yield* Readiness
   const { reportsBytes, tables, telemetry } = yield* Settings
   const openTables = Option.match(tables, { onNone: () => [], onSome: ({ keys }) => [...keys.keys()] })
   const collectProcess = yield* makeProcessCollector
@@ -112,7 +112,7 @@ export const makeCollectors = Effect.gen(function* () {
     Effect.option
   )
 
-  const collectChecks = Effect.match(descriptors.readiness, {
+  const collectChecks = Effect.match(readiness.check, {
     onFailure: ({ details }) => details?.checks ?? {},
     onSuccess: ({ checks }) => checks
   }).pipe(

@@ -2,7 +2,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import type { Descriptors } from "../../services/Descriptors.ts"
+import type { Readiness } from "../../services/Readiness.ts"
 import { createAlertedSeries } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import type { Store } from "../../services/Store.ts"
@@ -20,7 +20,7 @@ export class Admin extends Context.Tag("music/observability/Admin")<Admin, Optio
  * Publishes metrics: to Prometheus at `MUSIC_ADMIN_BIND` and to a collector over OTLP, each when it is configured. Built
  * before the server of the API and so closed after it: a drain can be watched.
  */
-export const MetricsExport: Layer.Layer<Admin, AdminListenFailed, Settings | Store | Descriptors> =
+export const MetricsExport: Layer.Layer<Admin, AdminListenFailed, Settings | Store | Readiness> =
   Layer.scoped(
     Admin,
     Effect.gen(function* () {

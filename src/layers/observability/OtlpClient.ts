@@ -74,15 +74,15 @@ const makeRecorder = (signal: string) => {
       if (failed === failing) return Effect.void
       failing = failed
       return Option.match(failure, {
-        onNone: () => Effect.logInfo("The OpenTelemetry collector takes our batches again", { signal }),
+        onNone: () => Effect.logInfo("The OpenTelemetry collector accepts our batches again", { signal }),
         onSome: (reason) =>
-          Effect.logWarning("The OpenTelemetry collector does not take our batches", { signal, reason })
+          Effect.logWarning("The OpenTelemetry collector does not accept our batches", { signal, reason })
       })
     })
 }
 
 /**
- * A client for one signal: adds the headers, compresses, reads the whole answer, repeats what may pass, and drops a batch
+ * A client for one signal: adds the headers, compresses, reads the whole answer, repeats temporary failures, and drops a batch
  * while `maxInFlight` others are under way. A batch that is lost is a defect, because Effect's exporter repeats failures
  * itself; after a defect it drops spans for 60 s.
  */

@@ -1,4 +1,4 @@
-/** Metrics over OTLP. Effect's own exporter knows neither units nor metrics that are read at each export. */
+/** Metrics over OTLP. Effect's own exporter supports neither units nor metrics that are read at each export. */
 import * as OtlpResource from "@effect/opentelemetry/OtlpResource"
 import { OtlpSerialization } from "@effect/opentelemetry/OtlpSerialization"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"

@@ -4,7 +4,7 @@ import * as Option from "effect/Option"
 import * as Tracer from "effect/Tracer"
 import type { TraceSampler } from "../../services/Settings.ts"
 
-/** Background work with a trace of its own. Polling, flushing and cleaning up have none: they would bury the rest. */
+/** Background work with a trace of its own. Polling, flushing and cleaning up have none, because their many spans would hide the others. */
 const background = /^(?:ReportFiling|DuplicateIssues|Tracker|Tables)\./
 
 /** By the trace id, so that every process with the same ratio keeps the same traces. */

@@ -1,4 +1,4 @@
-/** SIGINT and SIGTERM: of the server, which drains, and of a command, which is cut short. */
+/** SIGINT and SIGTERM: the server drains, and a command is interrupted. */
 import { defaultTeardown, type Teardown } from "@effect/platform/Runtime"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -53,7 +53,7 @@ export const exitAfterGracePeriod: Effect.Effect<void, never, Settings> = Effect
   ({ shutdownGraceSeconds }) => {
     const exit = () => {
       process.stderr.write(
-        `music-backend: not everything was finished within MUSIC_SHUTDOWN_GRACE_SECONDS (${shutdownGraceSeconds}); what was held comes back when its lease ends\n`
+        `music-backend: not everything was finished within MUSIC_SHUTDOWN_GRACE_SECONDS (${shutdownGraceSeconds}); held deliveries return when their lease ends\n`
       )
       process.exit(0)
     }
@@ -89,7 +89,7 @@ export const handleInterruption = (): Interruption => {
     teardown: (exit, end) =>
       defaultTeardown(exit, (code) => {
         if (first === undefined) {
-          // Writing the remaining output may take a while; a signal ends that as it ends any process.
+          // Writing the remaining output may take a while; from here on a signal ends the process as usual.
           stopListening()
           return end(code)
         }

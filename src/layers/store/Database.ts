@@ -37,7 +37,7 @@ export interface Database {
   readonly skipLocked: Fragment
   /** Inside a write: its commit wakes the workers of other processes. */
   readonly announce: (queue: WorkQueue) => Effect.Effect<void, SqlError>
-  /** Calls `heard` for announcements of other processes, until the scope closes; rather too often than too seldom. */
+  /** Calls `heard` for announcements of other processes, until the scope closes. It may be called without one, but none is missed. */
   readonly announced: (heard: (queue: WorkQueue) => void) => Effect.Effect<void, never, Scope.Scope>
 }
 
@@ -54,7 +54,7 @@ export interface Dialect extends Pick<Database, "alone" | "skipLocked" | "announ
 
 export interface DatabaseOptions {
   readonly name: string
-  /** Milliseconds for which an access that meets a lock is tried again. */
+  /** Milliseconds for which an access that is blocked by a lock is retried. */
   readonly lockWait: number
   readonly dialect: Dialect
 }

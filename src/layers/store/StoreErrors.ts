@@ -1,4 +1,4 @@
-/** Maps what a database, its driver or the file system reports to the problems of `StoreUnavailable`. */
+/** Maps errors of a database, its driver or the file system to the problems of `StoreUnavailable`. */
 import type { SqlError } from "@effect/sql/SqlError"
 import type { ParseError } from "effect/ParseResult"
 import {
@@ -15,7 +15,7 @@ const codes: ReadonlyArray<readonly [RegExp, Kind]> = [
   [/^SQLITE_(?:BUSY|LOCKED)|^(?:55P03|40P01|40001)$/, "locked"],
   [/^SQLITE_FULL$|^(?:ENOSPC|EDQUOT)$|^53100$/, "full"],
   [/^SQLITE_(?:READONLY|PERM|AUTH)|^(?:EROFS|EACCES|EPERM)$/, "read_only"],
-  // A standby calls a transaction that writes a feature that it does not have (0A000).
+  // A standby refuses a transaction that writes as an unsupported feature (0A000).
   [/^(?:25006|0A000)$/, "standby"],
   [/^SQLITE_(?:CORRUPT|NOTADB|FORMAT)|^XX00[12]$/, "corrupt"],
   [/^SQLITE_IOERR|^EIO$/, "io_failed"],
@@ -58,18 +58,18 @@ const messageIn = (error: unknown): string => {
 const kindIn = (table: ReadonlyArray<readonly [RegExp, Kind]>, text: string): Kind =>
   table.find(([pattern]) => pattern.test(text))?.[1] ?? "failed"
 
-/** `error` is whatever a driver or the file system raised. */
+/** `error` is any error of a driver or the file system. */
 export const driverProblem = (error: unknown): DriverProblem => {
   const coded = codedIn(error)
   if (coded === undefined) return { kind: kindIn(messages, messageIn(error)) }
-  // The socket of a server may be a file: one that is missing is no missing database.
+  // The socket of a server may be a file: a missing one means an unreachable server, not a missing database.
   const kind = coded.connecting ? "unreachable" : kindIn(codes, coded.code)
   return { kind, code: coded.code }
 }
 
 export type DatabaseFailure = SqlError | ParseError | StoreUnavailable
 
-/** `operation` is like `Spool.offer`. What is a `StoreUnavailable` already stays as it is. */
+/** `operation` is like `Spool.offer`. A `StoreUnavailable` is returned unchanged. */
 export const toStoreUnavailable =
   (database: string, operation: string) =>
   (error: DatabaseFailure): StoreUnavailable => {
@@ -90,7 +90,7 @@ export const openFailed = (database: string, error: unknown): StoreUnavailable =
 export const migrationFailed = (database: string, error: unknown): StoreUnavailable =>
   new StoreUnavailable({ database, problem: { kind: "migration_failed", reason: driverProblem(error) } })
 
-/** Another transaction was in the way, and nothing has been done. */
+/** A lock of another transaction prevented the access, which had no effect. */
 export const isLocked = (error: DatabaseFailure): boolean =>
   error._tag === "SqlError" && driverProblem(error).kind === "locked"
 
@@ -110,7 +110,7 @@ const sqlState = /^(?!E)[0-9A-Z]{5}$/
 const connectionStates = /^(?:08|57P|25P|25006$|0A000$)/
 
 /**
- * The connection is of no more use: it broke, it did not answer in time, or its server accepts no writes any more.
+ * The connection is lost: it broke, it did not answer in time, or its server accepts no writes any more.
  * A commit that was under way on it may have succeeded.
  */
 export const isConnectionLost = (error: DatabaseFailure): boolean => {

@@ -46,7 +46,7 @@ const pageSize = 100
 /** Pages of one search. A search that stops here is incomplete, and must not count as one that found nothing. */
 const maxPages = 100
 const searchTooLong = new SearchTooLong({
-  reason: `the tracker lists more than ${(maxPages * pageSize).toLocaleString("en")} issues since then, too many to look through`
+  reason: `the tracker lists more than ${(maxPages * pageSize).toLocaleString("en")} issues since then, too many to search`
 })
 
 /** What is kept of an issue that carries the marker. */
@@ -86,7 +86,7 @@ export const makeGitHub = (
   client: HttpClient.HttpClient,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
-  /** The token owner's login: undefined before it was asked for, none when GitHub does not disclose it. */
+  /** The token owner's login: undefined before the first request for it, none when GitHub does not disclose it. */
   let login: Option.Option<string> | undefined
   let trouble = Option.none<Trouble>()
   let limitsInARow = 0
@@ -112,7 +112,7 @@ export const makeGitHub = (
       })
     )
 
-  /** Remembers a configuration trouble, and forgets it on success. A successful search proves no right to write. */
+  /** Remembers a configuration problem, and forgets it on success. A successful search proves no right to write. */
   const trackTrouble =
     (by: Trouble["shownBy"]) =>
     <A, E extends UpstreamFailure | SearchTooLong>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>

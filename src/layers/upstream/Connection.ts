@@ -14,7 +14,7 @@ const connectTimeout = 3_000
 
 const connectErrors = new WeakSet<Error>()
 
-/** Codes that prove the same without this module's connector. */
+/** Error codes with the same meaning that do not come from this module's connector. */
 const connectErrorCodes = new Set([
   "ECONNREFUSED",
   "ENOTFOUND",

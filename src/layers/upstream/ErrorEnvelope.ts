@@ -39,7 +39,7 @@ export const envelopeFailure =
   (dependency, response, now) => {
     const { status } = response
     if (status < 400)
-      return new Unknown({ dependency, reason: `answered ${status}, which is not its contract` })
+      return new Unknown({ dependency, reason: `answered ${status}, which is outside its contract` })
     const envelope = readEnvelope(response)
     const seconds = retryAfterSeconds(response, now, maxRetryAfterSeconds)
     const pause = seconds === undefined ? {} : { retryAfterSeconds: seconds }
@@ -60,7 +60,11 @@ export const envelopeFailure =
         retryAfterSeconds: seconds ?? 1
       })
     if (envelope === undefined)
-      return new Unknown({ dependency, reason: `answered ${status}, but not in its contract`, ...pause })
+      return new Unknown({
+        dependency,
+        reason: `answered ${status}, but in a form outside its contract`,
+        ...pause
+      })
     if (status < 500) return new Refused({ ...facts, code: envelope.code })
     const reason = `answered ${status} ${envelope.code}`
     return status === 503 && notExecutedCodes?.has(envelope.code) === true

@@ -26,7 +26,7 @@ export interface UpstreamOptions extends UpstreamTarget {
 }
 
 export interface UpstreamCall<A> extends UpstreamRequest {
-  /** Name of the operation in metrics and spans; one of a few. */
+  /** Name of the operation in metrics and spans, from a small set. */
   readonly operation: string
   /** The path with `{name}` in place of what varies, for spans and logs; the path itself if absent. */
   readonly template?: string
@@ -66,7 +66,7 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
       Effect.tapError((failure) =>
         failure._tag === "Refused"
           ? Effect.logDebug(`${dependency} refused`, { path, status: failure.status, code: failure.code })
-          : Effect.logWarning(`${dependency} gave no answer to go by`, { path, reason: failure.reason })
+          : Effect.logWarning(`${dependency} gave no usable answer`, { path, reason: failure.reason })
       ),
       observeCall({ peer, operation, method: request.method, template: path })
     )

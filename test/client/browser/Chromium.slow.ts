@@ -87,7 +87,7 @@ afterAll(async () => {
   await profile?.remove()
 })
 
-/** Written out: it runs in the page, where nothing of this file is known. */
+/** Self-contained, because it runs in the page. */
 const makeBench = `({
   base: ${"BASE"}, thorough: true, page: true,
   command: (name, ...parameters) => globalThis.command(name, parameters)
@@ -110,7 +110,7 @@ describe("The promise client in Chromium", () => {
     })
   }
 
-  it("asks before it crosses origins", () => {
+  it("sends a preflight before a cross-origin request", () => {
     expect(bench.preflights()).toBeGreaterThan(0)
   })
 
@@ -118,7 +118,7 @@ describe("The promise client in Chromium", () => {
     `Kit.createMusicClient({ baseUrl: ${JSON.stringify(`${bench.base}/${lane}`)}, source: "web",
        telemetry: ${telemetry}, sessionStore: Kit.webSessionStore() })`
 
-  it("refreshes once between two tabs", async () => {
+  it("refreshes once in two tabs", async () => {
     const [first, second] = [await opened(), await opened()]
     const slt = JSON.stringify(bench.commands.slt())
     expect(await inPage(first, `${client("tabs")}.login(${slt})`)).toMatchObject({ ok: true })
@@ -134,10 +134,10 @@ describe("The promise client in Chromium", () => {
     await second.close()
   })
 
-  it("keeps what one tab wrote for the next holder of the lock", async () => {
+  it("shows one tab's writes to the next holder of the lock", async () => {
     const tabs = [await opened(), await opened()]
     const rounds = 40
-    // Each adds one under the lock; a tab that is shown what has been overwritten loses the other's.
+    // Each adds one under the lock; a tab that reads an old value would overwrite the other's.
     const adding = `(async () => {
       const store = Kit.webSessionStore()
       for (let round = 0; round < ${rounds}; round += 1) {
@@ -155,7 +155,7 @@ describe("The promise client in Chromium", () => {
     }
   })
 
-  it("hands its last events to the browser when the page goes", async () => {
+  it("sends its last events when the page is closed", async () => {
     const page = await opened()
     const id = await inPage<string>(
       page,

@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => built.remove())
 
-/** Checks one file in a project of its own, the declarations of its libraries included. */
+/** Type-checks one file in a separate project, including the declarations of its libraries. */
 const check = async (project: Built, file: string, types: ReadonlyArray<string>): Promise<string> => {
   const compilerOptions = {
     strict: true,

@@ -1,4 +1,4 @@
-/** The package as npm packs it: in a program with an `effect` of its own, and what it needs at run time. */
+/** The package as npm packs it: in a program with its own `effect`, and its run-time dependencies. */
 import { execFile } from "node:child_process"
 import { cp, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises"
 import { builtinModules } from "node:module"
@@ -11,7 +11,7 @@ import { startRegistry } from "../support/Registry.ts"
 
 const run = promisify(execFile)
 
-/** What the consumer has: a later patch version of ours. */
+/** The consumer's version: a later patch version of ours. */
 const own = async (name: string): Promise<string> => {
   const manifest: unknown = JSON.parse(
     await readFile(join(root, "node_modules", name, "package.json"), "utf8")
@@ -36,13 +36,13 @@ beforeAll(async () => {
 })
 afterAll(() => made.remove())
 
-describe("A program with an effect of its own, one patch version later than ours", () => {
-  it("is given no second one by npm", async () => {
+describe("A program with its own effect, one patch version later than ours", () => {
+  it("gets no second effect from npm", async () => {
     const registry = await startRegistry(versions)
     const consumer = join(made.folder, "planned")
     await mkdir(consumer)
     const dependencies = { ...versions, "music-backend": `file:${packed}` }
-    // The registry knows only what our lock file holds, and that was made with these.
+    // The registry serves only the versions of our lock file, which was made with these.
     const { overrides } = JSON.parse(await readFile(join(root, "package.json"), "utf8"))
     await writeFile(
       join(consumer, "package.json"),
@@ -126,7 +126,7 @@ describe("A program with an effect of its own, one patch version later than ours
 })
 
 describe("The server and the command line", () => {
-  it("need nothing at run time but the SQLite addon: neither effect nor any other library", async () => {
+  it("need only the SQLite addon at run time: neither effect nor any other library", async () => {
     const folder = join(made.folder, "server")
     await mkdir(folder)
     for (const name of ["src", "client", "sandbox", "scripts", "node_modules"])
@@ -146,7 +146,7 @@ describe("The server and the command line", () => {
     await expect(run(process.execPath, ["dist/main.js"], { cwd: served, env })).rejects.toMatchObject({
       code: 78
     })
-    // And what is loaded later, when it is used.
+    // And the chunks that are loaded on demand.
     const files = (await readdir(join(served, "dist"), { recursive: true })).filter((name) =>
       name.endsWith(".js")
     )

@@ -1,5 +1,5 @@
-// One of several programs that share a session: asks `me` many times at once and prints what came out.
-// With "die", it is killed in the moment when the new pair would be saved.
+// One of several programs that share a session: calls `me` many times at once and prints the results.
+// With "die", it is killed right before the new pair is saved.
 import { pathToFileURL } from "node:url"
 
 const { bundles, baseUrl, directory, die } = JSON.parse(process.argv[2])

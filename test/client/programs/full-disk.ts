@@ -1,4 +1,4 @@
-// Does with the session store of a folder what needs the disk, and prints how each failed.
+// Runs the operations of a file session store that write to the disk, and prints how each one failed.
 import { readdirSync } from "node:fs"
 import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
 

@@ -1,4 +1,4 @@
-/** What the core suite needs from outside. Only data crosses, so that a page can drive it too. */
+/** The commands of the core suite to its environment. Arguments and results are plain data, so that a page can send them. */
 import type * as Client from "../../../client/index.ts"
 
 /** `after`: the server has acted, only its answer is lost or replaced. */
@@ -25,7 +25,7 @@ export interface FaultRule {
   readonly milliseconds?: number
 }
 
-/** Name, arguments and answer of everything that can be done to the world around a client. */
+/** Name, arguments and result of every command. */
 export interface Commands {
   /** A short-lived token. */
   readonly slt: (actor?: string) => string
@@ -53,9 +53,9 @@ export interface Commands {
 export interface Bench {
   /** Address of the proxy. */
   readonly base: string
-  /** Every fault with every call, or a few. */
+  /** Every fault with every call, or a sample. */
   readonly thorough: boolean
-  /** Sessions are kept where a page keeps them. */
+  /** Sessions are kept in the store of a page. */
   readonly page: boolean
   readonly command: <Name extends keyof Commands>(
     name: Name,

@@ -21,7 +21,7 @@ export const failed = <A>(result: Result<A>, message: string) => {
   return result.error
 }
 
-/** Until it holds, for at most 3 s. */
+/** Waits until the condition holds, for at most 3 s. */
 export const eventually = async (holds: () => Promise<boolean>, message: string): Promise<void> => {
   for (let round = 0; round < 150; round += 1) {
     if (await holds()) return
@@ -41,7 +41,7 @@ export interface Lane {
   readonly fault: (kind: FaultKind, path: string, times?: number) => Promise<void>
   readonly clear: () => Promise<void>
   readonly login: () => Promise<void>
-  /** Another client of the same store, lane and clock: what a program is after its restart. */
+  /** Another client of the same store, lane and clock, as after a restart of the program. */
   readonly restarted: (options?: Partial<PromiseClientOptions>) => MusicClient
 }
 
@@ -79,7 +79,7 @@ export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOpt
       bench.command("fault", { lane: name, path, kind, times, milliseconds: 900 }),
     clear: () => bench.command("clear", name),
     login: async () => {
-      // A longer timeout than the client under test has: a busy machine must not begin with a storm of retries.
+      // A longer timeout than the client under test has, so that a busy machine does not start with many retries.
       const slowClient = kit.createMusicClient({ ...options, attemptMilliseconds: 20_000 })
       succeeded(await slowClient.login(await bench.command("slt")), "login")
     },

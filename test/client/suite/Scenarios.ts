@@ -1,4 +1,4 @@
-/** What a good client does, played against the real server: in Node, in a page, and wherever else a bundle runs. */
+/** Scenarios of a client against the real server: in Node, in a page, or wherever a bundle runs. */
 import type { Bench, FaultKind, Kit, Scenario } from "./Bench.ts"
 import { check, each, eventually, failed, makeLane, same, succeeded } from "./Lane.ts"
 
@@ -31,7 +31,7 @@ const life = 1_800_000
 const message = "Playback stops after a seek near the end of a track."
 const tingOf = (key: string) => ({ type: "music.trigger.fired", key: `si:deejay/${key}`, data: { key } })
 
-/** Slow enough for a busy machine; the faults that hang have clients that are quicker. */
+/** Milliseconds, long enough for a busy machine; scenarios with hanging calls use shorter timeouts. */
 const timeoutsFor = (kind: FaultKind) =>
   kind === "hang-after" || kind === "delay" ? { attemptMilliseconds: 600 } : { attemptMilliseconds: 5_000 }
 
@@ -43,7 +43,7 @@ const pairs = <const Call extends keyof typeof paths>(
 
 const transient = ["transport_failed", "timed_out", "unexpected_answer", "dependency_unavailable"]
 
-/** A program that dies while the answers to its refresh get lost. */
+/** A program that crashes while the answers to its refresh are lost. */
 const lostRefresh = async (bench: Bench, kit: Kit) => {
   const lane = makeLane(bench, kit)
   await lane.login()
@@ -51,7 +51,7 @@ const lostRefresh = async (bench: Bench, kit: Kit) => {
   await lane.fault("cut-after", paths.refresh, 1_000)
   lane.pass(life)
   failed(await lane.restarted({ deadlineMilliseconds: 400 }).me(), "no answer")
-  // Nothing of the first program is under way any more.
+  // No request of the first program is in flight any more.
   await new Promise((resolve) => setTimeout(resolve, 100))
   await lane.clear()
   return { ...lane, before }
@@ -59,7 +59,7 @@ const lostRefresh = async (bench: Bench, kit: Kit) => {
 
 export const scenarios: ReadonlyArray<Scenario> = [
   {
-    name: "the whole story: log in, look, notify, report, measure, log out",
+    name: "every call of a session succeeds, from login to logout",
     run: async (bench, kit) => {
       const { client, name, stored } = makeLane(bench, kit, { telemetry: true })
       same(await client.status(), { state: "logged_out", reason: "not_logged_in" }, "before")
@@ -98,7 +98,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "a fault of the connection in turn: every call succeeds, once",
+    name: "every call takes effect once under every connection fault",
     run: (bench, kit) =>
       each(
         [
@@ -152,7 +152,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       )
   },
   {
-    name: "an outage is never a logout: the call says so, the session is kept and works again",
+    name: "an outage is never a logout: the call fails with its code, and the session is kept and works again",
     run: (bench, kit) =>
       each(
         [
@@ -191,7 +191,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       )
   },
   {
-    name: "an answer that was lost with the program is replayed after the restart",
+    name: "an answer that was lost in a crash is replayed after the restart",
     run: async (bench, kit) => {
       const { before, restarted } = await lostRefresh(bench, kit)
       await bench.command("advance", 300_000)
@@ -201,26 +201,26 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "an answer that stays lost for 10 minutes ends the session, and the error says what to do",
+    name: "an answer that is lost for 10 minutes ends the session, and the error has a hint",
     run: async (bench, kit) => {
       const { before, restarted, stored } = await lostRefresh(bench, kit)
       await bench.command("advance", 601_000)
       const error = failed(await restarted().me(), "too late")
       same([error.code, error.details?.reason], ["logged_out", "lost"], "result")
       check(error.hint.includes("log in"), error.hint)
-      same(await stored(), undefined, "nothing is left to try")
+      same(await stored(), undefined, "the session is cleared")
       same((await bench.command("family", before)).status, "active", "no reuse")
     }
   },
   {
-    name: "a pair that could not be saved is kept, and saved when the store is well again, however late",
+    name: "a pair that cannot be saved is kept, and saved when the store works again",
     run: async (bench, kit) => {
       const inner = kit.memorySessionStore()
       let full = false
       const sessionStore: typeof inner = {
         ...inner,
         save: (slot, session) => (full ? Promise.reject(new Error("disk")) : inner.save(slot, session)),
-        // It fills up between the probe and the save.
+        // The disk fills up between the probe and the save.
         probe: () => Promise.resolve()
       }
       const { client, login, name, pass, stored } = makeLane(bench, kit, { sessionStore })
@@ -228,15 +228,15 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const before = (await stored())?.refresh_token ?? ""
       pass(life - 30_000)
       full = true
-      succeeded(await client.me(), "with the living token")
+      succeeded(await client.me(), "with the valid token")
       same(await bench.command("attempts", name, paths.refresh), 1, "renewed early")
-      same((await stored())?.refresh_token, before, "the old pair is what is stored")
+      same((await stored())?.refresh_token, before, "the old pair is stored")
       await bench.command("advance", 661_000)
       pass(661_000)
       same(failed(await client.me(), "no room yet").code, "store_failed", "code")
       full = false
       succeeded(await client.me(), "with the pair that was kept")
-      same(await bench.command("attempts", name, paths.refresh), 1, "which was not asked for again")
+      same(await bench.command("attempts", name, paths.refresh), 1, "no second refresh")
       const family = await bench.command("family", before)
       same(family, { status: "active", rotations: 1 }, "one rotation")
     }
@@ -247,7 +247,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const { client, clear, fault, login, pass, stored } = makeLane(bench, kit)
       await login()
       await fault("html-401", paths.me, 1_000)
-      same((await client.status()).state, "unknown", "a 401 that is not the service's")
+      same((await client.status()).state, "unknown", "a 401 of the proxy")
       await clear()
       await fault("html-401", paths.refresh, 1_000)
       pass(life)
@@ -270,7 +270,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "an outage of the identity service is never a logout, and a living token is used on",
+    name: "an outage of the identity service is never a logout, and a valid token is still used",
     run: async (bench, kit) => {
       const { client, login, pass } = makeLane(bench, kit, { deadlineMilliseconds: 3_000 })
       await login()
@@ -280,7 +280,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       const darker = await client.status({ deadlineMilliseconds: 500 })
       const report = succeeded(
         await client.report({ message }, { deadlineMilliseconds: 3_000 }),
-        "a report goes in all the same"
+        "a report is accepted"
       )
       await bench.command("mendIam")
       same([dark.state, darker.state], ["unknown", "unknown"], "cannot tell now")
@@ -289,7 +289,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "many callers, one refresh",
+    name: "many callers share one refresh",
     run: async (bench, kit) => {
       const { client, login, name, pass, stored } = makeLane(bench, kit)
       await login()
@@ -310,7 +310,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "an early refresh that fails harms no call while the token lives",
+    name: "a failed early refresh fails no call while the token is valid",
     run: async (bench, kit) => {
       const { client, fault, login, name, pass } = makeLane(bench, kit)
       await login()
@@ -322,7 +322,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "a call that is taken back ends at once, and what it began is not lost",
+    name: "an aborted call ends at once, and its refresh is saved",
     run: async (bench, kit) => {
       const { client, fault, login, name, pass, stored } = makeLane(bench, kit)
       await login()
@@ -331,16 +331,16 @@ export const scenarios: ReadonlyArray<Scenario> = [
       pass(life)
       const controller = new AbortController()
       const taken = client.me({ signal: controller.signal })
-      // Sooner there is nothing that could go on.
+      // The refresh must be in flight before the abort.
       await eventually(
         async () => (await bench.command("attempts", name, paths.refresh)) === 1,
-        "it is asked"
+        "the refresh is in flight"
       )
       controller.abort()
       same(failed(await taken, "taken back").code, "aborted", "code")
       await eventually(
         async () => (await stored())?.refresh_token !== before?.refresh_token,
-        "the refresh goes on and is saved"
+        "the refresh completes and is saved"
       )
       succeeded(await client.me(), "with the new pair")
       const gone = AbortSignal.abort()
@@ -348,7 +348,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "the same short-lived token is one login, also after the program died",
+    name: "the same short-lived token is one login, also after a crash",
     run: async (bench, kit) => {
       const { clear, client, fault, name, restarted, stored } = makeLane(bench, kit)
       const slt = await bench.command("slt")
@@ -367,12 +367,12 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "a testing session is not production's, and a mistaken selector sends nothing",
+    name: "a testing session is separate from production's, and an invalid selector sends nothing",
     run: async (bench, kit) => {
       const sessionStore = kit.memorySessionStore()
       const testingKey = await bench.command("testingKey")
       const testing = makeLane(bench, kit, { sessionStore, testingKey })
-      const session = succeeded(await testing.client.login("si:deejay"), "a public id is token enough")
+      const session = succeeded(await testing.client.login("si:deejay"), "a public id replaces the token")
       check(session.testing_environment_id !== null, "of the environment")
       succeeded(await testing.client.me(), "me")
       const baseUrl = `${bench.base}/${testing.name}`
@@ -390,14 +390,14 @@ export const scenarios: ReadonlyArray<Scenario> = [
     }
   },
   {
-    name: "telemetry that may have arrived is sent again and stored once; switched off, nothing leaves",
+    name: "telemetry that may have arrived is sent again and stored once; nothing is sent when it is off",
     run: async (bench, kit) => {
       const { client, fault, name } = makeLane(bench, kit, { telemetry: true })
       const { id } = succeeded(
         client.telemetry.record("musicfrontendanalytics", { type: "seen", data: {} }),
         "record"
       )
-      // A cut would do as well, but some browsers repeat a request by themselves after one.
+      // Not a cut connection: some browsers repeat a request by themselves after one.
       await fault("html-502-after", paths.telemetry)
       check(failed(await client.telemetry.flush(), "lost").retryable, "kept")
       same(client.telemetry.stats().queued, 1, "queued")

@@ -1,4 +1,4 @@
-/** The bundles of the client, built into a folder of their own; `dist` belongs to the build. */
+/** The bundles of the client, built into a separate folder, because `dist` belongs to the build. */
 import { execFile } from "node:child_process"
 import { mkdtemp, rm } from "node:fs/promises"
 import { tmpdir } from "node:os"

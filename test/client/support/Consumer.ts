@@ -1,4 +1,4 @@
-/** A project of its own that has the package installed. */
+/** A separate project that has the package installed. */
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { root } from "../../support/Process.ts"
@@ -6,7 +6,7 @@ import { type Built, scratch } from "./Built.ts"
 
 export const makeConsumer = async (
   built: Built,
-  /** Folders of `node_modules` that it has besides. */
+  /** Further folders of `node_modules`. */
   installed: ReadonlyArray<string>
 ): Promise<Built> => {
   const made = await scratch()

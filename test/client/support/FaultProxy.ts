@@ -1,5 +1,5 @@
 /**
- * Stands between a client and the server and spoils exchanges. The first part of a path names a lane: faults and counts
+ * A proxy between a client and the server that injects faults. The first part of a path names a lane: faults and counts
  * belong to one lane, so that many clients can be tested at once.
  */
 import { once } from "node:events"
@@ -35,8 +35,8 @@ const html = (status: number): Answer => ({
   body: Buffer.from(`<html><body>${status} from something in between</body></html>`)
 })
 
-/** What the client receives instead of an answer that was made or not; undefined: the connection is cut. */
-const spoilt: Readonly<Partial<Record<FaultKind, Answer>>> = {
+/** The response that replaces the server's; undefined: the connection is cut. */
+const replacements: Readonly<Partial<Record<FaultKind, Answer>>> = {
   "html-502": html(502),
   "html-502-after": html(502),
   "html-401": html(401),
@@ -110,7 +110,7 @@ export const startFaultProxy = async (target: string): Promise<FaultProxy> => {
         setTimeout(() => message.socket.destroy(), 5)
         return
       default: {
-        const instead = rule === undefined ? undefined : spoilt[rule.kind]
+        const instead = rule === undefined ? undefined : replacements[rule.kind]
         return reply(response, instead ?? answer ?? html(500))
       }
     }

@@ -1,5 +1,5 @@
 /**
- * A package registry on loopback that knows the versions of our lock file, and further ones by their number: enough for npm
+ * A package registry on loopback that serves the versions of our lock file, and further ones by number: enough for npm
  * to plan an installation, without a network and without a download.
  */
 import { once } from "node:events"
@@ -31,7 +31,7 @@ const manifestsOf = (packages: Readonly<Record<string, Locked>>) => {
 
 export const startRegistry = async (further: Readonly<Record<string, string>>) => {
   const lock: unknown = JSON.parse(await readFile(join(root, "package-lock.json"), "utf8"))
-  // npm's own format (lockfileVersion 3): a manifest for each place.
+  // npm's own format (lockfileVersion 3): a manifest for each path.
   const { packages } = lock as { readonly packages: Readonly<Record<string, Locked>> }
   const manifests = manifestsOf(packages)
   for (const [name, version] of Object.entries(further)) {

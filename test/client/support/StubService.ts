@@ -1,4 +1,4 @@
-/** A service that always answers well, as a `fetch`, for tests of what the client does by itself. */
+/** A service that always succeeds, as a `fetch`, for tests of the client alone. */
 const answer = (value: unknown) =>
   new Response(JSON.stringify(value), { status: 200, headers: { "content-type": "application/json" } })
 
@@ -14,7 +14,7 @@ export const failure = (status: number, code: string, headers: Readonly<Record<s
   })
 
 /**
- * `instead` answers for the calls that it names, by the last part of their path; it may be changed at any time. Tokens
+ * `instead` replaces the answers of calls, by the last part of their path; it may be changed at any time. Tokens
  * are numbered from `first`.
  */
 export const stubService = (instead: Answers = {}, first = 1) => {

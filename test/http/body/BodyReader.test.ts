@@ -56,7 +56,7 @@ describe("The bound of a body", () => {
     )
   }
 
-  it.scoped("a client that sends 8 MiB before it reads receives its 413", () =>
+  it.scoped("sends its 413 also to a client that writes 8 MiB before it reads", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const body = "x".repeat(8 * 1_048_576)
@@ -112,7 +112,7 @@ describe("A body that is not valid", () => {
 })
 
 describe("The webhook's body", () => {
-  it.scoped("arrives byte by byte as it was sent, with the raw list of headers", () =>
+  it.scoped("reaches the use case byte by byte, with the raw list of headers", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const body = Buffer.from([0x7b, 0x20, 0xff, 0x00, 0x0a])
@@ -129,7 +129,7 @@ describe("The webhook's body", () => {
 })
 
 describe("A body that never arrives completely", () => {
-  it.scoped("cut off by the client: 400 on the wire, nothing reached", () =>
+  it.scoped("is answered with 400 when the client cuts it off, and no use case runs", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const answer = yield* Effect.promise(

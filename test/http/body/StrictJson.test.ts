@@ -11,7 +11,7 @@ const problem = (input: string | Uint8Array) =>
 const nested = (depth: number) => "[".repeat(depth) + "]".repeat(depth)
 
 describe("Strict JSON", () => {
-  it("accepts valid JSON, with brackets and quotes inside of strings", () => {
+  it("accepts valid JSON, with brackets and quotes inside strings", () => {
     const text = `{"a":"[[{\\"\\\\","b":[1,-2.5e3,true,null,"ä😀"],"c":{}}`
     expect(parseJson(bytes(text))).toEqual(Either.right(JSON.parse(text)))
     expect(parseJson(bytes("  7\n"))).toEqual(Either.right(7))
@@ -44,7 +44,7 @@ describe("Strict JSON", () => {
     expect(problem(Uint8Array.from(input))).toBe("is not valid UTF-8")
   })
 
-  it("nests 64 levels and no more", () => {
+  it("accepts 64 levels of nesting, not 65", () => {
     expect(problem(nested(nestingLimit))).toBeUndefined()
     expect(problem(nested(nestingLimit + 1))).toBe("nests deeper than 64 levels")
     expect(problem(`${'{"a":'.repeat(65)}1${"}".repeat(65)}`)).toBe("nests deeper than 64 levels")

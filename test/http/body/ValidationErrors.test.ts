@@ -24,7 +24,7 @@ describe("The problem of an input", () => {
     ["another type", RefreshRequest, { refresh_token: 7 }, "refresh_token", "must be a string"],
     ["null for a string", RefreshRequest, { refresh_token: null }, "refresh_token", "must be a string"],
     [
-      "a form of its own",
+      "a form with its own message",
       LoginRequest,
       { slt: `${secret} x` },
       "slt",
@@ -57,7 +57,7 @@ describe("The problem of an input", () => {
       "must be an object"
     ],
     [
-      "an unknown field in the depth",
+      "an unknown nested field",
       ReportRequest,
       { message: "x".repeat(10), attachments: [{ name: "a", content: "b", size: secret }] },
       "attachments.0.size",
@@ -103,7 +103,7 @@ describe("The problem of an input", () => {
     ).toEqual(["data", "for", "key", "org_id", "type"])
   })
 
-  it("lists at most 20 fields and stays short", () => {
+  it("lists at most 20 fields, in a short text", () => {
     const hostile = Object.fromEntries(
       Array.from({ length: 5_000 }, (_, at) => [`f${at}`.padEnd(500, "x"), at])
     )

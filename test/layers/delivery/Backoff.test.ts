@@ -33,7 +33,7 @@ const expectJittered = (pauses: ReadonlyArray<number>, expected: ReadonlyArray<n
   }
 }
 
-it("A backoff doubles from the first delay up to the longest, and never overflows", () => {
+it("A backoff doubles from the first delay up to the longest, without overflow", () => {
   const delays = [0, 1, 2, 3, 4, 5, 5_000].map((failures) =>
     backoffDelay({ first: 1_000, longest: 5_000 }, failures, 1)
   )
@@ -42,7 +42,7 @@ it("A backoff doubles from the first delay up to the longest, and never overflow
 })
 
 describe("A worker", () => {
-  it.effect("retries every 1 to 5 s during an outage of the database, and starts over after a success", () =>
+  it.effect("retries every 1 to 5 s while the database is unavailable, and resets after a success", () =>
     Effect.gen(function* () {
       let calls = 0
       const times = yield* callsOf(60, (call) =>
@@ -62,7 +62,7 @@ describe("A worker", () => {
     }).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
   )
 
-  it.effect("that breaks restarts after 1 to 30 s, and starts over when it ran for more than a minute", () =>
+  it.effect("restarts after 1 to 30 s when it breaks, and resets after it ran for more than a minute", () =>
     Effect.gen(function* () {
       let calls = 0
       const times = yield* callsOf(400, (call) =>

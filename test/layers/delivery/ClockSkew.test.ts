@@ -45,29 +45,31 @@ const makeWorld = Effect.gen(function* () {
 it.scoped.each([
   ["before", "hang", 0],
   ["after", "hang-after", 1]
-] as const)("A report whose sender died %s GitHub had it is filed once, and soon", ([_, kind, arrived]) =>
-  Effect.gen(function* () {
-    const { expectHanging, github, issues, now, pass, requests, setAhead, settings, start, store, until } =
-      yield* makeWorld
-    yield* store.reports.admit(sampleReport({ createdAt: now() - 1_000 }), true)
-    github.fail({ method: "POST", path: `/repos/${repository}/issues`, times: 1, fault: { kind } })
-    yield* expectHanging(1)
-    yield* setAhead(day)
-    const process = yield* start(settings)
-    yield* until(() => requests("POST") === 1)
-    yield* process.kill
-    expect(issues().length).toBe(arrived)
+] as const)(
+  "A report whose sender died %s GitHub received it is filed once, without delay",
+  ([_, kind, arrived]) =>
+    Effect.gen(function* () {
+      const { expectHanging, github, issues, now, pass, requests, setAhead, settings, start, store, until } =
+        yield* makeWorld
+      yield* store.reports.admit(sampleReport({ createdAt: now() - 1_000 }), true)
+      github.fail({ method: "POST", path: `/repos/${repository}/issues`, times: 1, fault: { kind } })
+      yield* expectHanging(1)
+      yield* setAhead(day)
+      const process = yield* start(settings)
+      yield* until(() => requests("POST") === 1)
+      yield* process.kill
+      expect(issues().length).toBe(arrived)
 
-    yield* setAhead(0)
-    yield* start(settings)
-    yield* pass(90)
-    expect(issues().length).toBe(1)
-    const filed = Option.flatMap(yield* store.reports.find("rep_1"), ({ issue }) => issue)
-    expect(Option.map(filed, ({ number }) => number)).toEqual(Option.some(1))
-  })
+      yield* setAhead(0)
+      yield* start(settings)
+      yield* pass(90)
+      expect(issues().length).toBe(1)
+      const filed = Option.flatMap(yield* store.reports.find("rep_1"), ({ issue }) => issue)
+      expect(Option.map(filed, ({ number }) => number)).toEqual(Option.some(1))
+    })
 )
 
-it.scoped("A sweep that it planned runs, at most once an hour until its due time", () =>
+it.scoped("A sweep planned by a fast clock runs, at most once an hour until its due time", () =>
   Effect.gen(function* () {
     const { now, pass, requests, settings, start, store } = yield* makeWorld
     const real = now()
@@ -95,7 +97,7 @@ it.scoped("A sweep that it planned runs, at most once an hour until its due time
   })
 )
 
-it.scoped("A table that it closed is probed, and stays closed for the usual time", () =>
+it.scoped("A table closed by a fast clock is probed, and stays closed for the usual time", () =>
   Effect.gen(function* () {
     const { destinations } = yield* openStore(yield* freshPath)
     const breaker = makeTableBreaker(destinations, new Set(["musicclidaemon"] as const), 300_000)

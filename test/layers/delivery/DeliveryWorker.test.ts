@@ -101,7 +101,7 @@ describe("Two workers on one database", () => {
     })
   )
 
-  it.scoped("take over the delivery of a dead worker when its lease ends, not before", () =>
+  it.scoped("take over the delivery of a dead worker when its lease ends, not earlier", () =>
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(1)
       let dead = false
@@ -133,7 +133,7 @@ describe("Two workers on one database", () => {
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)
       let written: boolean | undefined
-      // Not interruptible, as a process that was suspended.
+      // Uninterruptible, like a suspended process.
       const slow = (held: LeasedDelivery) =>
         Effect.gen(function* () {
           yield* Effect.sleep(20_000)
@@ -153,7 +153,7 @@ describe("Two workers on one database", () => {
 })
 
 describe("A heartbeat", () => {
-  it.scoped("that cannot be written does not end work whose lease still holds", () =>
+  it.scoped("that cannot be written does not end work whose lease is still valid", () =>
     Effect.gen(function* () {
       const { pass, start, states } = yield* makeWorld(1)
       let broken = true
@@ -211,7 +211,7 @@ describe("A heartbeat", () => {
       })
   )
 
-  it.scoped("that finds the lease gone stops the work", () =>
+  it.scoped("that finds the lease lost stops the work", () =>
     Effect.gen(function* () {
       const { pass, start, store } = yield* makeWorld(1)
       let stoppedAt = 0
@@ -225,8 +225,8 @@ describe("A heartbeat", () => {
         )
       )
       yield* pass(1)
-      const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
-      yield* store.deliveries.lease({ ...thief, now: 60_000, leaseUntil: 120_000 })
+      const otherHolder = { kinds: ["report"], count: 1, concurrency: 1, owner: "otherHolder" } as const
+      yield* store.deliveries.lease({ ...otherHolder, now: 60_000, leaseUntil: 120_000 })
       yield* pass(3)
       expect(stoppedAt).toBeGreaterThan(1_000)
     })
@@ -236,7 +236,7 @@ describe("A heartbeat", () => {
 describe("A lease under a wall clock that is stepped by an hour", () => {
   const hour = 3_600_000
 
-  /** A holder on the stepped clock that asks every half second whether its lease lasts, and the monotonic time at which it was stopped. */
+  /** A holder on the stepped clock that checks its lease every half second, and the monotonic time at which it was stopped. */
   const makeHolder = (instead: (real: Deliveries) => Partial<Deliveries> = () => ({})) =>
     Effect.gen(function* () {
       const { pass, start, store } = yield* makeWorld(1)
@@ -265,7 +265,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
     ["back", -hour],
     ["ahead", hour]
   ] as const) {
-    it.scoped(`${direction} continues`, () =>
+    it.scoped(`${direction} stays valid`, () =>
       Effect.gen(function* () {
         const { pass, seen, step } = yield* makeHolder()
         step(by)
@@ -276,7 +276,7 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       })
     )
 
-    it.scoped(`${direction} ends on time without a database`, () =>
+    it.scoped(`${direction} ends in time without a database`, () =>
       Effect.gen(function* () {
         const { pass, seen, step } = yield* makeHolder(() => ({ extend: () => away }))
         step(by)
@@ -288,14 +288,14 @@ describe("A lease under a wall clock that is stepped by an hour", () => {
       })
     )
 
-    it.scoped(`${direction} counts as lost when another process has taken it`, () =>
+    it.scoped(`${direction} is lost when another process has taken it`, () =>
       Effect.gen(function* () {
         const { now, pass, seen, step, store } = yield* makeHolder()
         const theirs = now() + hour
-        const thief = { kinds: ["report"], count: 1, concurrency: 1, owner: "thief" } as const
+        const otherHolder = { kinds: ["report"], count: 1, concurrency: 1, owner: "otherHolder" } as const
         step(by)
         expect(
-          yield* store.deliveries.lease({ ...thief, now: theirs, leaseUntil: theirs + lease })
+          yield* store.deliveries.lease({ ...otherHolder, now: theirs, leaseUntil: theirs + lease })
         ).toHaveLength(1)
         const before = seen.alive.length
         yield* pass(0.5)
@@ -412,7 +412,7 @@ describe("A worker", () => {
         {
           pauseMillis: Effect.map(Clock.currentTimeMillis, (now) => Math.max(0, pausedUntil - now)),
           instead: (real) => ({
-            // Another process meets a limit at this very moment.
+            // Another process reaches a limit at this moment.
             lease: (request) =>
               Effect.tap(real.lease(request), (leased) =>
                 Effect.sync(() => {

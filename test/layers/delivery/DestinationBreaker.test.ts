@@ -46,7 +46,7 @@ const makeWorld = (bounds: Partial<typeof production> = {}) =>
     return { open, lines, logged }
   })
 
-it("only a refusal of credentials, permission or address counts as one of the settings", () => {
+it("only a refusal of credentials, permission or address is a refusal of the settings", () => {
   const refusals = [301, 307, 400, 401, 403, 404, 410, 422, 451].map(
     (status) => new Refused({ dependency: "tracker", status, code: "refused" })
   )
@@ -82,7 +82,7 @@ describe("A destination", () => {
     })
   )
 
-  it.scoped("that refuses the settings is logged once with advice, and its repair is logged once", () =>
+  it.scoped("that refuses the settings is logged once with advice, and its recovery is logged once", () =>
     Effect.gen(function* () {
       const { lines, logged, open } = yield* makeWorld()
       const [one, other] = [yield* open, yield* open]
@@ -104,7 +104,7 @@ describe("A destination", () => {
     })
   )
 
-  it.scoped("pauses for all processes, at least as long as it asks and longer each time", () =>
+  it.scoped("pauses for all processes, for at least Retry-After and longer each time", () =>
     Effect.gen(function* () {
       const { logged, open } = yield* makeWorld()
       const [one, other] = [yield* open, yield* open]
@@ -123,7 +123,7 @@ describe("A destination", () => {
       expect(pauses[2]).toBeGreaterThan(10_000)
       expect(Math.max(...pauses)).toBeLessThanOrEqual(360_000)
       expect(yield* (yield* open).pauseMillis).toBeGreaterThan(200_000)
-      // Who answered was not away: the next failure is a first one.
+      // An answer resets the failures: the next failure counts as the first.
       yield* logged(other.recordAnswer)
       expect(yield* logged(one.recordFailure(lost))).toBeLessThan(1_500)
     })

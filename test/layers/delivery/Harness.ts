@@ -32,7 +32,7 @@ const makeFolder = Effect.acquireRelease(
   (path) => Effect.sync(() => rmSync(path, { recursive: true, force: true }))
 )
 
-/** The bytes of a database with today's schema, made once and copied for each test. */
+/** The bytes of a database with the current schema, made once and copied for each test. */
 const makeTemplate = Effect.gen(function* () {
   const file = join(yield* makeFolder, "music.sqlite")
   yield* Effect.scoped(Layer.build(storeAt(file)))
@@ -49,7 +49,7 @@ export interface Process {
   readonly stop: Effect.Effect<void>
   /** Shuts down in order without moving the clock. */
   readonly close: Effect.Effect<void>
-  /** Ends at once: from here on nothing of it reaches the database. */
+  /** Ends at once: no later write reaches the database. */
   readonly kill: Effect.Effect<void>
 }
 

@@ -120,7 +120,7 @@ describe("Report delivery", () => {
     })
   )
 
-  it.scoped("is woken by a report, without waiting for the next poll", () =>
+  it.scoped("is woken up by a report, without waiting for the next poll", () =>
     Effect.gen(function* () {
       const { admit, filed, pass, settings, start } = yield* makeWorld
       yield* start(settings)
@@ -132,7 +132,7 @@ describe("Report delivery", () => {
   )
 })
 
-describe("A report of the largest size", () => {
+describe("A report of the maximum size", () => {
   it.scoped("fits into an issue at the first attempt", () =>
     Effect.gen(function* () {
       const { admit, filed, issues, pass, posts, settings, start } = yield* makeWorld
@@ -146,11 +146,11 @@ describe("A report of the largest size", () => {
   )
 })
 
-describe("An uncertain answer", () => {
+describe("An unknown outcome", () => {
   it.scoped.each([
     ["a 502 after the issue was made", badGatewayAfter],
     ["a lost connection after the issue was made", { kind: "drop-after" }],
-    ["an answer that is not the contract's", { kind: "reply-after", reply: { status: 201, body: {} } }],
+    ["a response outside the contract", { kind: "reply-after", reply: { status: 201, body: {} } }],
     [
       "a 503 with Retry-After",
       { kind: "reply-after", reply: { status: 503, headers: { "retry-after": "2" } } }
@@ -367,7 +367,7 @@ describe("An issue of another account that carries the marker", () => {
 
 describe("A definite answer", () => {
   it.scoped.each([401, 301])(
-    "of %i stops the destination, keeps every report, and ends when it is repaired",
+    "of %i stops the destination, keeps every report, and ends after the repair",
     (status) =>
       Effect.gen(function* () {
         const { admit, filed, github, lines, pass, posts, settings, start, stateOf, issues } =
@@ -406,7 +406,7 @@ describe("A definite answer", () => {
     })
   )
 
-  it.scoped("that never arrives makes attempts rarer", () =>
+  it.scoped("that never arrives increases the intervals between attempts", () =>
     Effect.gen(function* () {
       const { admit, failPost, pass, posts, seconds, settings, start, stateOf } = yield* makeWorld
       const report = yield* admit()
@@ -422,7 +422,7 @@ describe("A definite answer", () => {
     })
   )
 
-  it.scoped("of a limit pauses all requests for as long as GitHub asks", () =>
+  it.scoped("of a limit pauses all requests for as long as GitHub requests", () =>
     Effect.gen(function* () {
       const { admit, failPost, filed, github, lines, pass, posts, settings, start, issues } = yield* makeWorld
       const reports = [yield* admit(), yield* admit()]
@@ -439,7 +439,7 @@ describe("A definite answer", () => {
     })
   )
 
-  it.scoped("about the length leads to one shorter attempt", () =>
+  it.scoped("about the length causes one shorter attempt", () =>
     Effect.gen(function* () {
       const { admit, failPost, filed, pass, posts, settings, start } = yield* makeWorld
       const report = yield* admit("long ".repeat(3000))
@@ -547,7 +547,7 @@ describe("The end of a process", () => {
   )
 
   it.scoped.each(["hang", "hang-after"] as const)(
-    "by a kill is noticed when the lease ends, and the issue is filed exactly once: %s",
+    "by a kill is detected when the lease ends, and the issue is filed exactly once: %s",
     (kind) =>
       Effect.gen(function* () {
         const {
@@ -578,7 +578,7 @@ describe("The end of a process", () => {
         expect(yield* stateOf(report)).toBe("unknown")
         expect(searches().length).toBe(0)
         yield* pass(60)
-        // Five, fifteen and forty seconds after the lease had ended: the dead process may have sent as late as that.
+        // Five, fifteen and forty seconds after the end of the lease, because the dead process may have sent until then.
         expect(seconds(searches(), report.createdAt)).toEqual(kind === "hang" ? [15, 25, 50] : [15])
         expect(yield* filed(report)).toEqual(Option.some(1))
         expect(issues().length).toBe(1)
@@ -601,7 +601,7 @@ describe("Two processes on one database", () => {
       yield* pass(2)
       expect(posts().length).toBe(sent + 1)
       const before = github.seen.length
-      // The pause outlives the process that met the limit.
+      // The pause outlives the process that reached the limit.
       yield* one.stop
       yield* start(settings)
       yield* pass(54)
@@ -723,7 +723,7 @@ describe("A search through more issues than its limit", () => {
   )
 })
 
-describe("A delivery that was removed", () => {
+describe("A removed delivery", () => {
   const day = 86_400
   const weeksLater = Effect.gen(function* () {
     const world = yield* makeWorld
@@ -739,7 +739,7 @@ describe("A delivery that was removed", () => {
     return { ...world, report, id }
   })
 
-  it.scoped("and enqueued again finds the issue that an earlier delivery filed", () =>
+  it.scoped("that is enqueued again finds the issue that an earlier delivery filed", () =>
     Effect.gen(function* () {
       const { filed, forget, id, issues, now, pass, posts, records, report, settings, start, store } =
         yield* weeksLater
@@ -754,7 +754,7 @@ describe("A delivery that was removed", () => {
     })
   )
 
-  it.scoped("and enqueued again is sent after one search without a hit", () =>
+  it.scoped("that is enqueued again is sent after one search without a hit", () =>
     Effect.gen(function* () {
       const { filed, forget, id, issues, searches, now, pass, records, report, settings, start } =
         yield* weeksLater
@@ -892,7 +892,7 @@ describe("The search for duplicates", () => {
       yield* pass(120)
       expect((yield* sweep).state).toBe("delivered")
       expect(
-        lines.filter(({ level, text }) => level === "WARN" && text.includes("not in the list")).length
+        lines.filter(({ level, text }) => level === "WARN" && text.includes("does not list the issue")).length
       ).toBe(1)
     })
   )
@@ -925,7 +925,7 @@ describe("A report delivery's lease", () => {
       expect(yield* filed(report)).toEqual(Option.some(1))
       expect(posts().length).toBe(1)
       expect(posts()[0]?.at).toBeGreaterThanOrEqual(from + 11_000)
-      // What was sent belongs to another lease, which searched first.
+      // The request belongs to another lease, which searched first.
       expect(yield* delivery(report)).toMatchObject({ attempts: 2, fence: 2 })
       expect(searches().length).toBe(1)
     })

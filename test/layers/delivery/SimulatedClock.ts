@@ -35,7 +35,7 @@ export const makeSimulatedClock = (startAt: number) =>
     }
     yield* Effect.withClockScoped(clock)
 
-    /** Wakes what is due by then, in one step. Time may also go back. */
+    /** Runs everything that is due by then, in one step. Time may also go back. */
     const setTime = (millis: number) =>
       Effect.sync(() => {
         now = millis

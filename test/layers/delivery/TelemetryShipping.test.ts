@@ -60,7 +60,7 @@ const makeWorld = (overrides: SettingsOverrides = {}) =>
   })
 
 describe("Telemetry shipping", () => {
-  it.scoped("ships every record to its own table, once, and remembers it", () =>
+  it.scoped("ships every record to its own table, once, and remembers its id", () =>
     Effect.gen(function* () {
       const { counts, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
       const before = yield* offerSome(3, "musicbackend")
@@ -149,7 +149,7 @@ describe("Telemetry shipping", () => {
       expect(stored("musicbackend").length).toBe(3)
       expect(yield* checks).toEqual({ tables: "degraded", tracker: "off" })
 
-      // One record a try, every five minutes.
+      // One record at each probe, every five minutes.
       const before = service.seen.length
       yield* pass(610)
       const tries = service.seen.slice(before).map(({ body }) => JSON.parse(body.toString()).records.length)
@@ -160,12 +160,12 @@ describe("Telemetry shipping", () => {
       yield* pass(300)
       expect(stored("musicclidaemon")).toEqual(kept.sort())
       expect(yield* checks).toEqual({ tables: "ok", tracker: "off" })
-      expect(lines.filter(({ text }) => text.includes("takes records again")).length).toBe(1)
+      expect(lines.filter(({ text }) => text.includes("accepts records again")).length).toBe(1)
       expect(lines.filter(({ level }) => level === "ERROR").length).toBe(1)
     })
   )
 
-  it.scoped("settles a mixed answer record by record", () =>
+  it.scoped("settles records with different results in one response", () =>
     Effect.gen(function* () {
       const { counts, harness, lines, offer, offerSome, pass, service, settings, start, store } =
         yield* makeWorld()
@@ -182,7 +182,7 @@ describe("Telemetry shipping", () => {
       const errors = lines.filter(({ level }) => level === "ERROR").map(({ text }) => text)
       expect(errors.length).toBe(2)
       expect(errors.join()).toContain("size_exceeded")
-      // It left the spool: an equal one comes in anew.
+      // It has left the spool, so the same id is accepted again.
       expect((yield* store.spool.counts).length).toBe(2)
     })
   )
@@ -209,7 +209,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("takes a refused batch as the end of an outage", () =>
+  it.scoped("counts a refused batch as the end of an outage", () =>
     Effect.gen(function* () {
       const { harness, offer, pass, service, settings, start } = yield* makeWorld()
       yield* offer([entry(harness, "musicclidaemon", "{broken")])
@@ -248,7 +248,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("counts a failure that several processes met at the same time as one", () =>
+  it.scoped("counts a failure of several processes at the same time as one", () =>
     Effect.gen(function* () {
       const { offerSome, pass, service, settings, start, store, until } = yield* makeWorld()
       // All three have leased and sent before any is answered.
@@ -315,7 +315,7 @@ describe("Telemetry shipping", () => {
     [30, 5],
     [8, 2]
   ] as const)(
-    "waits at a stop without an answer no longer than a share of the grace: of %i s it takes %i",
+    "waits at a stop for an answer no longer than a share of the grace period: of %i s it takes %i",
     ([grace, seconds]) =>
       Effect.gen(function* () {
         const { expectHanging, harness, offerSome, service, settings, start, until } = yield* makeWorld({
@@ -366,7 +366,7 @@ describe("Telemetry shipping", () => {
       yield* until(() => service.seen.length === 1)
       yield* process.close
       yield* expectHanging(0)
-      // The batch was spoiled: which record it was is for the next process to find out.
+      // The batch was refused: the next process isolates the bad record.
       expect(service.seen.length).toBe(1)
       expect(yield* counts("musicclidaemon")).toMatchObject({ delivered: 0, refused: 0, waiting: 2 })
       yield* start(settings)
@@ -388,7 +388,7 @@ describe("Telemetry shipping", () => {
       yield* start(settings)
       yield* pass(5)
       expect(service.seen.length).toBe(1)
-      // Within fifteen seconds of its death, which took five itself.
+      // Within fifteen seconds of its death, of which the kill took five.
       yield* pass(4)
       expect(service.received()).toMatchObject({ stored: 3, duplicates: 3 })
       expect(stored("musicclidaemon")).toEqual([...ids].sort())
@@ -450,7 +450,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("drops no record and no id while the clock is days ahead for some minutes", () =>
+  it.scoped("drops no record and no id while the clock is temporarily days ahead", () =>
     Effect.gen(function* () {
       const { counts, offer, offerSome, pass, service, settings, start, stored, harness } = yield* makeWorld()
       const { clock, step } = yield* makeSteppedClock
@@ -474,7 +474,7 @@ describe("Telemetry shipping", () => {
   )
 
   it.scoped.each([-3_600_000, 3_600_000])(
-    "gives a request the time of its lease when the clock is stepped by %i ms under it",
+    "keeps the time limit of a request when the clock is stepped by %i ms during it",
     (by) =>
       Effect.gen(function* () {
         const { expectHanging, harness, lines, offerSome, pass, service, settings, start, until } =
@@ -539,7 +539,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("ships when the database takes over a second for every lease", () =>
+  it.scoped("ships when the database takes more than a second for every lease", () =>
     Effect.gen(function* () {
       const { harness, offer, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
       const lease = harness.store.spool.lease
@@ -550,7 +550,7 @@ describe("Telemetry shipping", () => {
       yield* start(settings)
       yield* pass(5)
       expect(stored("musicclidaemon")).toEqual([...ids].sort())
-      // A spoiled batch as well, though a lease then suffices for one request only.
+      // A batch with a bad record too, though the lease then allows one request only.
       yield* offer([entry(harness, "musicclidaemon", "{broken")])
       ids.push(...(yield* offerSome(3)))
       yield* pass(15)
@@ -559,7 +559,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("ends a request before another process may take its lease", () =>
+  it.scoped("ends a request before another process may take over its lease", () =>
     Effect.gen(function* () {
       const { counts, expectHanging, harness, offerSome, pass, service, settings, start, until } =
         yield* makeWorld()
@@ -593,7 +593,7 @@ describe("Telemetry shipping", () => {
     })
   )
 
-  it.scoped("warns when the database takes so long that nothing can be sent under a lease", () =>
+  it.scoped("warns when the database is too slow to send anything under a lease", () =>
     Effect.gen(function* () {
       const { harness, lines, offerSome, pass, service, settings, start, stored } = yield* makeWorld()
       const lease = harness.store.spool.lease

@@ -57,7 +57,7 @@ const undisclosed = { actor_type: undefined, public_id: undefined }
 const must = <A>(option: Option.Option<A>) => Option.getOrThrow(option)
 
 describe("introspect", () => {
-  it.scoped("shows a live token with every organisation that it reaches", () =>
+  it.scoped("returns every organisation of a live token", () =>
     Effect.gen(function* () {
       const { asked, iam, login, seeded } = yield* iamWorld()
       const { accessToken } = yield* login("c:ana")
@@ -87,7 +87,7 @@ describe("introspect", () => {
     })
   )
 
-  it.scoped("is none for a token that is unknown, expired, revoked or of another plane", () =>
+  it.scoped("returns none for a token that is unknown, expired, revoked or of another plane", () =>
     Effect.gen(function* () {
       const { iam, login, loginIn, testing } = yield* iamWorld()
       assert.isTrue(Option.isNone(yield* iam.introspect(production, someone)))
@@ -116,7 +116,7 @@ describe("introspect", () => {
     })
   )
 
-  it.scoped("reads an empty list, one authorization, another order, and members it does not know", () =>
+  it.scoped("accepts an empty list, one authorization, another order, and unknown members", () =>
     Effect.gen(function* () {
       const { iam, simulator } = yield* iamWorld()
       const memberships = (body: unknown) =>
@@ -165,25 +165,25 @@ describe("an answer has an unknown outcome when", () => {
     "the client is another application": general({ client_id: "ting" }),
     "the public id is none": general({ public_id: "app:music" }),
     "the actor is an application": general({ actor_type: "application" }),
-    "a Carbon is called a Silicon": general({ actor_type: "silicon" }),
+    "a Carbon has the type of a Silicon": general({ actor_type: "silicon" }),
     "the session is no UUID": general({ session_id: "session" }),
     "the times are no integers": general({ expires_at: "soon" }),
     "it holds no authorization": live(),
     "it holds both forms of authorization": selected({ authorizations: [snapshot("acme")] }),
     "a snapshot's audience is another application": one({ audience: "ting" }),
     "a snapshot is of a testing plane": one({ testing_environment_id: uuid(9) }),
-    "a snapshot does not tell its plane": one({ testing_environment_id: undefined }),
+    "a snapshot does not name its plane": one({ testing_environment_id: undefined }),
     "a snapshot names another actor": one({ public_id: "c:bob", membership_id: "c:bob[acme]" }),
     "a snapshot's membership is another person's": one({ membership_id: "c:bob[acme]" }),
     "a snapshot's membership is another organisation's": one({ membership_id: "c:ana[zenith]" }),
-    "a snapshot's membership is nobody's": one({ ...undisclosed, membership_id: "ana[acme]" }),
+    "a snapshot's membership names no person": one({ ...undisclosed, membership_id: "ana[acme]" }),
     "an undisclosed snapshot's membership is another person's": one({
       ...undisclosed,
       membership_id: "c:bob[acme]"
     }),
     "a snapshot's membership is a UUID": one({ membership_id: uuid(3) }),
     "a snapshot has a type without an id": one({ public_id: undefined }),
-    "a snapshot calls a Carbon a Silicon": one({ actor_type: "silicon" }),
+    "a snapshot gives a Carbon the type of a Silicon": one({ actor_type: "silicon" }),
     "a snapshot's organisation is no handle": one({ org_id: "ACME", membership_id: "c:ana[ACME]" }),
     "a snapshot's organisation has no UUID": one({ organization_id: "acme" }),
     "a snapshot has no version": one({ membership_version: 0 }),
@@ -211,128 +211,6 @@ describe("an answer has an unknown outcome when", () => {
   )
 })
 
-describe("while the last introspection of a plane failed", () => {
-  const tokens = "/app-auth/tokens"
-  const unavailable = { path: `/api/v1${path}`, fault: iamFaults.serviceUnavailable() }
-
-  it.scoped(
-    "no refresh token is spent before an introspection of it succeeds, which does not consume it",
-    () =>
-      Effect.gen(function* () {
-        const { asked, iam, login, simulator } = yield* iamWorld()
-        const { accessToken, refreshToken } = yield* login()
-        yield* iam.introspect(production, accessToken)
-        simulator.fail({ ...unavailable, times: 2 })
-        yield* Effect.flip(iam.introspect(production, accessToken))
-        const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
-        for (const name of ["one", "two"])
-          assert.strictEqual((yield* Effect.flip(refresh(name)))._tag, "Unknown")
-        assert.lengthOf(asked(tokens), 1)
-        // What one such look found holds for a second.
-        assert.lengthOf(asked(path), 3)
-        yield* TestClock.adjust("1 seconds")
-        // Under a third key: had one of the others spent it, this would kill the family.
-        const grant = yield* refresh("three")
-        assert.isTrue(Option.isSome(yield* iam.introspect(production, grant.accessToken)))
-        const probes = asked(path).filter((look) => form(look).token_type_hint === "refresh_token")
-        deepStrictEqual(
-          probes.map((look) => form(look).token),
-          [1, 2].map(() => Redacted.value(refreshToken))
-        )
-        yield* iam.refresh(production, grant.refreshToken, key("four"))
-        assert.lengthOf(asked(path), 5)
-      })
-  )
-
-  it.scoped("no SLT is spent before a probe succeeds, which all waiting callers share", () =>
-    Effect.gen(function* () {
-      const { asked, iam, simulator, slt } = yield* iamWorld()
-      simulator.fail({ ...unavailable, times: 2 })
-      yield* Effect.flip(iam.introspect(production, someone))
-      const token = slt()
-      const login = (name: string) => iam.exchange(production, token, key(name))
-      const both = Effect.all([Effect.flip(login("one")), Effect.flip(login("two"))], { concurrency: 2 })
-      deepStrictEqual(
-        (yield* both).map(({ _tag }) => _tag),
-        ["Unknown", "Unknown"]
-      )
-      assert.lengthOf(asked(path), 2)
-      assert.lengthOf(asked(tokens), 0)
-      yield* TestClock.adjust("1 seconds")
-      yield* login("three")
-      assert.lengthOf(asked(path), 3)
-      assert.isFalse(asked(path).some((look) => form(look).token === Redacted.value(token)))
-    })
-  )
-
-  it.scoped("an introspection without a response for two seconds counts as failing", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      simulator.fail({ path: `/api/v1${path}`, times: 2, fault: { kind: "hang" } })
-      const hanging = yield* Effect.fork(iam.introspect(production, accessToken))
-      yield* eventually(() => asked(path).length === 1)
-      yield* TestClock.adjust("2001 millis")
-      const refreshing = yield* Effect.fork(iam.refresh(production, refreshToken, key("one")))
-      yield* eventually(() => asked(path).length === 2)
-      yield* TestClock.adjust("8 seconds")
-      assert.strictEqual((yield* Effect.flip(Fiber.join(refreshing)))._tag, "Unknown")
-      assert.lengthOf(asked(tokens), 1)
-      yield* Fiber.interrupt(hanging)
-    })
-  )
-
-  it.scoped("another plane, and a dead refresh token, need no probe", () =>
-    Effect.gen(function* () {
-      const { asked, iam, loginIn, simulator, testing } = yield* iamWorld()
-      const dead = Redacted.make(`ort_${"d".repeat(43)}`)
-      yield* Effect.flip(iam.refresh(production, dead, key("one")))
-      simulator.fail(unavailable)
-      yield* Effect.flip(iam.introspect(production, someone))
-      const { refreshToken } = yield* loginIn(testing)
-      yield* iam.refresh(testing, refreshToken, key("two"))
-      assert.include(yield* Effect.flip(iam.refresh(production, dead, key("three"))), {
-        code: "invalid_grant"
-      })
-      assert.lengthOf(asked(path), 1)
-    })
-  )
-
-  it.scoped("the success of an introspection that began before the failure proves nothing", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
-      const before = yield* Effect.fork(iam.introspect(production, accessToken))
-      yield* eventually(() => asked(path).length === 1)
-      simulator.fail(unavailable)
-      yield* Effect.flip(iam.introspect(production, someone))
-      yield* Fiber.join(before)
-      yield* iam.refresh(production, refreshToken, key("refresh"))
-      assert.lengthOf(asked(path), 3)
-    })
-  )
-
-  it.scoped("a 429 is passed on with its seconds, 60 at most, until an introspection succeeds", () =>
-    Effect.gen(function* () {
-      const { asked, iam, login, simulator } = yield* iamWorld()
-      const { accessToken, refreshToken } = yield* login()
-      simulator.fail({ path: `/api/v1${path}`, fault: iamFaults.rateLimited(900) })
-      assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { retryAfterSeconds: 60 })
-      yield* TestClock.adjust("4 seconds")
-      const refresh = (name: string) => iam.refresh(production, refreshToken, key(name))
-      assert.include(yield* Effect.flip(refresh("one")), { status: 429, retryAfterSeconds: 56 })
-      assert.include(yield* Effect.flip(iam.introspect(production, accessToken)), { status: 429 })
-      assert.lengthOf(asked(path), 1)
-      assert.lengthOf(asked(tokens), 1)
-      // One call in five seconds finds out.
-      yield* TestClock.adjust("1 seconds")
-      yield* refresh("two")
-      assert.lengthOf(asked(path), 2)
-    })
-  )
-})
-
 describe("concurrent introspections of one token", () => {
   const held = Effect.gen(function* () {
     const made = yield* iamWorld()
@@ -346,22 +224,24 @@ describe("concurrent introspections of one token", () => {
       yield* eventually(() => asked(path).length === before + 1)
       return fiber
     })
-    return { ...made, grant, slow, looks: () => asked(path).length }
+    return { ...made, grant, slow, introspections: () => asked(path).length }
   })
 
-  it.scoped("share one call, which no caller's disconnection stops, and the next one calls again", () =>
-    Effect.gen(function* () {
-      const { grant, iam, looks, slow } = yield* held
-      const first = yield* slow
-      const look = iam.introspect(production, grant.accessToken)
-      const others = yield* Effect.fork(Effect.all([look, look], { concurrency: 2 }))
-      yield* Effect.yieldNow()
-      yield* Fiber.interrupt(first)
-      assert.isTrue((yield* Fiber.join(others)).every(Option.isSome))
-      assert.strictEqual(looks(), 2)
-      yield* look
-      assert.strictEqual(looks(), 3)
-    })
+  it.scoped(
+    "share one call; a caller that disconnects does not stop it, and the next caller calls again",
+    () =>
+      Effect.gen(function* () {
+        const { grant, iam, introspections, slow } = yield* held
+        const first = yield* slow
+        const introspection = iam.introspect(production, grant.accessToken)
+        const others = yield* Effect.fork(Effect.all([introspection, introspection], { concurrency: 2 }))
+        yield* Effect.yieldNow()
+        yield* Fiber.interrupt(first)
+        assert.isTrue((yield* Fiber.join(others)).every(Option.isSome))
+        assert.strictEqual(introspections(), 2)
+        yield* introspection
+        assert.strictEqual(introspections(), 3)
+      })
   )
 
   type World = Effect.Effect.Success<typeof held>
@@ -398,7 +278,7 @@ describe("concurrent introspections of one token", () => {
       false
     ],
     [
-      "a refresh of its family that met a 429",
+      "a refresh of its family that was answered with 429",
       ({ grant, iam, simulator }) => {
         simulator.fail({ path: "/api/v1/app-auth/tokens", fault: iamFaults.rateLimited(5) })
         return Effect.exit(iam.refresh(production, grant.refreshToken, key("refresh")))
@@ -406,7 +286,7 @@ describe("concurrent introspections of one token", () => {
       false
     ],
     [
-      "the refused refresh of a token that is not its family's",
+      "the refused refresh of a token of another family",
       ({ iam }) =>
         Effect.exit(iam.refresh(production, Redacted.make(`ort_${"e".repeat(43)}`), key("refresh"))),
       false
@@ -427,50 +307,10 @@ describe("concurrent introspections of one token", () => {
         const running = yield* made.slow
         yield* happens(made)
         yield* made.iam.introspect(production, made.grant.accessToken)
-        assert.strictEqual(made.looks(), anew ? 3 : 2)
+        assert.strictEqual(made.introspections(), anew ? 3 : 2)
         yield* Fiber.join(running)
       })
     )
-})
-
-describe("an inactive answer for a token that IAM has just issued", () => {
-  const inactive = { path: `/api/v1${path}`, fault: reply({ active: false }) }
-
-  it.scoped("fails as unknown, and is introspected again", () =>
-    Effect.gen(function* () {
-      const { iam, login, simulator } = yield* iamWorld()
-      const { accessToken } = yield* login()
-      simulator.fail(inactive)
-      assert.strictEqual((yield* Effect.flip(iam.introspect(production, accessToken)))._tag, "Unknown")
-      assert.isTrue(Option.isSome(yield* iam.introspect(production, accessToken)))
-    })
-  )
-
-  it.scoped("counts a minute later, after a live answer, after a logout, and for a replay", () =>
-    Effect.gen(function* () {
-      const { iam, login, simulator, slt } = yield* iamWorld()
-      const isNone = (token: Redacted.Redacted) =>
-        Effect.gen(function* () {
-          simulator.fail(inactive)
-          assert.isTrue(Option.isNone(yield* iam.introspect(production, token)))
-        })
-      const early = yield* login()
-      const seen = yield* login()
-      yield* iam.introspect(production, seen.accessToken)
-      yield* isNone(seen.accessToken)
-      const ended = yield* login()
-      yield* iam.revoke(production, ended.refreshToken, key("logout"))
-      yield* isNone(ended.accessToken)
-      yield* TestClock.adjust("60 seconds")
-      yield* isNone(early.accessToken)
-      const one = slt()
-      yield* iam.exchange(production, one, key("login"))
-      const elsewhere = yield* iamOver(simulator.url)
-      const replayed = yield* elsewhere.exchange(production, one, key("login"))
-      simulator.fail(inactive)
-      assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, replayed.accessToken)))
-    })
-  )
 })
 
 describe("a token that IAM called inactive", () => {
@@ -557,7 +397,7 @@ describe("the introspection cache", () => {
   )
 
   it.scoped(
-    "is forgotten by a revocation, also of the refresh token, and by a refresh that was refused, heard or not",
+    "is cleared by a revocation, also of the refresh token, and by a refused refresh, with or without a received answer",
     () =>
       Effect.gen(function* () {
         const { iam, login, simulator } = yield* cached
@@ -604,7 +444,7 @@ describe("the introspection cache", () => {
     })
   )
 
-  it.scoped("drops tokens of unknown families whichever family ends", () =>
+  it.scoped("drops tokens of unknown family when any family ends", () =>
     Effect.gen(function* () {
       const { asked, login, simulator } = yield* cached
       const elsewhere = yield* iamOver(simulator.url)

@@ -35,7 +35,7 @@ export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =
 export const iamWorld = (overrides: SettingsOverrides["iam"] = {}) =>
   Effect.zipRight(TestClock.setTime(startTime), iamWorldNow(overrides))
 
-/** The same at the present time of whatever clock there is. */
+/** The same at the current time of the clock in context. */
 export const iamWorldNow = (overrides: SettingsOverrides["iam"] = {}) =>
   Effect.gen(function* () {
     const simulator = yield* simulated((now) => startIam({ now }))

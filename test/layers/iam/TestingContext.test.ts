@@ -13,7 +13,7 @@ const path = "/application/testing-context"
 const unknownSecret = Redacted.make(`ask_${"z".repeat(43)}`)
 
 describe("resolvePlane", () => {
-  it.scoped("names the environment of a secret", () =>
+  it.scoped("returns the environment of a secret", () =>
     Effect.gen(function* () {
       const { asked, environment, iam, testing } = yield* iamWorld()
       const plane = yield* iam.resolvePlane(testing.secret)
@@ -86,7 +86,7 @@ describe("resolvePlane", () => {
     "the nil environment": { ...context, environment_id: "00000000-0000-0000-0000-000000000000" },
     "an environment that is no UUID": { ...context, environment_id: "production" },
     "two environments": { ...context, environment: { environment_id: id.replace("b000", "b001") } },
-    "a digest that is none": { ...context, webhook_key_digest: "cc61" }
+    "an invalid digest": { ...context, webhook_key_digest: "cc61" }
   }))
     it.scoped(`rejects ${name}, and does not cache it`, () =>
       Effect.gen(function* () {
@@ -143,7 +143,7 @@ describe("resolvePlane", () => {
     ["introspect", "unauthenticated"],
     ["introspect", "invalid_client"]
   ] as const)
-    it.scoped(`forgets it for ${code} on ${name}, and not for other refusals`, () =>
+    it.scoped(`forgets it after ${code} on ${name}, and not after other refusals`, () =>
       Effect.gen(function* () {
         const { asked, iam, simulator, testing } = yield* iamWorld()
         const call = Effect.flip<unknown, unknown, never>(
@@ -169,7 +169,7 @@ describe("resolvePlane", () => {
       })
     )
 
-  it.scoped("keeps two planes apart", () =>
+  it.scoped("separates two planes", () =>
     Effect.gen(function* () {
       const { environment, iam, testing, world } = yield* iamWorld()
       const second = world.addEnvironment({ orgId: "acme", name: "second" })

@@ -18,8 +18,8 @@ const counted = Effect.sync(() => {
   }
 })
 
-describe("remembered answers", () => {
-  it.scoped("are bounded: the oldest goes", () =>
+describe("The cache", () => {
+  it.scoped("is bounded: the oldest entry is dropped", () =>
     Effect.gen(function* () {
       const remembered = yield* makeTtlCache<number, never>({ capacity: 2, millis: 1_000 })
       const { next } = yield* counted
@@ -28,7 +28,7 @@ describe("remembered answers", () => {
     })
   )
 
-  it.scoped("are dropped one by one or all at once", () =>
+  it.scoped("drops one entry or all", () =>
     Effect.gen(function* () {
       const remembered = yield* makeTtlCache<number, never>({ capacity: 9, millis: 1_000 })
       const { next } = yield* counted
@@ -41,21 +41,23 @@ describe("remembered answers", () => {
     })
   )
 
-  it.scoped("are not kept from a look-up that was forgotten while in flight, though its callers get it", () =>
-    Effect.gen(function* () {
-      const remembered = yield* makeTtlCache<number, string>({ capacity: 9, millis: 1_000 })
-      const gate = yield* Deferred.make<number, string>()
-      const early = yield* Effect.fork(remembered.get("a", Deferred.await(gate)))
-      yield* Effect.yieldNow()
-      yield* remembered.forget("a")
-      assert.strictEqual(yield* remembered.get("a", Effect.succeed(2)), 2)
-      yield* Deferred.fail(gate, "refused")
-      deepStrictEqual(yield* Fiber.await(early), Exit.fail("refused"))
-      assert.strictEqual(yield* remembered.get("a", Effect.succeed(3)), 2)
-    })
+  it.scoped(
+    "does not keep the result of a look-up that was forgotten in flight, though its callers get it",
+    () =>
+      Effect.gen(function* () {
+        const remembered = yield* makeTtlCache<number, string>({ capacity: 9, millis: 1_000 })
+        const gate = yield* Deferred.make<number, string>()
+        const early = yield* Effect.fork(remembered.get("a", Deferred.await(gate)))
+        yield* Effect.yieldNow()
+        yield* remembered.forget("a")
+        assert.strictEqual(yield* remembered.get("a", Effect.succeed(2)), 2)
+        yield* Deferred.fail(gate, "refused")
+        deepStrictEqual(yield* Fiber.await(early), Exit.fail("refused"))
+        assert.strictEqual(yield* remembered.get("a", Effect.succeed(3)), 2)
+      })
   )
 
-  it.effect("end with their scope: nobody waits for what will not come", () =>
+  it.effect("ends with its scope: no caller waits for a result that cannot arrive", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const remembered = yield* Scope.extend(
@@ -69,7 +71,7 @@ describe("remembered answers", () => {
     })
   )
 
-  it.scoped("are looked up interruptibly, also for a caller who must not be interrupted", () =>
+  it.scoped("runs a look-up interruptibly, also for an uninterruptible caller", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const remembered = yield* Scope.extend(

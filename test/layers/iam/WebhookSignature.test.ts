@@ -118,7 +118,7 @@ describe("a production delivery", () => {
     })
   )
 
-  atTheTime("may name its headers in any case, and be signed with the other known key", () =>
+  atTheTime("may have header names in any case, and be signed with the other known key", () =>
     Effect.gen(function* () {
       const { body, rawHeaders } = delivery(w1, {
         keyVersion: "2",
@@ -129,7 +129,7 @@ describe("a production delivery", () => {
     })
   )
 
-  atTheTime("is not misled by a header value that reads like a header's name", () =>
+  atTheTime("is not affected by a header value that equals a header's name", () =>
     verify({ ...delivery(w1), rawHeaders: [...delivery(w1).rawHeaders, "x-other", names.signature] })
   )
 
@@ -302,7 +302,7 @@ describe("a production delivery", () => {
       ...event,
       aggregate: { type: "carbon", id: "c:ana", version: 1.5 }
     })),
-    "a time that is none": w1With((event) => ({ ...event, occurred_at: "2026-13-25T10:15:30Z" })),
+    "an invalid time": w1With((event) => ({ ...event, occurred_at: "2026-13-25T10:15:30Z" })),
     "a time without a zone": w1With((event) => ({ ...event, occurred_at: "2026-09-25T10:15:30" })),
     "a time as a number": w1With((event) => ({ ...event, occurred_at: sentAt })),
     "an organisation by its handle": w1With((event) => ({ ...event, organization_id: "acme" }))
@@ -318,7 +318,7 @@ describe("a production delivery", () => {
     })
   )
 
-  atTheTime("tolerates members it does not know, no organisation, and an identity as its aggregate", () =>
+  atTheTime("may have unknown members, no organisation, and an identity as its aggregate", () =>
     Effect.gen(function* () {
       const aggregate = { type: "carbon", id: "c:ana", version: 6, later: true }
       for (const organization_id of [null, undefined]) {
@@ -365,7 +365,7 @@ describe("a testing delivery", () => {
     })
   )
 
-  atTheTime("of an older sender names no environment", () =>
+  atTheTime("of an older sender has no environment", () =>
     Effect.gen(function* () {
       const event = yield* verify(delivery(testing({ environment_id: undefined, generation: undefined })))
       deepStrictEqual(event.plane, {
@@ -412,8 +412,8 @@ describe("a testing delivery", () => {
     atTheTime(`is rejected for ${name}, though well signed`, () => Effect.asVoid(rejected(delivery(body))))
 })
 
-describe("what the simulated IAM sends", () => {
-  it.scoped("is accepted in both planes, and says what happened", () =>
+describe("A delivery of the simulated IAM", () => {
+  it.scoped("is accepted in both planes, with its event", () =>
     Effect.gen(function* () {
       const { environment, iam, world } = yield* iamWorld()
       for (const plane of [productionId, environment.plane])

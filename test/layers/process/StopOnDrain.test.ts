@@ -11,7 +11,7 @@ import { Drain } from "../../../src/services/Drain.ts"
 class Worker extends Context.Tag("test/Worker")<Worker, { readonly name: string }>() {}
 class Dependency extends Context.Tag("test/Dependency")<Dependency, object>() {}
 
-/** A layer whose release takes a while and can be interrupted, over another layer; both record their release. */
+/** A layer with a slow, interruptible release, over another layer; both record their release. */
 const made = Effect.gen(function* () {
   const ended: Array<string> = []
   const recordEnd = (name: string) => Effect.sync(() => ended.push(name))

@@ -80,7 +80,7 @@ describe("OpenTelemetry's variables", () => {
     expect(read({ ...endpoint, ...attributes, OTEL_SERVICE_NAME: "own" }).serviceName).toBe("own")
   })
 
-  it("choose the sampler, whose argument counts only for ratios", () => {
+  it("select the sampler, whose argument counts only for ratios", () => {
     const chosen = (name: string, argument: string) =>
       Option.getOrThrow(
         read({ ...endpoint, OTEL_TRACES_SAMPLER: name, OTEL_TRACES_SAMPLER_ARG: argument }).traces

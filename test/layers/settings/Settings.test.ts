@@ -85,7 +85,7 @@ describe("Settings", () => {
     expect(JSON.stringify(problems)).not.toMatch(/short-secret|github_pat|hidden|bbbb/)
   })
 
-  it("are read as far as they are right", () => {
+  it("are read as far as they are valid", () => {
     const { problems, settings } = readSettings({ MUSIC_ORG_ID: "harbor", MUSIC_BIND: "nowhere" })
     expect(problems).toContainEqual({ name: "MUSIC_IAM_URL", problem: "is required" })
     expect([settings.organisation, settings.bind.port]).toEqual(["harbor", 8787])

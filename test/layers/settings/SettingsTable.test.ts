@@ -14,7 +14,7 @@ const own = settingEntries.filter(({ name }) => name.startsWith("MUSIC_"))
 const standard = settingEntries.filter(({ name }) => name.startsWith("OTEL_"))
 
 describe("The table of settings", () => {
-  it("is the source of .env.example and docs/api.md: after a change of it, npm run settings", () => {
+  it("is the source of .env.example and docs/api.md; npm run settings writes them", () => {
     expect(text(".env.example")).toBe(renderEnvExample(text(".env.example")))
     expect(text("docs/api.md")).toBe(renderApiPage(text("docs/api.md")))
   })
@@ -28,14 +28,14 @@ describe("The table of settings", () => {
       expect(readSettings({ ...defaults, ...given })).toEqual(readSettings(given))
   })
 
-  it("requires what the tests set", () => {
+  it("requires exactly the settings that the tests set", () => {
     const required = own.filter((entry) => entry.required === true).map(({ name }) => name)
     expect(required).toEqual(Object.keys(testEnvironment))
   })
 
   // Every text is a path.
   it.each(own.map(({ name }) => name).filter((name) => name !== "MUSIC_DATABASE_PATH"))(
-    "has a %s that is read: a bad value is its problem and hides no other setting",
+    "has a %s that is read: a bad value causes its problem and hides no other setting",
     (name) => {
       const { problems } = readSettings({ ...testEnvironment, [name]: "a b" })
       // A previous secret and its key version require each other, as do a key or token and its service.

@@ -1,4 +1,4 @@
-/** Timestamps that a host wrote while its clock was a day ahead: no process waits a day for them. */
+/** Timestamps that a host wrote while its clock was a day ahead: no process waits a day because of them. */
 import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -55,7 +55,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("a lease whose clock is only some seconds ahead holds until it ends", () =>
+  it.scoped("a lease whose clock is only some seconds ahead is kept until it ends", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store)
@@ -76,7 +76,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("when it stored the report as well, the search goes back a day", () =>
+  it.scoped("when it stored the report as well, the search starts a day earlier", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store, ahead - 60_000)
@@ -128,7 +128,7 @@ onBoth("A clock that was ahead", ({ freshStore }) => {
     })
   )
 
-  it.scoped("telemetry that it leased is shipped by another, and its holder settles nothing", () =>
+  it.scoped("telemetry that it leased is shipped by another process, and its holder settles nothing", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* store.spool.offer([sampleEntry("a")], roomy)

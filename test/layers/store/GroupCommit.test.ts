@@ -29,7 +29,7 @@ describe("Group commit", () => {
       return { give, groups }
     })
 
-  it.scoped("keeps the order and the maximum weight of a group; a heavier item goes alone", () =>
+  it.scoped("keeps the order and the maximum weight of a group; a heavier item is committed alone", () =>
     Effect.gen(function* () {
       const { give, groups } = yield* recordGroups({ atMost: 10 })
       yield* Effect.forEach([4, 6, 1, 50, 2, 9], give, all)
@@ -37,7 +37,7 @@ describe("Group commit", () => {
     })
   )
 
-  it.scoped("an item that arrives during a commit is in the next group", () =>
+  it.scoped("puts an item that arrives during a commit into the next group", () =>
     Effect.gen(function* () {
       const held = yield* Deferred.make<void>()
       const { give, groups } = yield* recordGroups({ atMost: 10, hold: Deferred.await(held) })
@@ -52,7 +52,7 @@ describe("Group commit", () => {
     })
   )
 
-  it.scoped("a failed or defective commit fails its whole group, and the next group is committed", () =>
+  it.scoped("fails a whole group after a failed or defective commit, and commits the next group", () =>
     Effect.gen(function* () {
       let attempts = 0
       const give = yield* groupCommit(
@@ -98,7 +98,7 @@ describe("Group commit", () => {
       })
   )
 
-  it.effect("closing waits for the running commit, whose callers get their answers", () =>
+  it.effect("waits for the running commit when it closes, and answers its callers", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const held = yield* Deferred.make<void>()
@@ -117,7 +117,7 @@ describe("Group commit", () => {
     })
   )
 
-  it.effect("closing commits pending items, and later ones still get an answer", () =>
+  it.effect("commits pending items when it closes, and answers later ones too", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { give, groups } = yield* Scope.extend(recordGroups({ atMost: 1 }), scope)
@@ -146,7 +146,7 @@ const countingCommits = Effect.map(Effect.tracer, (usual) => {
 })
 
 onBoth("Concurrent offers", ({ freshPath, openStore, rawQuery }) => {
-  it.scoped("200 of them share a few commits, and the sums are right", () =>
+  it.scoped("200 of them share a few commits, with correct sums", () =>
     Effect.gen(function* () {
       const { count, tracer } = yield* countingCommits
       const { spool } = yield* Effect.withTracer(openStore(yield* freshPath), tracer)

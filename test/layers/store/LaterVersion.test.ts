@@ -1,4 +1,4 @@
-/** Rows of kinds that only a later version knows: they are neither leased, nor changed, nor cleaned, and nothing fails for them. */
+/** Rows of kinds that only a later version knows: they are neither leased, nor changed, nor removed, and cause no failure. */
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -14,7 +14,7 @@ const delivery = (id: string, kind: string, state: string, rest = "") => `
 
 onBoth("Rows of a later version", ({ freshPath, openStore, rawQuery }) => {
   describe("in the spool", () => {
-    it.scoped("count into its bound and its sums, and neither expire nor make room", () =>
+    it.scoped("count in the spool's bound and its sums, and neither expire nor make room", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const { spool } = yield* openStore(path)
@@ -59,7 +59,7 @@ onBoth("Rows of a later version", ({ freshPath, openStore, rawQuery }) => {
   })
 
   it.scoped(
-    "among the deliveries are found and counted, not leased, not changed by operators and not cleaned",
+    "in the deliveries are listed and counted, not leased, not changed by operators and not removed",
     () =>
       Effect.gen(function* () {
         const path = yield* freshPath
@@ -71,7 +71,7 @@ onBoth("Rows of a later version", ({ freshPath, openStore, rawQuery }) => {
             delivery("state", "report", "deferred"),
             delivery("over", "digest", "delivered", ", 2, NULL, NULL"),
             delivery("lost", "digest", "failed", ", 2, NULL, NULL"),
-            // Its holder died: it goes back to where it was leased from.
+            // Its holder died: it returns to the state from which it was leased.
             delivery("held", "report", "leased", ", NULL, 'deferred', 2")
           ].join("\n")
         )
@@ -96,26 +96,24 @@ onBoth("Rows of a later version", ({ freshPath, openStore, rawQuery }) => {
       })
   )
 
-  it.scoped(
-    "among the reports are read, and kept while their delivery is in a state of a later version",
-    () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const { reports, retention } = yield* openStore(path)
-        const reporter = Unrecognised({ text: "application:acme" })
-        yield* reports.admit(sampleReport({ id: "rep_later", reporter }), false)
-        yield* rawQuery(
-          path,
-          `UPDATE reports SET content = '{"message":"m","pr":null,"attachments":[],"context":null,"severity":3}', source = 'kiosk';
+  it.scoped("in the reports are read, and kept while their delivery is in a state of a later version", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const { reports, retention } = yield* openStore(path)
+      const reporter = Unrecognised({ text: "application:acme" })
+      yield* reports.admit(sampleReport({ id: "rep_later", reporter }), false)
+      yield* rawQuery(
+        path,
+        `UPDATE reports SET content = '{"message":"m","pr":null,"attachments":[],"context":null,"severity":3}', source = 'kiosk';
          ${delivery("rep_later", "report", "deferred")}`
-        )
-        const stored = Option.getOrThrow(yield* reports.find("rep_later"))
-        deepStrictEqual([stored.reporter, stored.source, stored.content.message], [reporter, "kiosk", "m"])
-        // The same key by another reporter is another report.
-        assert.strictEqual((yield* reports.admit(sampleReport({ id: "rep_ours" }), false))._tag, "Stored")
-        yield* TestClock.setTime(9_000)
-        assert.strictEqual(yield* retention.reports(9_000), 1)
-        assert.isTrue(Option.isSome(yield* reports.find("rep_later")))
-      })
+      )
+      const stored = Option.getOrThrow(yield* reports.find("rep_later"))
+      deepStrictEqual([stored.reporter, stored.source, stored.content.message], [reporter, "kiosk", "m"])
+      // The same key by another reporter is another report.
+      assert.strictEqual((yield* reports.admit(sampleReport({ id: "rep_ours" }), false))._tag, "Stored")
+      yield* TestClock.setTime(9_000)
+      assert.strictEqual(yield* retention.reports(9_000), 1)
+      assert.isTrue(Option.isSome(yield* reports.find("rep_later")))
+    })
   )
 })

@@ -1,4 +1,4 @@
-/** Several processes on one database, and one that is killed. */
+/** Several processes on one database, and a killed process. */
 import { type ChildProcess, spawn } from "node:child_process"
 import { once } from "node:events"
 import { createInterface } from "node:readline"
@@ -21,7 +21,7 @@ const start = (...parameters: ReadonlyArray<string>): Effect.Effect<ChildProcess
     (child) => Effect.sync(() => child.kill("SIGKILL"))
   )
 
-/** Reads to the end of the output, or until enough lines came, and then kills the process in the middle of its work. */
+/** Reads the output to its end, or until enough lines came, and then kills the process during its work. */
 const linesOf = (child: ChildProcess, enough = Number.POSITIVE_INFINITY) =>
   Effect.promise(async () => {
     const lines: Array<string> = []
@@ -45,7 +45,7 @@ onBoth("Processes that share a store", ({ freshPath, openStore, rawQuery }) => {
       })).flat()
       const leased = lines.filter((line) => line.startsWith("report:"))
       const { spool } = yield* openStore(path)
-      // Who leases beside another may find less than there is.
+      // Concurrent leases may each return fewer rows than are due.
       const rest = yield* spool.lease({
         tables: new Set(["musicclidaemon"]),
         count: 1_000,

@@ -1,4 +1,4 @@
-/** What grows is reached along an index: each statement that claims, cleans or counts is asked for its plan. */
+/** Growing tables are read along an index: checks the plan of each statement that leases, removes or counts. */
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Tracer from "effect/Tracer"
@@ -85,13 +85,13 @@ const plansOf = <E>(use: (store: StoreService) => Effect.Effect<unknown, E>) =>
     })
   })
 
-/** Tables of a few rows, whatever happens, and what a claim has chosen. */
+/** Tables that always have few rows, and the rows that a lease has selected. */
 const small = /\b(?:spool_counts|delivery_counts|migrations|destinations|due|heads?)\b/
-/** Delivered ids are bounded in number, and once in ten minutes their index is read as far as the bound. */
+/** Delivered ids are bounded; once in ten minutes their index is read up to the bound. */
 const bounded = "SCAN spool_delivered USING COVERING INDEX spool_delivered_by_age"
 
 describe("Query plans", () => {
-  it.scoped("no everyday statement reads all of a table that grows", () =>
+  it.scoped("no regular statement reads a whole growing table", () =>
     Effect.gen(function* () {
       const plans = yield* plansOf(everyday)
       assert.isAtLeast(plans.length, 20)
@@ -110,7 +110,7 @@ describe("Query plans", () => {
     })
   )
 
-  it.scoped("a claim and a scrape cost the same however much waits", () =>
+  it.scoped("a lease and a scrape cost the same for any number of waiting rows", () =>
     Effect.gen(function* () {
       const kinds = ["report", "sweep"] as const
       const plans = yield* plansOf(({ deliveries, reports, spool }) =>
@@ -140,7 +140,7 @@ describe("Query plans", () => {
         )
       )
       assert.deepStrictEqual([...ways].toSorted(), [
-        // Each reads a row or a few: no more than can be leased at once, or the first of a part of the index.
+        // Each reads a few rows: no more than can be leased at once, or the first ones of a part of the index.
         "SEARCH deliveries USING COVERING INDEX deliveries_by_turn (kind=? AND state=? AND priority=? AND available_at<?)",
         "SEARCH deliveries USING COVERING INDEX deliveries_by_turn (kind=? AND state=? AND priority=?)",
         "SEARCH deliveries USING COVERING INDEX sqlite_autoindex_deliveries_1 (id=?)",
@@ -149,7 +149,7 @@ describe("Query plans", () => {
         "SEARCH deliveries USING INDEX deliveries_open (kind=?)"
       ])
       const sorting = plans.filter(({ details }) => details.some((detail) => /TEMP B-TREE/.test(detail)))
-      // Only the first ones of each part are put in order.
+      // Only the first rows of each part are sorted.
       assert.deepStrictEqual(
         sorting.map(({ statement }) => /AS heads/.test(statement)),
         [true]

@@ -25,16 +25,16 @@ describe("Errors of a database become StoreUnavailable", () => {
     ["40P01", "is locked by another process"],
     ["40001", "is locked by another process"],
     ["55P03", "is locked by another process"],
-    ["SQLITE_FULL", "is full: there is no room left for it"],
-    ["53100", "is full: there is no room left for it"],
+    ["SQLITE_FULL", "is full: its disk or quota has no space left"],
+    ["53100", "is full: its disk or quota has no space left"],
     ["SQLITE_READONLY", "is read-only for this process"],
     ["SQLITE_READONLY_DIRECTORY", "is read-only for this process"],
     ["25006", "is read-only for this process"],
     ["SQLITE_READONLY_DBMOVED", "is gone: its file was moved or deleted"],
-    ["SQLITE_CORRUPT", "is corrupt, or is no database"],
-    ["SQLITE_CORRUPT_INDEX", "is corrupt, or is no database"],
-    ["SQLITE_NOTADB", "is corrupt, or is no database"],
-    ["XX001", "is corrupt, or is no database"],
+    ["SQLITE_CORRUPT", "is corrupt, or not a database"],
+    ["SQLITE_CORRUPT_INDEX", "is corrupt, or not a database"],
+    ["SQLITE_NOTADB", "is corrupt, or not a database"],
+    ["XX001", "is corrupt, or not a database"],
     ["SQLITE_IOERR_FSYNC", "cannot be opened, read or written"],
     ["SQLITE_CANTOPEN", "cannot be opened, read or written"],
     ["08006", "does not answer"],
@@ -45,8 +45,8 @@ describe("Errors of a database become StoreUnavailable", () => {
     ["ENOTFOUND", "does not answer"],
     ["EPIPE", "does not answer"],
     ["3D000", "does not exist"],
-    ["42501", "does not allow this to its user"],
-    ["53300", "takes no more connections"],
+    ["42501", "does not permit this operation to its user"],
+    ["53300", "accepts no more connections"],
     ["57014", "took too long"],
     ["25P03", "took too long"],
     ["SELF_SIGNED_CERT_IN_CHAIN", "cannot be trusted: TLS failed"],
@@ -60,7 +60,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     expect(reasonOf(withCode(code))).toBe(`Database x ${trouble} (${code}), in Reports.find`)
   })
 
-  it("the innermost code counts", () => {
+  it("the innermost code is used", () => {
     const error = new SqlError({ cause: new SqlError({ cause: withCode("SQLITE_FULL") }) })
     expect(reasonOf(error)).toContain("(SQLITE_FULL)")
   })
@@ -78,18 +78,18 @@ describe("Errors of a database become StoreUnavailable", () => {
     ["Query read timeout", "does not answer in time"],
     ["Client has encountered a connection error and is not queryable", "does not answer"],
     ["Cannot use a pool after calling end on the pool", "is closed"],
-    ["The server does not support SSL connections", "does not speak TLS"],
+    ["The server does not support SSL connections", "does not support TLS"],
     ["SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string", "refuses the login"]
   ])("%s: it %s", (words, trouble) => {
     expect(reasonOf(new SqlError({ cause: new Error(words) }))).toBe(`Database x ${trouble}, in Reports.find`)
   })
 
-  it("a socket that is a file and is not there does not answer", () => {
+  it("a missing socket file means that the server does not answer", () => {
     const cause = Object.assign(new Error("connect"), { code: "ENOENT", syscall: "connect" })
     expect(reasonOf(new SqlError({ cause }))).toBe("Database x does not answer (ENOENT), in Reports.find")
   })
 
-  it("a connection is lost when it broke, hung, or its server is read-only, and not when a statement was refused", () => {
+  it("a connection is lost when it broke, hung, or its server is read-only, not when a statement was refused", () => {
     const lost = ["08006", "57P01", "25006", "25P03", "ECONNRESET", "EPIPE"]
     expect(lost.map((code) => isConnectionLost(withCode(code)))).toEqual(lost.map(() => true))
     expect(isConnectionLost(new SqlError({ cause: new Error("Query read timeout") }))).toBe(true)
@@ -97,15 +97,15 @@ describe("Errors of a database become StoreUnavailable", () => {
     expect(answered.map((code) => isConnectionLost(withCode(code)))).toEqual(answered.map(() => false))
   })
 
-  it("a row of another form is logged without its content", () => {
+  it("a row of another shape is logged without its content", () => {
     const result = Schema.decodeUnknownEither(Schema.Number)("private words")
     const [error] = Either.isLeft(result) ? [result.left] : []
     expect(error && toStoreUnavailable("Database x", "Reports.find")(error).reason).toBe(
-      "Database x is corrupt: a row is not of the expected form, in Reports.find"
+      "Database x is corrupt: a row has an unexpected form, in Reports.find"
     )
   })
 
-  it("what was translated already stays as it is", () => {
+  it("a StoreUnavailable is not translated again", () => {
     const error = new StoreUnavailable({ database: "Database x", problem: { kind: "gone" } })
     expect(toStoreUnavailable("Database y", "Reports.find")(error)).toBe(error)
   })
@@ -117,7 +117,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     expect(isLocked(new StoreUnavailable({ problem: { kind: "locked" } }))).toBe(false)
   })
 
-  it("a missing disk or right lasts; a lock, a lost connection and a standby do not", () => {
+  it("a missing disk or right is permanent; a lock, a lost connection and a standby are not", () => {
     const lasting = [
       "SQLITE_FULL",
       "ENOSPC",
@@ -135,36 +135,36 @@ describe("Errors of a database become StoreUnavailable", () => {
   })
 })
 
-describe("StoreUnavailable in words", () => {
+describe("The message of StoreUnavailable", () => {
   const error = new StoreUnavailable({
     database: "Database x",
     operation: "Store.open",
     problem: { kind: "older_schema", found: 2, known: 4 }
   })
 
-  it("has one line for the log, with advice and operation", () => {
+  it("is one line in the log, with advice and operation", () => {
     expect(error.reason).toBe(
       "Database x has an older schema than this version of the program needs (2, needed 4): run music-backend migrate, or start the backend once, in Store.open"
     )
   })
 
-  it("has a shorter one for an operator, with the fix beside it", () => {
+  it("is shorter for an operator, with the fix beside it", () => {
     expect(error.summary).toBe(
       "Database x has an older schema than this version of the program needs (2, needed 4)"
     )
     expect(error.fix).toBe("run music-backend migrate, or start the server once")
   })
 
-  it("a failed migration has the fix of its reason", () => {
+  it("of a failed migration has the fix of its reason", () => {
     const failed = new StoreUnavailable({
       database: "Database x",
       problem: { kind: "migration_failed", reason: { kind: "full", code: "SQLITE_FULL" } }
     })
     expect(failed.summary).toMatch(/schema of this version: it is full: .* \(SQLITE_FULL\)$/)
-    expect(failed.fix).toBe("make room on its disk")
+    expect(failed.fix).toBe("free space on its disk")
   })
 
-  it("an unknown problem has a fix too", () => {
+  it("of an unknown problem has a fix too", () => {
     expect(new StoreUnavailable({ problem: { kind: "failed" } })).toMatchObject({
       reason: "The database failed",
       fix: expect.stringContaining("MUSIC_DATABASE_URL")

@@ -21,7 +21,7 @@ export { sampleEntry, sampleEvent, sampleReport } from "./Samples.ts"
 
 type Row = Record<string, unknown>
 
-/** One of the two databases; a place is the path of a file, or the address of a Postgres database. */
+/** One of the two databases; a place is a file path or the URL of a Postgres database. */
 export interface Kind {
   readonly name: "SQLite" | "Postgres"
   /** A place without a schema. */
@@ -90,7 +90,7 @@ const emptyPlace = Effect.map(
   ({ url }) => url
 )
 
-/** Databases that no test uses any more. They are removed with their server. */
+/** Databases that are no longer in use. They are removed with their server. */
 const free: Array<string> = []
 
 const clean = (url: string) =>
@@ -116,7 +116,7 @@ const cleanPlace = Effect.acquireRelease(
   (url) => Effect.sync(() => free.push(url))
 )
 
-/** BIGINT and its sums as numbers, so that both kinds give the same rows. */
+/** BIGINT and its sums as numbers, so that both kinds return the same rows. */
 const wide: ReadonlyArray<number> = [pg.types.builtins.INT8, pg.types.builtins.NUMERIC]
 const types: pg.CustomTypesConfig = {
   getTypeParser: (id: number, format?: "text" | "binary") =>

@@ -1,4 +1,4 @@
-/** A process of its own on a store: `<what> <place> <name>`; prints one line for each thing done. */
+/** A separate process on a store: `<what> <place> <name>`; prints one line for each operation. */
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { postgresStoreAt } from "../../../src/layers/store/postgres/PgStore.ts"
@@ -9,7 +9,7 @@ import { sampleEntry, sampleReport } from "./Samples.ts"
 const [, , what = "", place = "", name = ""] = process.argv
 const print = (line: string) => Effect.sync(() => process.stdout.write(`${line}\n`))
 
-/** Every process stores the same reports and records, and leases what it can in between. */
+/** Every process stores the same reports and records, and leases due rows in between. */
 const compete = ({ deliveries, reports, spool }: StoreService) =>
   Effect.gen(function* () {
     for (let index = 0; index < 25; index += 1) {
@@ -43,7 +43,7 @@ const accept = ({ reports, spool }: StoreService) =>
         limitBytes: 1_000_000_000
       })
       yield* print(`${index}`)
-      // Only now may the pipe take what was printed.
+      // Lets the pipe flush the output.
       yield* Effect.promise(() => new Promise(setImmediate))
     }
   })

@@ -58,7 +58,7 @@ const bodyOf = (service: TablesSimulator, index = 0) => {
 }
 
 describe("A batch for the table service", () => {
-  it.scoped("carries each record under the key of its own table, and is acknowledged", () =>
+  it.scoped("contains each record under the key of its own table, and is acknowledged", () =>
     Effect.gen(function* () {
       const { service, tables } = yield* start()
       expect([...tables.open].sort()).toEqual(["musicbackend", "musicclidaemon"])
@@ -84,7 +84,7 @@ describe("A batch for the table service", () => {
     })
   )
 
-  it.scoped("has a batch id of its own with every transmission", () =>
+  it.scoped("has a new batch id for every transmission", () =>
     Effect.gen(function* () {
       const { service, tables } = yield* start()
       yield* tables.write([record(0)])
@@ -111,11 +111,11 @@ describe("A batch for the table service", () => {
     })
   )
 
-  it.scoped("is refused as a whole when one record spoils it", () =>
+  it.scoped("is refused as a whole because of one bad record", () =>
     Effect.gen(function* () {
       const { tables } = yield* start()
-      const spoiled = { ...record(0), json: "{broken" }
-      expect(yield* Effect.flip(tables.write([spoiled, record(1)]))).toMatchObject({
+      const invalid = { ...record(0), json: "{broken" }
+      expect(yield* Effect.flip(tables.write([invalid, record(1)]))).toMatchObject({
         _tag: "Refused",
         status: 400,
         code: "bad_json"
@@ -134,7 +134,7 @@ describe("A batch for the table service", () => {
     })
   )
 
-  it.scoped("sends nothing when there is nothing", () =>
+  it.scoped("is not sent when it is empty", () =>
     Effect.gen(function* () {
       const { service, tables } = yield* start()
       expect(yield* tables.write([])).toEqual({ duplicates: [], refused: [] })
@@ -142,7 +142,7 @@ describe("A batch for the table service", () => {
     })
   )
 
-  it.scoped("dies on a table without a key, before anything is sent", () =>
+  it.scoped("causes a defect for a table without a key, before anything is sent", () =>
     Effect.gen(function* () {
       const { service, tables } = yield* start()
       const exit = yield* Effect.exit(tables.write([record(0), record(1, "musicfrontendevents")]))
@@ -184,7 +184,7 @@ describe("Without an acknowledgement", () => {
     })
   )
 
-  it.scoped("a wait ends after 10 seconds", () =>
+  it.scoped("a request ends after 10 seconds", () =>
     Effect.gen(function* () {
       const { service, tables } = yield* start()
       service.fail({ fault: { kind: "hang" } })

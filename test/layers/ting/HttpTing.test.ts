@@ -59,7 +59,7 @@ const tingAnswering = (reply: () => Reply) =>
 const text = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes)
 
 describe("a prepared call", () => {
-  it.scoped("holds exactly the contract's fields, and metadata only when given", () =>
+  it.scoped("contains exactly the contract's fields, and metadata only when given", () =>
     Effect.gen(function* () {
       const ting = yield* tingOver("http://127.0.0.1:1")
       const registration = ting.prepareRegistration({ organisation: "acme", publicId: "si:lyra" })
@@ -118,7 +118,7 @@ describe("a call to Ting", () => {
     })
   )
 
-  it.scoped("is refused with Ting's code, also for a 401", () =>
+  it.scoped("fails with Ting's code, also for a 401", () =>
     Effect.gen(function* () {
       const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
       for (const [status, code] of [
@@ -165,7 +165,7 @@ describe("a call to Ting", () => {
     })
   )
 
-  it.scoped("is not executed only when Ting's code says so", () =>
+  it.scoped("has no effect only when Ting's code guarantees it", () =>
     Effect.gen(function* () {
       const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
       for (const [status, code, tag] of [
@@ -181,7 +181,7 @@ describe("a call to Ting", () => {
     })
   )
 
-  it.scoped("has an unknown outcome when the answer is not Ting's", () =>
+  it.scoped("has an unknown outcome when the response is not Ting's", () =>
     Effect.gen(function* () {
       const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
       for (const fault of [
@@ -201,7 +201,7 @@ describe("a call to Ting", () => {
 
 describe("a registration", () => {
   for (const status of [200, 201])
-    it.scoped(`is believed with ${status}`, () =>
+    it.scoped(`is accepted with ${status}`, () =>
       Effect.gen(function* () {
         const { register } = yield* tingAnswering(() => ({ status, body: { ...grant, later: 1 } }))
         deepStrictEqual(yield* register, {
@@ -220,7 +220,7 @@ describe("a registration", () => {
     "with a ting's id": { status: 201, body: { ...grant, id: "msg_1" } },
     "with another success": { status: 202, body: grant }
   }))
-    it.scoped(`is not believed ${name}`, () =>
+    it.scoped(`is rejected ${name}`, () =>
       Effect.gen(function* () {
         const { register } = yield* tingAnswering(() => reply)
         assert.include(yield* Effect.flip(register), { _tag: "Unknown", dependency: "ting" })
@@ -260,7 +260,7 @@ describe("a ting", () => {
     "with another success": { status: 201, body: accepted },
     "with nothing": { status: 202 }
   }))
-    it.scoped(`is not believed ${name}`, () =>
+    it.scoped(`is rejected ${name}`, () =>
       Effect.gen(function* () {
         const { send } = yield* tingAnswering(() => reply)
         assert.include(yield* Effect.flip(send), { _tag: "Unknown", dependency: "ting" })

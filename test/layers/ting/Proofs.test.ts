@@ -62,8 +62,8 @@ const tingWorld = Effect.gen(function* () {
   }
 })
 
-describe("with a proof of its own for each attempt", () => {
-  it.scoped("a recipient registers, as often as they like", () =>
+describe("with a new proof for each attempt", () => {
+  it.scoped("a recipient can register any number of times", () =>
     Effect.gen(function* () {
       const { register, server } = yield* tingWorld
       const first = yield* register()
@@ -92,7 +92,7 @@ describe("with a proof of its own for each attempt", () => {
     })
   )
 
-  it.scoped("a ting whose answer was lost is a replay when it is sent again", () =>
+  it.scoped("a ting whose answer was lost is replayed when it is sent again", () =>
     Effect.gen(function* () {
       const { message, register, send, server } = yield* tingWorld
       yield* register()
@@ -112,7 +112,7 @@ describe("with a proof of its own for each attempt", () => {
     })
   )
 
-  it.scoped("Ting's refusals come through", () =>
+  it.scoped("Ting's refusals are returned", () =>
     Effect.gen(function* () {
       const { message, register, send, server } = yield* tingWorld
       assert.include(yield* Effect.flip(send(message("a"))), { code: "recipient_not_registered" })
@@ -131,7 +131,7 @@ describe("with a proof of its own for each attempt", () => {
 })
 
 describe("a proof", () => {
-  it.scoped("works once", () =>
+  it.scoped("is accepted once", () =>
     Effect.gen(function* () {
       const { prove, registration, ting } = yield* tingWorld
       const proof = yield* prove(production, registration)
@@ -143,7 +143,7 @@ describe("a proof", () => {
     })
   )
 
-  it.scoped("works for 60 seconds", () =>
+  it.scoped("is accepted for 60 seconds", () =>
     Effect.gen(function* () {
       const { prove, registration, ting } = yield* tingWorld
       const proof = yield* prove(production, registration)
@@ -152,7 +152,7 @@ describe("a proof", () => {
     })
   )
 
-  it.scoped("works for the bytes that it was asked for", () =>
+  it.scoped("is accepted only for its bytes", () =>
     Effect.gen(function* () {
       const { message, prove, register, ting } = yield* tingWorld
       yield* register()
@@ -161,7 +161,7 @@ describe("a proof", () => {
     })
   )
 
-  it.scoped("works in its own plane, and nothing crosses over", () =>
+  it.scoped("is accepted in its own plane only", () =>
     Effect.gen(function* () {
       const { message, prove, register, registration, send, server, testing, ting } = yield* tingWorld
       yield* register(testing)

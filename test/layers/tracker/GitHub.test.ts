@@ -52,7 +52,7 @@ const start = Effect.gen(function* () {
   const add = (body: string, login = "harbor-bot") => github.addIssue(repository, { login, title: "x", body })
   const numbers = (since = now - hour) =>
     Effect.map(tracker.findByMarker(marker, since), (found) => found.map(({ number }) => number))
-  /** Closes one, over the second between its two writes. */
+  /** Closes an issue while the clock passes the second between its two writes. */
   const close = (duplicate: number, original: number) =>
     Effect.gen(function* () {
       const closing = yield* Effect.fork(
@@ -69,7 +69,7 @@ const start = Effect.gen(function* () {
 })
 
 describe("A search for a marker", () => {
-  it.scoped("finds issues that carry it on a line of its own, lowest number first, closed ones too", () =>
+  it.scoped("finds issues with the marker on its own line, lowest number first, closed ones too", () =>
     Effect.gen(function* () {
       const { add, github, numbers, tracker } = yield* start
       add(`quoted: ${marker}`)
@@ -102,7 +102,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("reads every page back to its beginning, and none further", () =>
+  it.scoped("reads every page back to `since`, and no further", () =>
     Effect.gen(function* () {
       const { add, lists, numbers } = yield* start
       add(marker)
@@ -117,12 +117,12 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("fails as a whole when a page fails, is cut short or is no list", () =>
+  it.scoped("fails as a whole when a page fails, is truncated or is no list", () =>
     Effect.gen(function* () {
       const { add, github, numbers } = yield* start
       add(marker)
       for (let index = 0; index < 150; index += 1) add("other")
-      const spoiled = [
+      const failures = [
         faults.status(502, "<html>"),
         faults.notJson(),
         faults.status(200, { message: "no list" }),
@@ -131,8 +131,8 @@ describe("A search for a marker", () => {
         { kind: "drop" }
       ] as const
       expect(yield* numbers()).toEqual([1])
-      for (const fault of spoiled) {
-        // The first page is as it should be.
+      for (const fault of failures) {
+        // The first page is correct.
         github.fail({ path: list, fault: faults.delay(0) })
         github.fail({ path: list, fault })
         expect((yield* Effect.flip(numbers()))._tag).toBe("Unknown")
@@ -164,7 +164,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("never leaves the host, even if a page links elsewhere", () =>
+  it.scoped("never leaves the host, even when a page links elsewhere", () =>
     Effect.gen(function* () {
       const { github, lists, numbers } = yield* start
       const link = `<https://elsewhere.example/issues?page=2>; rel="next", <${github.url}/x>; rel="last"`
@@ -180,7 +180,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("asks for the token's owner once, only if needed, and not after an issue was filed", () =>
+  it.scoped("requests the token's owner once, only if needed, and not after an issue was filed", () =>
     Effect.gen(function* () {
       const { add, github, numbers } = yield* start
       const users = () => github.seen.filter(({ path }) => path === "/user").length
@@ -198,7 +198,7 @@ describe("A search for a marker", () => {
     })
   )
 
-  it.scoped("uses the first author as the own account when GitHub does not disclose the token's owner", () =>
+  it.scoped("uses the first author as its own account when GitHub does not disclose the token's owner", () =>
     Effect.gen(function* () {
       const { add, github, tracker } = yield* start
       for (const login of ["harbor-bot", "somebody", "harbor-bot"]) add(marker, login)
@@ -237,7 +237,7 @@ describe("A moved repository", () => {
   )
 })
 
-describe("Trouble of a search", () => {
+describe("A problem reported by a search", () => {
   it.scoped("ends with a successful search, which proves no right to write", () =>
     Effect.gen(function* () {
       const { github, numbers, tracker } = yield* start
@@ -275,7 +275,7 @@ describe("A duplicate", () => {
 describe("A duplicate that refuses comments", () => {
   const comments = `${list}/2/comments`
 
-  it.scoped("is closed all the same, and the refusal is returned", () =>
+  it.scoped("is closed nevertheless, and the refusal is returned", () =>
     Effect.gen(function* () {
       const { add, close, github } = yield* start
       add(marker)
@@ -290,7 +290,7 @@ describe("A duplicate that refuses comments", () => {
     [401, { message: "Bad credentials" }, "Refused"],
     [403, { message: "You have exceeded a secondary rate limit." }, "NotExecuted"],
     [502, "<html>", "Unknown"]
-  ] as const)("for another reason stays open: %i", ([status, body, tag]) =>
+  ] as const)("stays open for another reason: %i", ([status, body, tag]) =>
     Effect.gen(function* () {
       const { add, close, github } = yield* start
       add(marker)
@@ -303,7 +303,7 @@ describe("A duplicate that refuses comments", () => {
 })
 
 describe("Without a token", () => {
-  it.scoped("the tracker is off, and nothing is wrong", () =>
+  it.scoped("the tracker is off, without a problem", () =>
     Effect.gen(function* () {
       const tracker = yield* Tracker
       expect(tracker.enabled).toBe(false)

@@ -53,7 +53,7 @@ const json = (status: number, body: unknown, headers: Record<string, string> = {
 })
 
 describe("A request to the tracker", () => {
-  it.scoped("carries the headers that the contract names, and only title and body", () =>
+  it.scoped("has the headers of the contract, and only title and body", () =>
     Effect.gen(function* () {
       const { server, tracker } = yield* scripted(created)
       const issue = yield* tracker.file(draft)
@@ -178,7 +178,7 @@ describe("An answer of the tracker", () => {
       45
     ],
     [
-      "a used up primary limit",
+      "an exhausted primary limit",
       json(403, {}, { "x-ratelimit-remaining": "0", "x-ratelimit-reset": resetAt }),
       800
     ],
@@ -188,14 +188,14 @@ describe("An answer of the tracker", () => {
       1
     ],
     [
-      "a secondary limit by its words",
+      "a secondary limit by its message",
       json(403, { message: "You have exceeded a secondary rate limit" }),
       60
     ],
     ["an abuse message", json(403, { message: "abuse detection" }, { "x-ratelimit-remaining": "5" }), 60],
     ["a bare 429", json(429, {}), 60],
-    ["a pause beyond belief", json(429, {}, { "retry-after": "999999" }), 3600]
-  ] as const)("is a limit, and nothing was done: %s", ([, reply, seconds]) =>
+    ["an excessive pause", json(429, {}, { "retry-after": "999999" }), 3600]
+  ] as const)("is a limit, without an effect: %s", ([, reply, seconds]) =>
     Effect.gen(function* () {
       yield* TestClock.setTime(1_000_000)
       const { failure, trouble } = yield* failing(reply)
@@ -216,7 +216,7 @@ describe("An answer of the tracker", () => {
     })
   )
 
-  it.scoped("is reported as trouble when only an operator can help, until an issue is filed", () =>
+  it.scoped("is reported as a problem when only an operator can solve it, until an issue is filed", () =>
     Effect.gen(function* () {
       const { server, tracker } = yield* scripted(created)
       for (const status of [401, 403, 404, 410, 301]) {
@@ -236,7 +236,7 @@ describe("An answer of the tracker", () => {
   )
 })
 
-/** Until a condition of the outside world holds; at most about a second. */
+/** Waits in real time until the condition holds; at most about a second. */
 const until = async (condition: () => boolean): Promise<void> => {
   for (let round = 0; round < 500 && !condition(); round += 1)
     await new Promise((wake) => setTimeout(wake, 2))

@@ -41,7 +41,7 @@ const tracker = Effect.acquireRelease(
 )
 
 it.scopedLive(
-  "A search keeps its hits in memory, and no page",
+  "A search keeps only its hits in memory, not the pages",
   () =>
     Effect.gen(function* () {
       const address = (yield* tracker).address()

@@ -1,4 +1,4 @@
-/** Searches for a marker in a process of its own: `<url of the tracker> <marker>`. Prints the numbers of the issues it found. */
+/** Searches for a marker in a separate process: `<url of the tracker> <marker>`. Prints the numbers of the issues found. */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"

@@ -24,7 +24,7 @@ export const simulated = <S extends { readonly close: () => Promise<void> }>(
     )
   )
 
-/** A server that answers everything with what `reply` holds. */
+/** A server that answers every request with the value of `reply`. */
 export const answering = (reply: () => Reply): Effect.Effect<Simulator, never, Scope.Scope> =>
   simulated((now) => startSimulator({ now, handle: reply }))
 
@@ -62,5 +62,5 @@ export const eventually = (holds: () => boolean): Effect.Effect<void> =>
   Effect.promise(async () => {
     for (let round = 0; round < 400 && !holds(); round += 1)
       await new Promise((resolve) => setTimeout(resolve, 5))
-    if (!holds()) throw new Error("it never happened")
+    if (!holds()) throw new Error("the condition did not hold in time")
   })

@@ -99,7 +99,7 @@ describe("a call to another system", () => {
     })
   )
 
-  scoped("continues the trace outward", () =>
+  scoped("sends the current trace context", () =>
     Effect.gen(function* () {
       const server = yield* answering(() => ({ status: 200, body: { ok: true } }))
       yield* Effect.withSpan(askOf(server.url), "outer")
@@ -107,18 +107,18 @@ describe("a call to another system", () => {
     })
   )
 
-  scoped("keeps its connection: the end of an answer is not its abortion", () =>
+  scoped("keeps its connection after the end of an answer", () =>
     Effect.gen(function* () {
       const server = yield* rawServer((_, response) => write(response, [`{"ok":`, "true}"]))
       for (let call = 0; call < 40; call += 1) yield* askOf(server.url)
-      // A second one opens while the first is still being handed back.
+      // A second one opens while the first is still being released.
       assert.isAtMost(server.connections(), 2)
     })
   )
 })
 
 describe("a refusal", () => {
-  scoped("has the code and all facts of the envelope", () =>
+  scoped("has the code and all fields of the envelope", () =>
     Effect.gen(function* () {
       yield* TestClock.setTime(1_790_331_330_000)
       const failure = yield* failureFor({
@@ -182,7 +182,7 @@ describe("an outcome is unknown when", () => {
   const cases: ReadonlyArray<readonly [string, Reply]> = [
     ["a 4xx is HTML", { status: 403, headers: { "content-type": "text/html" }, body: "<html></html>" }],
     ["a 4xx is another system's JSON", { status: 404, body: { message: "Not Found" } }],
-    ["a 4xx has a code that no contract writes", { status: 400, body: envelope("Not A Code") }],
+    ["a 4xx has a code of an unknown form", { status: 400, body: envelope("Not A Code") }],
     ["a success is HTML", { status: 200, headers: { "content-type": "text/html" }, body: `{"ok":true}` }],
     ["a success is not JSON", { status: 200, headers: json, body: "{not json" }],
     ["a success is empty", { status: 200, headers: json, body: "" }],
@@ -243,7 +243,7 @@ describe("an outcome is unknown when", () => {
     })
   )
 
-  scoped("no answer comes in time, or its last byte does not", () =>
+  scoped("no answer arrives in time, or its last byte does not", () =>
     Effect.gen(function* () {
       const hanging = yield* answering(() => ({ status: 200, body: { ok: true } }))
       hanging.fail({ fault: { kind: "hang" } })
@@ -283,7 +283,7 @@ describe("an answer is bounded in bytes", () => {
         response.on("close", () => {
           if (!response.writableFinished) aborted += 1
         })
-        // Declared and never sent: the client must not wait for it.
+        // Declared and never sent: the client must not wait for the body.
         const length = request.url === "/large/thing" ? largestAnswer + 1 : largestAnswer
         response.writeHead(200, { ...json, "content-length": length })
         if (length === largestAnswer) response.end(ofLength(length))
@@ -314,7 +314,7 @@ describe("an answer is bounded in bytes", () => {
   )
 })
 
-describe("nothing was done when", () => {
+describe("a call had no effect when", () => {
   scoped("the port is closed", () =>
     Effect.gen(function* () {
       const failure = yield* failureOf("http://127.0.0.1:1")
@@ -322,7 +322,7 @@ describe("nothing was done when", () => {
     })
   )
 
-  scoped("the other side speaks no TLS", () =>
+  scoped("the server does not support TLS", () =>
     Effect.gen(function* () {
       const server = yield* answering(() => ({ status: 200, body: { ok: true } }))
       assert.instanceOf(yield* failureOf(server.url.replace("http:", "https:")), NotExecuted)
@@ -330,7 +330,7 @@ describe("nothing was done when", () => {
     })
   )
 
-  scoped("the contract's code says so", () =>
+  scoped("the contract's code guarantees it", () =>
     Effect.gen(function* () {
       const failure = yield* failureFor({
         status: 503,
@@ -371,7 +371,7 @@ describe("secrets", () => {
             attribute: (key, value) => void attributes.set(key, value),
             event: (...event) => void spans.push(String(event)),
             addLinks: () => {},
-            // What exporters take from an exit is the failure, never the value.
+            // Exporters read the failure of an exit, never the value.
             end: (_, exit) =>
               void spans.push(
                 JSON.stringify([...attributes]),

@@ -40,7 +40,7 @@ export const isSameFile = (one: string, other: string): boolean => {
   return first !== undefined && second !== undefined && first.dev === second.dev && first.ino === second.ino
 }
 
-/** Runs file operations; `fix` goes with whatever they raise. */
+/** Runs file operations; their errors get `fix`. */
 export const attempt = <A>(file: string, fix: string, run: () => A): Effect.Effect<A, BackupFailed> =>
   Effect.try({
     try: run,
@@ -73,7 +73,7 @@ const sync = (path: string, flags: "r" | "r+"): void => {
 /** An empty private file beside `target`; removed with the scope unless it was renamed. */
 export const partialFile = (target: string): Effect.Effect<string, BackupFailed, Scope.Scope> =>
   Effect.acquireRelease(
-    attempt(target, "Choose a folder that exists and can be written.", () => {
+    attempt(target, "Choose an existing, writable folder.", () => {
       const partial = join(dirname(target), `.${basename(target)}.${randomUUID()}.partial`)
       closeSync(openSync(partial, "wx", 0o600))
       return partial
@@ -112,7 +112,7 @@ export const copyDatabase = (from: string, partial: string): Effect.Effect<void,
         "Backup.copy"
       )(error)
       const fix =
-        problem.kind === "corrupt" ? damagedFix : "Make room or choose another folder, and try again."
+        problem.kind === "corrupt" ? damagedFix : "Free some space or choose another folder, and try again."
       return new BackupFailed({ reason, fix })
     }),
     Effect.scoped,

@@ -39,7 +39,7 @@ export const verifyBackup = (file: string): Effect.Effect<DatabaseFacts, BackupF
     yield* failWhen(
       facts.migration > latestMigration,
       `${nameOf(source)} has a newer schema than this version of the program knows (${facts.migration}, known ${latestMigration})`,
-      "Restore it with the version that made it, or a later one."
+      "Restore it with the version that created it, or a later one."
     )
     return facts
   }).pipe(Effect.withSpan("Backup.verify"))
@@ -53,7 +53,7 @@ export interface Restored extends DatabaseFacts {
 
 /** Marks the copy before any server works on it. */
 const markUnfiled = (partial: string): Effect.Effect<number, BackupFailed> => {
-  const fix = "Make room, and try again."
+  const fix = "Free some space, and try again."
   return openFile(partial, { readonly: false, fix }).pipe(
     Effect.flatMap((sql) =>
       Effect.mapError(markUnfiledUnknown(sql), failedIn(nameOf(partial), "Backup.restore", fix))
@@ -82,7 +82,7 @@ const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope
       failWhen(
         isLocked(error),
         `${nameOf(database)} is in use`,
-        "Stop every server and tool that has it open, and try again."
+        "Stop all servers and tools that have it open, and try again."
       )
     )
   )

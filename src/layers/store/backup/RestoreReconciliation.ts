@@ -1,5 +1,5 @@
 /**
- * A restored database does not know what was sent after it was copied: a report that was not filed in it may be an issue by now.
+ * A restored database lacks the deliveries after its backup: a report that is not filed in it may have an issue by now.
  * Each of them is searched for in the tracker, from the report's creation on, before it is sent.
  */
 import type { SqlClient } from "@effect/sql/SqlClient"

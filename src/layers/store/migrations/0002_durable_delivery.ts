@@ -1,4 +1,4 @@
-/** What several processes share about a destination, records the table service refused, and indexes for cleaning and listing. */
+/** The state of destinations that processes share, records that the table service refused, and indexes for cleaning and listing. */
 import { SqlClient } from "@effect/sql/SqlClient"
 import * as Effect from "effect/Effect"
 

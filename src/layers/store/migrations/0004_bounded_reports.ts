@@ -19,7 +19,7 @@ export default Effect.gen(function* () {
 
   // A report counts with the bytes of its content, and 1,000 for its row, its keys and its delivery.
   yield* sql`CREATE TABLE report_totals (id INTEGER NOT NULL PRIMARY KEY, bytes BIGINT NOT NULL)`
-  // `discarded` is a state of its own here: what was given up is no failure that waits for an operator.
+  // `discarded` is a separate state here: a discarded delivery does not wait for an operator.
   yield* sql`
     CREATE TABLE delivery_counts (
       kind TEXT NOT NULL,
@@ -44,7 +44,7 @@ export default Effect.gen(function* () {
     FROM deliveries GROUP BY 1, 2`
 })
 
-/** Row by row, for it knows nothing else. */
+/** Row by row, because SQLite has only row-level triggers. */
 const inSqlite = (sql: SqlClient) =>
   Effect.gen(function* () {
     const addReport = (row: "NEW" | "OLD", sign: "" | "-") =>

@@ -70,14 +70,14 @@ export const pgNotify = (
           if (yield* Deferred.succeed(tried, undefined)) return
           queues.forEach(heard)
           if (yield* Ref.getAndSet(failing, false))
-            yield* Effect.logInfo("Other processes are heard again", { database: name })
+            yield* Effect.logInfo("Notifications of other processes are received again", { database: name })
         })
         const onFailure = (error: unknown) =>
           Effect.gen(function* () {
             yield* Deferred.succeed(tried, undefined)
             if (!(yield* Ref.getAndSet(failing, true)))
               yield* Effect.logWarning(
-                "Other processes are not heard: workers find work at their next look",
+                "Notifications of other processes are not received: workers find work at their next poll",
                 {
                   reason: openFailed(name, error).reason
                 }

@@ -23,7 +23,7 @@ import { first, Whole } from "../repositories/Rows.ts"
 export interface PgOptions {
   /** Connections of this process besides the one that listens; default 10. */
   readonly connections?: number
-  /** Milliseconds for which an access that meets a lock is tried again; default 5 s. */
+  /** Milliseconds for which an access that is blocked by a lock is retried; default 5 s. */
   readonly lockWait?: number
   /** Migrates an older schema, or refuses it; default true. */
   readonly migrate?: boolean
@@ -83,7 +83,7 @@ const clientOf = (
   }).pipe(Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make), Effect.mapError(opening))
 
 /**
- * A commit waits for the disk also where the server's default is not to. Always set in the session: one that inherits the default
+ * A commit waits for the disk, whatever the server's default. Always set in the session: a session that inherits the default
  * would follow a later change of it.
  */
 const setSynchronousCommit = (client: pg.ClientBase): Promise<unknown> =>

@@ -133,7 +133,7 @@ export const makeDeliveries = (
         })
     })
 
-  /** Leased and delivered ones are not the operator's to change. */
+  /** An operator cannot change leased and delivered ones. */
   const byOperator = (
     operation: string,
     id: string,
@@ -159,7 +159,7 @@ export const makeDeliveries = (
           yield* bringForward(kinds, now)
           const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
           if (free <= 0) return []
-          // MATERIALIZED: a subquery that runs again for each row would skip the rows it has locked itself, and take the next.
+          // MATERIALIZED: a subquery that runs again for each row would skip the rows that it has locked itself, and lock the next ones.
           // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
           const leased = yield* all(LeasedRow)(sql`
             WITH due AS MATERIALIZED (

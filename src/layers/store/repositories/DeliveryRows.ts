@@ -68,7 +68,7 @@ export const enqueue = (
        ${priorities[priority]})
     ON CONFLICT (id) DO NOTHING`)
 
-/** Part of the transaction that learns who the reporter of an earlier report was. */
+/** Part of the transaction that stores the verified reporter of an earlier report. */
 export const prioritise = (sql: SqlClient, { kind, subject }: Pick<Delivery, "kind" | "subject">) =>
   Effect.asVoid(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
 

@@ -51,7 +51,7 @@ const toColumns = LoginOutcome.$match({
 })
 
 /**
- * Milliseconds. IAM replays a login for 10 minutes, and takes its key for a new one after 24 hours (identity-service.md 4). A row older
+ * Milliseconds. IAM replays a login for 10 minutes, and treats its key as new after 24 hours (identity-service.md 4). A row older
  * than this belongs to no login that can be repeated, and the key's next login may be another caller's.
  */
 const lifetime = 12 * 60 * 60 * 1_000

@@ -119,7 +119,7 @@ export const makeReports = (
           if (rows.some((row) => row.reporter === reporter)) return ReportAdmission.Conflict()
 
           const content = JSON.stringify(report.content)
-          // One at a time: two at once would take the same room.
+          // One at a time: two concurrent reports would use the same room.
           yield* alone("reports")
           if ((yield* stored) + Buffer.byteLength(content) + bytesBeside > limitBytes)
             return ReportAdmission.Full()

@@ -8,7 +8,7 @@ import { knownTables } from "./Rows.ts"
 /** Rows of one transaction, so that it stays short. */
 const batchSize = 200
 
-/** Deliveries and refusals of kinds that only a later version knows are left to it, and reports wait for their deliveries. */
+/** Deliveries and refusals of a later version's kinds are kept, and reports wait for their deliveries. */
 export const makeRetention = ({ sql, write }: Database): Retention => {
   const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
     Effect.map(write(operation, statement), ({ length }) => length)

@@ -5,10 +5,9 @@ import {
   type CallWindows,
   type Claim,
   makeCallWindows,
-  type Place,
-  type Priority,
-  priorities
+  type Place
 } from "../../../../src/layers/iam/budget/CallWindows.ts"
+import { type Share, shares } from "../../../../src/layers/iam/budget/Shares.ts"
 
 const second = 1_000
 const minute = 60 * second
@@ -19,9 +18,9 @@ let keys = 0
 const freshKey = () => `key ${++keys}`
 
 /** The place, or the seconds of the refusal. */
-const ask = (windows: CallWindows, priority: Priority, now: number, claim: Partial<Claim> = {}) => {
+const ask = (windows: CallWindows, share: Share, now: number, claim: Partial<Claim> = {}) => {
   const admission = windows.admit(
-    { window: path, priority, key: freshKey(), bound: 1_000, promise: false, ...claim },
+    { window: path, share, key: freshKey(), bound: 1_000, promise: false, ...claim },
     now
   )
   return admission._tag === "Admitted" ? admission.place : admission.retryAfterSeconds
@@ -34,17 +33,17 @@ const mustAdmit = (answer: Place | number): Place => {
   return answer
 }
 
-/** Calls of as many credentials that are answered at once: how many of them are admitted. */
+/** Makes calls of as many credentials, answered at once; returns how many are admitted. */
 const send = (
   windows: CallWindows,
   calls: number,
-  priority: Priority,
+  share: Share,
   now: number,
   claim: Partial<Claim> = {}
 ): number => {
   let admitted = 0
   for (let call = 0; call < calls; call += 1) {
-    const answer = ask(windows, priority, now, claim)
+    const answer = ask(windows, share, now, claim)
     if (!isAdmitted(answer)) continue
     windows.release(answer, now)
     admitted += 1
@@ -54,33 +53,33 @@ const send = (
 
 const many = 200
 
-describe("The priorities of a path with a budget of 100", () => {
-  const alone: ReadonlyArray<readonly [Priority, number]> = [
+describe("The shares of a path with a budget of 100", () => {
+  const alone: ReadonlyArray<readonly [Share, number]> = [
     ["essential", 100],
     ["known", 85],
     ["newcomer", 50],
     ["suspect", 8]
   ]
-  for (const [priority, calls] of alone)
-    it(`admit ${calls} ${priority} calls`, () => {
-      assert.strictEqual(send(makeCallWindows(100), many, priority, 0), calls)
+  for (const [share, calls] of alone)
+    it(`admit ${calls} ${share} calls`, () => {
+      assert.strictEqual(send(makeCallWindows(100), many, share, 0), calls)
     })
 
-  it("keep the part above a ceiling for higher priorities", () => {
+  it("keep the part above a ceiling for the shares above", () => {
     const windows = makeCallWindows(100)
-    const admitted = (["suspect", "newcomer", "known", "essential"] as const).map((priority) =>
-      send(windows, many, priority, 0)
+    const admitted = (["suspect", "newcomer", "known", "essential"] as const).map((share) =>
+      send(windows, many, share, 0)
     )
     deepStrictEqual(admitted, [8, 42, 35, 15])
   })
 
-  it("keep suspects out once 30 places are taken", () => {
+  it("refuse suspects once 30 places are taken", () => {
     const windows = makeCallWindows(100)
     send(windows, 29, "known", 0)
     assert.strictEqual(send(windows, many, "suspect", 0), 1)
   })
 
-  it("leave newcomers 10 above their ceiling, below that of the known", () => {
+  it("leave newcomers 10 places above their ceiling, below that of the known", () => {
     const windows = makeCallWindows(100)
     send(windows, 60, "known", 0)
     assert.strictEqual(send(windows, many, "newcomer", 0), 10)
@@ -89,16 +88,16 @@ describe("The priorities of a path with a budget of 100", () => {
     assert.strictEqual(send(full, many, "newcomer", 0), 0)
   })
 
-  it("are parts of any budget, and one call each at the least", () => {
+  it("are parts of any budget, and at least one call each", () => {
     deepStrictEqual(
-      priorities.map((priority) => send(makeCallWindows(10), many, priority, 0)),
+      shares.map((share) => send(makeCallWindows(10), many, share, 0)),
       [10, 8, 5, 1]
     )
   })
 })
 
-describe("Suspects who hold all that they may", () => {
-  it("wait for a place of a suspect", () => {
+describe("Suspects that hold their full share", () => {
+  it("wait until a suspect's place is free", () => {
     const windows = makeCallWindows(100)
     send(windows, 1, "known", 0)
     send(windows, 8, "suspect", 10 * second)
@@ -108,7 +107,7 @@ describe("Suspects who hold all that they may", () => {
 })
 
 describe("The calls of one credential", () => {
-  it("are bounded, until the first of them is free again", () => {
+  it("are limited, until the first of them is free again", () => {
     const windows = makeCallWindows(100)
     const own = { key: "poller", bound: 3 }
     for (const at of [0, 10, 20]) assert.strictEqual(send(windows, 1, "known", at * second, own), 1)
@@ -119,20 +118,20 @@ describe("The calls of one credential", () => {
     assert.strictEqual(send(windows, 1, "known", minute), 1)
   })
 
-  it("are not bounded together where they belong to none", () => {
+  it("have no common limit without a credential", () => {
     assert.strictEqual(send(makeCallWindows(100), many, "known", 0, { key: undefined, bound: 3 }), 85)
   })
 
-  it("leave a fifth of the budget to the others once there are more than three", () => {
+  it("leave a fifth of the budget to other credentials when there are more than three", () => {
     const own = { key: "busy" }
-    for (const [priority, ceiling] of [
+    for (const [share, ceiling] of [
       ["known", 85],
       ["newcomer", 50]
     ] as const) {
       const windows = makeCallWindows(100)
-      send(windows, ceiling - 20 - 3, priority, 0)
-      assert.strictEqual(send(windows, many, priority, 0, own), 4)
-      assert.strictEqual(send(windows, many, priority, 0), 19)
+      send(windows, ceiling - 20 - 3, share, 0)
+      assert.strictEqual(send(windows, many, share, 0, own), 4)
+      assert.strictEqual(send(windows, many, share, 0), 19)
     }
   })
 
@@ -156,7 +155,7 @@ describe("A place", () => {
     assert.isTrue(isAdmitted(ask(windows, "essential", 90 * second)))
   })
 
-  it("is held for as long as the call is out", () => {
+  it("is held while the call is out", () => {
     const windows = makeCallWindows(1)
     const place = mustAdmit(ask(windows, "essential", 0))
     assert.strictEqual(ask(windows, "essential", 10 * minute), 60)
@@ -165,13 +164,13 @@ describe("A place", () => {
     assert.isTrue(isAdmitted(ask(windows, "essential", 11 * minute)))
   })
 
-  it("is free at once when the call was never made", () => {
+  it("is free at once when the call was never sent", () => {
     const windows = makeCallWindows(1)
     windows.cancel(path, mustAdmit(ask(windows, "essential", 0)))
     assert.isTrue(isAdmitted(ask(windows, "essential", 0)))
   })
 
-  it("that is kept for one more call admits it to a full path, once", () => {
+  it("that is reserved for one more call admits it to a full path, once", () => {
     const windows = makeCallWindows(2)
     const place = mustAdmit(ask(windows, "essential", 0))
     windows.reserve(place, 10 * second)
@@ -185,7 +184,7 @@ describe("A place", () => {
     assert.strictEqual(send(windows, many, "essential", 170 * second), 1)
   })
 
-  it("is kept for 60 s", () => {
+  it("is reserved for 60 s", () => {
     const windows = makeCallWindows(1)
     const place = mustAdmit(ask(windows, "essential", 0))
     windows.reserve(place, 10 * second)
@@ -203,7 +202,7 @@ describe("A place", () => {
     assert.isFalse(isAdmitted(ask(windows, "essential", 0)))
   })
 
-  it("is not remembered with its path once that is idle", () => {
+  it("is dropped with its path when the path is idle", () => {
     const open = new Map()
     const windows = makeCallWindows(10, open)
     const visit = (window: string, now: number) => send(windows, 1, "known", now, { window })
@@ -217,27 +216,27 @@ describe("A place", () => {
 })
 
 describe("A known credential that was refused", () => {
-  /** All places of the known are taken until 60 s; `waiting` was told at 10 s when to come. */
+  /** All places for known credentials are taken until 60 s; `waiting` got a promise at 10 s. */
   const full = (claim: Partial<Claim> = {}) => {
     const windows = makeCallWindows(100)
     send(windows, many, "known", 0)
     const waiting = { key: "waiting", promise: true, ...claim }
-    return { windows, waiting, told: ask(windows, "known", 10 * second, waiting) }
+    return { windows, waiting, waits: ask(windows, "known", 10 * second, waiting) }
   }
 
-  it("gets its promised place at the promised time, although others came first", () => {
-    const { told, waiting, windows } = full()
-    assert.strictEqual(told, 50)
+  it("gets its promised place at the promised time, although others called first", () => {
+    const { waits, waiting, windows } = full()
+    assert.strictEqual(waits, 50)
     assert.strictEqual(send(windows, many, "known", minute), 84)
     assert.isTrue(isAdmitted(ask(windows, "known", minute, waiting)))
     assert.isFalse(isAdmitted(ask(windows, "known", minute, waiting)))
   })
 
-  it("gets promises one after the other, at the pace at which places become free", () => {
+  it("gets promises in sequence, at the pace at which places become free", () => {
     const { windows } = full()
-    const told = Array.from({ length: 5 }, () => ask(windows, "known", 10 * second, { promise: true }))
+    const waits = Array.from({ length: 5 }, () => ask(windows, "known", 10 * second, { promise: true }))
     // 90 % of 85 places in 60 s: one in 785 ms.
-    deepStrictEqual(told, [51, 52, 53, 54, 54])
+    deepStrictEqual(waits, [51, 52, 53, 54, 54])
   })
 
   it("is promised no place of an essential call", () => {
@@ -254,7 +253,7 @@ describe("A known credential that was refused", () => {
     assert.isTrue(isAdmitted(ask(windows, "known", minute, waiting)))
   })
 
-  it("keeps its promise when it comes early, or when essential calls took too much", () => {
+  it("keeps its promise when it calls early, or when essential calls took too much", () => {
     const { waiting, windows } = full()
     const next = { key: "next", promise: true }
     assert.strictEqual(ask(windows, "known", 10 * second, next), 51)
@@ -266,7 +265,7 @@ describe("A known credential that was refused", () => {
     assert.isTrue(isAdmitted(ask(windows, "known", 2 * minute, waiting)))
   })
 
-  it("may be 10 s late", () => {
+  it("may call 10 s late", () => {
     for (const [at, kept] of [
       [70 * second, true],
       [70 * second + 1, false]
@@ -277,13 +276,13 @@ describe("A known credential that was refused", () => {
     }
   })
 
-  it("is still expected when its path was idle in between", () => {
+  it("keeps its promise when its path was idle in between", () => {
     const windows = makeCallWindows(100)
     send(windows, many, "known", 0)
-    const told = Array.from({ length: 20 }, (_, at) =>
+    const waits = Array.from({ length: 20 }, (_, at) =>
       ask(windows, "known", 50 * second, { key: `waiting ${at}`, promise: true })
     )
-    assert.strictEqual(told.at(-1), 25)
+    assert.strictEqual(waits.at(-1), 25)
     ask(windows, "known", 65 * second, { window: "another" })
     assert.isBelow(send(windows, many, "known", 75 * second), 85)
   })
@@ -303,11 +302,11 @@ describe("A known credential that was refused", () => {
 
   it("gets no pause beyond 15 minutes, and no promise there", () => {
     const { windows } = full()
-    const told = Array.from({ length: 1_300 }, () => ask(windows, "known", 10 * second, { promise: true }))
-    assert.strictEqual(Math.max(...told.map(Number)), 900)
-    assert.isAbove(told.filter((seconds) => seconds === 900).length, 100)
-    // The last promises are due: what they do not take is free for everybody.
-    const due = told.filter((seconds) => Number(seconds) > 890 && Number(seconds) < 900).length
+    const waits = Array.from({ length: 1_300 }, () => ask(windows, "known", 10 * second, { promise: true }))
+    assert.strictEqual(Math.max(...waits.map(Number)), 900)
+    assert.isAbove(waits.filter((seconds) => seconds === 900).length, 100)
+    // The last promises are due: the places that they do not take are free for all.
+    const due = waits.filter((seconds) => Number(seconds) > 890 && Number(seconds) < 900).length
     assert.isAtLeast(send(windows, many, "known", 910 * second), 85 - due - 2)
   })
 
@@ -331,9 +330,9 @@ describe("A path that IAM blocks", () => {
 
   it("admits one essential or known call in 5 s, and refuses with the end of the block", () => {
     const { windows } = blocked()
-    for (const priority of priorities) assert.strictEqual(ask(windows, priority, 5 * second - 1), 56)
-    for (const priority of ["newcomer", "suspect"] as const)
-      assert.strictEqual(ask(windows, priority, 5 * second), 55)
+    for (const share of shares) assert.strictEqual(ask(windows, share, 5 * second - 1), 56)
+    for (const share of ["newcomer", "suspect"] as const)
+      assert.strictEqual(ask(windows, share, 5 * second), 55)
     assert.isTrue(isAdmitted(ask(windows, "known", 5 * second)))
     assert.strictEqual(ask(windows, "essential", 9 * second), 51)
     assert.isTrue(isAdmitted(ask(windows, "essential", 10 * second)))
@@ -367,7 +366,7 @@ describe("A path that IAM blocks", () => {
     assert.strictEqual(ask(windows, "known", 53 * second), 57)
   })
 
-  it("is not probed by a call that is refused", () => {
+  it("is not probed by a refused call", () => {
     const windows = makeCallWindows(100)
     const own = { key: "poller", bound: 2 }
     send(windows, 2, "known", 0, own)
@@ -380,7 +379,7 @@ describe("A path that IAM blocks", () => {
 interface Step {
   readonly pause: number
   readonly act: "call" | "call" | "answer" | "cancel" | "reserve" | "complete" | "block" | "unblock"
-  readonly priority: Priority
+  readonly share: Share
   readonly key: number
   readonly bound: number
   readonly promise: boolean
@@ -406,7 +405,7 @@ const step: FastCheck.Arbitrary<Step> = FastCheck.record({
     "block",
     "unblock"
   ),
-  priority: FastCheck.constantFrom(...priorities),
+  share: FastCheck.constantFrom(...shares),
   key: FastCheck.nat(9),
   bound: FastCheck.integer({ min: 1, max: 30 }),
   promise: FastCheck.boolean(),
@@ -420,7 +419,7 @@ interface Sent {
 }
 
 describe("For any sequence of claims, responses, cancellations and blocks", () => {
-  it("no 60 s, wherever they begin, hold more calls than the budget, and every refusal says 1 to 900 s", () => {
+  it("no 60 s contain more calls than the budget, and every refusal gives 1 to 900 s", () => {
     let refusals = 0
     let fullest = 0
     FastCheck.assert(
@@ -433,8 +432,8 @@ describe("For any sequence of claims, responses, cancellations and blocks", () =
           const out: Array<Sent> = []
           const kept: Array<Place> = []
           let now = 0
-          const claim = ({ bound, key, priority, promise }: Step, place?: Place) => {
-            const answer = ask(windows, priority, now, {
+          const claim = ({ bound, key, share, promise }: Step, place?: Place) => {
+            const answer = ask(windows, share, now, {
               key: key === 0 ? undefined : String(key),
               bound,
               promise,
@@ -497,7 +496,7 @@ describe("For any sequence of claims, responses, cancellations and blocks", () =
     FastCheck.assert(
       FastCheck.property(
         FastCheck.integer({ min: 10, max: 300 }),
-        FastCheck.constantFrom(...priorities),
+        FastCheck.constantFrom(...shares),
         FastCheck.array(
           FastCheck.record({
             pause: FastCheck.integer({ min: 0, max: 3_000 }),
@@ -506,21 +505,21 @@ describe("For any sequence of claims, responses, cancellations and blocks", () =
           }),
           { minLength: 40, maxLength: 120 }
         ),
-        (budget, priority, calls) => {
+        (budget, share, calls) => {
           const windows = makeCallWindows(budget)
           const own = {
             key: "alone",
             bound: Math.ceil((30 * budget) / 110),
-            promise: priority === "essential" || priority === "known"
+            promise: share === "essential" || share === "known"
           }
           let now = 0
           for (const { blocks, latency, pause } of calls) {
             now += pause
-            let answer = ask(windows, priority, now, own)
+            let answer = ask(windows, share, now, own)
             if (!isAdmitted(answer)) {
               waits += 1
               now += answer * second
-              answer = ask(windows, priority, now, own)
+              answer = ask(windows, share, now, own)
             }
             const place = mustAdmit(answer)
             now += latency

@@ -1,4 +1,4 @@
-/** What one network and one actor may spend, and what a call without an answer costs. */
+/** The limits of one network and one actor, and the cost of a call without an answer. */
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -7,14 +7,11 @@ import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { priorities } from "../../../../src/layers/iam/budget/CallWindows.ts"
-import { makeCredentialCache, tokenKey } from "../../../../src/layers/iam/budget/CredentialCache.ts"
-import {
-  type Counted,
-  introspectPath,
-  makeIamBudget,
-  type Purpose
-} from "../../../../src/layers/iam/budget/IamBudget.ts"
+import { makeIamBudget } from "../../../../src/layers/iam/budget/IamBudget.ts"
+import { makeKnownCredentials, tokenKey } from "../../../../src/layers/iam/budget/KnownCredentials.ts"
+import { type Counted, introspectPath, type Purpose } from "../../../../src/layers/iam/budget/Purpose.ts"
+import { makeRefusedCredentials } from "../../../../src/layers/iam/budget/RefusedCredentials.ts"
+import { shares } from "../../../../src/layers/iam/budget/Shares.ts"
 import { iamCallsRefused } from "../../../../src/services/Metrics.ts"
 import { Unknown, type UpstreamFailure } from "../../../../src/services/UpstreamFailure.ts"
 import { inRequest, production } from "../Simulated.ts"
@@ -24,9 +21,10 @@ const introspections: Counted = { plane: "production", path: introspectPath }
 const unanswered = new Unknown({ dependency: "iam", reason: "no answer" })
 
 const budgetOf = (countAddresses = true, callsPerMinute = 110) => {
-  const credentials = makeCredentialCache()
-  const budget = makeIamBudget({ callsPerMinute, countAddresses }, credentials)
-  /** How many of so many calls go out. */
+  const refused = makeRefusedCredentials()
+  const credentials = makeKnownCredentials(refused)
+  const budget = makeIamBudget({ callsPerMinute, countAddresses }, credentials, refused)
+  /** How many of these calls are sent. */
   const admitted = (
     count: number,
     purpose: (at: number) => Purpose,
@@ -55,17 +53,19 @@ const budgetOf = (countAddresses = true, callsPerMinute = 110) => {
 const login = (at: number): Purpose => ({ credential: `slt ${at}`, use: "login" })
 
 describe("Logins", () => {
-  it.effect("of one network are 60 at once and then 40 a minute, so that others log in beside them", () =>
-    Effect.gen(function* () {
-      const { admitted } = budgetOf()
-      assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 60)
-      assert.strictEqual(yield* admitted(10, (at) => login(1_000 + at), "203.0.113.2"), 10)
-      yield* TestClock.adjust("1 minute")
-      assert.strictEqual(yield* admitted(200, (at) => login(2_000 + at), "203.0.113.1"), 40)
-    })
+  it.effect(
+    "of one network are limited to 60 at once and then 40 a minute, so that other networks can log in",
+    () =>
+      Effect.gen(function* () {
+        const { admitted } = budgetOf()
+        assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 60)
+        assert.strictEqual(yield* admitted(10, (at) => login(1_000 + at), "203.0.113.2"), 10)
+        yield* TestClock.adjust("1 minute")
+        assert.strictEqual(yield* admitted(200, (at) => login(2_000 + at), "203.0.113.1"), 40)
+      })
   )
 
-  it.effect("are not counted by network where nothing counts addresses", () =>
+  it.effect("are not limited by network with MUSIC_RATE_LIMIT=off", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf(false)
       assert.strictEqual(yield* admitted(200, login, "203.0.113.1"), 93)
@@ -100,14 +100,14 @@ describe("Refreshes", () => {
     })
   )
 
-  it.effect("of one actor with many logins are 60 at once and then 30 a minute", () =>
+  it.effect("of one actor with many logins are limited to 60 at once and then 30 a minute", () =>
     Effect.gen(function* () {
       const { admitted, credentials } = budgetOf()
       const known = (name: string) => {
         const token = Redacted.make(`ort_${name.padStart(43, "x")}`)
         const place = {
           key: undefined,
-          priority: "essential" as const,
+          share: "essential" as const,
           freeAt: 0,
           ownUntil: 0,
           reserved: false,
@@ -142,7 +142,7 @@ describe("Refreshes", () => {
 })
 
 describe("One login token", () => {
-  it.effect("has 8 tries a minute, and an actor's id in a testing plane 30", () =>
+  it.effect("has 8 attempts a minute, and an actor's id in a testing plane 30", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf()
       const again = (): Purpose => ({ credential: "slt", use: "login" })
@@ -172,7 +172,7 @@ describe("The introspection that completes a login", () => {
         budget
           .reserveIntrospection(production, { credential: `slt of ${network}`, use: "login" }, Effect.succeed)
           .pipe(Effect.isSuccess, inRequest(true, network))
-      yield* budget.recordRefusal("slt", 0, "login").pipe(inRequest(true, "203.0.113.2"))
+      yield* budget.recordRefusal("slt", "this_call", "login").pipe(inRequest(true, "203.0.113.2"))
       const share = yield* admitted(
         200,
         (at) => known(`oat ${at}`),
@@ -223,11 +223,11 @@ describe("A refused credential", () => {
       })
     )
 
-  it.effect("is counted by its priority", () =>
+  it.effect("is counted by its share", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf()
       const count = Effect.map(
-        Effect.forEach(priorities, (priority) => Metric.value(iamCallsRefused({ priority }))),
+        Effect.forEach(shares, (share) => Metric.value(iamCallsRefused({ priority: share }))),
         (states) => states.map(({ count }) => count)
       )
       const before = yield* count
@@ -235,7 +235,7 @@ describe("A refused credential", () => {
       const refused = (yield* count).map((now, at) => now - (before[at] ?? 0))
       deepStrictEqual(
         refused,
-        priorities.map((priority) => (priority === "newcomer" ? 2 : 0))
+        shares.map((share) => (share === "newcomer" ? 2 : 0))
       )
     })
   )
@@ -257,7 +257,7 @@ describe("A network with six refused tokens", () => {
     Effect.gen(function* () {
       const { admitted, budget } = budgetOf()
       for (let at = 0; at < 6; at += 1)
-        yield* budget.recordRefusal(`oat ${at}`, 0).pipe(inRequest(true, `2001:db8:1:${at}`))
+        yield* budget.recordRefusal(`oat ${at}`, "this_call").pipe(inRequest(true, `2001:db8:1:${at}`))
       yield* TestClock.adjust("49 seconds")
       const guess = (at: number): Purpose => ({ credential: `guess ${at}` })
       assert.strictEqual(yield* admitted(20, guess, "2001:db8:1:ffff", Effect.void, introspections), 8)
@@ -271,15 +271,49 @@ describe("A network with one refused token", () => {
     Effect.gen(function* () {
       const { admitted, budget } = budgetOf()
       for (let at = 0; at < 6; at += 1)
-        yield* budget.recordRefusal("oat", 0).pipe(inRequest(true, "203.0.113.1"))
+        yield* budget.recordRefusal("oat", "this_call").pipe(inRequest(true, "203.0.113.1"))
       const guess = (at: number): Purpose => ({ credential: `guess ${at}` })
       assert.strictEqual(yield* admitted(20, guess, "203.0.113.1", Effect.void, introspections), 20)
     })
   )
 })
 
+describe("A credential that IAM refused", () => {
+  it.effect("is no longer known, and is refused again without a call", () =>
+    Effect.gen(function* () {
+      const { budget, credentials } = budgetOf()
+      const access = tokenKey(production, Redacted.make("oat"))
+      credentials.markLive(access)
+      const check = budget.unlessRefused(access, Effect.succeed("repeated"))(Effect.succeed("called"))
+      assert.strictEqual(yield* check, "called")
+      yield* budget.recordRefusal(access, "inactive_access_token")
+      assert.isFalse(credentials.isKnown(access))
+      assert.strictEqual(yield* check, "repeated")
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual(yield* check, "called")
+    })
+  )
+})
+
+describe("Testing secrets whose plane is not known yet", () => {
+  it.effect("share one budget; a known one has the budget of its plane", () =>
+    Effect.gen(function* () {
+      const { admitted, credentials } = budgetOf()
+      const unresolved: Counted = { plane: undefined, path: "/application/testing-context" }
+      const secret = (at: number): Purpose => ({ credential: `secret ${at}`, use: "session" })
+      const ask = (count: number, from: number) =>
+        admitted(count, (at) => secret(from + at), "203.0.113.1", Effect.void, unresolved)
+      // Newcomers may fill 50 %.
+      assert.strictEqual(yield* ask(200, 0), 55)
+      assert.strictEqual(yield* ask(1, 1_000), 0)
+      credentials.markLive("secret 1000")
+      assert.strictEqual(yield* ask(1, 1_000), 1)
+    })
+  )
+})
+
 describe("A call without an answer", () => {
-  it.effect("counts against its credential for 15 s only, so that an outage has no aftermath", () =>
+  it.effect("counts against its credential for 15 s only, so that an outage has no long effect", () =>
     Effect.gen(function* () {
       const { admitted } = budgetOf()
       const one = (): Purpose => ({ credential: "ort", use: "refresh" })

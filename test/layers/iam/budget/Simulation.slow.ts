@@ -23,7 +23,7 @@ import { iamWorldNow, production, startTime } from "../Simulated.ts"
 const second = 1_000
 const minute = 60 * second
 
-/** A Ting that takes everything: this is about IAM. */
+/** A Ting that accepts everything: these tests concern IAM. */
 const agreeableTing = Layer.succeed(Ting, {
   prepareRegistration: ({ publicId }) => ({
     endpoint: "subscriptions.register",
@@ -43,19 +43,19 @@ interface Call {
   readonly kind: Kind
   /** Milliseconds of the simulation. */
   readonly at: number
-  /** It came when an earlier refusal had said. */
-  readonly asTold: boolean
+  /** The call came at the time that an earlier refusal gave. */
+  readonly onTime: boolean
   readonly code: Failure["code"] | undefined
   readonly retryAfterSeconds: number
 }
 
-/** What acts again at some time (milliseconds of the simulation). */
+/** An actor of the simulation and its next time (milliseconds of the simulation). */
 interface Agent {
   next: number
   readonly act: Effect.Effect<number, never, Sessions | Notifications>
 }
 
-/** Half an hour in seconds: time passes only where the simulation says so, and no timer ever ends. */
+/** Half an hour in seconds: only the simulation moves time, and no timer ever ends. */
 const makeSimulatedClock = () => {
   let at = startTime
   const clock: Clock.Clock = {
@@ -134,12 +134,12 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
         })
       })
 
-    /** Calls, and says when to call again: as planned, or after the seconds of a refusal. */
+    /** Makes a call and returns the time of the next one: as planned, or after the seconds of a refusal. */
     const attempt = <A>(
       who: string,
       network: string,
       kind: Kind,
-      asTold: boolean,
+      onTime: boolean,
       call: Effect.Effect<A, Failure, Sessions | Notifications>
     ) =>
       call.pipe(
@@ -152,7 +152,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
               who,
               kind,
               at,
-              asTold,
+              onTime,
               code: failure?.code,
               retryAfterSeconds: failure?.retryAfterSeconds ?? 0
             })
@@ -160,7 +160,7 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
         )
       )
 
-    /** A `me` every two minutes, a ting every five, a refresh every 25; it waits as it is asked to. */
+    /** A `me` every two minutes, a ting every five, a refresh every 25; it obeys Retry-After. */
     const daemon = (
       name: string,
       random: Random,
@@ -177,14 +177,14 @@ const makeSimulation = (clock: ReturnType<typeof makeSimulatedClock>) =>
         firstAt: number,
         call: (session: Session) => Effect.Effect<A, Failure, Sessions | Notifications>
       ): Agent => {
-        let told = false
+        let limited = false
         return {
           next: firstAt,
           act: Effect.gen(function* () {
             const at = yield* now
             if (session === undefined) return at + second
-            const result = yield* attempt(name, network, kind, told, call(session))
-            told = Either.isLeft(result) && result.left.code === "rate_limited"
+            const result = yield* attempt(name, network, kind, limited, call(session))
+            limited = Either.isLeft(result) && result.left.code === "rate_limited"
             return at + (Either.isLeft(result) ? (result.left.retryAfterSeconds ?? 5) * second : period)
           })
         }
@@ -251,7 +251,7 @@ const strange = (kind: string, at: number) => `${kind}_${String(at).padStart(43,
 
 describe("With IAM's 120 calls a minute and path", () => {
   it.scoped(
-    "60 honest daemons are never refused beside a poller, a dead token in a loop and strangers from 40 addresses",
+    "60 well-behaved daemons are never refused beside a poller, a dead token in a loop and strangers from 40 addresses",
     () =>
       simulated(({ calls, daemon, every, freshKey, me, run, simulator, slt }) =>
         Effect.gen(function* () {
@@ -263,8 +263,8 @@ describe("With IAM's 120 calls a minute and path", () => {
           const poll = Effect.gen(function* () {
             const sessions = yield* Sessions
             polling ??= yield* sessions.login(production, { slt: slt(), key: freshKey() })
-            const looks = Array.from({ length: 2 }, () => Effect.exit(me(polling as Session)))
-            yield* Effect.all(looks)
+            const introspections = Array.from({ length: 2 }, () => Effect.exit(me(polling as Session)))
+            yield* Effect.all(introspections)
           }).pipe(inRequest({ clientNetwork: "203.0.113.1" }))
           const dead = Effect.flatMap(Sessions, (sessions) =>
             sessions.refresh(production, {
@@ -300,7 +300,7 @@ describe("With IAM's 120 calls a minute and path", () => {
   )
 
   it.scoped(
-    "600 daemons lose no session: logins and refreshes succeed, and looks are refused evenly until the time told",
+    "600 daemons lose no session: logins and refreshes succeed, and introspections are refused evenly until the given time",
     () =>
       simulated(({ calls, daemon, run, simulator }) =>
         Effect.gen(function* () {
@@ -321,13 +321,14 @@ describe("With IAM's 120 calls a minute and path", () => {
             [undefined, "rate_limited"].sort()
           )
           assert.strictEqual(limitedByIam(simulator), 0)
-          const looks = of("me", "ting")
+          const ordinaryCalls = of("me", "ting")
           const kept = (calls: ReadonlyArray<Call>) => calls.filter(({ code }) => code === undefined)
-          const asTold = looks.filter((call) => call.asTold)
-          assert.isAbove(kept(asTold).length / asTold.length, 0.9)
-          assert.isTrue(looks.every(({ retryAfterSeconds }) => retryAfterSeconds <= 900))
+          const onTime = ordinaryCalls.filter((call) => call.onTime)
+          assert.isAbove(kept(onTime).length / onTime.length, 0.9)
+          assert.isTrue(ordinaryCalls.every(({ retryAfterSeconds }) => retryAfterSeconds <= 900))
           const served = [0, 1, 2, 3].map(
-            (quarter) => kept(looks).filter(({ who }) => Math.floor(Number(who) / 150) === quarter).length
+            (quarter) =>
+              kept(ordinaryCalls).filter(({ who }) => Math.floor(Number(who) / 150) === quarter).length
           )
           assert.isAbove(Math.min(...served) / Math.max(...served), 0.75)
         })

@@ -12,14 +12,14 @@ const kinds = ["report", "sweep"] as const
 const failure = "no answer"
 const issue = Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" })
 
-/** Leases the only one that is due. */
+/** Leases the only due delivery. */
 const leaseOne = ({ deliveries }: StoreService, now: number) =>
   Effect.flatMap(
     deliveries.lease({ kinds, count: 1, concurrency: 9, now, leaseUntil: now + 10_000, owner: "before" }),
     ([delivery]) => (delivery === undefined ? Effect.dieMessage("nothing was due") : Effect.succeed(delivery))
   )
 
-/** A report that got as far as these updates, and stays leased without one that ends it. */
+/** A report whose delivery got these updates, and stays leased without a final one. */
 const reach = (store: StoreService, id: string, ...updates: ReadonlyArray<DeliveryUpdate>) =>
   Effect.gen(function* () {
     yield* store.reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000 }), true)
@@ -43,7 +43,7 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
       )
     )
 
-  it.scoped("each unfiled report counts as sent once more, and nothing else changes", () =>
+  it.scoped("each unfiled report counts as sent once more, and no other row changes", () =>
     Effect.gen(function* () {
       const place = yield* freshPath
       const store = yield* openStore(place)
@@ -109,7 +109,7 @@ onBoth("After a restore", ({ freshPath, name, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("a delivery in a state of a later version keeps it, and is marked all the same", () =>
+  it.scoped("a delivery in a state of a later version keeps the state and is marked", () =>
     Effect.gen(function* () {
       const place = yield* freshPath
       const store = yield* openStore(place)

@@ -80,7 +80,7 @@ const openUnmigrated = ({ name }: Kind, path: string) =>
     )
   )
 
-/** A message names the file, or host, port and database, and never the user. */
+/** A message names the file, or host, port and database, but not the user. */
 const assertNames = (reason: string, path: string) => {
   const { host, pathname } = path.startsWith("/") ? { host: "", pathname: path } : new URL(path)
   assert.include(reason, `${host}${pathname}`)
@@ -121,7 +121,7 @@ const readEverything = (store: StoreService) =>
     }
   })
 
-/** Without the one that was discarded. */
+/** Without the discarded one. */
 const deliveriesOf = (version: number) => [
   { kind: "report", state: "waiting", count: 1 },
   ...(version === 1 ? [] : [{ kind: "sweep", state: "delivered", count: 1 }])
@@ -176,7 +176,7 @@ onBoth("Migrations", (kind) => {
   const open = (path: string) => withStore(path, check)
 
   for (const version of versions)
-    it.scoped(`version ${version} comes to the current schema with all its rows`, () =>
+    it.scoped(`version ${version} migrates to the current schema with all its rows`, () =>
       Effect.gen(function* () {
         const fresh = yield* emptyPath
         yield* open(fresh)
@@ -266,11 +266,11 @@ onBoth("Migrations", (kind) => {
     })
   )
 
-  it.scoped("rows that an older version writes meanwhile are counted, and have the lowest priority", () =>
+  it.scoped("rows that an older version writes in parallel are counted, and have the lowest priority", () =>
     Effect.gen(function* () {
       const path = yield* emptyPath
       const { deliveries, reports } = yield* openStore(path)
-      // As version 3 did it.
+      // The statement of version 3.
       yield* rawQuery(
         path,
         `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
@@ -287,7 +287,7 @@ onBoth("Migrations", (kind) => {
     })
   )
 
-  it.scoped("a column that a newer version adds meanwhile is tolerated", () =>
+  it.scoped("a column that a newer version adds in parallel is tolerated", () =>
     Effect.gen(function* () {
       const path = yield* emptyPath
       const { deliveries, reports } = yield* openStore(path)
@@ -335,7 +335,7 @@ onBoth("Migrations", (kind) => {
     })
   )
 
-  it.scoped("without the right to migrate, the error names the command and nothing changes", () =>
+  it.scoped("without the right to migrate, the error names the command and no row changes", () =>
     Effect.gen(function* () {
       const path = yield* databaseOf(kind, 1)
       const before = yield* schemaOf(kind, path)
@@ -380,7 +380,7 @@ onBoth("Migrations", (kind) => {
     })
   )
 
-  it.scoped("a migration that fails leaves nothing behind, and the reason names the database", () =>
+  it.scoped("a failed migration changes nothing, and its reason names the database", () =>
     Effect.gen(function* () {
       const path = yield* emptyPath
       yield* rawQuery(path, "CREATE TABLE deliveries (something TEXT)")
@@ -388,7 +388,7 @@ onBoth("Migrations", (kind) => {
       const before = yield* schemaOf(kind, path)
       const { reason } = yield* Effect.flip(open(path))
       assertNames(reason, path)
-      assert.include(reason, "could not be brought to the schema")
+      assert.include(reason, "could not be migrated to the schema")
       assert.deepStrictEqual<unknown>(yield* schemaOf(kind, path), before)
     })
   )

@@ -1,4 +1,4 @@
-/** A network between a store and its Postgres that can be cut, frozen, or lose the answer to a commit. */
+/** A proxy between a store and its Postgres that can cut or freeze connections, or lose the answer to a commit. */
 import { once } from "node:events"
 import { createServer, connect as dial, type Socket } from "node:net"
 import * as Effect from "effect/Effect"
@@ -8,10 +8,10 @@ export interface PgProxy {
   readonly url: string
   /** Breaks every connection and refuses new ones, until it is repaired. */
   readonly cut: Effect.Effect<void>
-  /** Passes nothing on and breaks nothing, until it is repaired. */
+  /** Forwards nothing and closes nothing, until it is repaired. */
   readonly freeze: Effect.Effect<void>
   readonly repair: Effect.Effect<void>
-  /** Passes the next commit on to the server, and breaks the connection instead of passing on the answer. */
+  /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
   readonly loseNextCommit: Effect.Effect<void>
   /** Connections open now. */
   readonly open: Effect.Effect<number>

@@ -37,7 +37,7 @@ const nameOf = (url: string) => {
   return `Postgres database ${host}${pathname}`
 }
 
-/** One line, naming the database and the trouble, and nothing else of the address, of a statement or of a value. */
+/** One line that names the database and the problem, and nothing else of the address, a statement or a value. */
 const assertReason = ({ reason }: StoreUnavailable, url: string, trouble: RegExp) => {
   assert.isTrue(reason.startsWith(nameOf(url)), reason)
   assert.match(reason, trouble)
@@ -47,7 +47,7 @@ const assertReason = ({ reason }: StoreUnavailable, url: string, trouble: RegExp
 const short = { connect: 150, answer: 150, statement: 100, lock: 30, idleInTransaction: 1_000, close: 500 }
 
 describe("A Postgres database", () => {
-  it.scopedLive("is the store of the settings that name one", () =>
+  it.scopedLive("is used when the settings name one", () =>
     Effect.gen(function* () {
       const url = yield* freshPath
       const settings = testSettings({ databaseUrl: Option.some(Redacted.make(url)) })
@@ -60,7 +60,7 @@ describe("A Postgres database", () => {
     })
   )
 
-  it.scopedLive("is used with limits, under the program's name", () =>
+  it.scopedLive("has limited connections under the program's name", () =>
     Effect.gen(function* () {
       const { database } = yield* open(yield* freshPath)
       const shown = yield* Effect.forEach(
@@ -74,7 +74,7 @@ describe("A Postgres database", () => {
     })
   )
 
-  it.scopedLive("uses synchronous commits and read committed, whatever the server's defaults are", () =>
+  it.scopedLive("uses synchronous commits and read committed, whatever the server's defaults", () =>
     Effect.gen(function* () {
       const url = yield* postgres.emptyPath
       const name = new URL(url).pathname.slice(1)
@@ -163,7 +163,7 @@ describe("A Postgres database", () => {
         },
         /does not answer \(ECONNREFUSED\)/
       ],
-      ["a server without TLS", (url) => url.searchParams.set("sslmode", "require"), /does not speak TLS/]
+      ["a server without TLS", (url) => url.searchParams.set("sslmode", "require"), /does not support TLS/]
     ]
     for (const [name, change, trouble] of cases)
       it.scopedLive(name, () =>
@@ -173,7 +173,7 @@ describe("A Postgres database", () => {
         })
       )
 
-    it.scopedLive("an address that names a file which is not there", () =>
+    it.scopedLive("an address that names a missing file", () =>
       Effect.gen(function* () {
         const url = yield* changed((url) => url.searchParams.set("sslrootcert", "/secret/root.crt"))
         const { reason } = yield* Effect.flip(Effect.scoped(openPostgres(Redacted.make(url))))
@@ -213,7 +213,7 @@ describe("A Postgres database", () => {
     )
   })
 
-  describe("that goes away", () => {
+  describe("that becomes unavailable", () => {
     it.scopedLive("fails every call at once, and is used again when it is back", () =>
       Effect.gen(function* () {
         const proxy = yield* pgProxy(yield* freshPath)
@@ -231,7 +231,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("silently fails calls after the timeout, and is used again when it answers", () =>
+    it.scopedLive("silently: fails calls after the timeout, and is used again when it answers", () =>
       Effect.gen(function* () {
         const proxy = yield* pgProxy(yield* freshPath)
         const store = yield* open(proxy.url, { connections: 1, timeouts: short })
@@ -245,7 +245,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("in the middle of a transaction leaves nothing of it, and no connection is lost", () =>
+    it.scopedLive("in the middle of a transaction keeps none of it, and no connection is lost", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const { database, ...store } = yield* open(url, { connections: 1 })
@@ -267,7 +267,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("after a commit but before its answer has kept it, and a repeated write is harmless", () =>
+    it.scopedLive("after a commit but before its answer keeps it, and a repeated write is harmless", () =>
       Effect.gen(function* () {
         const proxy = yield* pgProxy(yield* freshPath)
         const store = yield* open(proxy.url)
@@ -298,7 +298,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("an interrupted caller leaves all of a write or nothing, and no connection leaks", () =>
+    it.scopedLive("an interrupted caller leaves a whole write or nothing, and no connection leaks", () =>
       Effect.gen(function* () {
         const store = yield* open(yield* freshPath, { connections: 1 })
         for (let index = 0; index < 20; index += 1) {
@@ -315,7 +315,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("more callers than connections are served one after the other", () =>
+    it.scopedLive("more callers than connections are served in sequence", () =>
       Effect.gen(function* () {
         const store = yield* open(yield* freshPath, { connections: 2 })
         yield* activate(store)
@@ -326,13 +326,13 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("that deadlock are tried again", () =>
+    it.scopedLive("that deadlock are retried", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const { pathname } = new URL(url)
         yield* rawQuery(url, `ALTER DATABASE ${pathname.slice(1)} SET deadlock_timeout = '20ms'`)
         const { alone, write } = (yield* open(url)).database
-        const met = [yield* Deferred.make<void>(), yield* Deferred.make<void>()] as const
+        const arrived = [yield* Deferred.make<void>(), yield* Deferred.make<void>()] as const
         const both = (
           first: string,
           second: string,
@@ -347,13 +347,13 @@ describe("A Postgres database", () => {
               yield* alone(second)
             })
           )
-        yield* Effect.all([both("one", "other", met), both("other", "one", [met[1], met[0]])], {
+        yield* Effect.all([both("one", "other", arrived), both("other", "one", [arrived[1], arrived[0]])], {
           concurrency: "unbounded"
         })
       })
     )
 
-    it.scopedLive("a lock that is not released is waited for, up to the limit", () =>
+    it.scopedLive("a lock that is not released is waited for until the limit", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const store = yield* open(url, { lockWait: 60, timeouts: { lock: 30 } })
@@ -368,11 +368,11 @@ describe("A Postgres database", () => {
     )
   })
 
-  it.scopedLive("leases no more deliveries than were asked for, whatever plan the server chooses", () =>
+  it.scopedLive("leases no more deliveries than requested, whatever plan the server chooses", () =>
     Effect.gen(function* () {
       const url = yield* postgres.emptyPath
       const name = new URL(url).pathname.slice(1)
-      // Leaves it a nested loop, which runs the inner side once for each row of the outer one.
+      // Only a nested loop remains, which runs the inner side once for each row of the outer one.
       const others = [
         "hashjoin",
         "mergejoin",
@@ -441,7 +441,7 @@ describe("A Postgres database", () => {
       })
     )
 
-    it.scopedLive("keeps the spool's bound across processes", () =>
+    it.scopedLive("keeps the spool's bound for all processes", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const stores = [yield* open(url), yield* open(url)]
@@ -468,7 +468,7 @@ describe("A Postgres database", () => {
         const deliveries = yield* Effect.fork(other.wakeups.deliveries)
         yield* one.spool.offer([sampleEntry("large", { bytes: 200 })], { limitBytes: 100 })
         yield* one.reports.admit(sampleReport({ id: "rep_0", keyDigest: "other" }), false)
-        // What is committed now is announced after all that was before.
+        // Announcements arrive in commit order, so this one comes after all earlier ones.
         yield* one.reports.admit(sampleReport(), true)
         yield* Fiber.join(deliveries)
         assert.isTrue(Option.isNone(yield* Fiber.poll(spool)))
@@ -479,7 +479,7 @@ describe("A Postgres database", () => {
 
     const notify = { pause: 20, checkEvery: 20, checkWithin: 100 }
 
-    it.scopedLive("a listener whose connection broke listens again, and wakes its workers once", () =>
+    it.scopedLive("a listener with a broken connection listens again, and wakes its workers once", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const proxy = yield* pgProxy(url)

@@ -132,11 +132,11 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
   const waiting = (availableAt: number) => DeliveryUpdate.Waiting({ availableAt, failure })
   const unknown = (availableAt: number, searches: number) =>
     DeliveryUpdate.Unknown({ availableAt, failure, searches })
-  /** Each lease begins at `at` and makes these updates; without one that ends it, its holder dies. */
+  /** Each lease begins at `at` and makes these updates; without a final update, its holder dies. */
   const histories: ReadonlyArray<{
     readonly name: string
     readonly leases: ReadonlyArray<readonly [at: number, ...updates: ReadonlyArray<DeliveryUpdate>]>
-    /** The time of the next lease, and what it finds: state, attempts, searches and time of the send. */
+    /** The time of the next lease, and its result: state, attempts, searches and time of the send. */
     readonly next: readonly [number, string, number, number, number | null]
   }> = [
     {
@@ -201,7 +201,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
-  it.scoped("no write under an older fence changes anything", () =>
+  it.scoped("no write under an older fence has an effect", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
@@ -264,7 +264,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
-  it.scoped("at full concurrency nothing falls due before the first lease ends", () =>
+  it.scoped("at full concurrency no delivery falls due before the first lease ends", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1", "rep_2")
@@ -396,7 +396,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     )
 
     it.scoped(
-      "marks a discarded delivery, which neither counts as failed nor is retried with the failed ones",
+      "marks a discarded delivery, which neither counts as failed nor is retried with failed ones",
       () =>
         Effect.gen(function* () {
           const store = yield* freshStore
@@ -431,7 +431,7 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         for (const at of [5_000, 5_500]) assert.isTrue(yield* store.deliveries.retry("report:rep_1", at))
         const again = yield* leaseOne(store, 6_000)
         deepStrictEqual([again.state, again.discardedAt], ["unknown", Option.none()])
-        // A failure after that waits for an operator again.
+        // A later failure waits for an operator again.
         yield* store.deliveries.update(again.id, again.fence, DeliveryUpdate.Failed({ at: 7_000, failure }))
         deepStrictEqual((yield* found(store, again)).discardedAt, Option.none())
         deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])

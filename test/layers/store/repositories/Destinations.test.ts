@@ -9,7 +9,7 @@ const trouble = { now: 1_000, pausedUntil: 5_000, stopped: false, failure: "time
 const pace = { now: 1_000_000, spacing: 1_000, hourly: 450 }
 
 onBoth("Destinations", ({ freshPath, freshStore, openStore, rawQuery }) => {
-  it.scoped("an unknown destination has never failed, and an answer writes nothing", () =>
+  it.scoped("an unknown destination has never failed, and an answer writes no row", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       deepStrictEqual(yield* destinations.find("tracker"), neverFailed)
@@ -66,7 +66,7 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("of concurrent failures, exactly one write sees the state before the stop", () =>
+  it.scoped("of concurrent failures, exactly one write returns the state before the stop", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const stores = [yield* openStore(path), yield* openStore(path)]

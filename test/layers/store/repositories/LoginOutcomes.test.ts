@@ -25,14 +25,14 @@ const outage = LoginOutcome.Registration({
 const refusal = LoginOutcome.Refusal({ reason: "no_organization" })
 
 onBoth("LoginOutcomes", ({ emptyPath, freshStore, openStore, rawQuery }) => {
-  it.scoped("an unknown key has none", () =>
+  it.scoped("an unknown key has no outcome", () =>
     Effect.gen(function* () {
       const { loginOutcomes } = yield* freshStore
       deepStrictEqual(yield* loginOutcomes.find(key("a")), Option.none())
     })
   )
 
-  it.scoped("finds what was recorded, exactly", () =>
+  it.scoped("a recorded outcome is returned unchanged", () =>
     Effect.gen(function* () {
       const { loginOutcomes } = yield* freshStore
       yield* loginOutcomes.record(key("a"), productionId, success)
@@ -63,7 +63,7 @@ onBoth("LoginOutcomes", ({ emptyPath, freshStore, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("the first lasting outcome stays", () =>
+  it.scoped("the first permanent outcome stays", () =>
     Effect.gen(function* () {
       const { loginOutcomes } = yield* freshStore
       yield* loginOutcomes.record(key("a"), productionId, success)
@@ -86,12 +86,12 @@ onBoth("LoginOutcomes", ({ emptyPath, freshStore, openStore, rawQuery }) => {
     })
   )
 
-  it.scoped("a registration that an earlier version writes over a refusal counts", () =>
+  it.scoped("a registration that an earlier version writes over a refusal is returned", () =>
     Effect.gen(function* () {
       const path = yield* emptyPath
       const { loginOutcomes } = yield* openStore(path)
       yield* Effect.forEach(["a", "b"], (digit) => loginOutcomes.record(key(digit), productionId, refusal))
-      // As version 4 did it, which does not know the column `refusal`.
+      // The statement of version 4, which does not know the column `refusal`.
       yield* rawQuery(
         path,
         `UPDATE login_outcomes SET subscribed = 1, subscription_id = 'sub_1', transient = 0

@@ -135,7 +135,7 @@ onBoth("Records", (kind) => {
     })
   )
 
-  it.scopedLive("a discarded delivery is not a failure, and has a list of its own", () =>
+  it.scopedLive("a discarded delivery is not a failure, and has a separate list", () =>
     Effect.gen(function* () {
       const { records, store } = yield* opened(kind)
       for (const id of ["rep_1", "rep_2"])

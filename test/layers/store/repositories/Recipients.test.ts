@@ -21,7 +21,7 @@ onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
   )
 
   it.scoped(
-    "is deactivated and activated again; deactivating twice or an unknown person changes nothing",
+    "is deactivated and activated again; deactivating twice or for an unknown person has no effect",
     () =>
       Effect.gen(function* () {
         const { recipients } = yield* freshStore

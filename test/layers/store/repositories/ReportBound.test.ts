@@ -1,4 +1,4 @@
-/** How much room reports take, and whose report is filed first. */
+/** The bound of stored reports, and the priority of their deliveries. */
 import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -18,7 +18,7 @@ import { type Kind, onBoth, sampleReport } from "../Stores.ts"
 const kinds = ["report", "sweep"] as const
 const ana = Verified({ publicId: "c:ana" })
 
-/** What a message of so many bytes counts. */
+/** The counted size of a report with a message of so many bytes. */
 const contentOf = (message: string) => ({ message, pr: null, attachments: [], context: null })
 const bytesOf = (message: string) => Buffer.byteLength(JSON.stringify(contentOf(message))) + 1_000
 
@@ -45,7 +45,7 @@ const leased = ({ deliveries }: StoreService, now: number, count = 10) =>
   deliveries.lease({ kinds, count, concurrency: 100, now, leaseUntil: now + 1_000, owner: "worker" })
 
 onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => {
-  it.scoped("counts the stored bytes, and falls with retention", () =>
+  it.scoped("counts the stored bytes, and decreases with retention", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       assert.strictEqual(yield* store.reports.storedBytes, 0)
@@ -95,7 +95,7 @@ onBoth("The order of leases", ({ freshStore }) => {
   const subjectsOf = (store: StoreService, now: number, count?: number) =>
     Effect.map(leased(store, now, count), (some) => some.map(({ subject }) => subject))
 
-  it.scoped("verified reporters come first, then the longest due", () =>
+  it.scoped("verified reporters come first, then the earliest due time", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       for (const [id, reporter] of [
@@ -128,7 +128,7 @@ onBoth("The order of leases", ({ freshStore }) => {
     })
   )
 
-  it.scoped("a report that gets a verified reporter gets the priority of one", () =>
+  it.scoped("a report that gets a verified reporter gets a verified reporter's priority", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       yield* admit(store, "a", { reporter: Anonymous() })
@@ -167,7 +167,7 @@ const messages = ["short", "ä longer one"]
 const reporters: ReadonlyArray<Reporter> = [Anonymous(), Unverified(), ana]
 const keys = ["a", "b", "c"]
 
-/** Every report that one key, reporter and message makes has an id of its own. */
+/** Each attempt has a new report id. */
 const idOf = (key: string, reporter: Reporter, message: string) =>
   `${key} ${reporter._tag} ${messages.indexOf(message)}`
 const ids = keys.flatMap((key) =>

@@ -13,7 +13,7 @@ import {
 import { onBoth, sampleReport } from "../Stores.ts"
 
 onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
-  it.scoped("a report is found as it was stored, also after a restart", () =>
+  it.scoped("a report is read as it was stored, also after a restart", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const { contentDigest: _, keyDigest: __, ...content } = sampleReport()
@@ -52,7 +52,7 @@ onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
     anonymous: Anonymous(),
     unverified: Unverified()
   }
-  /** Reports under one key, each "reporter content"; then what the last one gives: an admission, and for a replay the report and its reporter afterwards. */
+  /** Reports under one key, each "reporter content"; then the result of the last one: an admission, and for a replay the report and its reporter afterwards. */
   const cases: Readonly<Record<string, ReadonlyArray<readonly [reports: string, expected: string]>>> = {
     "the same content by the same reporter": [
       ["ana A, ana A", "Replayed rep_1 ana"],
@@ -149,7 +149,7 @@ onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
     })
   )
 
-  it.scoped("a stored report brings its delivery when asked for; a replay or a conflict brings none", () =>
+  it.scoped("a stored report enqueues its delivery on request; a replay or a conflict enqueues none", () =>
     Effect.gen(function* () {
       const { deliveries, reports } = yield* freshStore
       yield* reports.admit(sampleReport({ id: "rep_1" }), true)

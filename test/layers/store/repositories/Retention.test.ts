@@ -62,7 +62,7 @@ const insertions = {
 }
 
 onBoth("Retention", ({ freshPath, freshStore, openStore, rawQuery }) => {
-  it.scoped("keeps a report, however old, until its delivery is over", () =>
+  it.scoped("keeps a report of any age until its delivery is over", () =>
     Effect.gen(function* () {
       const { reports, deliveries, retention } = yield* freshStore
       for (const id of ["rep_failed", "rep_filed"])

@@ -100,7 +100,7 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
   })
 
   describe("at its bound", () => {
-    it.scoped("still accepts records that it already has", () =>
+    it.scoped("still accepts records that are waiting already", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a", "b"), roomy)
@@ -110,7 +110,7 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
       })
     )
 
-    it.scoped("has room again after entries have left", () =>
+    it.scoped("has room again after entries were removed", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
         yield* spool.offer(entries("a"), roomy)
@@ -151,12 +151,12 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
     it.scoped("drops the backend's own events for a client's, oldest first and no more than needed", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
-        // The clock of the database's own work is not the test's on Postgres.
+        // On Postgres, background work of the database does not use the test's clock.
         const leaseUntil = Date.now() + 600_000
         yield* TestClock.setTime(leaseUntil - 600_000)
         const own = (id: string) => sampleEntry(id, { table: "musicbackend" })
         yield* spool.offer([own("o1"), ...entries("a"), own("o2"), own("o3")], roomy)
-        // What is being shipped stays.
+        // Leased records stay.
         deepStrictEqual(
           ids(
             yield* lease(spool, {

@@ -1,4 +1,4 @@
-/** Whatever happens in whatever order: accepted = delivered + duplicates + expired + refused + waiting, for every client table. */
+/** After any sequence of operations: accepted = delivered + duplicates + expired + refused + waiting, for every client table. */
 import { assert, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -34,7 +34,7 @@ const offer = fc.record({
 const operation = fc.oneof(
   fc.record({
     _tag: fc.constant("Offer" as const),
-    // More than one come at the same time.
+    // Several of them run concurrently.
     offers: fc.array(offer, { minLength: 1, maxLength: 4 })
   }),
   fc.record({

@@ -28,7 +28,7 @@ const states = ({ recipients }: StoreService) =>
     inPlane: recipients.isActive(inPlane)
   })
 
-const everybody = { ana: true, eva: true, elsewhere: true, inPlane: true }
+const allActive = { ana: true, eva: true, elsewhere: true, inPlane: true }
 
 onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
   it.scoped(
@@ -42,7 +42,7 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
             const event = sampleEvent({ data: '{"current":{}}' })
             assert.isTrue(yield* store.webhooks.receive(event, []))
             assert.isFalse(yield* store.webhooks.receive({ ...event, data: "{}" }, ["c:ana"]))
-            deepStrictEqual(yield* states(store), everybody)
+            deepStrictEqual(yield* states(store), allActive)
           })
         )
         deepStrictEqual(yield* rawQuery(path, "SELECT * FROM webhook_inbox"), [
@@ -75,9 +75,9 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
       const store = yield* freshStore
       yield* register(store)
       assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana", "c:nobody"]))
-      deepStrictEqual(yield* states(store), { ...everybody, ana: false })
+      deepStrictEqual(yield* states(store), { ...allActive, ana: false })
       assert.isTrue(yield* store.webhooks.receive(sampleEvent({ plane: "env-1" }), ["c:ana"]))
-      deepStrictEqual(yield* states(store), { ...everybody, ana: false, inPlane: false })
+      deepStrictEqual(yield* states(store), { ...allActive, ana: false, inPlane: false })
     })
   )
 
@@ -97,7 +97,7 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
       const store = yield* freshStore
       yield* register(store)
       assert.isTrue(yield* store.webhooks.receive(sampleEvent({ organisationUuid: null }), ["c:ana"]))
-      deepStrictEqual(yield* states(store), everybody)
+      deepStrictEqual(yield* states(store), allActive)
     })
   )
 
@@ -121,12 +121,12 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
         yield* register(store)
         assert.isTrue(yield* store.webhooks.receive(seen, []))
         assert.isTrue(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
-        deepStrictEqual(yield* states(store), { ...everybody, ana: !removes })
+        deepStrictEqual(yield* states(store), { ...allActive, ana: !removes })
         assert.isFalse(yield* store.webhooks.receive(sampleEvent(), ["c:ana"]))
       })
     )
 
-  // IAM delivers in order: a removal that it could not deliver holds back the news that the person came again.
+  // IAM delivers in order: an undelivered removal holds back the event that the person joined again.
   const happened = Date.parse("2026-09-25T10:15:30.123Z")
   const removal = { ...sampleEvent(), occurredAt: "2026-09-25T10:15:30.123456Z" }
   const registered = { ...ana, organisationUuid: uuid, subscriptionId: "sub_1" }

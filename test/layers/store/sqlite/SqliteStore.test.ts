@@ -50,7 +50,7 @@ const activate = ({ recipients }: StoreService, publicId = "c:ana") =>
 const isActive = ({ recipients }: StoreService, publicId = "c:ana") =>
   recipients.isActive({ plane: productionId, organisation: "acme", publicId })
 
-/** One line, naming the database and the trouble, without a stack or a statement. */
+/** One line that names the database and the problem, without a stack or a statement. */
 const assertReason = (reason: string, path: string, trouble: RegExp) => {
   assert.include(reason, `SQLite database ${path}`)
   assert.match(reason, trouble)
@@ -67,7 +67,7 @@ const heldLock = (path: string) =>
   })
 
 describe("SqliteStore", () => {
-  it.scoped("opens the file of the settings, and creates private folder and files", () =>
+  it.scoped("opens the file of the settings, and creates a private folder and private files", () =>
     Effect.gen(function* () {
       const path = join(yield* folder, "new", "deep", "music.sqlite")
       const store = yield* Layer.build(
@@ -80,7 +80,7 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.scoped("leaves the mode of an existing folder and file", () =>
+  it.scoped("keeps the mode of an existing folder and file", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       chmodSync(dirname(path), 0o750)
@@ -90,7 +90,7 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.scoped("commits to a write-ahead log, and every commit reaches the disk", () =>
+  it.scoped("commits to a write-ahead log, and syncs every commit to the disk", () =>
     Effect.gen(function* () {
       const { sql } = yield* storeAndClient(yield* freshPath)
       const pragma = (name: string) =>
@@ -105,7 +105,7 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.scoped("an interrupted caller leaves all of a write or nothing, and the store continues", () =>
+  it.scoped("an interrupted caller leaves a whole write or nothing, and the store continues", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
       for (let index = 0; index < 20; index += 1) {
@@ -125,7 +125,7 @@ describe("SqliteStore", () => {
     })
   )
 
-  it.live("opens a file whose write-ahead log another process removes meanwhile", () =>
+  it.live("opens a file whose write-ahead log another process removes at the same time", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       yield* withStore(path, (store) => activate(store))
@@ -140,14 +140,14 @@ describe("SqliteStore", () => {
       assert.isFalse(existsSync(`${path}-wal`))
       const [soon, store] = yield* Effect.timed(Fiber.join(opening))
       assert.isTrue(yield* isActive(store))
-      // The lock is gone: nothing is left to wait for.
+      // The lock is released, so nothing waits.
       assert.isBelow(Duration.toMillis(soon), 2_000)
     }).pipe(Effect.scoped)
   )
 
   describe("refuses to start, and names database and problem:", () => {
     for (const mark of ["CREATE TABLE theirs (id INTEGER)", "PRAGMA application_id = 252006675"])
-      it.scoped(`a database of another program, which stays as it was: ${mark}`, () =>
+      it.scoped(`a database of another program, without changing it: ${mark}`, () =>
         Effect.gen(function* () {
           const path = yield* freshPath
           yield* rawQuery(path, mark)
@@ -157,11 +157,11 @@ describe("SqliteStore", () => {
         })
       )
 
-    it.scoped("a file that is no database", () =>
+    it.scoped("a file that is not a database", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         writeFileSync(path, "this is a text file, and long enough to have a header\n".repeat(50))
-        assertReason(yield* refusal(path), path, /corrupt, or is no database \(SQLITE_NOTADB\)/)
+        assertReason(yield* refusal(path), path, /corrupt, or not a database \(SQLITE_NOTADB\)/)
       })
     )
 
@@ -176,7 +176,7 @@ describe("SqliteStore", () => {
       })
     )
 
-    it.scoped("a database cut short", () =>
+    it.scoped("a truncated database", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         yield* withStore(path, (store) => activate(store))
@@ -202,14 +202,14 @@ describe("SqliteStore", () => {
       })
     )
 
-    it.scoped("a file that this process may not write", () =>
+    it.scoped("a file that is not writable for this process", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         yield* withStore(path, (store) => activate(store))
         chmodSync(path, 0o444)
         chmodSync(dirname(path), 0o777)
         const reason = yield* Effect.acquireUseRelease(
-          // A superuser may write anything.
+          // A superuser can write any file.
           Effect.sync(() => process.getuid?.() === 0 && process.seteuid?.(65_534)),
           () => refusal(path),
           () => Effect.sync(() => process.getuid?.() === 0 && process.seteuid?.(0))
@@ -254,7 +254,7 @@ describe("SqliteStore", () => {
       }).pipe(Effect.scoped)
     )
 
-    it.live("a lock that is released in time is not noticed", () =>
+    it.live("a lock that is released in time causes no failure", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const store = yield* openStore(path)
@@ -272,7 +272,7 @@ describe("SqliteStore", () => {
       }).pipe(Effect.scoped)
     )
 
-    it.scoped("a full disk fails the write as a whole, and writes succeed again once there is room", () =>
+    it.scoped("a full disk fails the whole write, and writes succeed again when there is room", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const { sql, store } = yield* storeAndClient(path)
@@ -281,7 +281,7 @@ describe("SqliteStore", () => {
         })
         yield* sql.unsafe("PRAGMA max_page_count = 60")
         const { reason } = yield* Effect.flip(store.reports.admit(large, true))
-        assertReason(reason, path, /is full: there is no room left for it \(SQLITE_FULL\)/)
+        assertReason(reason, path, /is full: its disk or quota has no space left \(SQLITE_FULL\)/)
         deepStrictEqual(yield* store.deliveries.counts, [])
         yield* activate(store)
         yield* sql.unsafe("PRAGMA max_page_count = 1000000")
@@ -298,7 +298,7 @@ describe("SqliteStore", () => {
         })
         const fails = Effect.flip(store.reports.admit(large, true))
         const unready = Effect.map(Effect.flip(store.check), ({ reason }) =>
-          assertReason(reason, path, /fails writes, though it takes small ones/)
+          assertReason(reason, path, /fails writes, although small ones succeed/)
         )
         yield* sql.unsafe("PRAGMA max_page_count = 60")
         // A single failed write does not count.
@@ -314,7 +314,7 @@ describe("SqliteStore", () => {
         yield* TestClock.adjust("1 second")
         yield* store.check
         assert.strictEqual((yield* store.reports.admit(large, true))._tag, "Stored")
-        // A lock does not count: it ends with its holder.
+        // A lock does not count, because it ends with its holder.
         yield* Effect.scoped(
           Effect.gen(function* () {
             yield* heldLock(path)
@@ -360,7 +360,7 @@ describe("SqliteStore", () => {
       })
     )
 
-    it.scoped("a closed store fails as closed", () =>
+    it.scoped("a closed store fails with a typed error", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         const store = yield* Effect.scoped(openStore(path))
@@ -376,7 +376,7 @@ describe("SqliteStore", () => {
         yield* store.reports.admit(sampleReport(), false)
         yield* rawQuery(path, `UPDATE reports SET content = '{"message":"private words"'`)
         const { reason } = yield* Effect.flip(store.reports.find("rep_1"))
-        assertReason(reason, path, /corrupt: a row is not of the expected form, in Reports.find/)
+        assertReason(reason, path, /corrupt: a row has an unexpected form, in Reports.find/)
         assert.notInclude(reason, "private")
       })
     )
@@ -391,7 +391,7 @@ describe("SqliteStore", () => {
         yield* store.check
         yield* rawQuery(path, "ALTER TABLE elsewhere RENAME TO deliveries")
         assert.strictEqual((yield* store.reports.find("rep_1"))._tag, "None")
-        // The client remembers for a while what it could not prepare.
+        // The client caches a failure to prepare a statement for a while.
         yield* TestClock.adjust("6 seconds")
         assert.strictEqual((yield* store.reports.admit(sampleReport(), true))._tag, "Stored")
       })

@@ -1,7 +1,6 @@
 /** Which web origins may call: the CORS headers of `/api/v1`, and the refusal of telemetry from other origins. */
 import { OriginNotAllowed } from "../../schema/Failure.ts"
 import { daemonTable } from "../../schema/Telemetry.ts"
-import type { Route } from "./Routes.ts"
 
 const prefix = "/api/v1/"
 
@@ -28,13 +27,13 @@ const none: Headers = {}
 // Sent to every origin once there is a list: a cache must not give one origin's response to another.
 const varying: Headers = { vary: "Origin" }
 
-export interface Cors {
+export interface WebOrigins {
   /** CORS headers of every response. */
   readonly responseHeaders: (path: string, origin: string | undefined) => Headers
   /** Further headers of the response to `OPTIONS`, when it is a preflight of an allowed origin. */
   readonly preflightHeaders: (
-    route: Route,
     path: string,
+    allow: string,
     origin: string | undefined,
     requestedMethod: string | undefined
   ) => Headers
@@ -43,7 +42,7 @@ export interface Cors {
 }
 
 /** The rules for the configured origins (`MUSIC_WEB_ORIGINS`). */
-export const makeCors = (origins: ReadonlyArray<string>): Cors => {
+export const makeWebOrigins = (origins: ReadonlyArray<string>): WebOrigins => {
   const isAllowed = (origin: string | undefined): origin is string =>
     origin !== undefined && origins.includes(origin)
   return {
@@ -57,10 +56,10 @@ export const makeCors = (origins: ReadonlyArray<string>): Cors => {
           }
         : varying
     },
-    preflightHeaders: (route, path, origin, requestedMethod) =>
+    preflightHeaders: (path, allow, origin, requestedMethod) =>
       requestedMethod !== undefined && path.startsWith(prefix) && isAllowed(origin)
         ? {
-            "access-control-allow-methods": route.allow,
+            "access-control-allow-methods": allow,
             "access-control-allow-headers": allowedHeaders,
             "access-control-max-age": maxAge
           }

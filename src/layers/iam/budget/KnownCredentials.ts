@@ -1,25 +1,19 @@
 /**
- * IAM's recent answers about credentials, as digests, in bounded memory. It never grants access: every live answer comes
- * from IAM. It distinguishes known credentials from unknown ones, and repeats recent refusals.
+ * The credentials that this process knows, as digests, in bounded memory: those that IAM issued or called live through it.
+ * It caches no answers and never grants access. It also keeps which tokens belong to one login, and which of them an
+ * introspection has not confirmed yet.
  */
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import { digestOf } from "../../../services/Digest.ts"
 import type { TokenGrant } from "../../../services/Iam.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
+import { putBounded } from "../BoundedMap.ts"
 import type { Place } from "./CallWindows.ts"
+import type { RefusedCredentials } from "./RefusedCredentials.ts"
 
-/** Entries of each kind, known and refused. Beyond it the entry with the oldest write is removed. */
+/** Credentials that are kept. Beyond it the one with the oldest write is removed. */
 const capacity = 20_000
-
-/**
- * Milliseconds for which a refusal is repeated without a call. An inactive access token or testing secret may become active
- * again (a suspension that ends); a refused refresh token never does (identity-service.md 5).
- */
-export const refusalMillis = { access: 30_000, refresh: 600_000, secret: 30_000 } as const
-
-/** Milliseconds after the issue of a token in which an inactive answer counts as a fault of IAM. */
-const justIssuedMillis = 60_000
 
 /** The tokens of one login that this process has seen. */
 interface Family {
@@ -40,7 +34,7 @@ export const tokenKey = (plane: Plane, token: Redacted.Redacted): string =>
 /** Identifies a testing secret. */
 export const secretKey = (secret: Redacted.Redacted): string => `secret ${digestOf(secret)}`
 
-export interface CredentialCache {
+export interface KnownCredentials {
   readonly isKnown: (key: string) => boolean
   /** IAM called it live. `owner` is its actor, if disclosed. */
   readonly markLive: (key: string, owner?: string) => void
@@ -54,11 +48,8 @@ export interface CredentialCache {
   ) => void
   /** The place reserved for the introspection that completes a login or refresh; none for any other token. */
   readonly completingPlace: (key: string) => Option.Option<Place>
-  /** Issued within the last minute, and since then neither confirmed live nor ended. */
-  readonly isJustIssued: (key: string, now: number) => boolean
-  /** IAM refused it: `isRefused` for `millis`. True for the first refusal. */
-  readonly recordRefusal: (key: string, millis: number, now: number) => boolean
-  readonly isRefused: (key: string, now: number) => boolean
+  /** The time at which IAM issued a token that since then was neither confirmed live nor ended; undefined for any other. */
+  readonly issuedAt: (key: string) => number | undefined
   /** It is no longer known, nor just issued. */
   readonly forget: (key: string) => void
   /** The same for all tokens of one login, however often they rotate, so that their calls share a bound. */
@@ -74,36 +65,30 @@ export interface CredentialCache {
   readonly endFamily: (matches: (key: string) => boolean) => void
 }
 
-const put = <A>(map: Map<string, A>, key: string, value: A): void => {
-  map.delete(key)
-  map.set(key, value)
-  for (const oldest of map.keys()) {
-    if (map.size <= capacity) break
-    map.delete(oldest)
-  }
-}
-
-export const makeCredentialCache = (): CredentialCache => {
-  // Two maps, so that a flood of unknown tokens evicts no known one.
+/** What IAM issues or accepts is no longer in `refused`. */
+export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">): KnownCredentials => {
+  // Apart from the refused ones, so that a flood of unknown tokens evicts no known one.
   const known = new Map<string, Known>()
-  const refusedUntil = new Map<string, number>()
   let families = 0
 
-  const recordGrant: CredentialCache["recordGrant"] = (plane, grant, presented, place, now) => {
+  const put = (key: string, value: Known): void => putBounded(known, key, value, capacity)
+
+  const recordGrant: KnownCredentials["recordGrant"] = (plane, grant, presented, place, now) => {
     const before = Option.getOrUndefined(Option.map(presented, (token) => tokenKey(plane, token)))
     const access = tokenKey(plane, grant.accessToken)
     const refresh = tokenKey(plane, grant.refreshToken)
     // A replayed login stays in the family of its first response.
-    const family = known.get(before ?? access)?.family ?? { name: `family ${++families}`, owner: undefined }
+    const family = known.get(before ?? access)?.family ??
+      known.get(access)?.family ?? { name: `family ${++families}`, owner: undefined }
     if (before !== undefined) {
-      put(known, before, { family })
-      refusedUntil.delete(before)
+      put(before, { family })
+      refused.clear(before)
     }
-    put(known, refresh, { family })
+    put(refresh, { family })
     // A replayed pair may have ended since.
     const issuedAt = grant.replayed ? known.get(access)?.unconfirmed?.issuedAt : now
-    put(known, access, { family, unconfirmed: { issuedAt, place } })
-    for (const key of [access, refresh]) refusedUntil.delete(key)
+    put(access, { family, unconfirmed: { issuedAt, place } })
+    for (const key of [access, refresh]) refused.clear(key)
   }
 
   const confirm = (key: string): void => {
@@ -116,21 +101,11 @@ export const makeCredentialCache = (): CredentialCache => {
     markLive: (key, owner) => {
       const family = known.get(key)?.family
       if (family !== undefined) family.owner = owner
-      put(known, key, { family })
+      put(key, { family })
     },
     recordGrant,
     completingPlace: (key) => Option.fromNullable(known.get(key)?.unconfirmed?.place),
-    isJustIssued: (key, now) => {
-      const issuedAt = known.get(key)?.unconfirmed?.issuedAt
-      return issuedAt !== undefined && now < issuedAt + justIssuedMillis
-    },
-    recordRefusal: (key, millis, now) => {
-      const first = !refusedUntil.has(key)
-      known.delete(key)
-      put(refusedUntil, key, now + millis)
-      return first
-    },
-    isRefused: (key, now) => (refusedUntil.get(key) ?? now) > now,
+    issuedAt: (key) => known.get(key)?.unconfirmed?.issuedAt,
     forget: (key) => void known.delete(key),
     budgetKey: (key) => known.get(key)?.family?.name ?? key,
     ownerOf: (key) => known.get(key)?.family?.owner,

@@ -26,8 +26,8 @@ import { BodyOptional } from "../api/EndpointAnnotations.ts"
 import { makeBodyDecoder } from "../body/BodyDecoder.ts"
 import { CurrentBody } from "../body/BodyReader.ts"
 import { DetachedWork } from "../../services/DetachedWork.ts"
-import { RateLimits } from "../middleware/RateLimits.ts"
-import { CurrentFindings, type RequestFindings } from "../middleware/RequestState.ts"
+import { RateLimits } from "./RateLimits.ts"
+import { CurrentFindings, type RequestFindings } from "./RequestState.ts"
 
 /** The parts of an endpoint that the guard reads. */
 interface Endpoint<Payload, E> {
@@ -63,7 +63,7 @@ const failAsDeclared = <E>({ errorSchema }: Pick<Endpoint<never, E>, "errorSchem
     isDeclared(failure)
       ? Effect.fail(failure)
       : Effect.zipRight(
-          Effect.logWarning("A call gave a failure that it does not declare", { code: failure.code }),
+          Effect.logWarning("A call returned a failure that it does not declare", { code: failure.code }),
           // The router's type has room for declared failures only; `Pipeline` answers every failure.
           Effect.fail(failure as never)
         )

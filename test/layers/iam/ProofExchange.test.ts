@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { isEndpointPath } from "../../../src/layers/iam/TingEndpoints.ts"
-import { signature } from "../../../src/layers/iam/OboProof.ts"
+import { signature } from "../../../src/layers/iam/ProofExchange.ts"
 import { iamFaults, production as productionId } from "../../../sandbox/upstreams/Iam.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { sha256 } from "../../../src/services/Digest.ts"
@@ -46,7 +46,7 @@ const proofWorld = Effect.gen(function* () {
 })
 
 describe("the signature", () => {
-  it("is the contract's vector O1", () => {
+  it("equals the contract's vector O1", () => {
     const bodyDigest = sha256(body)
     assert.strictEqual(bodyDigest, "ac2309c47047527c7ca7f3a069ff94c236903db7acfca893af06af04d3675d2c")
     assert.strictEqual(
@@ -60,7 +60,7 @@ describe("the signature", () => {
     )
   })
 
-  it.scoped("is sent with that vector", () =>
+  it.scoped("is sent for that vector", () =>
     Effect.gen(function* () {
       const { asked, accessToken, iam } = yield* proofWorld
       yield* iam.prove(production, {
@@ -94,7 +94,7 @@ describe("the signature", () => {
     })
   )
 
-  it.scoped("is computed again for each attempt, with its time", () =>
+  it.scoped("is computed again for each attempt, with the current time", () =>
     Effect.gen(function* () {
       const { asked, prove } = yield* proofWorld
       yield* prove("first")
@@ -109,7 +109,7 @@ describe("the signature", () => {
 })
 
 describe("a proof", () => {
-  it.scoped("of production carries no testing credentials", () =>
+  it.scoped("of production contains no testing credentials", () =>
     Effect.gen(function* () {
       const { prove } = yield* proofWorld
       const proof = yield* prove("key")
@@ -119,7 +119,7 @@ describe("a proof", () => {
     })
   )
 
-  it.scoped("of a testing plane carries Ting's, and is signed with the plane's secret", () =>
+  it.scoped("of a testing plane contains Ting's, and is signed with the plane's secret", () =>
     Effect.gen(function* () {
       const { environment, prove, testing } = yield* proofWorld
       const proof = yield* prove("key", { plane: testing, endpoint: "tings.send" })
@@ -162,7 +162,7 @@ describe("a proof", () => {
   }
   const tested = { ...granted, testing_context: context }
 
-  it.scoped("may come with any success, and with null for no testing context", () =>
+  it.scoped("is accepted with any success status, and with null for no testing context", () =>
     Effect.gen(function* () {
       const { prove, simulator } = yield* proofWorld
       for (const [turn, status] of [200, 201, 202].entries()) {
@@ -189,7 +189,7 @@ describe("a proof", () => {
   wrongly("production", {
     "a testing context": tested,
     "another credential": { ...granted, access_proof: `oat_${"p".repeat(43)}` },
-    "a bearer that no header can carry": { ...granted, access_proof: `obo_${"p".repeat(43)}\n` },
+    "a bearer that is invalid in a header": { ...granted, access_proof: `obo_${"p".repeat(43)}\n` },
     "61 seconds": { ...granted, expires_in: 61 },
     "no seconds": { ...granted, expires_in: 0 },
     "no id": { ...granted, proof_id: undefined }
@@ -201,7 +201,7 @@ describe("a proof", () => {
     "a malformed key": { ...granted, testing_context: { ...context, iam_test_key: "k" } }
   })
 
-  it.scoped("fails closed when Ting was only created inside the environment", () =>
+  it.scoped("fails when Ting was created inside the environment instead of imported", () =>
     Effect.gen(function* () {
       const { prove, testing, world } = yield* proofWorld
       world.addApp(testing.environmentId, {
@@ -247,7 +247,7 @@ describe("the catalogue", () => {
     })
   )
 
-  it.scoped("that lacks the endpoint is a 404, until it is listed", () =>
+  it.scoped("without the endpoint is a 404, until the endpoint is listed", () =>
     Effect.gen(function* () {
       const { asked, prove, world } = yield* proofWorld
       world.withdrawEndpoint(productionId, "ting", "tings.send")
@@ -268,7 +268,7 @@ describe("the catalogue", () => {
     endpoints
   })
   for (const [name, answer] of Object.entries({
-    "is another application's": { ...listing(endpoint), application: { app_id: "tong" } },
+    "is for another application": { ...listing(endpoint), application: { app_id: "tong" } },
     "lists the endpoint twice": listing(endpoint, { ...endpoint, path: "/v2/tings" }),
     "asks for metadata": listing({ ...endpoint, metadata: { title: { type: "string" } } }),
     "has a relative path": listing({ ...endpoint, path: "v1/tings" }),
@@ -328,7 +328,7 @@ describe("an endpoint that moved", () => {
 
   const refusal = (status: number, code: string) => faults.status(status, { error: { code, message: "no" } })
 
-  it.scoped("is searched for once; without another path the refusal is returned", () =>
+  it.scoped("is looked up once; without another path the refusal is returned", () =>
     Effect.gen(function* () {
       const { asked, prove, simulator } = yield* proofWorld
       yield* prove("a")
@@ -344,6 +344,24 @@ describe("an endpoint that moved", () => {
         assert.lengthOf(asked(catalogue), catalogues)
       }
       assert.lengthOf(asked(exchanges), 4)
+    })
+  )
+
+  it.scoped("fails with the catalogue's refusal, except that an endpoint is not listed", () =>
+    Effect.gen(function* () {
+      const { prove, simulator } = yield* proofWorld
+      for (const [status, code, answered] of [
+        [429, "rate_limited", 429],
+        [401, "unauthenticated", 401],
+        [404, "not_found", 403]
+      ] as const) {
+        yield* prove(`first-${status}`)
+        simulator.fail({ path: `/api/v1${exchanges}`, fault: refusal(403, "invalid_client") })
+        simulator.fail({ path: `/api/v1${catalogue}`, fault: refusal(status, code) })
+        const failure = yield* Effect.flip(prove(`second-${status}`))
+        assert.strictEqual(failure._tag === "Refused" ? failure.status : failure._tag, answered)
+        yield* TestClock.adjust("2 minutes")
+      }
     })
   )
 

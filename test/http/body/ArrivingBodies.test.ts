@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
-import { defaultIncomingBodyLimits } from "../../../src/http/body/IncomingBodies.ts"
+import { defaultArrivingBodyLimits } from "../../../src/http/body/ArrivingBodies.ts"
 import { bodiesArriving, httpRequestsInFlight } from "../../../src/services/Metrics.ts"
 import { type Answer, type Backend, backend, call, errorOf, good, parseRaw, type Sent } from "../support.ts"
 
@@ -128,7 +128,7 @@ describe("A stalled body", () => {
     })
   )
 
-  it.scoped("frees its places, however it ends", () =>
+  it.scoped("releases its places at every end", () =>
     Effect.gen(function* () {
       const server = yield* backend({ inFlight: 2, bodies: { all: 3, address: 2 }, settings: proxied })
       const names = ["submit", "accept", "receive", "login", "refresh", "send"] as const
@@ -150,7 +150,7 @@ describe("A stalled body", () => {
           default:
         }
       }
-      // The last ones may begin to arrive only now.
+      // The last ones may start to arrive only now.
       for (let at = 0; at < 100 && (at < 3 || arriving() !== 0); at += 1) {
         yield* settle
         yield* TestClock.adjust("25 seconds")
@@ -164,11 +164,11 @@ describe("A stalled body", () => {
 })
 
 describe("Many stalled bodies", () => {
-  it("are 256 at once at most, and 64 of one address", () => {
-    expect(defaultIncomingBodyLimits).toEqual({ all: 256, address: 64 })
+  it("are limited to 256, and to 64 from one address", () => {
+    expect(defaultArrivingBodyLimits).toEqual({ all: 256, address: 64 })
   })
 
-  it.scoped("from one address: its oldest is refused, and other addresses are not affected", () =>
+  it.scoped("from one address cause the refusal of its oldest, and do not affect other addresses", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: proxied, bodies: { all: 100, address: 3 } })
       const other = yield* stalled(server, good.submit, "198.51.100.1")
@@ -204,7 +204,7 @@ describe("Many stalled bodies", () => {
     })
   )
 
-  it.scoped("from many addresses: the oldest of the address with the most is refused", () =>
+  it.scoped("from many addresses cause the refusal of the oldest one of the address with the most", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings: proxied, bodies: { all: 4, address: 3 } })
       const lone = yield* stalled(server, good.submit, "198.51.100.1")
@@ -226,7 +226,7 @@ describe("Many stalled bodies", () => {
     })
   )
 
-  it.scoped("with MUSIC_RATE_LIMIT=off: only the total is bounded", () =>
+  it.scoped("with MUSIC_RATE_LIMIT=off have only the total limit", () =>
     Effect.gen(function* () {
       const server = yield* backend({ bodies: { all: 3, address: 1 } })
       for (let at = 0; at < 3; at += 1) yield* stalled(server, good.receive)

@@ -33,7 +33,7 @@ const sendTelemetry = (table: string) => ({
 })
 
 describe("CORS", () => {
-  it.scoped("a configured origin may read every answer under /api/v1, errors too", () =>
+  it.scoped("lets a configured origin read every answer under /api/v1, including errors", () =>
     Effect.gen(function* () {
       const server = yield* configured
       for (const [sent, status] of [
@@ -62,7 +62,7 @@ describe("CORS", () => {
     })
   )
 
-  it.scoped("a preflight is answered with the path's methods, the headers, and a request id", () =>
+  it.scoped("answers a preflight with the path's methods, the headers, and a request id", () =>
     Effect.gen(function* () {
       const server = yield* configured
       const answer = yield* call(server, preflight("/api/v1/tings", origin))
@@ -79,7 +79,7 @@ describe("CORS", () => {
     })
   )
 
-  it.scoped("other origins are served without CORS headers", () =>
+  it.scoped("serves other origins without CORS headers", () =>
     Effect.gen(function* () {
       const server = yield* configured
       for (const other of [
@@ -98,7 +98,7 @@ describe("CORS", () => {
     })
   )
 
-  it.scoped("paths outside of /api/v1 get no CORS headers", () =>
+  it.scoped("adds no headers outside of /api/v1", () =>
     Effect.gen(function* () {
       const server = yield* configured
       for (const path of ["/healthz", "/openapi.json", "/webhook"]) {
@@ -108,7 +108,7 @@ describe("CORS", () => {
     })
   )
 
-  it.scoped("without configured origins there is no CORS at all", () =>
+  it.scoped("is off without configured origins", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const answer = yield* call(server, { ...good.version, headers: { origin } })
@@ -116,7 +116,7 @@ describe("CORS", () => {
     })
   )
 
-  it.scoped("an unknown path has no preflight", () =>
+  it.scoped("answers no preflight for an unknown path", () =>
     Effect.gen(function* () {
       const server = yield* configured
       const answer = yield* call(server, preflight("/api/v1/nope", origin))

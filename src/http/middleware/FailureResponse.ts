@@ -2,23 +2,8 @@ import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import {
-  type Failure,
-  failureHeaders,
-  failureStatus,
-  Internal,
-  InvalidInput,
-  isFailure,
-  toEnvelope
-} from "../../schema/Failure.ts"
-
-/** 408: the request did not arrive completely in time. */
-export const requestTimeout = (): InvalidInput =>
-  new InvalidInput({
-    status: 408,
-    message: "The request did not arrive in time.",
-    hint: "Send the whole request without pauses, and retry with the same key."
-  })
+import { failureHeaders, failureStatus, toEnvelope } from "../../schema/Envelope.ts"
+import { type Failure, Internal, isFailure } from "../../schema/Failure.ts"
 
 /**
  * The declared failure of a cause. Anything else, such as a defect or a success that does not fit its schema, is logged

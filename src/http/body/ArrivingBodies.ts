@@ -7,40 +7,40 @@ import { type Failure, Overloaded } from "../../schema/Failure.ts"
 import { bodiesArriving, recordNow } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { Settings } from "../../services/Settings.ts"
-import { requestTimeout } from "../middleware/Envelope.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
+import { requestTimeout } from "../transport/ClientErrors.ts"
 import { readBytes } from "./BodyReader.ts"
 
 /** How many bodies may arrive at once; the body of an honest client takes an instant. */
-export interface IncomingBodyLimits {
+export interface ArrivingBodyLimits {
   readonly all: number
   /** Of one client address (a /64 of IPv6). Not applied with `MUSIC_RATE_LIMIT=off`, where all clients may share one. */
   readonly address: number
 }
 
 /** Each body is at most 1 MiB, so these limits bound the memory too. */
-export const defaultIncomingBodyLimits: IncomingBodyLimits = { all: 256, address: 64 }
+export const defaultArrivingBodyLimits: ArrivingBodyLimits = { all: 256, address: 64 }
 
 /** A body that has not arrived completely. */
-interface IncomingBody {
+interface ArrivingBody {
   /** Monotonic milliseconds. */
   readonly deadlineAt: number
   readonly cut: (failure: Failure) => void
 }
 
 /** The first in order of insertion. */
-const oldestOf = (bodies: Iterable<IncomingBody>): IncomingBody | undefined => {
+const oldestOf = (bodies: Iterable<ArrivingBody>): ArrivingBody | undefined => {
   for (const body of bodies) return body
   return undefined
 }
 
-const largestOf = (groups: Iterable<ReadonlySet<IncomingBody>>): ReadonlySet<IncomingBody> => {
-  let largest: ReadonlySet<IncomingBody> = new Set()
+const largestOf = (groups: Iterable<ReadonlySet<ArrivingBody>>): ReadonlySet<ArrivingBody> => {
+  let largest: ReadonlySet<ArrivingBody> = new Set()
   for (const group of groups) if (group.size > largest.size) largest = group
   return largest
 }
 
-interface IncomingBodiesService {
+interface ArrivingBodiesService {
   /**
    * Reads the bytes of a body until the deadline (monotonic milliseconds). At a limit it refuses the oldest body of the
    * client with the most of them, so that stalled bodies cannot keep a new one out.
@@ -55,25 +55,25 @@ interface IncomingBodiesService {
 }
 
 /** Reads request bodies within the limits and each request's deadline. */
-export class IncomingBodies extends Context.Tag("music/http/IncomingBodies")<
-  IncomingBodies,
-  IncomingBodiesService
+export class ArrivingBodies extends Context.Tag("music/http/ArrivingBodies")<
+  ArrivingBodies,
+  ArrivingBodiesService
 >() {
   static readonly layer = (
-    limits: IncomingBodyLimits = defaultIncomingBodyLimits
-  ): Layer.Layer<IncomingBodies, never, Settings> =>
+    limits: ArrivingBodyLimits = defaultArrivingBodyLimits
+  ): Layer.Layer<ArrivingBodies, never, Settings> =>
     Layer.scoped(
-      IncomingBodies,
+      ArrivingBodies,
       Effect.gen(function* () {
         const { rateLimit, trustedProxies } = yield* Settings
         const resolveAddress = clientAddressResolver(trustedProxies)
         const addressLimit = rateLimit ? limits.address : limits.all
         // Both in order of arrival.
-        const all = new Set<IncomingBody>()
-        const byNetwork = new Map<string, Set<IncomingBody>>()
+        const all = new Set<ArrivingBody>()
+        const byNetwork = new Map<string, Set<ArrivingBody>>()
         const someArriving = yield* Effect.makeLatch(false)
 
-        const remove = (network: string, body: IncomingBody) => {
+        const remove = (network: string, body: ArrivingBody) => {
           const group = byNetwork.get(network)
           if (group?.delete(body) && group.size === 0) byNetwork.delete(network)
           if (!all.delete(body)) return
@@ -82,13 +82,13 @@ export class IncomingBodies extends Context.Tag("music/http/IncomingBodies")<
         }
 
         /** The bodies of which one must make room; none below the limits. */
-        const bodiesOverLimit = (network: string): Iterable<IncomingBody> => {
+        const bodiesOverLimit = (network: string): Iterable<ArrivingBody> => {
           const group = byNetwork.get(network)
           if (group !== undefined && group.size >= addressLimit) return group
           return all.size >= limits.all ? largestOf(byNetwork.values()) : []
         }
 
-        const add = (network: string, body: IncomingBody): void => {
+        const add = (network: string, body: ArrivingBody): void => {
           oldestOf(bodiesOverLimit(network))?.cut(new Overloaded({ retryAfterSeconds: 1 }))
           all.add(body)
           const group = byNetwork.get(network)
@@ -98,7 +98,7 @@ export class IncomingBodies extends Context.Tag("music/http/IncomingBodies")<
           if (all.size === 1) someArriving.unsafeOpen()
         }
 
-        const cutWhere = (isChosen: (body: IncomingBody) => boolean, failure: Failure) => {
+        const cutWhere = (isChosen: (body: ArrivingBody) => boolean, failure: Failure) => {
           for (const body of [...all]) if (isChosen(body)) body.cut(failure)
         }
 
@@ -116,7 +116,7 @@ export class IncomingBodies extends Context.Tag("music/http/IncomingBodies")<
           read: (message, bound, deadlineAt) =>
             readBytes(message, bound, (cut) => {
               const network = toNetwork(resolveAddress(message))
-              const body: IncomingBody = { deadlineAt, cut }
+              const body: ArrivingBody = { deadlineAt, cut }
               add(network, body)
               return () => remove(network, body)
             }),

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
 import * as TestClock from "effect/TestClock"
-import { makeRetention } from "../../../src/layers/delivery/Retention.ts"
+import { makeRetentionSweep } from "../../../src/layers/delivery/RetentionSweep.ts"
 import { type Retention, Store, type StoreService, StoreUnavailable } from "../../../src/services/Store.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { freshStore, sampleEvent } from "../store/Stores.ts"
@@ -14,7 +14,7 @@ const minute = 60_000
 const forEver = { reportsDays: 0, webhooksDays: 0, deliveriesDays: 0, recipientsDays: 0 }
 
 const start = (store: StoreService, settings: typeof forEver) =>
-  makeRetention(settings).pipe(
+  makeRetentionSweep(settings).pipe(
     Effect.flatten,
     Effect.provide(Layer.succeed(Store, store)),
     Effect.provide(Logger.remove(Logger.defaultLogger)),
@@ -49,7 +49,7 @@ describe("Retention", () => {
       yield* TestClock.adjust(day)
       assert.isFalse(
         yield* store.webhooks.receive(sampleEvent({ receivedAt: 0 }), []),
-        "a day is not more than a day"
+        "exactly a day old is kept"
       )
       yield* TestClock.adjust(2 * hour)
       assert.isTrue(yield* store.webhooks.receive(sampleEvent({ receivedAt: 2 * day }), []))
@@ -71,7 +71,7 @@ describe("Retention", () => {
     })
   )
 
-  it.scoped("removes nothing while the clock is years ahead for some minutes", () =>
+  it.scoped("removes nothing while the clock is temporarily years ahead", () =>
     Effect.gen(function* () {
       const { seen, store } = watch(yield* freshStore)
       const { clock, step } = yield* makeSteppedClock

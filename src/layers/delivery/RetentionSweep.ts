@@ -23,7 +23,7 @@ const loginOutcomesDays = 1
 const refusalsDays = 30
 
 /** Removes once an hour what is older than its setting in days; 0 days keeps it forever. */
-export const makeRetention = (
+export const makeRetentionSweep = (
   settings: SettingsValues["retention"]
 ): Effect.Effect<Effect.Effect<never>, never, Store> =>
   Effect.gen(function* () {

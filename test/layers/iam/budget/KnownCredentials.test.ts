@@ -4,11 +4,12 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { Place } from "../../../../src/layers/iam/budget/CallWindows.ts"
 import {
-  makeCredentialCache,
-  refusalMillis,
+  makeKnownCredentials,
   secretKey,
   tokenKey
-} from "../../../../src/layers/iam/budget/CredentialCache.ts"
+} from "../../../../src/layers/iam/budget/KnownCredentials.ts"
+import { makeRefusedCredentials } from "../../../../src/layers/iam/budget/RefusedCredentials.ts"
+import { isJustIssued } from "../../../../src/layers/iam/IntrospectionHealth.ts"
 import type { TokenGrant } from "../../../../src/services/Iam.ts"
 import { type Plane, Production, Testing } from "../../../../src/services/Plane.ts"
 
@@ -19,9 +20,9 @@ const testing: Plane = Testing({
   webhookKeyDigest: undefined
 })
 
-const look: Place = {
+const reservedPlace: Place = {
   key: undefined,
-  priority: "essential",
+  share: "essential",
   freeAt: 0,
   ownUntil: Number.POSITIVE_INFINITY,
   reserved: true,
@@ -42,11 +43,13 @@ const pair = (name: string, replayed = false): TokenGrant => ({
 const keyOf = (token: string, plane: Plane = production) => tokenKey(plane, Redacted.make(token))
 
 const world = () => {
-  const cache = makeCredentialCache()
-  const login = (name: string, now = 0) => cache.recordGrant(production, pair(name), Option.none(), look, now)
+  const refused = makeRefusedCredentials()
+  const cache = makeKnownCredentials(refused)
+  const login = (name: string, now = 0) =>
+    cache.recordGrant(production, pair(name), Option.none(), reservedPlace, now)
   const refresh = (from: string, to: string, now = 0) =>
-    cache.recordGrant(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), look, now)
-  return { cache, login, refresh }
+    cache.recordGrant(production, pair(to), Option.some(Redacted.make(`ort_${from}`)), reservedPlace, now)
+  return { cache, refused, login, refresh }
 }
 
 describe("A credential", () => {
@@ -57,7 +60,7 @@ describe("A credential", () => {
     assert.notInclude(secretKey(Redacted.make("ask_1")), "ask_1")
   })
 
-  it("is known after IAM issued it, accepted it or called it live, until it is refused or forgotten", () => {
+  it("is known after IAM issued it, accepted it or called it live, until it is forgotten", () => {
     const { cache, login, refresh } = world()
     assert.isFalse(cache.isKnown(keyOf("oat_seen")))
     cache.markLive(keyOf("oat_seen"))
@@ -66,36 +69,30 @@ describe("A credential", () => {
     for (const token of ["oat_seen", "oat_1", "ort_1", "ort_elsewhere", "oat_2", "ort_2"])
       assert.isTrue(cache.isKnown(keyOf(token)), token)
     assert.isFalse(cache.isKnown(keyOf("oat_1", testing)))
-    cache.recordRefusal(keyOf("oat_1"), 0, 0)
+    cache.forget(keyOf("oat_1"))
     cache.forget(keyOf("ort_1"))
     for (const token of ["oat_1", "ort_1"]) assert.isFalse(cache.isKnown(keyOf(token)), token)
   })
 
-  it("is refused for the given time, or until IAM issues or accepts it", () => {
-    const { cache, login, refresh } = world()
-    assert.isTrue(cache.recordRefusal(keyOf("oat_dead"), refusalMillis.access, 1_000))
-    assert.isFalse(cache.recordRefusal(keyOf("oat_dead"), refusalMillis.access, 1_000))
-    assert.isTrue(cache.isRefused(keyOf("oat_dead"), 30_999))
-    assert.isFalse(cache.isRefused(keyOf("oat_dead"), 31_000))
-    assert.isFalse(cache.isRefused(keyOf("oat_dead", testing), 1_000))
-    cache.recordRefusal(keyOf("once"), 0, 1_000)
-    assert.isFalse(cache.isRefused(keyOf("once"), 1_000))
+  it("is refused no longer when IAM issues or accepts it", () => {
+    const { login, refresh, refused } = world()
     const back = ["oat_1", "ort_1", "ort_before", "oat_2"]
-    for (const token of back) cache.recordRefusal(keyOf(token), refusalMillis.refresh, 0)
+    for (const token of back) refused.record(keyOf(token), "dead_refresh_token", 0)
     login("1")
     refresh("before", "2")
-    for (const token of back) assert.isFalse(cache.isRefused(keyOf(token), 0), token)
+    for (const token of back) assert.isFalse(refused.isRefused(keyOf(token), 0), token)
   })
 
   it("is evicted after 20,000 later ones of its kind; refused ones evict no known one", () => {
-    const cache = makeCredentialCache()
+    const { cache, refused } = world()
     cache.markLive("first")
     cache.markLive("second")
     cache.markLive("first")
-    for (let other = 0; other < 20_000; other += 1) cache.recordRefusal(`stranger ${other}`, 1, 0)
-    cache.recordRefusal("one more", 1, 0)
-    assert.isFalse(cache.isRefused("stranger 0", 0))
-    assert.isTrue(cache.isRefused("stranger 1", 0))
+    for (let other = 0; other < 20_000; other += 1)
+      refused.record(`stranger ${other}`, "bad_testing_secret", 0)
+    refused.record("one more", "bad_testing_secret", 0)
+    assert.isFalse(refused.isRefused("stranger 0", 0))
+    assert.isTrue(refused.isRefused("stranger 1", 0))
     assert.isTrue(cache.isKnown("second"))
     for (let other = 0; other < 19_999; other += 1) cache.markLive(`other ${other}`)
     assert.isFalse(cache.isKnown("second"))
@@ -104,7 +101,7 @@ describe("A credential", () => {
 })
 
 describe("The tokens of one login", () => {
-  it("are counted together, however often they rotate", () => {
+  it("are counted together after any number of rotations", () => {
     const { cache, login, refresh } = world()
     login("1")
     refresh("1", "2")
@@ -119,7 +116,7 @@ describe("The tokens of one login", () => {
     assert.strictEqual(cache.budgetKey(keyOf("oat_stranger")), keyOf("oat_stranger"))
   })
 
-  it("may all end with its refresh token, and those of a login that another process made", () => {
+  it("may all end with its refresh token, as may those of a login that another process made", () => {
     const { cache, login } = world()
     login("1")
     login("2")
@@ -134,13 +131,26 @@ describe("The tokens of one login", () => {
   })
 })
 
+describe("A refresh that IAM replays after it refused the refresh token once", () => {
+  it("stays in the family of the login", () => {
+    const { cache, login, refresh } = world()
+    login("1")
+    refresh("1", "2")
+    // For example 409 `idempotency_conflict`.
+    cache.forget(keyOf("ort_1"))
+    cache.recordGrant(production, pair("2", true), Option.some(Redacted.make("ort_1")), reservedPlace, 0)
+    assert.isTrue(cache.inFamilyOf(production, Redacted.make("ort_2"))(keyOf("oat_1")))
+    assert.strictEqual(cache.budgetKey(keyOf("ort_2")), cache.budgetKey(keyOf("oat_1")))
+  })
+})
+
 describe("The access token of a pair that IAM issued", () => {
   const isNew = ({ cache }: ReturnType<typeof world>, token: string, now = 0) => [
     Option.isSome(cache.completingPlace(keyOf(token))),
-    cache.isJustIssued(keyOf(token), now)
+    isJustIssued(cache.issuedAt(keyOf(token)), now)
   ]
 
-  it("has a reserved place until it is confirmed live, and is just issued for 60 s", () => {
+  it("has a reserved place until it is confirmed live, and counts as just issued for 60 s", () => {
     const made = world()
     made.login("1", 1_000)
     deepStrictEqual(isNew(made, "oat_1", 60_999), [true, true])
@@ -151,7 +161,7 @@ describe("The access token of a pair that IAM issued", () => {
     deepStrictEqual(isNew(made, "oat_1", 1_000), [false, false])
   })
 
-  it("is not just issued after its login ended, while others are", () => {
+  it("does not count as just issued after its login ended, while others do", () => {
     const made = world()
     made.login("1")
     made.login("2")
@@ -159,15 +169,15 @@ describe("The access token of a pair that IAM issued", () => {
     deepStrictEqual(isNew(made, "oat_1"), [false, false])
     deepStrictEqual(isNew(made, "oat_2"), [true, true])
     assert.isTrue(made.cache.isKnown(keyOf("oat_1")))
-    made.cache.recordRefusal(keyOf("oat_2"), 0, 0)
+    made.cache.forget(keyOf("oat_2"))
     deepStrictEqual(isNew(made, "oat_2"), [false, false])
   })
 
-  it("is as old as the pair where IAM replays it, and may have ended where another process made it", () => {
+  it("is as old as the pair when IAM replays it, and may have ended when another process made it", () => {
     const made = world()
     made.login("1")
     for (const name of ["1", "elsewhere"])
-      made.cache.recordGrant(production, pair(name, true), Option.none(), look, 50_000)
+      made.cache.recordGrant(production, pair(name, true), Option.none(), reservedPlace, 50_000)
     deepStrictEqual(isNew(made, "oat_1", 59_999), [true, true])
     deepStrictEqual(isNew(made, "oat_1", 60_000), [true, false])
     deepStrictEqual(isNew(made, "oat_elsewhere", 50_000), [true, false])

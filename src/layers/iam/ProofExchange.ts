@@ -1,4 +1,4 @@
-/** OBO proofs: IAM lets Ting act for a user, for one method, path and body (identity-service.md 10). */
+/** The exchange of OBO proofs: IAM lets Ting act for a user, for one method, path and body (identity-service.md 10). */
 import { createHmac } from "node:crypto"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -12,11 +12,12 @@ import type { IamService, Proof, UpstreamKey } from "../../services/Iam.ts"
 import { isPlane, type Plane, planeId } from "../../services/Plane.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import { tokenKey } from "./budget/CredentialCache.ts"
-import type { IamBudget, IamPath } from "./budget/IamBudget.ts"
-import { audience, type TingEndpoints } from "./TingEndpoints.ts"
+import type { IamBudget } from "./budget/IamBudget.ts"
+import { tokenKey } from "./budget/KnownCredentials.ts"
+import type { IamPath } from "./budget/Purpose.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import { omittable } from "./IamSchemas.ts"
+import { audience, type TingEndpoints } from "./TingEndpoints.ts"
 
 const method = "POST"
 /** Seconds; the maximum of Ting's endpoints. */
@@ -84,7 +85,7 @@ const mayHaveMoved = (failure: UpstreamFailure): boolean =>
 
 const exchangesPath: IamPath = "/obo-access/exchanges"
 
-export const makeOboProof = (
+export const makeProofExchange = (
   call: PlaneCall,
   budget: IamBudget,
   catalogue: TingEndpoints,
@@ -126,8 +127,8 @@ export const makeOboProof = (
         Effect.gen(function* () {
           yield* catalogue.forget(plane)
           const moved = yield* Effect.mapError(catalogue.pathOf(plane, request.endpoint), (failure) =>
-            // An outage of the catalogue must not surface as a missing scope.
-            failure._tag === "Refused" ? refused : failure
+            // Without Ting or the endpoint the refusal holds. Another failure of the catalogue is no missing scope.
+            failure._tag === "Refused" && failure.status === 404 ? refused : failure
           )
           return yield* moved === path ? refused : exchange(moved, keyFor(request.key, moved))
         })

@@ -1,0 +1,78 @@
+/**
+ * The revocation of tokens (identity-service.md 7): a refresh token revokes its family, also when it is already rotated; an
+ * access token revokes itself.
+ */
+import * as Cause from "effect/Cause"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import type { IamService } from "../../services/Iam.ts"
+import { planeId } from "../../services/Plane.ts"
+import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { expect, expectStatus, type ResponseReader } from "../upstream/UpstreamResponse.ts"
+import type { IamBudget } from "./budget/IamBudget.ts"
+import { type KnownCredentials, tokenKey } from "./budget/KnownCredentials.ts"
+import type { IamPath } from "./budget/Purpose.ts"
+import type { PlaneCall } from "./IamCall.ts"
+import type { IntrospectionClient } from "./Introspection.ts"
+
+/** A body shows that another system answered. */
+const readEmpty: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
+
+const path: IamPath = "/oauth/revoke"
+
+/** True when the call certainly had no effect. An interrupted call, or one without a response, may have had one. */
+const hadNoEffect = (exit: Exit.Exit<unknown, UpstreamFailure>): boolean =>
+  Exit.isFailure(exit) &&
+  Option.exists(
+    Cause.failureOption(exit.cause),
+    (failure) => failure._tag === "NotExecuted" || (failure._tag === "Refused" && failure.status === 429)
+  )
+
+export interface Revocation extends Pick<IamService, "revoke"> {
+  /**
+   * After a call that may revoke the matching tokens: unless it certainly had no effect, their cached introspections are
+   * dropped, and none of them counts as just issued.
+   */
+  readonly mayHaveRevoked: (
+    matches: (key: string) => boolean
+  ) => (exit: Exit.Exit<unknown, UpstreamFailure>) => Effect.Effect<void>
+}
+
+export const makeRevocation = (
+  call: PlaneCall,
+  budget: IamBudget,
+  known: KnownCredentials,
+  introspection: Pick<IntrospectionClient, "forgetWhere">
+): Revocation => {
+  const mayHaveRevoked: Revocation["mayHaveRevoked"] = (matches) => (exit) =>
+    hadNoEffect(exit)
+      ? Effect.void
+      : Effect.zipRight(
+          Effect.sync(() => known.endFamily(matches)),
+          introspection.forgetWhere(matches)
+        )
+
+  const revoke: IamService["revoke"] = (plane, token, key) =>
+    Effect.suspend(() => {
+      const value = Redacted.value(token)
+      const isRefreshToken = value.startsWith("ort_")
+      const credential = tokenKey(plane, token)
+      const inFamily = known.inFamilyOf(plane, token)
+      return call(plane, {
+        operation: "revoke",
+        method: "POST",
+        path,
+        key,
+        form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
+        read: expectStatus(200, readEmpty)
+      }).pipe(
+        budget.within({ plane: planeId(plane), path }, { credential, use: "session" }),
+        Effect.onExit(mayHaveRevoked((other) => other === credential || (isRefreshToken && inFamily(other)))),
+        Effect.tap(() => Effect.sync(() => known.forget(credential)))
+      )
+    })
+
+  return { revoke: Effect.fn("Iam.revoke")(revoke), mayHaveRevoked }
+}

@@ -1,0 +1,45 @@
+import { describe, it } from "@effect/vitest"
+import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Effect from "effect/Effect"
+import { submit } from "../support/Submitting.ts"
+import { callerKey, scenario, signedIn } from "../support/UseCaseLayers.ts"
+
+type Input = NonNullable<Parameters<typeof submit>[0]>
+
+/** A report of 1,012 bytes, with 1,000 for its row: `stored`, `replayed`, or the code of its refusal. */
+const send = (name: string, sender: Pick<Input, "token"> = {}) =>
+  submit({ key: callerKey(name), request: { message: `report ${name}` }, ...sender }).pipe(
+    Effect.match({
+      onSuccess: ({ replayed }) => (replayed ? "replayed" : "stored"),
+      onFailure: ({ code }) => code
+    })
+  )
+
+describe("The bytes of all stored reports", () => {
+  it.effect("from 80 % of the bound on only verified reporters may store; a replay needs no room", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { token } = yield* signedIn()
+        const unverified = yield* Effect.forEach(["a", "b", "c", "d", "e", "f", "g", "h"], (name) =>
+          send(name)
+        )
+        deepStrictEqual(unverified, [
+          "stored",
+          "stored",
+          "stored",
+          "stored",
+          "stored",
+          "stored",
+          "stored",
+          "reports_full"
+        ])
+        const verified = yield* Effect.forEach(["i", "j", "k"], (name) => send(name, { token }))
+        deepStrictEqual(verified, ["stored", "stored", "reports_full"])
+        const failure = yield* Effect.flip(submit({ key: callerKey("l") }))
+        deepStrictEqual([failure.code, failure.retryAfterSeconds], ["reports_full", 3_600])
+        deepStrictEqual(yield* send("a"), "replayed")
+      }),
+      { settings: { reportsBytes: 10_500 } }
+    )
+  )
+})
