@@ -1,5 +1,5 @@
 /** An OpenTelemetry collector on loopback that records its requests; OTLP as JSON. */
-import { type IncomingHttpHeaders } from "node:http"
+import type { IncomingHttpHeaders } from "node:http"
 import * as Effect from "effect/Effect"
 import { rawServer } from "../layers/upstream/Simulated.ts"
 

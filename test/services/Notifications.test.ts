@@ -7,7 +7,6 @@ import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { scopes } from "../../src/schema/Identity.ts"
 import { tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
-import { iamRefusal } from "../support/SimulatedIam.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
 import {
@@ -252,18 +251,6 @@ describe("Ting's refusals", () => {
         assert.strictEqual(failure.details?.upstream_code, "idempotency_conflict")
         yield* held.release
         assert.isFalse((yield* Fiber.join(first)).replayed)
-      })
-    )
-  )
-
-  it.effect("of a proof that IAM refuses are mapped like IAM's refusals", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, send } = yield* prepared()
-        yield* iam.failNext("prove", iamRefusal(404, "not_found"))
-        assert.strictEqual((yield* Effect.flip(send())).code, "reconsent_required")
-        yield* iam.failNext("prove", iamRefusal(400, "invalid_subject_token"))
-        assert.strictEqual((yield* Effect.flip(send())).code, "unauthenticated")
       })
     )
   )

@@ -10,7 +10,7 @@ import { prepared, settle } from "../support/Sending.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { advanceClockDuring, inRequest, lost, scenario, signedIn } from "../support/UseCaseLayers.ts"
+import { inRequest, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
 describe("ting_ready", () => {
@@ -160,17 +160,6 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("makes three attempts", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { subscribe, ting } = yield* prepared({ registered: false })
-        yield* ting.failNext("register", lost("ting"), { times: 2 })
-        assert.isTrue((yield* advanceClockDuring(subscribe)).active)
-        assert.strictEqual(yield* ting.calls("register"), 3)
-      })
-    )
-  )
-
   it.effect("shares one execution between two concurrent requests", () =>
     scenario(
       Effect.gen(function* () {
@@ -187,7 +176,7 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("of another caller, or for another organisation, at the same time is another one", () =>
+  it.effect("shares none with another caller or another organisation", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

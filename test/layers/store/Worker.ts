@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import { openPostgres } from "../../../src/layers/store/postgres/PgStore.ts"
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
-import { type StoreService } from "../../../src/services/Store.ts"
+import type { StoreService } from "../../../src/services/Store.ts"
 import { sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Samples.ts"
 import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
 

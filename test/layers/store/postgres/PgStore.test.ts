@@ -11,7 +11,7 @@ import * as Redacted from "effect/Redacted"
 import { openPostgres, type PgOptions } from "../../../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { type StoreService, type StoreUnavailable } from "../../../../src/services/Store.ts"
+import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { pgProxy } from "./PgProxy.ts"
 import {
   postgres,
