@@ -2,7 +2,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import { scopes } from "../../src/schema/Identity.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
@@ -10,7 +9,7 @@ import { prepared, settle } from "../support/Sending.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { advanceClockDuring, inRequest, lost, scenario, signedIn } from "../support/UseCaseLayers.ts"
+import { inRequest, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const deejay = { plane: "production", organisation: "acme", publicId: "si:deejay" }
 describe("ting_ready", () => {
@@ -123,18 +122,6 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("makes the caller ting_ready", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { caller, plane, subscribe } = yield* prepared({ registered: false })
-        const sessions = yield* Sessions
-        assert.isFalse((yield* sessions.me(plane, caller)).ting_ready)
-        yield* subscribe
-        assert.isTrue((yield* sessions.me(plane, caller)).ting_ready)
-      })
-    )
-  )
-
   it.effect("restores a grant that the recipient revoked, because it is their explicit request", () =>
     scenario(
       Effect.gen(function* () {
@@ -142,31 +129,6 @@ describe("the subscription", () => {
         yield* ting.revokeGrant(deejay)
         yield* subscribe
         assert.isTrue(yield* ting.isRegistered(deejay))
-      })
-    )
-  )
-
-  it.effect("is reconsent_required without its scope, before a proof is requested", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { caller, iam, plane, proofs } = yield* prepared({ registered: false })
-        const held = caller.membership.scopes.filter((name) => name !== scopes.register)
-        const notifications = yield* Notifications
-        const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
-        const failure = yield* Effect.flip(notifications.subscribe(plane, lacking))
-        assert.strictEqual(failure.code, "reconsent_required")
-        assert.strictEqual(yield* iam.calls("prove"), proofs)
-      })
-    )
-  )
-
-  it.effect("makes three attempts", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { subscribe, ting } = yield* prepared({ registered: false })
-        yield* ting.failNext("register", lost("ting"), { times: 2 })
-        assert.isTrue((yield* advanceClockDuring(subscribe)).active)
-        assert.strictEqual(yield* ting.calls("register"), 3)
       })
     )
   )
