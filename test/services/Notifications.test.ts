@@ -117,21 +117,21 @@ describe("a ting is refused before a proof is requested", () => {
       })
     )
   )
-})
 
-it.effect("a ting without the scope is refused before a proof is requested", () =>
-  scenario(
-    Effect.gen(function* () {
-      const { caller, iam, plane, proofs } = yield* prepared()
-      const held = caller.membership.scopes.filter((name) => name !== scopes.send)
-      const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
-      const notifications = yield* Notifications
-      const failure = yield* Effect.flip(notifications.send(plane, lacking, fired))
-      assert.strictEqual(failure.code, "reconsent_required")
-      assert.strictEqual(yield* iam.calls("prove"), proofs)
-    })
+  it.effect("when the token lacks the scope", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { caller, iam, plane, proofs } = yield* prepared()
+        const held = caller.membership.scopes.filter((name) => name !== scopes.send)
+        const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
+        const notifications = yield* Notifications
+        const failure = yield* Effect.flip(notifications.send(plane, lacking, fired))
+        assert.strictEqual(failure.code, "reconsent_required")
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+      })
+    )
   )
-)
+})
 
 describe("a transient failure", () => {
   it.effect(
