@@ -231,11 +231,10 @@ describe("order of the token route's checks", () => {
 })
 
 describe("introspection and revocation", () => {
-  it("refuses a malformed or repeated X-Org-ID and a bad hint", async () => {
-    for (const value of ["ac", "Acme", "", "x".repeat(51), ["acme", "acme"]]) {
-      const answer = await bench.production.introspect("x", { "x-org-id": value })
-      expect(outcome(answer)).toBe("400 invalid_request")
-    }
+  it("refuses X-Org-ID, which is not simulated, and a bad hint", async () => {
+    expect(outcome(await bench.production.introspect("x", { "x-org-id": "acme" }))).toBe(
+      "400 invalid_request"
+    )
     const hinted = (hint: string) =>
       bench.production.form("/oauth/introspect", { token: "x", token_type_hint: hint })
     expect((await hinted("access_token")).status).toBe(200)
