@@ -4,7 +4,7 @@ import { anonymise, anonymiseAll } from "../../src/services/Anonymisation.ts"
 describe("Anonymisation", () => {
   it.each([
     ["si:deejay and si:deejay2", "[reporter] and si:deejay2"],
-    ["si:deejaysi:deejay", "[reporter][reporter]"],
+    ["si:deejaysi:deejay si:deejayc:ana", "[reporter][reporter] [reporter]c:ana"],
     ["si:dee\u200Bjay\u200B.", "[reporter]\u200B."],
     ["a\u200B si%3Adeejay \u00AD", "a\u200B [reporter] \u00AD"],
     ["si%5Cu003adeejay", "[reporter]"],

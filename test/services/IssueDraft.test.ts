@@ -66,6 +66,7 @@ const expectHarmless = (body: string, size = fullSize) => {
   for (const line of outside.slice(0, -1)) expect(line).toMatch(ourLine)
   for (const text of inside) {
     expect(text).not.toMatch(/[@#][\p{L}\p{N}_]/u)
+    expect(text).not.toMatch(/\bGH-\d/i)
     expect(text).not.toMatch(/report-ref/i)
   }
   return inside
@@ -167,26 +168,42 @@ describe("IssueDraft", () => {
         expect(title.startsWith("[report] ")).toBe(true)
         expect(points(title)).toBeLessThanOrEqual(size.title)
         expect(title).not.toMatch(/[@#](?!\u200B|…|$)/)
+        expect(title).not.toMatch(/\bGH-\d/i)
         expect(title).not.toMatch(/[\n\r\t\u202A-\u202E\u2066-\u2069]/)
       }),
       { numRuns: 300 }
     )
   })
 
-  it("cuts long text visibly, and keeps the marker", () => {
-    for (const unit of ["a", "é", "漢", "🎵", "`", "~", "`~", "@a", "#1", "\n", "\r\n", "report-ref: "]) {
+  it.each([fullSize, shortSize])("cuts long text visibly to %j, and keeps the marker", (size) => {
+    for (const unit of [
+      "a",
+      "é",
+      "漢",
+      "🎵",
+      "`",
+      "~",
+      "`~",
+      "@a",
+      "#1",
+      "GH-1 ",
+      "\n",
+      "\r\n",
+      "report-ref: "
+    ]) {
       const long = unit.repeat(Math.ceil(400_000 / unit.length))
       const { body, title } = composeIssue(
         report({
           message: long,
           attachments: Array.from({ length: 5 }, () => ({ name: long.slice(0, 120), content: long })),
           context: { long }
-        })
+        }),
+        size
       )
-      const inside = expectHarmless(body)
+      const inside = expectHarmless(body, size)
       expect(body).toContain("[cut: the stored report holds the rest]")
       expect(inside.length).toBeGreaterThan(1)
-      expect(points(title)).toBeLessThanOrEqual(120)
+      expect(points(title)).toBeLessThanOrEqual(size.title)
       expect(body).not.toMatch(/\p{Surrogate}/u)
     }
   })
@@ -203,9 +220,39 @@ describe("IssueDraft", () => {
     expect(body).toContain("[left out: the stored report holds more]")
   })
 
-  it("keeps the longest ordinary message complete", () => {
-    const message = `${"word ".repeat(3999)}last.`
-    expect(composeIssue(report({ message })).body).toContain(message)
+  it("cuts a part that has too many bytes but not too many characters", () => {
+    const attachments = [{ name: "log", content: "漢".repeat(900) }]
+    const { body } = composeIssue(report({ message: "漢".repeat(4_500), attachments }), shortSize)
+    expect(expectHarmless(body, shortSize)[1]).toContain("[cut: the stored report holds the rest]")
+  })
+
+  it("leaves out a part of which less than 200 characters would fit", () => {
+    for (let length = 3_000; length < 3_700; length += 20) {
+      const attachments = [16_000, length, 500].map((size) => ({ name: "log", content: "a".repeat(size) }))
+      const inside = expectHarmless(composeIssue(report({ message: "a".repeat(40_000), attachments })).body)
+      expect(Math.min(...inside.map((text) => text.length))).toBeGreaterThanOrEqual(200)
+    }
+  })
+
+  it("keeps the longest ordinary message complete, and cuts a longer one to 40,000 characters", () => {
+    for (const message of [`${"word ".repeat(3999)}last.`, "@ana ".repeat(4_000)])
+      expect(composeIssue(report({ message })).body).not.toContain("[cut:")
+    const { body } = composeIssue(report({ message: "a".repeat(40_001) }))
+    expect(body).toContain("[cut: the stored report holds the rest]")
+    expect(body).toContain("a".repeat(39_000))
+  })
+
+  it("gives the context and each attachment 16,000 characters", () => {
+    const long = "a".repeat(50_000)
+    const attachments = [1, 2].map((name) => ({ name: `${name}.log`, content: long }))
+    const { inside } = readBody(composeIssue(report({ context: { long }, attachments })).body)
+    expect(inside.slice(1).map((text) => text.length)).toEqual([16_000, 16_000, 16_000])
+  })
+
+  it("is shorter than the tracker's limit of 65,536 characters, and has 120 characters of title", () => {
+    expect(fullSize.characters).toBeLessThan(65_536)
+    const { title } = composeIssue(report({ message: "🎵".repeat(200) }))
+    expect(title).toBe(`[report] ${"🎵".repeat(110)}…`)
   })
 
   it("builds the title from the first line that is not blank", () => {
@@ -294,12 +341,12 @@ describe("The reporter's id", () => {
 
   it("is removed from the request id and the pull request", () => {
     const draft = composeIssue({
-      ...report({ pr: "https://si:123@host" }),
+      ...report({ pr: "https://si:123@host/si;123" }),
       reporter: Verified({ publicId: "si:123" }),
       requestId: "req.si_123.x"
     })
     expect(draft.body).toContain("- Request: `req._reporter_.x`")
-    expect(draft.body).not.toContain("si:123")
+    expect(draft.body).not.toMatch(/si[:_]123/)
   })
 
   it("does not appear when a longer handle is cut", () => {

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import { scopes } from "../../src/schema/Identity.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Store } from "../../src/services/Store.ts"
@@ -133,6 +134,20 @@ describe("the subscription", () => {
     )
   )
 
+  it.effect("is reconsent_required without its scope, before a proof is requested", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { caller, iam, plane, proofs } = yield* prepared({ registered: false })
+        const held = caller.membership.scopes.filter((name) => name !== scopes.register)
+        const notifications = yield* Notifications
+        const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
+        const failure = yield* Effect.flip(notifications.subscribe(plane, lacking))
+        assert.strictEqual(failure.code, "reconsent_required")
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+      })
+    )
+  )
+
   it.effect("shares one execution between two concurrent requests", () =>
     scenario(
       Effect.gen(function* () {
@@ -149,7 +164,7 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("of another caller, or for another organisation, at the same time is another one", () =>
+  it.effect("shares none with another caller or another organisation", () =>
     scenario(
       Effect.gen(function* () {
         const iam = yield* SimulatedIam

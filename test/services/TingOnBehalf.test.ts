@@ -52,18 +52,6 @@ describe("a scope is checked before a proof is requested", () => {
       })
     )
   )
-
-  it.effect("so that registering without it makes no call", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { registration, iam, caller, proofs } = yield* prepared
-        const held = withScopes(caller, [scopes.identity, scopes.send])
-        const failure = yield* Effect.flip(registration.register(production, held))
-        assert.strictEqual(failure.code, "reconsent_required")
-        assert.strictEqual((yield* iam.proofRequests).length, proofs)
-      })
-    )
-  )
 })
 
 describe("a call to Ting", () => {

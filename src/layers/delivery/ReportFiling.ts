@@ -128,8 +128,7 @@ export const makeReportFiling = (parts: {
         return yield* leased.write(DeliveryUpdate.Unknown({ availableAt, failure, searches: 0 }))
       }
       // A refused attempt may follow one whose answer was lost, so any earlier attempt leads to a search.
-      const sentBefore =
-        delivery.state === "unknown" || delivery.attempts > 0 || Option.isSome(delivery.sentAt)
+      const sentBefore = delivery.state === "unknown" || delivery.attempts > 0
       if (sentBefore && !(yield* isAbsent(leased, report))) return
       yield* breaker.reserveWrites(1)
       yield* send(leased, report)

@@ -4,6 +4,7 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import * as Tracer from "effect/Tracer"
@@ -70,12 +71,59 @@ describe("Group commit", () => {
     })
   )
 
+  it.scoped(
+    "callers of the same turn of the event loop share a group, and other work runs between groups",
+    () =>
+      Effect.gen(function* () {
+        const log: Array<unknown> = []
+        const work = Effect.sync(() => void setImmediate(() => log.push("other work")))
+        const commit = (items: ReadonlyArray<number>) =>
+          Effect.zipRight(
+            work,
+            Effect.sync(() => {
+              log.push(items)
+              return items
+            })
+          )
+        const give = yield* groupCommit(commit, { atMost: 2, weight: () => 1 })
+        const fibers: Array<Fiber.Fiber<number>> = []
+        for (const item of [1, 2, 3]) {
+          fibers.push(yield* Effect.fork(give(item)))
+          yield* Effect.repeatN(Effect.yieldNow(), 10)
+        }
+        deepStrictEqual(yield* Effect.forEach(fibers, Fiber.join), [1, 2, 3])
+        deepStrictEqual(log, [[1, 2], "other work", [3]])
+        for (let turn = 0; turn < 3; turn += 1) yield* Effect.promise(() => new Promise(setImmediate))
+        assert.strictEqual(yield* give(4), 4)
+      })
+  )
+
+  it.effect("waits for the running commit when it closes, and answers its callers", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make()
+      const held = yield* Deferred.make<void>()
+      const { give, groups } = yield* Scope.extend(
+        recordGroups({ atMost: 10, hold: Deferred.await(held) }),
+        scope
+      )
+      const first = yield* Effect.fork(give(1))
+      while (groups.length === 0) yield* Effect.promise(() => new Promise(setImmediate))
+      const closing = yield* Effect.fork(Scope.close(scope, Exit.void))
+      yield* Effect.yieldNow()
+      yield* Deferred.succeed(held, undefined)
+      yield* Fiber.join(closing)
+      yield* Effect.repeatN(Effect.yieldNow(), 10)
+      deepStrictEqual(yield* Fiber.poll(first), Option.some(Exit.succeed(10)))
+    })
+  )
+
   it.effect("commits pending items when it closes, and answers later ones too", () =>
     Effect.gen(function* () {
       const scope = yield* Scope.make()
       const { give, groups } = yield* Scope.extend(recordGroups({ atMost: 1 }), scope)
       const waiting = yield* Effect.fork(Effect.forEach([1, 2, 3], give, all))
-      yield* Effect.yieldNow()
+      yield* Effect.repeatN(Effect.yieldNow(), 10)
+      deepStrictEqual(groups, [])
       yield* Scope.close(scope, Exit.void)
       deepStrictEqual(yield* Fiber.join(waiting), [10, 20, 30])
       assert.strictEqual(yield* give(4), 40)

@@ -216,7 +216,7 @@ export const makeDeliveries = (
         id,
         sql`
           state = CASE
-            WHEN attempts > 0 OR sent_at IS NOT NULL OR state <> 'waiting'
+            WHEN attempts > 0 OR state <> 'waiting'
             THEN 'unknown' ELSE 'waiting' END,
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
         onlyFailed ? hasStatus(sql, "failed") : undefined

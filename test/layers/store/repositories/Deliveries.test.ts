@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { type Delivery, DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
 import { onBoth, sampleReport } from "../Stores.ts"
@@ -111,15 +112,16 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       const store = yield* freshStore
       yield* enqueue(store, "rep_1")
       const delivery = yield* leaseOne(store, 1_000)
-      assert.isTrue(
-        yield* store.deliveries.update(
-          delivery.id,
-          delivery.fence,
-          DeliveryUpdate.Failed({ at: 2_000, failure })
-        )
-      )
+      for (const update of [
+        DeliveryUpdate.Sending({ at: 1_500 }),
+        DeliveryUpdate.Failed({ at: 2_000, failure })
+      ])
+        assert.isTrue(yield* store.deliveries.update(delivery.id, delivery.fence, update))
       const row = yield* found(store, delivery)
-      deepStrictEqual([row.state, row.lastFailure], ["failed", Option.some(failure)])
+      deepStrictEqual(
+        [row.state, row.lastFailure, row.sentAt],
+        ["failed", Option.some(failure), Option.none()]
+      )
       deepStrictEqual(yield* store.deliveries.nextDueAt(kinds), Option.none())
       deepStrictEqual(yield* lease(store, 1_000_000), [])
       deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "failed", count: 1 }])
@@ -171,10 +173,10 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     {
       name: "a holder that dies while it sends again voids the searches for the earlier attempt",
       leases: [
-        [1_000, unknown(1_000, 3)],
-        [1_000, sending(1_500)]
+        [1_000, sending(1_200), unknown(1_300, 3)],
+        [1_300, sending(1_500)]
       ],
-      next: [61_000, "unknown", 1, 0, 1_500]
+      next: [61_300, "unknown", 2, 0, 1_500]
     },
     {
       name: "a holder that dies while it searches leaves the searches counted",
@@ -245,6 +247,23 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
     })
   )
 
+  it.scoped("leases of several processes at the same time hold no more either", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const first = yield* openStore(path)
+      const others = yield* Effect.replicateEffect(openStore(path), 3)
+      yield* enqueue(first, "rep_1", "rep_2", "rep_3", "rep_4")
+      const leases = yield* Effect.forEach(
+        [first, ...others],
+        (store, at) => lease(store, 5_000, 1, `${at}`, 2),
+        {
+          concurrency: "unbounded"
+        }
+      )
+      assert.strictEqual(leases.flat().length, 2)
+    })
+  )
+
   it.scoped("at full concurrency no delivery falls due before the first lease ends", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
@@ -253,6 +272,8 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       yield* leaseOne(store, 2_000)
       deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 1), Option.some(62_000))
       deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 2), Option.some(1_001))
+      yield* leaseOne(store, 3_000)
+      deepStrictEqual(yield* store.deliveries.nextDueAt(kinds, 2), Option.some(62_000))
     })
   )
 
@@ -344,6 +365,18 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
 
+    it.scoped("retries a delivery whose last attempt was refused with a search first", () =>
+      Effect.gen(function* () {
+        const store = yield* freshStore
+        yield* enqueue(store, "rep_1")
+        const { id, fence } = yield* leaseOne(store, 1_000)
+        for (const update of [sending(1_500), waiting(90_000)])
+          yield* store.deliveries.update(id, fence, update)
+        yield* store.deliveries.retry(id, 6_000)
+        assert.strictEqual((yield* leaseOne(store, 6_000)).state, "unknown")
+      })
+    )
+
     it.scoped("discards a delivery, and can retry it later", () =>
       Effect.gen(function* () {
         const store = yield* freshStore
@@ -357,7 +390,8 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
         yield* enqueue(store, "rep_2")
         yield* store.deliveries.discard("report:rep_2", 4_000, "spam")
         assert.isTrue(yield* store.deliveries.retry("report:rep_2", 5_000))
-        assert.strictEqual(yield* store.retention.deliveries(9_000), 0, "it is not over any more")
+        deepStrictEqual(yield* store.deliveries.oldestOpen, Option.some(1_000), "it is not over any more")
+        assert.strictEqual(yield* store.retention.deliveries(9_000), 0)
       })
     )
 
@@ -421,6 +455,23 @@ onBoth("Deliveries", ({ freshPath, freshStore, openStore }) => {
       })
     )
   })
+
+  it.scoped("the end of a lease and an operator's change wake the worker, a send does not", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* enqueue(store, "rep_1")
+      yield* store.wakeups.deliveries
+      const { id, fence } = yield* leaseOne(store, 1_000)
+      const woken = yield* Effect.fork(store.wakeups.deliveries)
+      yield* store.deliveries.update(id, fence, sending(1_500))
+      yield* Effect.yieldNow()
+      assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
+      yield* store.deliveries.update(id, fence, waiting(90_000))
+      yield* Fiber.join(woken)
+      yield* store.deliveries.retry(id, 2_000)
+      yield* store.wakeups.deliveries
+    })
+  )
 
   it.scoped("the oldest open delivery is a report; sweeps do not count", () =>
     Effect.gen(function* () {

@@ -28,6 +28,19 @@ onBoth("KnownPlanes", ({ freshPath, freshStore, rawQuery, withStore }) => {
     })
   )
 
+  it.scoped("of environments with the same key, the one that was remembered last is found", () =>
+    Effect.gen(function* () {
+      const { planes } = yield* freshStore
+      const second = { ...first, environmentId: "env-2" }
+      yield* planes.remember({ ...second, now: 1_000 })
+      yield* planes.remember({ ...first, now: 2_000 })
+      deepStrictEqual(yield* planes.findByKeyDigest("digest-1"), Option.some("env-1"))
+      yield* planes.remember({ ...second, webhookKeyDigest: "digest-2", now: 3_000 })
+      yield* planes.remember({ ...second, now: 4_000 })
+      deepStrictEqual(yield* planes.findByKeyDigest("digest-1"), Option.some("env-2"))
+    })
+  )
+
   it.scoped("a known key is not written again", () =>
     Effect.gen(function* () {
       const path = yield* freshPath

@@ -28,7 +28,8 @@ onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
         yield* recipients.deactivate(ana)
         assert.isFalse(yield* recipients.isActive(ana))
         yield* recipients.activate(registered)
-        yield* recipients.deactivate({ ...ana, plane: "env-1" })
+        for (const another of [{ plane: "env-1" }, { organisation: "other" }, { publicId: "si:ana" }])
+          yield* recipients.deactivate({ ...ana, ...another })
         assert.isTrue(yield* recipients.isActive(ana))
         yield* recipients.deactivate(ana)
         yield* recipients.deactivate(ana)
@@ -57,7 +58,7 @@ onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
     })
   )
 
-  it.scoped("an accepted ting without a change is not written; changes and registrations are", () =>
+  it.scoped("without a change a ting or deactivation is not written; changes and registrations are", () =>
     Effect.gen(function* () {
       const path = yield* freshPath
       const { subscriptionId: _, ...evidence } = registered
@@ -78,6 +79,18 @@ onBoth("Recipients", ({ freshPath, freshStore, rawQuery, withStore }) => {
       // A registration is as new as its request: earlier removals no longer apply.
       yield* withStore(path, ({ recipients }) => recipients.activate(registered))
       deepStrictEqual(yield* changedAt, [{ changed_at: 2_000, subscription_id: "sub_1" }])
+      yield* TestClock.adjust("1 seconds")
+      // The organisation was made anew under its name.
+      yield* withStore(path, ({ recipients }) =>
+        recipients.activate({ ...evidence, organisationUuid: "uuid-renewed" })
+      )
+      deepStrictEqual(yield* changedAt, [{ changed_at: 3_000, subscription_id: "sub_1" }])
+      // The first deactivation counts.
+      for (let times = 0; times < 2; times += 1) {
+        yield* TestClock.adjust("1 seconds")
+        yield* withStore(path, ({ recipients }) => recipients.deactivate(ana))
+      }
+      deepStrictEqual(yield* changedAt, [{ changed_at: 4_000, subscription_id: "sub_1" }])
     })
   )
 })

@@ -68,7 +68,10 @@ onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => 
       deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
       deepStrictEqual(yield* admit(store, "one", { limit: 0 }), "Replayed")
       deepStrictEqual(yield* admit(store, "one", { limit: 0, message: "other" }), "Conflict")
-      deepStrictEqual(yield* admit(store, "three", { limit: limit + bytesOf("short") }), "Stored")
+      const message = "ärger 🎵"
+      const room = limit + bytesOf(message)
+      deepStrictEqual(yield* admit(store, "three", { limit: room - 1, message }), "Full")
+      deepStrictEqual(yield* admit(store, "three", { limit: room, message }), "Stored")
     })
   )
 
@@ -132,6 +135,21 @@ onBoth("The order of leases", ({ freshStore }) => {
       yield* admit(store, "u", { reporter: Unverified() })
       deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "Replayed")
       deepStrictEqual(yield* subjectsOf(store, 2_000), ["u", "a"])
+    })
+  )
+
+  it.scoped("a late sweep comes before reports of unverified reporters", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* admit(store, "v")
+      for (const { fence, id } of yield* leased(store, 2_000))
+        yield* store.deliveries.update(
+          id,
+          fence,
+          DeliveryUpdate.Delivered({ at: 2_500, issue: Option.none(), sweepAt: Option.some(3_000) })
+        )
+      yield* admit(store, "a", { reporter: Anonymous() })
+      deepStrictEqual(yield* subjectsOf(store, 3_000), ["v", "a"])
     })
   )
 

@@ -135,6 +135,19 @@ onBoth("Reports", ({ freshPath, freshStore, withStore }) => {
       })
     )
 
+  it.scoped("under one key, the oldest candidate is the one that was created first", () =>
+    Effect.gen(function* () {
+      const { reports } = yield* freshStore
+      for (const [id, publicId, createdAt] of [
+        ["rep_1", "c:ana", 2_000],
+        ["rep_2", "c:eva", 1_000]
+      ] as const)
+        yield* reports.admit(sampleReport({ id, createdAt, reporter: Verified({ publicId }) }), false)
+      const admission = yield* reports.admit(sampleReport({ id: "rep_3", reporter: Unverified() }), false)
+      assert.strictEqual(admission._tag === "Replayed" && admission.report.id, "rep_2")
+    })
+  )
+
   it.scoped("keys of two planes, and two keys of one plane, are independent", () =>
     Effect.gen(function* () {
       const { reports } = yield* freshStore

@@ -3,10 +3,9 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
-import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { DeliveryUpdate, LoginOutcome } from "../../../../src/services/Store.ts"
-import { onBoth, sampleEntry, sampleEvent, sampleReport } from "../Stores.ts"
+import { DeliveryUpdate } from "../../../../src/services/Store.ts"
+import { onBoth, sampleReport } from "../Stores.ts"
 
 const lease = {
   kinds: ["report"],
@@ -17,40 +16,69 @@ const lease = {
   owner: "worker"
 } as const
 
-const filed = (at: number) =>
+const filed = (at: number, sweepAt?: number) =>
   DeliveryUpdate.Delivered({
     at,
     issue: Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" }),
-    sweepAt: Option.none()
+    sweepAt: Option.fromNullable(sweepAt)
   })
 
-onBoth("Retention", ({ freshStore }) => {
-  it.scoped("removes webhooks received before the bound, and only those", () =>
-    Effect.gen(function* () {
-      const { webhooks, retention } = yield* freshStore
-      const old = sampleEvent({ eventId: "old", receivedAt: 999 })
-      const young = sampleEvent({ eventId: "young", receivedAt: 1_000 })
-      yield* Effect.forEach([old, young], (event) => webhooks.receive(event, []))
-      assert.strictEqual(yield* retention.webhooks(1_000), 1)
-      assert.strictEqual(yield* retention.webhooks(1_000), 0)
-      assert.isTrue(yield* webhooks.receive(old, []))
-      assert.isFalse(yield* webhooks.receive(young, []))
-    })
-  )
+/** Rows of each table, with the column of its age; `at` is also part of the key. */
+const insertions = {
+  webhooks: {
+    table: "webhook_inbox",
+    age: "received_at",
+    row: (at: number) =>
+      `'production', 'event ${at}', 'type', '2026-09-25', NULL, 'type', 'id', 1, '{}', ${at}`
+  },
+  reports: {
+    table: "reports",
+    age: "created_at",
+    row: (at: number) =>
+      `'rep_${at}', 'production', 'key', 'digest ${at}', 'anonymous', '{}', 'cli', 'req', ${at}, 'marker', NULL, NULL`
+  },
+  recipients: {
+    table: "recipients",
+    age: "changed_at",
+    row: (at: number) => `'production', 'acme', 'uuid', 'c:${at}', NULL, 0, ${at}`
+  },
+  loginOutcomes: {
+    table: "login_outcomes",
+    age: "recorded_at",
+    row: (at: number) => `'key ${at}', 'production', 1, NULL, NULL, 0, ${at}, NULL`
+  },
+  deliveries: {
+    table: "deliveries",
+    age: "finished_at",
+    columns:
+      "id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority, finished_at",
+    row: (at: number) => `'sweep:${at}', 'sweep', '${at}', 'delivered', 1, 1, 0, 1, 1, 0, ${at}`
+  },
+  refusals: {
+    table: "spool_refused",
+    age: "refused_at",
+    row: (at: number) => `'record ${at}', 'musicclidaemon', 'invalid', 1, 1, ${at}`
+  }
+}
 
+onBoth("Retention", ({ freshPath, freshStore, openStore, rawQuery }) => {
   it.scoped("keeps a report of any age until its delivery is over", () =>
     Effect.gen(function* () {
       const { reports, deliveries, retention } = yield* freshStore
-      yield* reports.admit(sampleReport({ id: "rep_waiting", keyDigest: "one" }), true)
-      yield* reports.admit(sampleReport({ id: "rep_alone", keyDigest: "two" }), false)
-      assert.strictEqual(yield* retention.reports(5_000), 1)
-      assert.isTrue(Option.isSome(yield* reports.find("rep_waiting")))
+      for (const id of ["rep_failed", "rep_filed"])
+        yield* reports.admit(sampleReport({ id, keyDigest: id }), true)
+      yield* reports.admit(sampleReport({ id: "rep_alone", keyDigest: "rep_alone" }), false)
+      assert.strictEqual(yield* retention.reports(1_000), 0)
+      assert.strictEqual(yield* retention.reports(1_001), 1)
       assert.isTrue(Option.isNone(yield* reports.find("rep_alone")))
 
-      const [leased] = yield* deliveries.lease(lease)
-      if (leased === undefined) return assert.fail("nothing was leased")
-      yield* deliveries.update(leased.id, leased.fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
-      assert.strictEqual(yield* retention.reports(5_000), 1)
+      for (const { fence, id, subject } of yield* deliveries.lease(lease))
+        yield* deliveries.update(
+          id,
+          fence,
+          subject === "rep_filed" ? filed(3_000) : DeliveryUpdate.Failed({ at: 3_000, failure: "gone" })
+        )
+      assert.strictEqual(yield* retention.reports(5_000), 2)
     })
   )
 
@@ -82,7 +110,7 @@ onBoth("Retention", ({ freshStore }) => {
       for (const { fence, id, subject } of yield* deliveries.lease(lease)) {
         if (subject === "rep_failed")
           yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "refused: 422" }))
-        if (subject === "rep_filed") yield* deliveries.update(id, fence, filed(3_000))
+        if (subject === "rep_filed") yield* deliveries.update(id, fence, filed(3_000, 3_000))
         if (subject === "rep_discarded")
           yield* deliveries.update(
             id,
@@ -91,7 +119,9 @@ onBoth("Retention", ({ freshStore }) => {
           )
       }
       yield* deliveries.discard("report:rep_discarded", 3_000, "spam")
-      assert.strictEqual(yield* retention.deliveries(9_000), 1)
+      for (const { fence, id } of yield* deliveries.lease({ ...lease, kinds: ["sweep"], now: 3_000 }))
+        yield* deliveries.update(id, fence, DeliveryUpdate.Failed({ at: 3_000, failure: "gone" }))
+      assert.strictEqual(yield* retention.deliveries(9_000), 2, "of the filed report, and its sweep")
       deepStrictEqual(yield* kept, [Option.some("refused: 422"), Option.some("spam"), Option.none()])
 
       assert.strictEqual(yield* retention.reports(9_000), 3)
@@ -119,50 +149,21 @@ onBoth("Retention", ({ freshStore }) => {
     })
   )
 
-  it.scoped("removes outcomes of logins recorded before the bound", () =>
-    Effect.gen(function* () {
-      const { loginOutcomes, retention } = yield* freshStore
-      // Keys are made by hashing; any text of their form will do.
-      const key = (digit: string) => digit.repeat(64) as UpstreamKey
-      const record = (digit: string) =>
-        loginOutcomes.record(key(digit), productionId, LoginOutcome.Refusal({ reason: "no_organization" }))
-      yield* record("a")
-      yield* TestClock.setTime(1_000)
-      yield* record("b")
-      assert.strictEqual(yield* retention.loginOutcomes(1_000), 1)
-      assert.isTrue(Option.isNone(yield* loginOutcomes.find(key("a"))))
-      assert.isTrue(Option.isSome(yield* loginOutcomes.find(key("b"))))
-    })
-  )
-
-  it.scoped("removes refusals listed before the bound, a few hundred a call", () =>
-    Effect.gen(function* () {
-      const { spool, retention } = yield* freshStore
-      const refuse = (ids: ReadonlyArray<string>, now: number) =>
-        Effect.gen(function* () {
-          yield* spool.offer(
-            ids.map((id) => sampleEntry(id)),
-            { limitBytes: 1_000_000 }
-          )
-          yield* spool.lease({
-            tables: new Set(["musicclidaemon"]),
-            count: 1_000,
-            bytes: 1_000_000,
-            now,
-            leaseUntil: now + 1_000,
-            owner: "worker"
-          })
-          const refused = ids.map((recordId) => ({ recordId, code: "invalid" }))
-          yield* spool.settle({ owner: "worker", now, delivered: [], duplicates: [], refused })
-        })
-      yield* refuse(
-        Array.from({ length: 250 }, (_, index) => `old-${index}`),
-        1_999
-      )
-      yield* refuse(["young"], 2_000)
-      assert.strictEqual(yield* retention.refusals(2_000), 200)
-      assert.strictEqual(yield* retention.refusals(2_000), 50)
-      assert.strictEqual(yield* retention.refusals(2_000), 0)
-    })
-  )
+  for (const [name, { age, row, table, ...rest }] of Object.entries(insertions))
+    it.scoped(`removes ${name} before the bound, 200 in a call, the oldest first`, () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const { retention } = yield* openStore(path)
+        const rows = Array.from({ length: 202 }, (_, index) => `(${row(202 - index)})`)
+        const columns = "columns" in rest ? `(${rest.columns})` : ""
+        yield* rawQuery(path, `INSERT INTO ${table} ${columns} VALUES ${rows.join()}`)
+        // The names are those of `insertions`.
+        const remove = retention[name as keyof typeof insertions]
+        const left = rawQuery(path, `SELECT ${age} AS age FROM ${table} ORDER BY ${age}`)
+        assert.strictEqual(yield* remove(202), 200)
+        deepStrictEqual(yield* left, [{ age: 201 }, { age: 202 }])
+        assert.strictEqual(yield* remove(202), 1)
+        assert.strictEqual(yield* remove(202), 0)
+      })
+    )
 })

@@ -136,6 +136,18 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
       })
     )
 
+    it.scoped("a share may have a second bound, which all tables count for", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        const own = (id: string) => [sampleEntry(id, { table: "musicbackend" })]
+        yield* spool.offer(entries("a", "b", "c"), roomy)
+        const share = { limitBytes: 1_000, share: "musicbackend", wholeBytes: 40 } as const
+        assert.strictEqual(yield* spool.offer(own("o1"), share), "accepted")
+        assert.strictEqual(yield* spool.offer(own("o2"), share), "full")
+        assert.strictEqual(yield* spool.offer(own("o1"), { ...share, wholeBytes: 5 }), "accepted")
+      })
+    )
+
     it.scoped("drops the backend's own events for a client's, oldest first and no more than needed", () =>
       Effect.gen(function* () {
         const { spool } = yield* freshStore
@@ -171,24 +183,64 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
         const { spool } = yield* freshStore
         const other = (id: string) => sampleEntry(id, { table: "musicbackend" })
         const shut = (id: string) => sampleEntry(id, { table: "musicfrontendevents" })
-        yield* spool.offer([shut("s1"), other("o1"), ...entries("a"), shut("s2"), other("o2")], roomy)
-        deepStrictEqual(ids(yield* lease(spool, { count: 2 })), ["o1", "a"])
-        deepStrictEqual(ids(yield* lease(spool)), ["o2"])
+        yield* spool.offer(
+          [shut("s1"), other("o1"), other("o2"), ...entries("a"), shut("s2"), other("o3")],
+          roomy
+        )
+        deepStrictEqual(ids(yield* lease(spool, { count: 2 })), ["o1", "o2"])
+        deepStrictEqual(ids(yield* lease(spool)), ["a", "o3"])
       })
     )
   })
 
+  it.scoped("leases up to the given bytes, and at least one entry", () =>
+    Effect.gen(function* () {
+      const { spool } = yield* freshStore
+      yield* spool.offer(entries("a", "b", "c", "d"), roomy)
+      deepStrictEqual(ids(yield* lease(spool, { bytes: 20 })), ["a", "b"])
+      deepStrictEqual(ids(yield* lease(spool, { bytes: 5 })), ["c"])
+    })
+  )
+
+  it.scoped("only the owner of a lease releases it", () =>
+    Effect.gen(function* () {
+      const { spool } = yield* freshStore
+      yield* spool.offer(entries("a"), roomy)
+      yield* lease(spool)
+      yield* spool.release("other", ["a"])
+      deepStrictEqual(yield* lease(spool), [])
+      yield* spool.release("worker", ["a"])
+      deepStrictEqual(ids(yield* lease(spool)), ["a"])
+    })
+  )
+
   describe("settling", () => {
+    it.scoped("counts and remembers records that the service had already", () =>
+      Effect.gen(function* () {
+        const { spool } = yield* freshStore
+        yield* spool.offer(entries("a"), roomy)
+        yield* lease(spool)
+        yield* settle(spool, { duplicates: ["a"] })
+        yield* counted(spool, { accepted: 1, duplicates: 1 })
+        yield* spool.offer(entries("a"), roomy)
+        yield* counted(spool, { accepted: 2, duplicates: 2 })
+      })
+    )
+
     it.scoped("lists refused records with the service's code, and only the newest refusal of each", () =>
       Effect.gen(function* () {
         const path = yield* freshPath
         yield* withStore(path, ({ spool }) =>
           Effect.gen(function* () {
-            for (const { code, now } of [
-              { code: "invalid", now: 3_000 },
-              { code: "unauthorized", now: 4_000 }
-            ]) {
-              yield* spool.offer(entries("a", "b"), roomy)
+            for (const { change, code, now } of [
+              { change: {}, code: "invalid", now: 3_000 },
+              {
+                change: { table: "musicbackend", eventAt: 950, bytes: 12 },
+                code: "unauthorized",
+                now: 4_000
+              }
+            ] as const) {
+              yield* spool.offer([sampleEntry("a", change), sampleEntry("b")], roomy)
               yield* lease(spool)
               yield* settle(spool, { now, delivered: ["b"], refused: [{ recordId: "a", code }] })
             }
@@ -197,10 +249,10 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
         deepStrictEqual(yield* rawQuery(path, "SELECT * FROM spool_refused"), [
           {
             record_id: "a",
-            table_name: "musicclidaemon",
+            table_name: "musicbackend",
             code: "unauthorized",
-            event_at: 900,
-            bytes: 10,
+            event_at: 950,
+            bytes: 12,
             refused_at: 4_000
           }
         ])
@@ -216,6 +268,8 @@ onBoth("TelemetrySpool", ({ freshPath, freshStore, rawQuery, withStore }) => {
         yield* spool.offer(entries(...many), roomy)
         yield* lease(spool, { count: 550 })
         yield* settle(spool, { delivered: many.slice(0, 550) })
+        yield* spool.expire({ acceptedBefore: 1_000, deliveredBefore: 0, deliveredAtMost: 1_000_000 })
+        yield* counted(spool, { accepted: 1_100, delivered: 550, waiting: 550, waitingBytes: 5_500 })
         yield* spool.expire({ acceptedBefore: 5_000, deliveredBefore: 5_000, deliveredAtMost: 1_000_000 })
         yield* counted(spool, { accepted: 1_100, delivered: 550, expired: 550 })
         yield* spool.offer(entries(...many), roomy)

@@ -81,6 +81,17 @@ onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
     })
   )
 
+  it.scoped("a removed person is inactive since the first removal arrived, for retention", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* register(store)
+      yield* store.webhooks.receive(sampleEvent({ receivedAt: 1_000 }), ["c:ana"])
+      yield* store.webhooks.receive(sampleEvent({ eventId: "again", receivedAt: 2_000 }), ["c:ana"])
+      assert.strictEqual(yield* store.retention.recipients(1_000), 0)
+      assert.strictEqual(yield* store.retention.recipients(1_001), 1)
+    })
+  )
+
   it.scoped("an event without an organisation removes no recipient", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
