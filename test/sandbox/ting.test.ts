@@ -122,6 +122,13 @@ describe("with a proof", () => {
     expect(inbox.json).toMatchObject({ items: [{ key: "si:deejay/1", silent: false }] })
   })
 
+  it("replays equal content under its key, and refuses other content", async () => {
+    expect(await proved(subscriptions, registration())).toBe("201")
+    const texts = [sample({ data: { a: 1, b: 2 } }), sample({ data: { b: 2, a: 1 }, metadata: {} }), sample()]
+    expect([await proved(tings, texts[0] ?? ""), await proved(tings, texts[1] ?? "")]).toEqual(["202", "200"])
+    expect(await proved(tings, texts[2] ?? "")).toBe("409 idempotency_conflict")
+  })
+
   it.each([
     [{ org_id: undefined }, invalid],
     [{ extra: null }, invalid],

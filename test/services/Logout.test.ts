@@ -7,7 +7,7 @@ import * as TestClock from "effect/TestClock"
 import { upstreamKey } from "../../src/services/Idempotency.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
-import { isLive, loggedIn, loginAs } from "../support/Logins.ts"
+import { isLive, loggedIn, loginAs, unknownToken } from "../support/Logins.ts"
 import { iamRefusal } from "../support/SimulatedIam.ts"
 import {
   callerKey,
@@ -60,6 +60,16 @@ describe("logout", () => {
         yield* logout(session.access_token)
         assert.isFalse(yield* isLive(session.access_token))
         assert.isTrue(yield* isLive((yield* refresh(session.refresh_token)).access_token))
+      })
+    )
+  )
+
+  it.effect("succeeds for a token that IAM does not know", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam } = yield* loggedIn
+        yield* logout(unknownToken)
+        deepStrictEqual(yield* iam.revoked, [unknownToken])
       })
     )
   )
