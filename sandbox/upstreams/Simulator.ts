@@ -97,6 +97,12 @@ export type Decorate = (request: Seen) => Readonly<Record<string, string>>
 
 const controlPrefix = "/_sandbox/"
 
+/** The error of a control route. The contracts' own routes have their own envelopes. */
+export const controlRefusal = (message: string): Reply => ({
+  status: 400,
+  body: { error: { code: "invalid_control", message } }
+})
+
 /** Largest request body, bytes; above every contract's limit, so that each simulator answers its own 413. */
 const readLimit = 16 * 1024 * 1024
 

@@ -1,7 +1,14 @@
 /** The simulated table service: HTTP ingest with per-record keys, rejections and a 300 s dedupe window (table-service.md). */
-import { controlRefusal, faultControls } from "./ControlRoutes.ts"
-import { headerOf, type Now, type Reply, type Seen, type Simulator, startSimulator } from "./Simulator.ts"
-import { plain } from "./StrictJson.ts"
+import {
+  controlRefusal,
+  headerOf,
+  type Now,
+  type Reply,
+  type Seen,
+  type Simulator,
+  startSimulator
+} from "./Simulator.ts"
+import { isRecord } from "./Json.ts"
 import {
   type Batch,
   bytesOf,
@@ -113,7 +120,7 @@ class Ingest {
     const table = this.registry.resolve(entry.key)
     if (table === undefined) return rejection(header.recordId, "unauthorized")
     if (bytesOf(entry.record) > recordLimit) return rejection(header.recordId, "size_exceeded")
-    if (entry.record.kind !== "object") return rejection(header.recordId, "invalid")
+    if (!isRecord(entry.record)) return rejection(header.recordId, "invalid")
     return this.stage(table, header, entry)
   }
 
@@ -128,8 +135,8 @@ class Ingest {
       record_id: header.recordId,
       event_ts_ms: header.eventMilliseconds,
       registered_ts_ms: this.now(),
-      metadata: plain(entry.metadata),
-      record: plain(entry.record)
+      metadata: entry.metadata,
+      record: entry.record
     })
     return undefined
   }
@@ -142,8 +149,6 @@ export const startTables = async (options: { readonly now: Now }): Promise<Table
   const ingest = new Ingest(registry, options.now)
 
   const control = (request: Seen): Reply => {
-    const faults = faultControls(request, simulator)
-    if (faults !== undefined) return faults
     const name = /^\/_sandbox\/tables\/([a-z0-9]+)\/rows$/.exec(request.path)?.[1]
     if (request.method !== "GET" || name === undefined) return controlRefusal("no such control")
     const table = registry.find(name)

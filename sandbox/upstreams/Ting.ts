@@ -1,6 +1,12 @@
 /** The simulated notification service (notification-service.md): it verifies proofs through IAM and keeps its state per plane. */
-import { controlRefusal, faultControls } from "./ControlRoutes.ts"
-import { type Now, type Reply, type Seen, type Simulator, startSimulator } from "./Simulator.ts"
+import {
+  controlRefusal,
+  type Now,
+  type Reply,
+  type Seen,
+  type Simulator,
+  startSimulator
+} from "./Simulator.ts"
 import { makeControls, type TingControls } from "./ting/Controls.ts"
 import { answerEndpoint, endpointOf } from "./ting/Endpoints.ts"
 import { errorReply, type TingCode, TingError } from "./ting/Errors.ts"
@@ -62,10 +68,9 @@ export const startTing = async (options: {
   }
 
   const control = (request: Seen): Reply =>
-    faultControls(request, simulator) ??
-    (request.method === "GET" && request.path === "/_sandbox/inbox"
+    request.method === "GET" && request.path === "/_sandbox/inbox"
       ? inbox(request)
-      : controlRefusal("no such control"))
+      : controlRefusal("no such control")
 
   const handle = async (request: Seen): Promise<Reply> => {
     if (request.path.startsWith("/_sandbox/")) return control(request)

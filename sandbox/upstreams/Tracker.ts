@@ -1,8 +1,7 @@
 /** The simulated issue tracker: GitHub's REST routes for issues (issue-tracker.md) with paging, limits, moves and lags. */
 import { randomBytes } from "node:crypto"
-import { controlRefusal, faultControls } from "./ControlRoutes.ts"
 import { headerOf, type Now, type Reply, type Seen, type Simulator, startSimulator } from "./Simulator.ts"
-import { failures, secondaryLimit, type TrackerFailure } from "./tracker/Failures.ts"
+import { secondaryLimit } from "./tracker/Failures.ts"
 import { Limits } from "./tracker/Limits.ts"
 import {
   addIssue,
@@ -18,7 +17,6 @@ import {
 import { badCredentials, message } from "./tracker/Replies.ts"
 import { answerRoute } from "./tracker/Routes.ts"
 
-export type { TrackerFailure } from "./tracker/Failures.ts"
 export type { Issue, Rights, Token } from "./tracker/Model.ts"
 
 interface Times {
@@ -50,13 +48,9 @@ export interface TrackerSimulator extends Simulator {
   readonly move: (from: string, to: string) => void
   readonly disableIssues: (repository: string) => void
   readonly archive: (repository: string) => void
-  readonly failNext: (failure: TrackerFailure, options?: Times) => void
   readonly limits: {
     /** The next requests meet a secondary limit; `retryAfter` in seconds. */
     readonly secondary: (options?: Times & { retryAfter?: number; status?: 403 | 429 }) => void
-    /** The primary limit is exhausted for that many seconds; default 3600. */
-    readonly primary: (options?: { resetSeconds?: number; status?: 403 | 429 }) => void
-    readonly clear: () => void
   }
 }
 
@@ -144,11 +138,7 @@ export const startTracker = async (options: {
   for (const name of options.repositories) addRepository(state, name)
   for (const token of options.tokens) addToken(state, token)
 
-  const control = (request: Seen): Reply =>
-    faultControls(request, simulator) ?? controlRefusal("no such control")
-
   const handle = (request: Seen): Reply => {
-    if (request.path.startsWith("/_sandbox/")) return control(request)
     const token = authenticate(state, limits, request)
     if ("status" in token) return token
     const reply = answerRoute(state, token, request)
@@ -165,19 +155,13 @@ export const startTracker = async (options: {
     })
   })
 
-  const failNext: TrackerSimulator["failNext"] = (failure, { method = "POST", times = 1 } = {}) =>
-    simulator.fail({ method, times, fault: failures[failure] })
-
   return {
     ...simulator,
     minted: state.minted,
     ...controls(state),
-    failNext,
     limits: {
       secondary: ({ method = "POST", retryAfter, status = 403, times = 1 } = {}) =>
-        simulator.fail({ method, times, fault: secondaryLimit({ status, retryAfter }) }),
-      primary: ({ resetSeconds = 3600, status = 403 } = {}) => limits.exhaust(resetSeconds, status),
-      clear: () => limits.clear()
+        simulator.fail({ method, times, fault: secondaryLimit({ status, retryAfter }) })
     }
   }
 }

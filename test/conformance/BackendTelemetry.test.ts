@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest"
+import { describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
@@ -10,11 +10,6 @@ import { Webhooks } from "../../src/services/Webhooks.ts"
 import { inRequest, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const tables: ReadonlyArray<TableName> = [...clientTables, backendTable]
-
-const counts = Effect.gen(function* () {
-  yield* (yield* BackendTelemetry).flush
-  return yield* (yield* Store).spool.counts
-})
 
 const eventsOf = Effect.gen(function* () {
   yield* (yield* BackendTelemetry).flush
@@ -36,35 +31,6 @@ const eventsOf = Effect.gen(function* () {
 })
 
 describe("The backend's own telemetry", () => {
-  it.effect("is dropped first, and never exceeds the spool's bound", () => {
-    const spoolBytes = 20_000
-    return scenario(
-      Effect.gen(function* () {
-        const now = yield* TestClock.currentTimeMillis
-        const admission = yield* (yield* Store).spool.offer(
-          [
-            {
-              table: "musicclidaemon",
-              recordId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
-              eventAt: now,
-              json: "{}",
-              bytes: spoolBytes,
-              acceptedAt: now
-            }
-          ],
-          { limitBytes: spoolBytes }
-        )
-        assert.strictEqual(admission, "accepted")
-        yield* (yield* BackendTelemetry)
-          .record({ kind: "request", fields: { status: 200 } })
-          .pipe(inRequest())
-        const waiting = (yield* counts).reduce((sum, { waitingBytes }) => sum + waitingBytes, 0)
-        assert.isAtMost(waiting, spoolBytes)
-      }),
-      { tables, settings: { telemetry: { spoolBytes } } }
-    )
-  })
-
   it.effect("records the outcome of a ting and of a webhook that were refused before any upstream call", () =>
     scenario(
       Effect.gen(function* () {

@@ -386,20 +386,4 @@ describe("A client that disconnects", () => {
       yield* eventually(() => interrupted)
     })
   )
-
-  it.scoped("in the middle of its body releases its places", () =>
-    Effect.gen(function* () {
-      const server = yield* backend({ inFlight: 1 })
-      const socket = connect(server.port, "127.0.0.1")
-      socket.write(
-        "POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-      )
-      yield* settle
-      expect((yield* call(server, good.version)).status).toBe(200)
-      socket.resetAndDestroy()
-      yield* eventually(() => server.lines.some(({ fields }) => fields.status === 499))
-      expect((yield* call(server, good.version)).status).toBe(200)
-      expect(server.reached).toEqual([])
-    })
-  )
 })

@@ -1,5 +1,4 @@
 import { createServer } from "node:http"
-import { connect } from "node:net"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { trackConnections } from "../../src/http/transport/Connections.ts"
@@ -17,18 +16,7 @@ import {
   TemporarilyRateLimited,
   Unauthenticated
 } from "../../src/schema/Failure.ts"
-import {
-  type Answer,
-  type Backend,
-  backend,
-  sharedBackend,
-  call,
-  errorOf,
-  good,
-  json,
-  parseRaw,
-  raw
-} from "./support.ts"
+import { type Answer, backend, sharedBackend, call, errorOf, good, json, parseRaw, raw } from "./support.ts"
 
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
@@ -192,10 +180,11 @@ describe("Malformed HTTP", () => {
   it.scoped("does not prevent a second request on the connection after a first one that failed", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
-      const text = yield* pipelined(server, [
-        "POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello",
-        "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-      ])
+      const text = yield* raw(
+        server,
+        "POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello" +
+          "GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+      )
       expect(text.match(/HTTP\/1\.1 (\d+)/g)).toEqual(["HTTP/1.1 415", "HTTP/1.1 200"])
     })
   )
@@ -209,7 +198,7 @@ describe("Malformed HTTP", () => {
       const server = yield* sharedBackend
       server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
       const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
-      const answers = yield* pipelined(server, [login, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n", text])
+      const answers = yield* raw(server, `${login}GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n${text}`)
       expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "200", status])
       expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
     })
@@ -219,19 +208,6 @@ describe("Malformed HTTP", () => {
 const loginHead = `POST ${good.login.path} HTTP/1.1\r\nHost: a\r\n${Object.entries(good.login.headers)
   .map(([name, value]) => `${name}: ${value}\r\n`)
   .join("")}`
-
-const pipelined = (server: Backend, requests: ReadonlyArray<string>) =>
-  Effect.promise(
-    () =>
-      new Promise<string>((resolve) => {
-        const socket = connect(server.port, "127.0.0.1", () => socket.write(requests.join("")))
-        let text = ""
-        socket.on("data", (part) => {
-          text += part.toString()
-        })
-        socket.on("close", () => resolve(text))
-      })
-  )
 
 describe("Cache-Control", () => {
   it.scoped("is no-store on every answer of an auth call and on every error", () =>

@@ -94,7 +94,6 @@ export interface ExchangeInput {
   readonly key?: string
   readonly orgId?: string | null
   readonly endpointId?: string
-  readonly audience?: string
   readonly metadata?: unknown
   readonly path?: string
   readonly bytes?: string
@@ -104,7 +103,7 @@ export interface ExchangeInput {
   readonly body?: Readonly<Record<string, unknown>>
 }
 
-export const makeClient = (
+const makeClient = (
   base: string,
   clock: { readonly time: number },
   seeded: SeededPlane,
@@ -135,8 +134,6 @@ export const makeClient = (
     get: (path: string, headers: HeaderMap = {}) => call("GET", path, headers),
     login: (slt: string, idempotencyKey = key(slt)) =>
       form("/app-auth/tokens", { app_id: "music", slt }, keyed(idempotencyKey)),
-    refresh: (token: string, idempotencyKey = key(token)) =>
-      form("/app-auth/tokens", { app_id: "music", refresh_token: token }, keyed(idempotencyKey)),
     introspect: (token: string, headers: HeaderMap = {}) => form("/oauth/introspect", { token }, headers),
     revoke: (token: string, idempotencyKey = key(token)) =>
       form("/oauth/revoke", { token }, keyed(idempotencyKey)),
@@ -161,7 +158,7 @@ export const makeClient = (
         {
           org_id: input.orgId ?? null,
           subject_token: input.subject,
-          audience: input.audience ?? "ting",
+          audience: "ting",
           endpoint_id: input.endpointId ?? "tings.send",
           metadata: input.metadata ?? {},
           request: { method: "POST", body_sha256: bodySha256 },
@@ -173,7 +170,7 @@ export const makeClient = (
     /** With Ting's credentials. */
     verify: (
       proof: string,
-      change: { readonly path?: string; readonly bytes?: string; readonly method?: string } = {},
+      change: { readonly path?: string; readonly method?: string } = {},
       headers: HeaderMap = {}
     ) => {
       const ting = basic("ting", seeded.tingSecret)
@@ -184,7 +181,7 @@ export const makeClient = (
           request: {
             method: change.method ?? "POST",
             path: change.path ?? "/v1/tings",
-            body_sha256: sha256(change.bytes ?? "{}")
+            body_sha256: sha256("{}")
           }
         },
         { authorization: ting, ...(selector ? { "x-testing-application": ting } : {}), ...headers }
@@ -196,9 +193,9 @@ export const makeClient = (
 export type Client = ReturnType<typeof makeClient>
 
 /** A seeded simulator with a clock that only the test moves. */
-export const startBench = async (options: { readonly rateLimit?: number } = {}): Promise<Bench> => {
+export const startBench = async (): Promise<Bench> => {
   const clock = { time: start }
-  const iam = await startIam({ now: () => clock.time, ...options })
+  const iam = await startIam({ now: () => clock.time })
   const seeded = seedIam(iam.controls)
   return {
     iam,
@@ -209,21 +206,13 @@ export const startBench = async (options: { readonly rateLimit?: number } = {}):
   }
 }
 
-/** Logs an actor in to music in production; its tokens. */
+/** Logs an actor in to music in production. */
 export const loggedIn = async (
   bench: Bench,
   actor = "si:deejay",
-  options: {
-    readonly orgs?: ReadonlyArray<string>
-    readonly scopes?: ReadonlyArray<string>
-    readonly session?: string
-  } = {}
-): Promise<{ readonly access: string; readonly refresh: string; readonly answer: Answer }> => {
+  options: { readonly orgs?: ReadonlyArray<string> } = {}
+): Promise<{ readonly access: string }> => {
   const slt = bench.iam.controls.mintSlt("production", { appId: "music", actor, ...options })
   const answer = await bench.production.login(slt)
-  return {
-    access: textAt(answer.json, "access_token"),
-    refresh: textAt(answer.json, "refresh_token"),
-    answer
-  }
+  return { access: textAt(answer.json, "access_token") }
 }

@@ -52,13 +52,6 @@ describe("canonical JSON", () => {
     expect(canonicalJson({ message: "m", pr: undefined })).toBe(canonicalJson({ message: "m", pr: null }))
   })
 
-  it("distinguishes different values: order in arrays, text and number, empty text and null", () => {
-    expect(canonicalJson([1, 2])).not.toBe(canonicalJson([2, 1]))
-    expect(canonicalJson({ a: "1" })).not.toBe(canonicalJson({ a: 1 }))
-    expect(canonicalJson({ a: "" })).not.toBe(canonicalJson({ a: null }))
-    expect(canonicalJson({ a: [] })).not.toBe(canonicalJson({}))
-  })
-
   it("does not depend on the order of keys at any depth", () => {
     FastCheck.assert(
       FastCheck.property(json, (value) => {

@@ -145,21 +145,22 @@ describe("executeOnce", () => {
     }).pipe(Effect.provide(Idempotency.Default))
   )
 
-  it.scoped("continues, for the other callers too, when the first caller disconnects", () =>
-    Effect.gen(function* () {
-      const { executeOnce } = yield* Idempotency
-      const work = yield* makeWork
-      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
-      yield* work.begun
-      const second = yield* Effect.fork(executeOnce(sharing)(work.run))
-      yield* settle
-      const gone = yield* Fiber.interrupt(first)
-      assert.isTrue(Exit.isInterrupted(gone))
-      yield* work.letGo
-      assert.strictEqual(yield* Fiber.join(second), 1)
-      deepStrictEqual(work.state, { executions: 1, interruptions: 0 })
-    }).pipe(Effect.provide(Idempotency.Default))
-  )
+  for (const leaving of [0, 1])
+    it.scoped(`continues when the ${leaving === 0 ? "first" : "second"} of two callers disconnects`, () =>
+      Effect.gen(function* () {
+        const { executeOnce } = yield* Idempotency
+        const work = yield* makeWork
+        const first = yield* Effect.fork(executeOnce(sharing)(work.run))
+        yield* work.begun
+        const second = yield* Effect.fork(executeOnce(sharing)(work.run))
+        yield* settle
+        const [gone, kept] = leaving === 0 ? [first, second] : [second, first]
+        assert.isTrue(Exit.isInterrupted(yield* Fiber.interrupt(gone)))
+        yield* work.letGo
+        assert.strictEqual(yield* Fiber.join(kept), 1)
+        deepStrictEqual(work.state, { executions: 1, interruptions: 0 })
+      }).pipe(Effect.provide(Idempotency.Default))
+    )
 
   it.scoped("continues when its only caller disconnects, and later callers join it", () =>
     Effect.gen(function* () {
@@ -172,21 +173,6 @@ describe("executeOnce", () => {
       yield* settle
       yield* work.letGo
       assert.strictEqual(yield* Fiber.join(again), 1)
-      deepStrictEqual(work.state, { executions: 1, interruptions: 0 })
-    }).pipe(Effect.provide(Idempotency.Default))
-  )
-
-  it.scoped("is not affected by the disconnect of a later caller", () =>
-    Effect.gen(function* () {
-      const { executeOnce } = yield* Idempotency
-      const work = yield* makeWork
-      const first = yield* Effect.fork(executeOnce(sharing)(work.run))
-      yield* work.begun
-      const second = yield* Effect.fork(executeOnce(sharing)(work.run))
-      yield* settle
-      yield* Fiber.interrupt(second)
-      yield* work.letGo
-      assert.strictEqual(yield* Fiber.join(first), 1)
       deepStrictEqual(work.state, { executions: 1, interruptions: 0 })
     }).pipe(Effect.provide(Idempotency.Default))
   )

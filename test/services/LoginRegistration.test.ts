@@ -10,7 +10,7 @@ import { login } from "../support/Logins.ts"
 import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { SimulatedTing, tingRefusal } from "../support/SimulatedTing.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
-import { callerKey, lost, advanceClockDuring, scenario, unreachable } from "../support/UseCaseLayers.ts"
+import { callerKey, advanceClockDuring, scenario, unreachable } from "../support/UseCaseLayers.ts"
 
 const key = callerKey("login")
 const iamKey = upstreamKey("login", Production(), key)
@@ -49,21 +49,6 @@ describe("registration at a login", () => {
     )
   )
 
-  it.effect("requests no proof without its scope, and returns reconsent_required", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam } = yield* prepared
-        const slt = yield* iam.slt({
-          actor: "si:deejay",
-          scopes: ["self.identity.read", "obo:ting:tings.send"]
-        })
-        const session = yield* login(slt)
-        deepStrictEqual(session.ting, { subscribed: false, error: "reconsent_required" })
-        assert.strictEqual(yield* iam.calls("prove"), 0)
-      })
-    )
-  )
-
   it.effect("makes 2 attempts, each with a new proof", () =>
     scenario(
       Effect.gen(function* () {
@@ -76,48 +61,22 @@ describe("registration at a login", () => {
     )
   )
 
-  it.effect("succeeds in the second attempt after a lost answer", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { ting, slt } = yield* prepared
-        yield* ting.failNext("register", lost("ting"), { when: "after" })
-        const session = yield* advanceClockDuring(login(slt))
-        assert.isTrue(session.ting.subscribed)
-        const [first, second] = yield* ting.seen
-        deepStrictEqual(first?.body, second?.body)
-        assert.notStrictEqual(first?.proof, second?.proof)
-      })
+  for (const slow of ["register", "prove"] as const)
+    it.effect(`takes 5 s at most, also while the ${slow} call is slow`, () =>
+      scenario(
+        Effect.gen(function* () {
+          const { iam, ting, slt } = yield* prepared
+          const held = yield* slow === "prove" ? iam.hold(slow) : ting.hold(slow)
+          const fiber = yield* Effect.fork(login(slt))
+          yield* held.arrived
+          yield* TestClock.adjust("4999 millis")
+          assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
+          yield* TestClock.adjust("1 millis")
+          const session = yield* Fiber.join(fiber)
+          deepStrictEqual(session.ting, { subscribed: false, error: "dependency_unavailable" })
+        })
+      )
     )
-  )
-
-  it.effect("takes 5 s at most, also while Ting is slow", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { ting, slt } = yield* prepared
-        const held = yield* ting.hold("register")
-        const fiber = yield* Effect.fork(login(slt))
-        yield* held.arrived
-        yield* TestClock.adjust("4999 millis")
-        assert.isTrue((yield* Fiber.poll(fiber))._tag === "None")
-        yield* TestClock.adjust("1 millis")
-        const session = yield* Fiber.join(fiber)
-        deepStrictEqual(session.ting, { subscribed: false, error: "dependency_unavailable" })
-      })
-    )
-  )
-
-  it.effect("includes a slow proof in the 5 s", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, slt } = yield* prepared
-        const held = yield* iam.hold("prove")
-        const fiber = yield* Effect.fork(login(slt))
-        yield* held.arrived
-        yield* TestClock.adjust("5 seconds")
-        assert.isFalse((yield* Fiber.join(fiber)).ting.subscribed)
-      })
-    )
-  )
 
   it.effect("is recorded without secrets, under the upstream key", () =>
     scenario(

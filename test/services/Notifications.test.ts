@@ -2,21 +2,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import * as TestClock from "effect/TestClock"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { scopes } from "../../src/schema/Identity.ts"
 import { tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
-import { tingRefusal } from "../support/SimulatedTing.ts"
-import {
-  advanceClockDuring,
-  inRequest,
-  lost,
-  scenario,
-  signedIn,
-  unreachable
-} from "../support/UseCaseLayers.ts"
+import { advanceClockDuring, inRequest, lost, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
 
@@ -127,119 +118,41 @@ describe("a ting is refused before a proof is requested", () => {
     )
   )
 
-  for (const scope of [scopes.send, scopes.identity]) {
-    it.effect(`when the token lacks ${scope}`, () =>
+  it.effect("when the token lacks the scope", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { caller, iam, plane, proofs } = yield* prepared()
+        const held = caller.membership.scopes.filter((name) => name !== scopes.send)
+        const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
+        const notifications = yield* Notifications
+        const failure = yield* Effect.flip(notifications.send(plane, lacking, fired))
+        assert.strictEqual(failure.code, "reconsent_required")
+        assert.strictEqual(yield* iam.calls("prove"), proofs)
+      })
+    )
+  )
+})
+
+describe("a transient failure", () => {
+  it.effect(
+    "is retried with a new proof and the same bytes, and is a replay when the first attempt was accepted and its answer lost",
+    () =>
       scenario(
         Effect.gen(function* () {
-          const { caller, iam, plane, proofs } = yield* prepared()
-          const held = caller.membership.scopes.filter((name) => name !== scope)
-          const lacking = { ...caller, membership: { ...caller.membership, scopes: held } }
-          const notifications = yield* Notifications
-          const failure = yield* Effect.flip(notifications.send(plane, lacking, fired))
-          assert.strictEqual(failure.code, "reconsent_required")
-          assert.strictEqual(yield* iam.calls("prove"), proofs)
+          const { send, sends, ting } = yield* prepared()
+          yield* ting.failNext("send", lost("ting"), { when: "after" })
+          assert.isTrue((yield* advanceClockDuring(send())).replayed)
+          const calls = yield* sends
+          assert.strictEqual(calls.length, 2)
+          assert.strictEqual(calls[0]?.body, calls[1]?.body)
+          assert.notStrictEqual(calls[0]?.proof, calls[1]?.proof)
         })
       )
-    )
-  }
-})
-
-describe("a transient failure is retried within the deadline", () => {
-  it.effect("with a new proof, the same key and the same bytes", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, proofs, send, sends, ting } = yield* prepared()
-        yield* ting.failNext("send", unreachable("ting"))
-        yield* ting.failNext("send", lost("ting"))
-        assert.isFalse((yield* advanceClockDuring(send())).replayed)
-        // The first two never arrived: the proved digests show their content.
-        const requests = (yield* iam.proofRequests).slice(proofs)
-        assert.strictEqual(requests.length, 3)
-        assert.strictEqual(new Set(requests.map(({ key }) => key)).size, 3)
-        assert.strictEqual(new Set(requests.map(({ body }) => body)).size, 1)
-        const [call] = yield* sends
-        assert.strictEqual(call?.body, requests[0]?.body)
-      })
-    )
-  )
-
-  it.effect("and is a replay when the first attempt was accepted and its answer lost", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { send, sends, ting } = yield* prepared()
-        yield* ting.failNext("send", lost("ting"), { when: "after" })
-        assert.isTrue((yield* advanceClockDuring(send())).replayed)
-        const calls = yield* sends
-        assert.strictEqual(calls.length, 2)
-        assert.strictEqual(calls[0]?.body, calls[1]?.body)
-        assert.notStrictEqual(calls[0]?.proof, calls[1]?.proof)
-      })
-    )
-  )
-
-  it.effect("but not later: at the deadline the answer is 503", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { send, ting } = yield* prepared()
-        const held = yield* ting.hold("send")
-        const fiber = yield* Effect.fork(Effect.flip(send()))
-        yield* held.arrived
-        yield* TestClock.adjust("25 seconds")
-        const failure = yield* Fiber.join(fiber)
-        assert.strictEqual(failure.code, "dependency_unavailable")
-        deepStrictEqual(failure.details, { dependency: "ting" })
-      })
-    )
-  )
-
-  it.effect("but a 429 is returned at once with its seconds", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { send, ting } = yield* prepared()
-        yield* ting.failNext("send", tingRefusal(429, "temporarily_rate_limited", 17))
-        const failure = yield* Effect.flip(send())
-        assert.strictEqual(failure.code, "temporarily_rate_limited")
-        assert.strictEqual(failure.retryAfterSeconds, 17)
-        assert.strictEqual(yield* ting.calls("send"), 1)
-      })
-    )
   )
 })
 
-describe("Ting's refusals", () => {
-  it.effect("are returned at once, with their own codes", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { send, ting } = yield* prepared()
-        for (const [status, code] of [
-          [403, "permission_denied"],
-          [403, "test_context_mismatch"],
-          [403, "required_delivery_not_enabled"],
-          [400, "invalid_input"],
-          [413, "payload_too_large"]
-        ] as const) {
-          const calls = yield* ting.calls("send")
-          yield* ting.failNext("send", tingRefusal(status, code))
-          assert.strictEqual((yield* Effect.flip(send())).code, code)
-          assert.strictEqual(yield* ting.calls("send"), calls + 1)
-        }
-      })
-    )
-  )
-
-  it.effect("for an unknown type are not_found", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { send, ting } = yield* prepared()
-        yield* ting.removeType(fired.type)
-        const failure = yield* Effect.flip(send())
-        assert.strictEqual(failure.code, "not_found")
-        assert.strictEqual(failure.details?.upstream_code, "not_found")
-      })
-    )
-  )
-
-  it.effect("for the same key with other content are a conflict, also in flight", () =>
+describe("the same key with other content", () => {
+  it.effect("is a conflict, also in flight", () =>
     scenario(
       Effect.gen(function* () {
         const { send, ting } = yield* prepared()

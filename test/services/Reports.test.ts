@@ -5,7 +5,6 @@ import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
-import { scopes } from "../../src/schema/Identity.ts"
 import type { ReportRequest } from "../../src/schema/Report.ts"
 import { DeliveryUpdate, Store } from "../../src/services/Store.ts"
 import { Refused } from "../../src/services/UpstreamFailure.ts"
@@ -182,19 +181,6 @@ describe("a reporter's token", () => {
         const { token } = yield* signedIn()
         const failure = yield* Effect.flip(submit({ token, organisation: "elsewhere" }))
         assert.strictEqual(failure.code, "forbidden")
-        assert.isEmpty(yield* admitted)
-      })
-    )
-  )
-
-  it.effect("that discloses no public id is 403 reconsent_required, and nothing is stored", () =>
-    scenario(
-      Effect.gen(function* () {
-        const iam = yield* SimulatedIam
-        const { token } = yield* signedIn()
-        iam.production.withdrawScope(scopes.identity)
-        yield* iam.alter((introspection) => ({ ...introspection, publicId: Option.none() }))
-        assert.strictEqual((yield* Effect.flip(submit({ token }))).code, "reconsent_required")
         assert.isEmpty(yield* admitted)
       })
     )

@@ -123,18 +123,6 @@ describe("the subscription", () => {
     )
   )
 
-  it.effect("makes the caller ting_ready", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { caller, plane, subscribe } = yield* prepared({ registered: false })
-        const sessions = yield* Sessions
-        assert.isFalse((yield* sessions.me(plane, caller)).ting_ready)
-        yield* subscribe
-        assert.isTrue((yield* sessions.me(plane, caller)).ting_ready)
-      })
-    )
-  )
-
   it.effect("restores a grant that the recipient revoked, because it is their explicit request", () =>
     scenario(
       Effect.gen(function* () {

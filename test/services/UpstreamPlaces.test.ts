@@ -6,19 +6,15 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
-import * as Redacted from "effect/Redacted"
 import { defaultBound } from "../../src/http/middleware/Admission.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
-import { Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
-import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import { authenticate, loggedIn, login, loginAs } from "../support/Logins.ts"
 import { prepared, settle } from "../support/Sending.ts"
 import { testSettings } from "../support/Settings.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { SimulatedTing } from "../support/SimulatedTing.ts"
 import { callerKey, inRequest, scenario } from "../support/UseCaseLayers.ts"
 
 const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
@@ -180,26 +176,6 @@ describe("a call that waits for IAM", () => {
     ).pipe(bounds(1))
   )
 
-  it.effect("is refused as a refresh and as a logout too, with nothing spent or revoked", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, session } = yield* loggedIn
-        const held = yield* iam.hold("introspect")
-        const introspection = yield* Effect.fork(authenticate(session.access_token))
-        yield* held.arrived
-        const { logout, refresh } = yield* Sessions
-        const key = callerKey("no place")
-        const refreshToken = Redacted.make(session.refresh_token)
-        const refused = yield* Effect.flip(refresh(Production(), { refreshToken, key }))
-        const refusedLogout = yield* Effect.flip(logout(Production(), { token: refreshToken, key }))
-        deepStrictEqual([refused.code, refusedLogout.code], ["overloaded", "overloaded"])
-        deepStrictEqual([yield* iam.calls("refresh"), yield* iam.calls("revoke")], [0, 0])
-        yield* held.release
-        yield* Fiber.join(introspection)
-      })
-    ).pipe(bounds(1))
-  )
-
   it.effect("takes its own place when it joins an execution in flight", () =>
     scenario(
       Effect.gen(function* () {
@@ -255,41 +231,5 @@ describe("a call that waits for Ting", () => {
         assert.strictEqual((yield* sends).length, 2)
       })
     ).pipe(bounds(1, 1))
-  )
-
-  it.effect("is refused as a subscription too, before a proof is spent", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { iam, ting, proofs, send, subscribe } = yield* prepared()
-        const held = yield* ting.hold("send")
-        const sending = yield* Effect.fork(send())
-        yield* held.arrived
-        const refused = yield* Effect.flip(subscribe)
-        deepStrictEqual([refused.code, refused.details?.dependency], ["overloaded", "ting"])
-        assert.strictEqual(yield* iam.calls("prove"), proofs + 1)
-        yield* held.release
-        yield* Fiber.join(sending)
-      })
-    ).pipe(bounds(1, 1))
-  )
-
-  it.effect("without a place does not fail the login, whose repetition registers", () =>
-    scenario(
-      Effect.gen(function* () {
-        const { send } = yield* prepared()
-        const iam = yield* SimulatedIam
-        const ting = yield* SimulatedTing
-        const held = yield* ting.hold("send")
-        const sending = yield* Effect.fork(send())
-        yield* held.arrived
-        const slt = yield* iam.slt({ actor: "si:deejay" })
-        const session = yield* login(slt)
-        deepStrictEqual(session.ting, { subscribed: false, error: "overloaded" })
-        yield* held.release
-        yield* Fiber.join(sending)
-        const again = yield* login(slt)
-        deepStrictEqual([again.access_token, again.ting.subscribed], [session.access_token, true])
-      })
-    ).pipe(bounds(10, 1))
   )
 })

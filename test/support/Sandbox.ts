@@ -1,6 +1,6 @@
 /** The sandbox for end-to-end tests: the real server and all simulators on loopback, its log kept instead of printed. */
 import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
-import * as Console from "effect/Console"
+import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import { startSandbox } from "../../sandbox/Run.ts"
@@ -11,50 +11,24 @@ export const keptConsole = () => {
   const keep = (...parts: ReadonlyArray<unknown>) => {
     lines.push(parts.map(String).join(" "))
   }
-  const silent = () => undefined
-  const unsafe: Console.UnsafeConsole = {
-    assert: silent,
-    clear: silent,
-    count: silent,
-    countReset: silent,
-    debug: keep,
-    dir: keep,
-    dirxml: keep,
-    error: keep,
-    group: silent,
-    groupCollapsed: silent,
-    groupEnd: silent,
-    info: keep,
-    log: keep,
-    table: keep,
-    time: silent,
-    timeEnd: silent,
-    timeLog: silent,
-    trace: keep,
-    warn: keep
-  }
-  const kept = (run: () => void) => Effect.sync(run)
+  const kept = (...parts: ReadonlyArray<unknown>) => Effect.sync(() => keep(...parts))
   const console: Console.Console = {
-    [Console.TypeId]: Console.TypeId,
-    assert: () => Effect.void,
-    clear: Effect.void,
-    count: () => Effect.void,
-    countReset: () => Effect.void,
-    debug: (...parts) => kept(() => keep(...parts)),
-    dir: (item) => kept(() => keep(item)),
-    dirxml: (...parts) => kept(() => keep(...parts)),
-    error: (...parts) => kept(() => keep(...parts)),
-    group: () => Effect.void,
-    groupEnd: Effect.void,
-    info: (...parts) => kept(() => keep(...parts)),
-    log: (...parts) => kept(() => keep(...parts)),
-    table: (data) => kept(() => keep(data)),
-    time: () => Effect.void,
-    timeEnd: () => Effect.void,
-    timeLog: () => Effect.void,
-    trace: (...parts) => kept(() => keep(...parts)),
-    warn: (...parts) => kept(() => keep(...parts)),
-    unsafe
+    ...Effect.runSync(Effect.console),
+    debug: kept,
+    error: kept,
+    info: kept,
+    log: kept,
+    trace: kept,
+    warn: kept,
+    unsafe: {
+      ...globalThis.console,
+      debug: keep,
+      error: keep,
+      info: keep,
+      log: keep,
+      trace: keep,
+      warn: keep
+    }
   }
   return { lines, console }
 }

@@ -1,4 +1,4 @@
-/** The notification service as a layer: grants, types and keys in memory (notification-service.md 3 and 7), proofs verified with the simulated IAM. */
+/** The notification service as a layer: grants and keys in memory (notification-service.md 3 and 7), proofs verified with the simulated IAM. */
 import * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -19,9 +19,6 @@ import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
 
 export type TingMethod = "register" | "send"
 
-/** How long Ting keeps a key, seconds: 14 days from the first acceptance. */
-export const keyLifetime = 1_209_600
-
 /** A call as it arrived. */
 export interface SeenCall {
   readonly method: TingMethod
@@ -36,9 +33,8 @@ interface Grant {
 }
 
 interface TingPlane {
-  readonly types: Set<string>
   readonly grants: Map<string, Grant>
-  readonly keys: Map<string, { readonly digest: string; readonly at: number; readonly reply: AcceptedTing }>
+  readonly keys: Map<string, { readonly digest: string; readonly reply: AcceptedTing }>
 }
 
 export interface Recipient {
@@ -55,7 +51,6 @@ export interface SimulatedTingService extends FaultSwitches<TingMethod> {
   readonly isRegistered: (recipient: Recipient) => Effect.Effect<boolean>
   /** The recipient muted every type. */
   readonly mute: (publicId: string) => Effect.Effect<void>
-  readonly removeType: (type: string) => Effect.Effect<void>
 }
 
 export class SimulatedTing extends Context.Tag("test/SimulatedTing")<SimulatedTing, SimulatedTingService>() {}
@@ -97,11 +92,7 @@ const make = Effect.gen(function* () {
   const planeOf = (name: string): TingPlane => {
     const found = planes.get(name)
     if (found !== undefined) return found
-    const fresh: TingPlane = {
-      types: new Set(["music.trigger.fired", "music.trigger.expired"]),
-      grants: new Map(),
-      keys: new Map()
-    }
+    const fresh: TingPlane = { grants: new Map(), keys: new Map() }
     planes.set(name, fresh)
     return fresh
   }
@@ -143,12 +134,11 @@ const make = Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis
       const slot = `${organisation} ${body.key}`
       const known = state.keys.get(slot)
-      if (known !== undefined && now - known.at < keyLifetime * 1000) {
+      if (known !== undefined) {
         return known.digest === sha256(call.body)
           ? { ...known.reply, replayed: true }
           : yield* tingRefusal(409, "idempotency_conflict")
       }
-      if (!state.types.has(body.type ?? "")) return yield* tingRefusal(404, "not_found")
       if (state.grants.get(grantKey(organisation, body.for ?? ""))?.active !== true) {
         return yield* tingRefusal(403, "recipient_not_registered")
       }
@@ -159,7 +149,7 @@ const make = Effect.gen(function* () {
         silent: muted.has(body.for ?? ""),
         replayed: false
       }
-      state.keys.set(slot, { digest: sha256(call.body), at: now, reply })
+      state.keys.set(slot, { digest: sha256(call.body), reply })
       return reply
     }).pipe(gate.through("send"))
 
@@ -192,8 +182,7 @@ const make = Effect.gen(function* () {
         if (grant !== undefined) grant.active = false
       }),
     isRegistered: (recipient) => Effect.sync(() => grantOf(recipient)?.active === true),
-    mute: (publicId) => Effect.sync(() => muted.add(publicId)),
-    removeType: (type) => Effect.sync(() => planeOf("production").types.delete(type))
+    mute: (publicId) => Effect.sync(() => muted.add(publicId))
   }
   return Context.make(Ting, ting).pipe(Context.add(SimulatedTing, simulated))
 })

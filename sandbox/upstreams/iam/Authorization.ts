@@ -35,8 +35,7 @@ export const startSession = (
   const session: Session = {
     id: uuidAt(state.now()),
     actor,
-    organizations: new Set(organizations),
-    status: "active"
+    organizations: new Set(organizations)
   }
   plane.sessions.set(session.id, session)
   return session
@@ -66,9 +65,7 @@ export const grantsOf = (plane: Plane, { actor, session }: Family): ReadonlyArra
     return grant === undefined ? [] : [grant]
   })
 
-/** True while the family and its parent session are active. */
-export const loginAlive = (family: Family): boolean =>
-  family.status === "active" && family.session.status === "active"
+export const loginAlive = (family: Family): boolean => family.status === "active"
 
 export const accessAlive = (state: State, token: AccessToken): boolean =>
   !token.revoked && state.now() < token.expiresAt && loginAlive(token.family)

@@ -35,10 +35,5 @@ export const iamFaults = {
       { limit: 120, remaining: 0, reset_after_seconds: seconds, retry_after_seconds: seconds }
     ),
   internalError: (): Fault => envelope(500, "internal_error"),
-  serviceUnavailable: (): Fault => envelope(503, "service_unavailable", { "retry-after": "5" }),
-  providerUnavailable: (): Fault => envelope(503, "provider_unavailable", { "retry-after": "5" }),
-  serverOverloaded: (): Fault => envelope(503, "server_overloaded", { "retry-after": "5" }),
-  requestTimeout: (): Fault => envelope(504, "request_timeout"),
-  /** Commits, then loses the answer. */
-  commitThenDrop: (): Fault => ({ kind: "drop-after" })
+  serviceUnavailable: (): Fault => envelope(503, "service_unavailable", { "retry-after": "5" })
 } as const

@@ -1,5 +1,5 @@
 /** `POST /api/v1/oauth/introspect` and `POST /api/v1/oauth/revoke` (identity-service.md 6 and 7). */
-import type { Reply, Seen } from "../Simulator.ts"
+import type { Reply } from "../Simulator.ts"
 import { invalidRequest } from "./Errors.ts"
 import {
   accessAlive,
@@ -9,7 +9,7 @@ import {
   membershipId,
   refreshAlive
 } from "./Authorization.ts"
-import { kindOf, lifetimes, shapes, unixSeconds } from "./Identifiers.ts"
+import { kindOf, lifetimes, unixSeconds } from "./Identifiers.ts"
 import { once, requireIdempotencyKey } from "./Idempotency.ts"
 import type { AccessToken, Plane, RefreshToken } from "./Model.ts"
 import { type Call, headerValues, readForm } from "./Requests.ts"
@@ -49,13 +49,6 @@ const activeToken = (call: Call, value: string): AccessToken | RefreshToken | un
   return token?.family.appId === app.appId && accessAlive(state, token) ? token : undefined
 }
 
-const orgHeader = (request: Seen): string | undefined => {
-  const [org, ...others] = headerValues(request, "x-org-id")
-  if (org !== undefined && (others.length > 0 || !shapes.orgHandle.test(org)))
-    throw invalidRequest("X-Org-ID must be one organisation handle")
-  return org
-}
-
 const readToken = (call: Call): string => {
   const form = readForm(call.request, { required: ["token"], optional: ["token_type_hint"] })
   const hint = form("token_type_hint")
@@ -69,23 +62,13 @@ const inactive: Reply = { status: 200, body: { active: false } }
 /** Computed from the current state at every call. Any unusable token answers exactly `{"active":false}` (identity-service.md 6). */
 export const introspect = (call: Call): Reply => {
   const value = readToken(call)
-  const org = orgHeader(call.request)
+  if (headerValues(call.request, "x-org-id").length > 0) throw invalidRequest("X-Org-ID is not simulated")
   const token = activeToken(call, value)
   if (token === undefined) return inactive
   const { app, plane } = call
   const { family } = token
-  const grants = grantsOf(plane, family)
-  const selected = grants.find((grant) => grant.organization.handle === org)
-  if (org !== undefined && selected === undefined) return inactive
-
   const scopes = effectiveScopes(plane, token)
   const describe = (grant: Grant) => snapshot(call, grant, { audience: app.appId, scopes })
-  const authority =
-    "consumed" in token
-      ? {}
-      : selected === undefined
-        ? { authorizations: grants.map(describe) }
-        : { authorization: describe(selected) }
   return {
     status: 200,
     body: {
@@ -93,19 +76,13 @@ export const introspect = (call: Call): Reply => {
       public_id: family.actor,
       ...(scopes.includes("self.identity.read") ? { actor_type: kindOf(family.actor) } : {}),
       client_id: app.appId,
-      ...(selected === undefined
-        ? {}
-        : {
-            org_id: selected.organization.handle,
-            membership_id: membershipId(family.actor, selected.organization.handle)
-          }),
       session_id: family.session.id,
       scope: token.scopes.join(" "),
       audience: app.appId,
       issued_at: unixSeconds(token.issuedAt),
       expires_at: unixSeconds(token.expiresAt),
-      authorization_epoch: (selected?.membership ?? plane.actors.get(family.actor))?.epoch,
-      ...authority
+      authorization_epoch: plane.actors.get(family.actor)?.epoch,
+      ...("consumed" in token ? {} : { authorizations: grantsOf(plane, family).map(describe) })
     }
   }
 }

@@ -46,12 +46,6 @@ export const logins = (state: State) => ({
     return token
   },
 
-  /** Ends every parent session of an actor, and with it all application tokens. */
-  revokeSession: (plane: PlaneId, actor: string): void => {
-    for (const session of planeOf(state, plane).sessions.values())
-      if (session.actor === actor) session.status = "revoked"
-  },
-
   /** The family of an access or refresh token of any plane. */
   familyOf: (token: string): Family | undefined => {
     for (const plane of state.planes.values()) {

@@ -70,7 +70,6 @@ export interface Session {
   readonly actor: string
   /** The organisations that the user selected for the application. */
   readonly organizations: ReadonlySet<string>
-  status: "active" | "revoked"
 }
 
 export interface Slt {

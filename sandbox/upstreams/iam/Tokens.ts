@@ -81,8 +81,7 @@ const login = (call: Call, credential: string): Outcome => {
   const slt = plane.slts.get(credential)
   if (slt === undefined || slt.appId !== app.appId || slt.spent || state.now() >= slt.expiresAt)
     throw invalidGrant()
-  if (slt.session.status !== "active" || !slt.scopes.every((scope) => app.approvedScopes.has(scope)))
-    throw invalidGrant()
+  if (!slt.scopes.every((scope) => app.approvedScopes.has(scope))) throw invalidGrant()
   slt.spent = true
   return startFamily(call, slt.session, slt.scopes)
 }

@@ -1,9 +1,7 @@
-/** The field formats of notification-service.md 5, and readers of typed fields of a strict JSON object. */
+/** The field formats of notification-service.md 5, and readers of typed fields of a JSON object. */
 import { randomBytes } from "node:crypto"
-import { type Json, textOf } from "../StrictJson.ts"
+import { isRecord, type JsonObject } from "../Json.ts"
 import { invalidInput } from "./Errors.ts"
-
-export type Fields = ReadonlyMap<string, Json>
 
 const appId = /^[a-z][a-z0-9_-]{0,79}$/
 const part = /^[a-z][a-z0-9_-]*$/
@@ -30,44 +28,38 @@ export const isType = (text: string): boolean => {
   )
 }
 
-export type ActorKind = "carbon" | "silicon"
-
-/** The kind of an actor id by its prefix; `undefined` when the id is malformed. */
-export const actorKind = (id: string): ActorKind | undefined =>
-  carbonId.test(id) ? "carbon" : siliconId.test(id) ? "silicon" : undefined
-
-export const isActor = (text: string): boolean => actorKind(text) !== undefined
+export const isActor = (id: string): boolean => carbonId.test(id) || siliconId.test(id)
 
 /** An opaque id: prefix, `_`, 32 lower-case hex. */
 export const newId = (prefix: "sub" | "msg" | "req"): string => `${prefix}_${randomBytes(16).toString("hex")}`
 
 /** Refuses unknown fields and missing required ones. */
 export const exactly = (
-  fields: Fields,
+  fields: JsonObject,
   required: ReadonlyArray<string>,
   optional: ReadonlyArray<string> = []
 ): void => {
-  for (const name of fields.keys())
+  for (const name of Object.keys(fields))
     if (!required.includes(name) && !optional.includes(name))
       throw invalidInput("the body has an unknown field")
-  for (const name of required) if (!fields.has(name)) throw invalidInput(`${name} is required`)
+  for (const name of required) if (!Object.hasOwn(fields, name)) throw invalidInput(`${name} is required`)
 }
 
 /** A string field that fits. An absent field or another kind of value is `invalid_input`. */
-export const text = (fields: Fields, name: string, fits: (value: string) => boolean): string => {
-  const value = textOf(fields.get(name))
-  if (value === undefined || !fits(value)) throw invalidInput(`${name} is not acceptable`)
+export const text = (fields: JsonObject, name: string, fits: (value: string) => boolean): string => {
+  const value = fields[name]
+  if (typeof value !== "string" || !fits(value)) throw invalidInput(`${name} is not acceptable`)
   return value
 }
 
 export const optionalText = (
-  fields: Fields,
+  fields: JsonObject,
   name: string,
   fits: (value: string) => boolean
-): string | undefined => (fields.has(name) ? text(fields, name, fits) : undefined)
+): string | undefined => (Object.hasOwn(fields, name) ? text(fields, name, fits) : undefined)
 
-export const objectField = (fields: Fields, name: string): Json => {
-  const value = fields.get(name)
-  if (value?.kind !== "object") throw invalidInput(`${name} must be an object`)
+export const objectField = (fields: JsonObject, name: string): JsonObject => {
+  const value = fields[name]
+  if (!isRecord(value)) throw invalidInput(`${name} must be an object`)
   return value
 }

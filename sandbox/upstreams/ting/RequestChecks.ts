@@ -1,8 +1,8 @@
 /** The checks before the credentials, in the order of notification-service.md 2, steps 1 to 7, and reading the bearer. */
+import { isRecord, type JsonObject, parseJson } from "../Json.ts"
 import type { Seen } from "../Simulator.ts"
-import { JsonProblem, parseJson, textOf } from "../StrictJson.ts"
 import { invalidInput, TingError } from "./Errors.ts"
-import { type Fields, isActor, isAppId, isOrgId, isType } from "./Fields.ts"
+import { isActor, isAppId, isOrgId, isType } from "./Fields.ts"
 
 const bodyLimit = 1_048_576
 const tingLimit = 262_144
@@ -14,17 +14,10 @@ export const single = (request: Seen, name: string): string | undefined => {
   return values[0]
 }
 
-const parseBody = (body: Buffer): Fields => {
-  if (body.length === 0) return new Map()
-  try {
-    const json = parseJson(body)
-    if (json.kind !== "object") throw invalidInput("the body must be a JSON object")
-    return json.fields
-  } catch (problem) {
-    throw problem instanceof JsonProblem
-      ? invalidInput(`the body is not strict JSON: ${problem.message}`)
-      : problem
-  }
+const parseBody = (body: Buffer): JsonObject => {
+  const json = body.length === 0 ? {} : parseJson(body)
+  if (!isRecord(json)) throw invalidInput("the body must be a JSON object")
+  return json
 }
 
 const formats: ReadonlyArray<readonly [string, (value: string) => boolean]> = [
@@ -35,15 +28,15 @@ const formats: ReadonlyArray<readonly [string, (value: string) => boolean]> = [
 ]
 
 /** Checks only the format of strings that are present. Kinds and presence are checked after the bearer. */
-const checkFormats = (fields: Fields): void => {
+const checkFormats = (fields: JsonObject): void => {
   for (const [name, fits] of formats) {
-    const value = textOf(fields.get(name))
-    if (value !== undefined && !fits(value)) throw invalidInput(`${name} is not acceptable`)
+    const value = fields[name]
+    if (typeof value === "string" && !fits(value)) throw invalidInput(`${name} is not acceptable`)
   }
 }
 
 /** The fields of an acceptable request. Throws the first error. */
-export const readRequest = (request: Seen): Fields => {
+export const readRequest = (request: Seen): JsonObject => {
   const origin = request.headers.get("origin")
   if (origin !== undefined) throw new TingError("permission_denied", "browsers are not allowed")
   if (request.body.length > bodyLimit) throw new TingError("payload_too_large")

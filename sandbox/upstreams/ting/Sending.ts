@@ -1,39 +1,33 @@
 /** Accepts one ting, without waiting, so that two sends under one key cannot both be accepted (notification-service.md 3.2 and 7). */
 import { createHash } from "node:crypto"
+import { canonical, type JsonObject } from "../Json.ts"
 import type { Reply } from "../Simulator.ts"
-import { canonical, type Json, plain } from "../StrictJson.ts"
 import { TingError } from "./Errors.ts"
-import { exactly, type Fields, isActor, isKey, isType, newId, objectField, text } from "./Fields.ts"
+import { exactly, isActor, isKey, isType, newId, objectField, text } from "./Fields.ts"
 import { findGrant, type Org, type Plane } from "./Model.ts"
 
 /** How long a key is kept after its first acceptance, milliseconds. */
 const keyLife = 1_209_600_000
 
-const emptyObject: Json = { kind: "object", fields: new Map() }
-
 /** Digest of the whole body as canonical JSON, with the organisation's UUID and explicit metadata. */
-const contentDigest = (fields: Fields, org: Org): string => {
-  const content = new Map(fields)
-  content.set("org_id", { kind: "literal", value: org.id ?? org.handle })
-  if (!content.has("metadata")) content.set("metadata", emptyObject)
-  return createHash("sha256")
-    .update(canonical({ kind: "object", fields: content }))
+const contentDigest = (fields: JsonObject, org: Org): string =>
+  createHash("sha256")
+    .update(canonical({ metadata: {}, ...fields, org_id: org.id ?? org.handle }))
     .digest("hex")
-}
 
 /** RFC 3339 UTC with six fraction digits; the last three distinguish tings of one millisecond. */
 const timestamp = (at: number, sequence: number): string =>
   new Date(at).toISOString().replace("Z", `${String(sequence % 1000).padStart(3, "0")}Z`)
 
 /** Accepts a ting of the verified application, replays an earlier acceptance, or refuses. */
-export const send = (plane: Plane, org: Org, issuer: string, fields: Fields, now: number): Reply => {
+export const send = (plane: Plane, org: Org, issuer: string, fields: JsonObject, now: number): Reply => {
   exactly(fields, ["org_id", "type", "for", "key", "data"], ["metadata"])
   const type = text(fields, "type", isType)
   if (!type.startsWith(`${issuer}.`)) throw new TingError("permission_denied")
   const actor = text(fields, "for", isActor)
   const key = text(fields, "key", isKey)
   const data = objectField(fields, "data")
-  const metadata = fields.has("metadata") ? objectField(fields, "metadata") : emptyObject
+  const metadata = Object.hasOwn(fields, "metadata") ? objectField(fields, "metadata") : {}
 
   const slot = JSON.stringify([org.id ?? org.handle, issuer, key])
   const digest = contentDigest(fields, org)
@@ -54,8 +48,8 @@ export const send = (plane: Plane, org: Org, issuer: string, fields: Fields, now
     appId: issuer,
     created_at: timestamp(now, plane.tings.length + 1),
     type,
-    data: plain(data),
-    metadata: plain(metadata),
+    data,
+    metadata,
     for: actor,
     key,
     silent: grant.muted

@@ -1,4 +1,4 @@
-/** Rate limits (issue-tracker.md 3): counted per account, shown on every response, and exhausted by control. */
+/** Rate limits (issue-tracker.md 3): counted per account and shown on every response. */
 import type { Now, Reply } from "../Simulator.ts"
 import { message } from "./Replies.ts"
 
@@ -28,20 +28,9 @@ const headersOf = (used: number, resetAt: number): Headers => ({
 export class Limits {
   private readonly now: Now
   private readonly buckets = new Map<string, Bucket>()
-  private exhausted: { readonly until: number; readonly status: 403 | 429 } | undefined
 
   constructor(now: Now) {
     this.now = now
-  }
-
-  /** Exhausts the primary limit of every account for some seconds. */
-  exhaust(seconds: number, status: 403 | 429): void {
-    this.exhausted = { until: this.now() + seconds * 1000, status }
-  }
-
-  clear(): void {
-    this.exhausted = undefined
-    this.buckets.clear()
   }
 
   private bucket(login: string): Bucket {
@@ -54,16 +43,12 @@ export class Limits {
 
   /** The current headers. Counts no request. */
   headers(login: string): Headers {
-    if (this.exhausted !== undefined && this.now() < this.exhausted.until)
-      return headersOf(limit, this.exhausted.until)
     const { used, resetAt } = this.bucket(login)
     return headersOf(used, resetAt)
   }
 
   /** Counts a request. Over the limit, returns the error response; the request is not executed. */
   charge(login: string): Reply | undefined {
-    if (this.exhausted !== undefined && this.now() < this.exhausted.until)
-      return message(this.exhausted.status, primaryMessage, this.headers(login))
     const bucket = this.bucket(login)
     if (bucket.used >= limit) return message(403, primaryMessage, this.headers(login))
     bucket.used += 1

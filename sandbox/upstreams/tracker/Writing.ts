@@ -1,5 +1,5 @@
 /** Creating, updating and commenting on issues (issue-tracker.md 2): field rules and rights. */
-import { isRecord } from "../ControlRoutes.ts"
+import { isRecord } from "../Json.ts"
 import type { Reply, Seen } from "../Simulator.ts"
 import { accountOf, addIssue, type Issue, nextId, type Repository, type State, type Token } from "./Model.ts"
 import {

@@ -96,10 +96,7 @@ describe("A body that is not valid", () => {
 
   it.scoped.each<[string, string | Uint8Array, string, string]>([
     ["truncated JSON", '{"slt":"oac_1"', "body", "is not valid JSON"],
-    ["a __proto__ key", '{"slt":"a","__proto__":{"slt":"b"}}', "body", "holds a __proto__ key"],
-    ["an unknown field", '{"slt":"a","for":"b"}', "for", "is not a known field"],
-    ["a wrong type", '{"slt":null}', "slt", "must be a string"],
-    ["no object", "7", "body", "must be an object"]
+    ["an unknown field", '{"slt":"a","for":"b"}', "for", "is not a known field"]
   ])("%s is 400 and names its field", ([, body, path, problem]) =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
