@@ -26,8 +26,6 @@ export interface TingControls {
   /** Registers a type of an application in a plane, as its operator does. Repeating it has no effect. */
   readonly registerType: (plane: PlaneId, appId: string, type: string) => void
   readonly revokeGrant: (recipient: RecipientOf) => void
-  /** Mutes the whole application. */
-  readonly mute: (recipient: RecipientOf) => void
   readonly grants: (plane: PlaneId) => ReadonlyArray<GrantView>
   /** A recipient's stored tings in an organisation, newest first, silent ones included. */
   readonly inbox: (plane: PlaneId, org: string, actor: string) => ReadonlyArray<TingView>
@@ -49,9 +47,6 @@ export const makeControls = (state: State): TingControls => {
     },
     revokeGrant: (recipient) => {
       grantOf(recipient).active = false
-    },
-    mute: (recipient) => {
-      grantOf(recipient).muted = true
     },
     grants: (id) =>
       planeOf(state, id).grants.map((grant) => ({

@@ -32,8 +32,7 @@ const register = ({ plane, org, proof, fields }: Operation): Reply => {
     org,
     appId: proof.issuer,
     actor: proof.actor,
-    active: true,
-    muted: false
+    active: true
   }
   grant.active = true
   if (existing === undefined) plane.grants.push(grant)

@@ -18,8 +18,6 @@ export interface Grant {
   readonly appId: string
   readonly actor: string
   active: boolean
-  /** The recipient muted the application; its tings are silent. */
-  muted: boolean
 }
 
 export interface Ting {

@@ -52,7 +52,8 @@ export const send = (plane: Plane, org: Org, issuer: string, fields: JsonObject,
     metadata,
     for: actor,
     key,
-    silent: grant.muted
+    // No recipient mutes the application here.
+    silent: false
   }
   plane.tings.push(ting)
   const reply: Reply = {

@@ -687,6 +687,26 @@ describe("The search for duplicates", () => {
     })
   )
 
+  it.scoped("closes a duplicate that refuses comments", () =>
+    Effect.gen(function* () {
+      const { github, issues, pass, process, report, sweep } = yield* twice
+      github.addIssue(repository, { login: "harbor-bot", title: "copy", body: markerOf(report) })
+      github.fail({
+        method: "POST",
+        path: `${issuesPath}/2/comments`,
+        times: Number.POSITIVE_INFINITY,
+        fault: faults.status(403, { message: "Unable to create comment because issue is locked." })
+      })
+      yield* pass(110)
+      expect(issues().map(({ comments, state }) => [state, comments.length])).toEqual([
+        ["open", 0],
+        ["closed", 0]
+      ])
+      expect((yield* sweep).state).toBe("delivered")
+      expect(yield* process.checks).toEqual({ tables: "off", tracker: "ok" })
+    })
+  )
+
   it.scoped.each([403, 301])(
     "whose closing is refused with %i closes the others, and is listed as failed",
     (status) =>
