@@ -83,12 +83,12 @@ export const makeIamBudget = (
     window: string,
     counted: Counted,
     purpose: Purpose,
+    place: Place | undefined,
     adjust: (share: Share) => Share = identity
   ): Effect.Effect<Place, Refused> =>
     Effect.gen(function* () {
       const now = yield* monotonicMillis
       const { clientNetwork } = yield* RequestContext
-      const place = reservedPlace(counted, purpose)
       const completing = purpose.completing === true || place !== undefined
       const claim: Claim = {
         window,
@@ -129,14 +129,18 @@ export const makeIamBudget = (
     Effect.suspend(() => {
       // Read once: the credential may become known during the call.
       const window = windowOf(counted, purpose)
-      return Effect.acquireUseRelease(take(window, counted, purpose), () => call, settle(window))
+      return Effect.acquireUseRelease(
+        take(window, counted, purpose, reservedPlace(counted, purpose)),
+        () => call,
+        settle(window)
+      )
     })
 
   const reserveIntrospection: IamBudget["reserveIntrospection"] = (plane, purpose, spend) => {
     const introspection: Counted = { plane: planeId(plane), path: introspectPath }
     const window = windowOf(introspection, purpose)
     return Effect.acquireUseRelease(
-      take(window, introspection, purpose, completingShare),
+      take(window, introspection, purpose, undefined, completingShare),
       spend,
       (place, exit) =>
         Exit.isSuccess(exit)
@@ -145,11 +149,13 @@ export const makeIamBudget = (
     )
   }
 
-  const unlessRefused: IamBudget["unlessRefused"] = (credential, repeated) => (call) =>
-    Effect.if(
-      Effect.map(monotonicMillis, (now) => refused.isRefused(credential, now)),
-      { onTrue: () => repeated, onFalse: () => call }
-    )
+  const unlessRefused: IamBudget["unlessRefused"] =
+    <A, E>(credential: string, repeated: Effect.Effect<A, E>) =>
+    <B, E2>(call: Effect.Effect<B, E2>) =>
+      Effect.flatMap(
+        monotonicMillis,
+        (now): Effect.Effect<A | B, E | E2> => (refused.isRefused(credential, now) ? repeated : call)
+      )
 
   const recordRefusal: IamBudget["recordRefusal"] = (credential, refusal, use) =>
     Effect.gen(function* () {

@@ -209,6 +209,33 @@ describe("The introspection that completes a login", () => {
   )
 })
 
+describe("The reservation of a login", () => {
+  it.effect("is a place of its own, also when its SLT is a token with a reserved place", () =>
+    Effect.gen(function* () {
+      const { budget, credentials } = budgetOf()
+      const accessToken = Redacted.make(`oat_${"x".repeat(43)}`)
+      const grant = {
+        accessToken,
+        refreshToken: Redacted.make(`ort_${"x".repeat(43)}`),
+        expiresInSeconds: 1_800,
+        scopes: [],
+        actor: Option.none(),
+        organisation: Option.none(),
+        replayed: false
+      }
+      const first = yield* budget.reserveIntrospection(production, login(0), (place) =>
+        Effect.sync(() => {
+          credentials.recordGrant(production, grant, Option.none(), place, 0)
+          return place
+        })
+      )
+      const repeated: Purpose = { credential: tokenKey(production, accessToken), use: "login" }
+      const second = yield* budget.reserveIntrospection(production, repeated, Effect.succeed)
+      assert.isFalse(second === first)
+    }).pipe(inRequest(true, "203.0.113.1"))
+  )
+})
+
 describe("A refused credential", () => {
   for (const kind of ["known", "unknown"] as const)
     it.effect(`has ${kind === "known" ? "the" : "no"} next place when it is ${kind}`, () =>
