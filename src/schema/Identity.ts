@@ -20,6 +20,10 @@ export const PublicId = Schema.String.pipe(Schema.pattern(publicIdPattern)).anno
 export const ActorType = Schema.Literal("carbon", "silicon")
 export type ActorType = typeof ActorType.Type
 
+/** The type that the prefix of a public id names. */
+export const actorTypeOf = (publicId: string): ActorType =>
+  publicId.startsWith("si:") ? "silicon" : "carbon"
+
 export const Actor = Schema.Struct({
   type: ActorType.annotations({ description: "`silicon` for a Silicon, `carbon` for a Carbon" }),
   public_id: PublicId

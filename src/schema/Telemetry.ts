@@ -1,7 +1,7 @@
 import * as Schema from "effect/Schema"
 import { strict } from "./Strict.ts"
 
-/** The tables a client may name, and the setting that opens each. */
+/** The tables a client may name. */
 export const clientTables = ["musicclidaemon", "musicfrontendanalytics", "musicfrontendevents"] as const
 export type ClientTable = (typeof clientTables)[number]
 export const daemonTable: ClientTable = "musicclidaemon"

@@ -66,16 +66,15 @@ const makeCleaner = ({ reporter }: StoredReport): Clean => {
   return (text) => repeatUntilStable(normaliseText(text), clean)
 }
 
+const longRun = new RegExp(`(\`{${longestRun}}|~{${longestRun}})(?=[\`~])`, "g")
+
 /** Breaks mentions, references and markers. A mail client quotes text without its fence, so it must be harmless on its own. */
 const neutralise = (text: string): string =>
   text
     .replace(/[@#](?=[\p{L}\p{N}_])/gu, `$&${breaker}`)
     .replace(/\bGH(?=-\d)/gi, `$&${breaker}`)
     .replace(/report(?=-ref)/gi, `$&${breaker}`)
-    .replace(new RegExp(`(\`{${longestRun}}|~{${longestRun}})(?=[\`~])`, "g"), `$1${breaker}`)
-
-const utf8 = new TextEncoder()
-const byteLength = (text: string): number => utf8.encode(text).length
+    .replace(longRun, `$1${breaker}`)
 
 interface Room {
   readonly characters: number
@@ -83,7 +82,7 @@ interface Room {
 }
 const subtract = (room: Room, text: string): Room => ({
   characters: room.characters - text.length,
-  bytes: room.bytes - byteLength(text)
+  bytes: room.bytes - Buffer.byteLength(text)
 })
 
 /** The beginning of a text, shortened until the cut creates no new match: half of another id may be the reporter's. */
@@ -95,22 +94,17 @@ const cutSafely = (text: string, end: number, clean: Clean): string => {
 
 /** The text, or its beginning and a visible mark when it does not fit. Never splits a character. */
 const cut = (text: string, room: Room, clean: Clean): string => {
-  if (text.length <= room.characters && byteLength(text) <= room.bytes) return text
+  if (text.length <= room.characters && Buffer.byteLength(text) <= room.bytes) return text
   const left = subtract(room, `\n${cutMark}`)
   let characters = 0
   let bytes = 0
   for (const point of text) {
-    const cost = utf8Cost(point)
+    const cost = Buffer.byteLength(point)
     if (characters + point.length > left.characters || bytes + cost > left.bytes) break
     characters += point.length
     bytes += cost
   }
   return `${cutSafely(text, characters, clean)}\n${cutMark}`
-}
-
-const utf8Cost = (point: string): number => {
-  const code = point.codePointAt(0) ?? 0
-  return code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4
 }
 
 const makeFence = (text: string): string => {

@@ -21,7 +21,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const settings = yield* Settings
     const ting = yield* Ting
     const store = yield* Store
-    const registration = yield* TingOnBehalf
+    const { callWithProof, register, requireScope } = yield* TingOnBehalf
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
     const events = yield* BackendTelemetry
@@ -31,7 +31,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       caller: Caller
     ): Effect.fn.Return<Subscription, Failure> {
       const token = digestOf(caller.credential.token)
-      const registered = yield* registration.register(plane, caller).pipe(
+      const registered = yield* register(plane, caller).pipe(
         executeOnce({
           operation: "subscribe",
           plane,
@@ -102,9 +102,9 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
           hint: `Shorten data or metadata: the ting with all its fields may have ${tingBodyLimit} bytes.`
         })
       }
-      yield* registration.requireScope(caller, scopes.send)
+      yield* requireScope(caller, scopes.send)
       const token = digestOf(caller.credential.token)
-      const sent: AcceptedTing = yield* registration.callWithProof(plane, caller, prepared, ting.send).pipe(
+      const sent: AcceptedTing = yield* callWithProof(plane, caller, prepared, ting.send).pipe(
         Effect.tap(({ replayed }) => (replayed ? Effect.void : recordRegistration(plane, caller, true))),
         Effect.tap(({ replayed }) => countReplay("ting", replayed)),
         Effect.tapErrorTag("RecipientNotRegistered", () => recordRegistration(plane, caller, false)),

@@ -7,7 +7,7 @@ import { digestOf } from "./Digest.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
 import { writeBestEffort } from "./StoreErrorMapping.ts"
-import { mapIamFailure } from "./UpstreamErrorMapping.ts"
+import { failWith, mapIamFailure } from "./UpstreamErrorMapping.ts"
 import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
@@ -31,14 +31,11 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
       selector: Option.Option<Redacted.Redacted>
     ): Effect.fn.Return<Plane, Failure> {
       if (Option.isNone(selector)) return Production()
-      const now = yield* Clock.currentTimeMillis
-      const plane = yield* iam
-        .resolvePlane(selector.value)
-        .pipe(
-          retryTransient({ dependency: "iam", repeatable: true }),
-          Effect.mapError(mapIamFailure("plane", "selecting", now)),
-          within("iam", digestOf(selector.value))
-        )
+      const plane = yield* iam.resolvePlane(selector.value).pipe(
+        retryTransient({ dependency: "iam", repeatable: true }),
+        failWith((failure, now) => mapIamFailure("plane", "selecting", now)(failure)),
+        within("iam", digestOf(selector.value))
+      )
       yield* remember(plane)
       return plane
     })

@@ -1,4 +1,3 @@
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -9,7 +8,13 @@ import {
   ReconsentRequired,
   Unauthenticated
 } from "../schema/Failure.ts"
-import { type Actor, accessTokenPattern, refreshTokenPattern, scopes } from "../schema/Identity.ts"
+import {
+  type Actor,
+  accessTokenPattern,
+  actorTypeOf,
+  refreshTokenPattern,
+  scopes
+} from "../schema/Identity.ts"
 import type { LoginSession, Me, Session } from "../schema/Session.ts"
 import type { Caller, Credential } from "./RequestCredentials.ts"
 import { digestOf } from "./Digest.ts"
@@ -20,21 +25,16 @@ import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
-import { type IamOperation, mapIamFailure } from "./UpstreamErrorMapping.ts"
+import { failWith, type IamOperation, mapIamFailure } from "./UpstreamErrorMapping.ts"
 import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
-import type { UpstreamFailure } from "./UpstreamFailure.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 /** Every call here is a read or runs under an upstream key. */
 const retryIam = retryTransient({ dependency: "iam", repeatable: true })
 
 const mapFailures = (operation: IamOperation, plane: Plane) =>
-  Effect.catchAll((failure: UpstreamFailure) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) =>
-      Effect.fail(mapIamFailure(operation, plane, now)(failure))
-    )
-  )
+  failWith((failure, now) => mapIamFailure(operation, plane, now)(failure))
 
 /** The membership a session starts in: IAM's own choice when the grant names one, else the first handle in order. */
 const chooseMembership = (grant: TokenGrant, { memberships }: Introspection): Option.Option<Membership> =>
@@ -46,7 +46,7 @@ const chooseMembership = (grant: TokenGrant, { memberships }: Introspection): Op
   )
 
 const actorFromPublicId = (publicId: string): Actor => ({
-  type: publicId.startsWith("si:") ? "silicon" : "carbon",
+  type: actorTypeOf(publicId),
   public_id: publicId
 })
 
@@ -115,12 +115,11 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
       )
 
     const identifyCaller = Effect.fnUntraced(function* (
-      plane: Plane,
       credential: Credential,
-      introspectToken: typeof introspect
+      introspected: ReturnType<typeof introspect>
     ): Effect.fn.Return<Caller, Failure> {
       const { token, organisation } = credential
-      const introspection = yield* introspectToken(plane, token).pipe(within("iam", digestOf(token)))
+      const introspection = yield* introspected.pipe(within("iam", digestOf(token)))
       if (Option.isNone(introspection)) return yield* new Unauthenticated()
       const membership = introspection.value.memberships.find(
         (granted) => granted.organisation === organisation
@@ -139,18 +138,19 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
 
     /** Introspects the bearer with IAM. */
     const authenticate = Effect.fn("Sessions.authenticate")((plane: Plane, credential: Credential) =>
-      identifyCaller(plane, credential, introspect)
+      identifyCaller(credential, introspect(plane, credential.token))
     )
 
     /** The same in one attempt that must answer within `withinMillis`. */
     const authenticateOnce = Effect.fn("Sessions.authenticateOnce")(
       (plane: Plane, credential: Credential, withinMillis: number) =>
-        identifyCaller(plane, credential, (within, token) =>
+        identifyCaller(
+          credential,
           iam
-            .introspect(within, token)
+            .introspect(plane, credential.token)
             .pipe(
               retryTransient({ dependency: "iam", repeatable: true, attempts: 1, withinMillis }),
-              mapFailures("introspect", within)
+              mapFailures("introspect", plane)
             )
         )
     )

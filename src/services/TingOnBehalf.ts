@@ -1,21 +1,19 @@
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import type { Failure } from "../schema/Failure.ts"
-import { ReconsentRequired } from "../schema/Failure.ts"
+import { type Failure, ReconsentRequired } from "../schema/Failure.ts"
 import { scopes } from "../schema/Identity.ts"
 import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { writeBestEffort } from "./StoreErrorMapping.ts"
-import { mapIamFailure, mapTingFailure, repeatableProofRefusals } from "./UpstreamErrorMapping.ts"
+import { failWith, mapIamFailure, mapTingFailure, repeatableProofRefusals } from "./UpstreamErrorMapping.ts"
 import { retryTransient } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { type PreparedCall, type RegisteredRecipient as Registered, Ting } from "./Ting.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
 
 /** A call to Ting fails at IAM, which issues the proof, or at Ting; the same code means different things. */
-const mapFailure = (plane: Plane, now: number) => (failure: UpstreamFailure) =>
+const mapFailure = (plane: Plane) => (failure: UpstreamFailure, now: number) =>
   failure.dependency === "iam" ? mapIamFailure("prove", plane, now)(failure) : mapTingFailure(failure, now)
 
 export interface RetryLimits {
@@ -60,9 +58,7 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
           again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
           ...options
         }),
-        Effect.catchAll((failure) =>
-          Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(mapFailure(plane, now)(failure)))
-        )
+        failWith(mapFailure(plane))
       )
 
     const register = Effect.fn("TingOnBehalf.register")(function* (

@@ -1,4 +1,6 @@
 /** Maps failures of IAM and Ting to the failures that a caller sees: the tables of api.md, "Errors". */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
 import type { Details, Failure } from "../schema/Failure.ts"
 import * as Failures from "../schema/Failure.ts"
 import type { Plane } from "./Plane.ts"
@@ -117,3 +119,9 @@ export const repeatableProofRefusals: ReadonlyArray<string> = [
   "proof_expired",
   "proof_consumed"
 ]
+
+/** Fails with our failure of an upstream's; `map` gets the time of the failure in milliseconds. */
+export const failWith = (map: (failure: UpstreamFailure, now: number) => Failure) =>
+  Effect.catchAll((failure: UpstreamFailure) =>
+    Effect.flatMap(Clock.currentTimeMillis, (now) => Effect.fail(map(failure, now)))
+  )

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { startTestSandbox } from "../support/Sandbox.ts"
-import { calls, codeOf, keyed } from "./Calls.ts"
+import { calls, keyed } from "./Calls.ts"
 
 const leak = "oat_LEAKleakLEAKleakLEAKleakLEAKleakLEAKleakLEA"
 
@@ -50,7 +50,7 @@ describe("A credential in the wrong place", () => {
         { authorization: `Bearer ${leak}`, "x-org-id": "acme" }
       ]) {
         const refused = yield* get(`/api/v1/auth/me?token=${leak}`, headers)
-        expect(codeOf(refused)).toBeDefined()
+        expect(Math.floor(refused.status / 100)).toBe(4)
         expect(refused.text).not.toContain("LEAKleak")
       }
       expect(sandbox.log.join("\n")).not.toContain("LEAKleak")

@@ -100,7 +100,7 @@ describe("An unexpected error", () => {
     })
   )
 
-  it.scoped("excludes a failure that the endpoint does not declare: it is returned and logged", () =>
+  it.scoped("is not an undeclared failure, which is returned under its own code and logged", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       server.during.accept = Effect.fail(new NotReady({}))
@@ -166,7 +166,7 @@ describe("Malformed HTTP", () => {
     server.close()
   })
 
-  it.scoped("does not include an expectation, which is ignored", () =>
+  it.scoped("is not an unknown Expect header, which is ignored", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
       const text = yield* raw(

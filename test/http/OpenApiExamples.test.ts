@@ -93,7 +93,7 @@ describe("The examples of the document", () => {
         const text = yield* Effect.promise(() => response.text())
 
         const [status, documented] = Object.entries(call.responses)[0] ?? []
-        expect([id, response.status, text]).toEqual([id, Number(status), expect.anything()])
+        expect([id, response.status], text).toEqual([id, Number(status)])
         const missing = Object.keys(documented?.headers ?? {}).filter((name) => !response.headers.has(name))
         expect([id, missing]).toEqual([id, []])
         expect([id, response.headers.get("x-request-id")]).toEqual([id, headers["X-Request-Id"]])

@@ -53,7 +53,7 @@ export const session = {
   testing_environment_id: null
 } as const
 
-export const callerOf = (token: string, organisation: string): Caller => {
+const callerOf = (token: string, organisation: string): Caller => {
   const membership = {
     organisation,
     organisationUuid: "0199a0aa-0000-7000-8000-000000000001",

@@ -118,7 +118,7 @@ describe("a ting is refused before a proof is requested", () => {
     )
   )
 
-  it.effect("when the token lacks the scope", () =>
+  it.effect("when the token lacks the send scope", () =>
     scenario(
       Effect.gen(function* () {
         const { caller, iam, plane, proofs } = yield* prepared()

@@ -216,7 +216,7 @@ const quotas = Effect.provide(
 )
 
 describe("The quotas of a minute and of an hour", () => {
-  it.effect("do not change with refused reports", () =>
+  it.effect("are 10 and 60 for an address, and do not change with refused reports", () =>
     Effect.gen(function* () {
       const first = yield* take(50, Anonymous())
       deepStrictEqual(first, { stored: 10, exhausted: 60 })

@@ -64,7 +64,7 @@ export const useCases = Layer.mergeAll(
   )
 )
 
-export const useCaseLayers = (options: UseCaseOptions = {}) => Layer.provideMerge(useCases, ports(options))
+const useCaseLayers = (options: UseCaseOptions = {}) => Layer.provideMerge(useCases, ports(options))
 
 /** Runs an effect in a request that may be recorded and has a deadline of 25 s. */
 export const inRequest =

@@ -6,8 +6,8 @@ import * as Layer from "effect/Layer"
 import { type Failure, Overloaded } from "../../schema/Failure.ts"
 import { bodiesArriving, recordNow } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import type { RequestInfo } from "../../services/RequestContext.ts"
 import { Settings } from "../../services/Settings.ts"
-import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { requestTimeout } from "../transport/ClientErrors.ts"
 import { readBytes } from "./BodyReader.ts"
 
@@ -42,13 +42,13 @@ const largestOf = (groups: Iterable<ReadonlySet<ArrivingBody>>): ReadonlySet<Arr
 
 interface ArrivingBodiesService {
   /**
-   * Reads the bytes of a body until the deadline (monotonic milliseconds). At a limit it refuses the oldest body of the
+   * Reads the bytes of a body until the deadline of its request. At a limit it refuses the oldest body of the
    * client with the most of them, so that stalled bodies cannot keep a new one out.
    */
   readonly read: (
     message: IncomingMessage,
     bound: number,
-    deadlineAt: number
+    info: Pick<RequestInfo, "clientNetwork" | "deadlineAt">
   ) => Effect.Effect<Uint8Array, Failure>
   /** Refuses every body that has not arrived completely. */
   readonly cutAll: (failure: Failure) => Effect.Effect<void>
@@ -65,8 +65,7 @@ export class ArrivingBodies extends Context.Tag("music/http/ArrivingBodies")<
     Layer.scoped(
       ArrivingBodies,
       Effect.gen(function* () {
-        const { rateLimit, trustedProxies } = yield* Settings
-        const resolveAddress = clientAddressResolver(trustedProxies)
+        const { rateLimit } = yield* Settings
         const addressLimit = rateLimit ? limits.address : limits.all
         // Both in order of arrival.
         const all = new Set<ArrivingBody>()
@@ -113,12 +112,11 @@ export class ArrivingBodies extends Context.Tag("music/http/ArrivingBodies")<
         yield* Effect.forkScoped(Effect.forever(cutLate))
 
         return {
-          read: (message, bound, deadlineAt) =>
+          read: (message, bound, { clientNetwork, deadlineAt }) =>
             readBytes(message, bound, (cut) => {
-              const network = toNetwork(resolveAddress(message))
               const body: ArrivingBody = { deadlineAt, cut }
-              add(network, body)
-              return () => remove(network, body)
+              add(clientNetwork, body)
+              return () => remove(clientNetwork, body)
             }),
           cutAll: (failure) => Effect.sync(() => cutWhere(() => true, failure))
         }

@@ -1,5 +1,6 @@
 import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as Effect from "effect/Effect"
+import { actorTypeOf } from "../../schema/Identity.ts"
 import type { Report } from "../../schema/Report.ts"
 import { CallerKey } from "../../services/RequestCredentials.ts"
 import { Reports } from "../../services/Reports.ts"
@@ -9,7 +10,7 @@ import { RequestGuard, recordActor } from "../middleware/RequestGuard.ts"
 
 /** A report names its reporter only when IAM vouched for them during this request. */
 const recordReporter = ({ reporter }: Report): Effect.Effect<void> =>
-  reporter === null ? Effect.void : recordActor(reporter.startsWith("si:") ? "silicon" : "carbon")
+  reporter === null ? Effect.void : recordActor(actorTypeOf(reporter))
 
 export const ReportsLive = HttpApiBuilder.group(Api, "reports", (handlers) =>
   Effect.gen(function* () {

@@ -2,6 +2,7 @@ import * as Effect from "effect/Effect"
 import type { FailureCode } from "../../schema/Failure.ts"
 import { BackendTelemetry } from "../../services/BackendTelemetry.ts"
 import * as Metrics from "../../services/Metrics.ts"
+import { productionId } from "../../services/Plane.ts"
 import type { Ending, RequestFacts, RequestFindings } from "./RequestState.ts"
 import { toMethodName } from "./RequestTrace.ts"
 
@@ -56,7 +57,8 @@ export const makeAccessLog = Effect.map(
         plane: findings.plane,
         actor: findings.actor
       })
-      const isRecorded = request.call?.recorded !== false && facts.method !== "OPTIONS" && !findings.testing
+      const isRecorded =
+        request.call?.recorded !== false && facts.method !== "OPTIONS" && findings.plane === productionId
       return isRecorded
         ? Effect.zipRight(
             line,

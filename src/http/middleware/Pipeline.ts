@@ -103,7 +103,7 @@ export const pipeline = Effect.gen(function* () {
         Effect.provideService(
           app,
           CurrentBody,
-          Effect.zipLeft(bodies.read(message, call.bodyBound, info.deadlineAt), takePlace)
+          Effect.zipLeft(bodies.read(message, call.bodyBound, info), takePlace)
         )
       )
     })

@@ -206,7 +206,6 @@ export class RequestGuard extends Effect.Service<RequestGuard>()("music/http/Req
     ) => {
       const fail = failAsDeclared(endpoint)
       const recordTesting = record((findings) => {
-        findings.testing = true
         findings.plane = "testing"
       })
       return ({ request }: Given): Effect.Effect<A, E, R> => {

@@ -23,8 +23,7 @@ export interface RequestFacts {
  * `CurrentFindings`; the headers of the response, the log line, the span and the event read it.
  */
 export interface RequestFindings {
-  /** The request selects a testing plane, in whatever form: no event is recorded for it. */
-  testing: boolean
+  /** `testing` for a request that selects a testing plane in whatever form, until the plane is resolved. */
   plane: PlaneId | "testing"
   /** Type of the caller, once IAM has vouched for them. */
   actor: ActorType | "anonymous"
@@ -32,9 +31,8 @@ export interface RequestFindings {
   rateLimitHeaders: Readonly<Record<string, string>>
 }
 
-/** The findings before any check; `testing` as the headers alone show it. */
+/** The findings before any check; `testing`: whether the headers select a testing plane. */
 export const initialFindings = (testing: boolean): RequestFindings => ({
-  testing,
   plane: testing ? "testing" : productionId,
   actor: "anonymous",
   rateLimitHeaders: {}

@@ -96,8 +96,7 @@ export const headers = {
     examples: ['"address";r=1199;t=1']
   }),
   RateLimitPolicy: responseHeader(
-    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `refusals` appears when an unknown credential had to be verified: at most 30 refused ones a minute from one address." +
-      " `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter.",
+    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter.",
     {
       type: "string",
       examples: ['"address";q=1200;w=60']

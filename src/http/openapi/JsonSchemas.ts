@@ -33,16 +33,25 @@ const isNoise = (name: string, member: unknown): boolean => {
   }
 }
 
-/** Removes generated texts and empty members from a schema. */
-export const tidy = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(tidy)
-  if (!isMembers(value)) return value
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([name, member]) => !isNoise(name, member))
-      .map(([name, member]) => [name, data.includes(name) ? member : tidy(member)])
-  )
+/** Removes members at every depth, but not inside examples and other data. */
+const removeMembers = (isRemoved: (name: string, member: unknown) => boolean) => {
+  const clean = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(clean)
+    if (!isMembers(value)) return value
+    return Object.fromEntries(
+      Object.entries(value)
+        .filter(([name, member]) => !isRemoved(name, member))
+        .map(([name, member]) => [name, data.includes(name) ? member : clean(member)])
+    )
+  }
+  return clean
 }
+
+/** Removes generated texts and empty members from a schema. */
+export const tidy = removeMembers(isNoise)
+
+/** Removes `additionalProperties: false`. */
+const open = removeMembers((name, member) => name === "additionalProperties" && member === false)
 
 const prefix = "#/components/schemas/"
 
@@ -66,17 +75,6 @@ export const collectReferences = (roots: ReadonlyArray<unknown>, schemas: Member
     queue.push(...namesIn(schemas[name]))
   }
   return seen
-}
-
-/** Removes `additionalProperties: false` at every depth. */
-const open = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.map(open)
-  if (!isMembers(value)) return value
-  return Object.fromEntries(
-    Object.entries(value)
-      .filter(([name, member]) => !(name === "additionalProperties" && member === false))
-      .map(([name, member]) => [name, data.includes(name) ? member : open(member)])
-  )
 }
 
 /** Opens all schemas but those of requests: requests refuse unknown fields, responses may gain fields. */

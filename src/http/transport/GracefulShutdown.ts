@@ -8,7 +8,7 @@ import type { Connections } from "./Connections.ts"
 import { ArrivingBodies } from "../body/ArrivingBodies.ts"
 import { DetachedWork } from "../../services/DetachedWork.ts"
 
-/** Milliseconds of the wall clock before the first sweep of idle connections, and between two sweeps. */
+/** Milliseconds of Node's timers before the first sweep of idle connections, and between two sweeps. */
 const sweepMillis = 50
 
 /** The end of the grace period, kept for releasing cut requests, the last writes and closing the store. */

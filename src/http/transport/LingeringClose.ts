@@ -12,7 +12,7 @@ const isPartlyRead = ({ complete, readableFlowing }: IncomingMessage): boolean =
 export const leavesUnreadBody = (message: IncomingMessage, status: number): boolean =>
   isPartlyRead(message) || (status === 413 && !message.complete)
 
-/** Milliseconds of the wall clock, because they bound the time of a socket. */
+/** Milliseconds of Node's timers, because they bound the time of a socket. */
 const lingerMillis = 5_000
 /** The same while the process drains: a client that has its answer must not delay the exit. */
 const lingerMillisWhileDraining = 1_000

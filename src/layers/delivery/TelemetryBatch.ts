@@ -72,17 +72,17 @@ export const makeTelemetryBatch = (parts: {
         )
         const final = refused.filter(({ recordId }) => !locked.has(recordId))
         const notDelivered = new Set([...duplicates, ...refused.map(({ recordId }) => recordId)])
-        const ids = entries.map(({ recordId }) => recordId)
+        const sent = new Set(entries.map(({ recordId }) => recordId))
         yield* spool.settle({
           owner: lease.owner,
           now: yield* Clock.currentTimeMillis,
-          delivered: ids.filter((id) => !notDelivered.has(id)),
+          delivered: [...sent].filter((id) => !notDelivered.has(id)),
           duplicates,
           refused: final
         })
         yield* Ref.update(
           lease.unsettled,
-          (unsettled) => new Set([...unsettled].filter((id) => locked.has(id) || !ids.includes(id)))
+          (unsettled) => new Set([...unsettled].filter((id) => locked.has(id) || !sent.has(id)))
         )
         yield* logRefused(entries, final)
         const closing = new Set(

@@ -87,7 +87,7 @@ export const makeTelemetryShipping = (
             })
           ),
         release
-      ).pipe(Effect.withSpan("TelemetryShipping.tryClosed"))
+      ).pipe(Effect.withSpan("TelemetryShipping.probeClosedTables"))
 
     const round: Effect.Effect<Next, StoreUnavailable> = Effect.gen(function* () {
       const pause = yield* breaker.pauseMillis

@@ -48,10 +48,10 @@ export const makeIntrospection = (
 
     const introspectUncached = (
       plane: Plane,
-      token: Redacted.Redacted
+      token: Redacted.Redacted,
+      credential: string
     ): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> =>
       Effect.gen(function* () {
-        const credential = tokenKey(plane, token)
         const read = readIntrospection(
           { applicationId: options.applicationId, environmentId: environmentIdOf(plane) },
           yield* Clock.currentTimeMillis
@@ -74,7 +74,7 @@ export const makeIntrospection = (
       Effect.gen(function* () {
         const { at, introspection } = yield* cache.get(
           key,
-          Effect.zipWith(introspectUncached(plane, token), monotonicMillis, (answer, now) => ({
+          Effect.zipWith(introspectUncached(plane, token, key), monotonicMillis, (answer, now) => ({
             introspection: answer,
             at: now
           }))
@@ -85,7 +85,7 @@ export const makeIntrospection = (
         if (answeredAt < introspection.value.expiresAt * 1_000)
           return Option.some({ ...introspection.value, answeredAt })
         yield* cache.forget(key)
-        return yield* introspectUncached(plane, token)
+        return yield* introspectUncached(plane, token, key)
       })
 
     const introspect = (plane: Plane, token: Redacted.Redacted) => {

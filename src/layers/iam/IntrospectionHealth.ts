@@ -1,6 +1,6 @@
 /**
  * Whether introspection works, by plane. A login or refresh whose tokens cannot be introspected afterwards is a lost session,
- * so nothing is spent while introspection fails. An inactive answer about a token that was just issued is a failure too.
+ * so nothing is spent while introspection fails. An inactive answer about a token that was just issued is no verdict.
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"

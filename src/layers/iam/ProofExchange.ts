@@ -51,11 +51,13 @@ const Exchanged = Schema.Struct({
   )
 })
 
+const readBody = readJson(Exchanged)
+
 const readProof =
   (plane: Plane, path: string): ResponseReader<Proof> =>
   (response) =>
     Either.gen(function* () {
-      const { access_proof, testing_context: context } = yield* readJson(Exchanged)(response)
+      const { access_proof, testing_context: context } = yield* readBody(response)
       const testing = isPlane("Testing")(plane)
       yield* expect(testing || Option.isNone(context), "holds a testing context in production")
       yield* expect(

@@ -31,11 +31,13 @@ interface Environment {
   readonly webhookKeyDigest: string | undefined
 }
 
+const readBody = readJson(Context)
+
 const readContext =
   (applicationId: string): ResponseReader<Environment> =>
   (response) =>
     Either.gen(function* () {
-      const context = yield* readJson(Context)(response)
+      const context = yield* readBody(response)
       const { environment_id: environmentId } = context
       yield* expect(context.application.app_id === applicationId, "is for another application")
       yield* expect(environmentId !== nilUuid, "names no environment")
@@ -90,13 +92,18 @@ export const makeTestingContext = (
 
       const resolvePlane = (secret: Redacted.Redacted) => {
         const credential = secretKey(secret)
-        return environments.get(credential, fetchEnvironment(secret, credential)).pipe(
-          budget.unlessRefused(
+        return environments
+          .get(
             credential,
-            Effect.failSync(() => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" }))
-          ),
-          Effect.map((environment) => Testing({ ...environment, secret }))
-        )
+            Effect.suspend(() => fetchEnvironment(secret, credential))
+          )
+          .pipe(
+            budget.unlessRefused(
+              credential,
+              Effect.failSync(() => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" }))
+            ),
+            Effect.map((environment) => Testing({ ...environment, secret }))
+          )
       }
 
       return {

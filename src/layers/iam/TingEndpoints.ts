@@ -33,9 +33,11 @@ const Endpoints = Schema.Struct({
 })
 type Endpoints = (typeof Endpoints.Type)["endpoints"]
 
+const readBody = readJson(Endpoints)
+
 const readEndpoints: ResponseReader<Endpoints> = (response) =>
   Either.gen(function* () {
-    const { application, endpoints } = yield* readJson(Endpoints)(response)
+    const { application, endpoints } = yield* readBody(response)
     yield* expect(application.app_id === audience, "is for another application")
     return endpoints
   })

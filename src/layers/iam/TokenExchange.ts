@@ -29,8 +29,10 @@ const Tokens = Schema.Struct({
   org_id: omittable(OrganisationId)
 })
 
+const readBody = readJson(Tokens)
+
 const readTokens: ResponseReader<TokenGrant> = (answer) =>
-  Either.map(readJson(Tokens)(answer), (tokens) => ({
+  Either.map(readBody(answer), (tokens) => ({
     accessToken: tokens.access_token,
     refreshToken: tokens.refresh_token,
     expiresInSeconds: tokens.expires_in,
@@ -102,7 +104,7 @@ export const makeTokenExchange = (
   }
 
   const refresh: IamService["refresh"] = (plane, token, key) =>
-    spend(plane, "refresh_token", token, key).pipe(
+    Effect.suspend(() => spend(plane, "refresh_token", token, key)).pipe(
       // identity-service.md 5: a refused refresh token is dead under every key.
       budget.unlessRefused(
         tokenKey(plane, token),

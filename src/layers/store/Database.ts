@@ -68,11 +68,12 @@ export const makeDatabase = (
   const { alone, announce, announced, skipLocked } = dialect
 
   // The drivers do not wait for locks: SQLite would block the thread.
+  const lockRetries = Schedule.spaced(lockPause).pipe(
+    Schedule.jittered,
+    Schedule.intersect(recurWithin(lockWait))
+  )
   const retryWhileLocked = <A>(effect: Effect.Effect<A, DatabaseFailure>) =>
-    Effect.retry(effect, {
-      while: isLocked,
-      schedule: Schedule.spaced(lockPause).pipe(Schedule.jittered, Schedule.intersect(recurWithin(lockWait)))
-    })
+    Effect.retry(effect, { while: isLocked, schedule: lockRetries })
 
   const access = <A>(operation: string, effect: Effect.Effect<A, DatabaseFailure>) =>
     retryWhileLocked(effect).pipe(

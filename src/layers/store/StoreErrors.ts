@@ -59,7 +59,7 @@ const kindIn = (table: ReadonlyArray<readonly [RegExp, Kind]>, text: string): Ki
   table.find(([pattern]) => pattern.test(text))?.[1] ?? "failed"
 
 /** `error` is any error of a driver or the file system. */
-export const driverProblem = (error: unknown): DriverProblem => {
+const driverProblem = (error: unknown): DriverProblem => {
   const coded = codedIn(error)
   if (coded === undefined) return { kind: kindIn(messages, messageIn(error)) }
   // The socket of a server may be a file: a missing one means an unreachable server, not a missing database.

@@ -26,6 +26,8 @@ const Acknowledgement = Schema.Struct({
   code: Schema.optional(Schema.String),
   rejected: Schema.optional(Schema.Array(Schema.Struct({ record_id: Schema.String, code: Schema.String })))
 })
+const readBody = readJson(Acknowledgement)
+
 /** Each record's outcome, or `Spoiled`: the service refused the batch for a record that it does not name. */
 export type Verdict =
   | { readonly _tag: "Written"; readonly result: WriteResult }
@@ -37,7 +39,7 @@ export const readAcknowledgement =
   (response) =>
     Either.gen(function* () {
       yield* expect(response.status === 200, "should be 200")
-      const { batch_id, code, rejected = [], status } = yield* readJson(Acknowledgement)(response)
+      const { batch_id, code, rejected = [], status } = yield* readBody(response)
       yield* expect(batch_id.toLowerCase() === batchId, "names another batch")
       yield* expect(status === "rejected" || rejected.length === 0, "contradicts itself")
       if (code !== undefined) return { _tag: "Spoiled", code }

@@ -25,8 +25,10 @@ const Envelope = Schema.Struct({
   })
 })
 
+const readBody = readJson(Envelope)
+
 const readEnvelope = (response: UpstreamResponse): (typeof Envelope.Type)["error"] | undefined =>
-  Either.match(readJson(Envelope)(response), { onLeft: () => undefined, onRight: ({ error }) => error })
+  Either.match(readBody(response), { onLeft: () => undefined, onRight: ({ error }) => error })
 
 const requestIdPattern = /^[A-Za-z0-9._-]{1,128}$/
 

@@ -41,7 +41,7 @@ const makeTemplate = Effect.gen(function* () {
 }).pipe(Effect.scoped)
 let template: Buffer | undefined
 
-export const startOfTime = Date.parse("2026-11-21T10:00:00Z")
+const startOfTime = Date.parse("2026-11-21T10:00:00Z")
 
 /** The workers of one process. */
 export interface Process {

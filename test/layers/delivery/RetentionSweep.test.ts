@@ -41,21 +41,23 @@ const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
 }
 
 describe("Retention", () => {
-  it.scoped("follows the settings in days, keeps login outcomes for a day and refusals for 30 days", () =>
-    Effect.gen(function* () {
-      const { seen, store } = watch(yield* freshStore)
-      yield* TestClock.setTime(100 * day)
-      yield* start(store, { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 })
-      yield* TestClock.adjust(hour / 2)
-      const days = seen.map(([name, before]) => [name, Math.floor((100 * day + hour / 2 - before) / day)])
-      assert.sameDeepMembers(days, [
-        ["webhooks", 46],
-        ["deliveries", 30],
-        ["recipients", 90],
-        ["loginOutcomes", 1],
-        ["refusals", 30]
-      ])
-    })
+  it.scoped(
+    "follows the settings in days, with 0 for ever; keeps login outcomes for a day and refusals for 30 days",
+    () =>
+      Effect.gen(function* () {
+        const { seen, store } = watch(yield* freshStore)
+        yield* TestClock.setTime(100 * day)
+        yield* start(store, { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 })
+        yield* TestClock.adjust(hour / 2)
+        const days = seen.map(([name, before]) => [name, Math.floor((100 * day + hour / 2 - before) / day)])
+        assert.sameDeepMembers(days, [
+          ["webhooks", 46],
+          ["deliveries", 30],
+          ["recipients", 90],
+          ["loginOutcomes", 1],
+          ["refusals", 30]
+        ])
+      })
   )
 
   it.scoped("removes nothing while the clock is temporarily years ahead", () =>

@@ -100,23 +100,25 @@ describe("introspect", () => {
     })
   )
 
-  it.scoped("accepts an empty list, one authorization, another order, and unknown members", () =>
-    Effect.gen(function* () {
-      const { iam, simulator } = yield* iamWorld()
-      const memberships = (body: unknown) =>
-        Effect.gen(function* () {
-          simulator.fail({ fault: reply(body) })
-          const seen = must(yield* iam.introspect(production, someone))
-          return seen.memberships.map(({ organisation }) => organisation)
-        })
-      deepStrictEqual(yield* memberships(general({ authorizations: [] })), [])
-      deepStrictEqual(yield* memberships(selected()), ["acme"])
-      deepStrictEqual(
-        yield* memberships(general({ authorizations: [snapshot("zenith"), snapshot("acme")], later: 1 })),
-        ["acme", "zenith"]
-      )
-      deepStrictEqual(yield* memberships(general({ public_id: undefined, actor_type: null })), ["acme"])
-    })
+  it.scoped(
+    "sorts memberships by handle, and accepts an empty list, one authorization, and unknown members",
+    () =>
+      Effect.gen(function* () {
+        const { iam, simulator } = yield* iamWorld()
+        const memberships = (body: unknown) =>
+          Effect.gen(function* () {
+            simulator.fail({ fault: reply(body) })
+            const seen = must(yield* iam.introspect(production, someone))
+            return seen.memberships.map(({ organisation }) => organisation)
+          })
+        deepStrictEqual(yield* memberships(general({ authorizations: [] })), [])
+        deepStrictEqual(yield* memberships(selected()), ["acme"])
+        deepStrictEqual(
+          yield* memberships(general({ authorizations: [snapshot("zenith"), snapshot("acme")], later: 1 })),
+          ["acme", "zenith"]
+        )
+        deepStrictEqual(yield* memberships(general({ public_id: undefined, actor_type: null })), ["acme"])
+      })
   )
 
   it.scoped("uses our clock when the response has no `Date`", () =>

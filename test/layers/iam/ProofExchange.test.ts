@@ -297,22 +297,24 @@ describe("an endpoint that moved", () => {
     })
   )
 
-  it.scoped("fails with the catalogue's refusal, except that an endpoint is not listed", () =>
-    Effect.gen(function* () {
-      const { prove, simulator } = yield* proofWorld
-      for (const [status, code, answered] of [
-        [429, "rate_limited", 429],
-        [401, "unauthenticated", 401],
-        [404, "not_found", 403]
-      ] as const) {
-        yield* prove(`first-${status}`)
-        simulator.fail({ path: `/api/v1${exchanges}`, fault: refusal(403, "invalid_client") })
-        simulator.fail({ path: `/api/v1${catalogue}`, fault: refusal(status, code) })
-        const failure = yield* Effect.flip(prove(`second-${status}`))
-        assert.strictEqual(failure._tag === "Refused" ? failure.status : failure._tag, answered)
-        yield* TestClock.adjust("2 minutes")
-      }
-    })
+  it.scoped(
+    "fails with the catalogue's refusal; after a 404 of the catalogue, with the refusal of the exchange",
+    () =>
+      Effect.gen(function* () {
+        const { prove, simulator } = yield* proofWorld
+        for (const [status, code, answered] of [
+          [429, "rate_limited", 429],
+          [401, "unauthenticated", 401],
+          [404, "not_found", 403]
+        ] as const) {
+          yield* prove(`first-${status}`)
+          simulator.fail({ path: `/api/v1${exchanges}`, fault: refusal(403, "invalid_client") })
+          simulator.fail({ path: `/api/v1${catalogue}`, fault: refusal(status, code) })
+          const failure = yield* Effect.flip(prove(`second-${status}`))
+          assert.strictEqual(failure._tag === "Refused" ? failure.status : failure._tag, answered)
+          yield* TestClock.adjust("2 minutes")
+        }
+      })
   )
 
   it.scoped("is an outage while the catalogue fails, never a refusal, and is retried at most once", () =>

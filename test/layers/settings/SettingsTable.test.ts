@@ -51,7 +51,7 @@ describe("The table of settings", () => {
       ({ name }) => !/_(?:TRACES|METRICS)_(?!EXPORTER|SAMPLER)/.test(name)
     )) {
       expect(page).toContain(`\`${entry.name}\``)
-      expect(page).toContain(entry.default ?? "")
+      expect(page).toContain(entry.default ?? entry.name)
     }
   })
 })

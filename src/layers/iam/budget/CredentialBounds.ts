@@ -40,8 +40,8 @@ export const countsUntil = (now: number, isAnswered: boolean): number =>
   now + (isAnswered ? answeredMillis : unansweredMillis)
 
 /**
- * The calls that count against the next call of a credential. Essential calls (refreshes, and the introspections that
- * complete them) are counted separately, so that frequent introspection cannot block a refresh.
+ * The calls that count against the next call of a credential. Against an essential call (a refresh, the introspection that
+ * completes it) only essential calls count, so that frequent introspection cannot block a refresh.
  */
 export const ownCalls = <Call extends CredentialCall>(
   calls: Iterable<Call>,

@@ -26,7 +26,7 @@ export interface Offer {
 
 type Change = Pick<SpoolCounts, "table" | "accepted" | "duplicates" | "waiting" | "waitingBytes">
 
-export interface Decision {
+interface Decision {
   readonly admissions: ReadonlyArray<SpoolAdmission>
   readonly fresh: ReadonlyArray<SpoolEntry>
   readonly changes: ReadonlyArray<Change>
@@ -36,7 +36,7 @@ export interface Decision {
  * Decides about offers in order, each as if it came alone. `known` are ids that wait or were delivered, `waiting` the bytes of
  * each table so far.
  */
-export const decide = (
+const decide = (
   offers: ReadonlyArray<Offer>,
   known: ReadonlySet<string>,
   waiting: ReadonlyArray<Pick<SpoolCounts, "table" | "waitingBytes">>

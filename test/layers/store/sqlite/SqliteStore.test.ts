@@ -278,19 +278,21 @@ describe("SqliteStore", () => {
       })
     )
 
-    it.scoped("a file that was moved away refuses all calls until it is moved back", () =>
-      Effect.gen(function* () {
-        const path = yield* freshPath
-        const store = yield* openStore(path)
-        yield* activate(store)
-        renameSync(path, `${path}.old`)
-        const attempts = [store.check, activate(store, "c:eva"), Effect.asVoid(isActive(store))]
-        for (const attempt of attempts) assertReason((yield* Effect.flip(attempt)).reason, path, /is gone/)
-        writeFileSync(path, "")
-        assertReason((yield* Effect.flip(activate(store))).reason, path, /is gone/)
-        renameSync(`${path}.old`, path)
-        yield* store.check
-      })
+    it.scoped(
+      "a file that was moved away, or replaced by another, refuses all calls until it is moved back",
+      () =>
+        Effect.gen(function* () {
+          const path = yield* freshPath
+          const store = yield* openStore(path)
+          yield* activate(store)
+          renameSync(path, `${path}.old`)
+          const attempts = [store.check, activate(store, "c:eva"), Effect.asVoid(isActive(store))]
+          for (const attempt of attempts) assertReason((yield* Effect.flip(attempt)).reason, path, /is gone/)
+          writeFileSync(path, "")
+          assertReason((yield* Effect.flip(activate(store))).reason, path, /is gone/)
+          renameSync(`${path}.old`, path)
+          yield* store.check
+        })
     )
 
     it.scoped("a closed store fails with a typed error", () =>
