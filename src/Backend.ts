@@ -11,7 +11,7 @@ import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
-import { UpstreamHttpClient } from "./layers/upstream/Connection.ts"
+import { UndiciTransport } from "./layers/upstream/UndiciTransport.ts"
 import { BestEffort } from "./services/BestEffort.ts"
 import { Deadlines } from "./services/Deadlines.ts"
 import { Descriptors } from "./services/Descriptors.ts"
@@ -43,7 +43,7 @@ export const parts = {
 
 const makePorts = (given: typeof parts) =>
   Layer.mergeAll(HttpIam, HttpTing, given.store, given.tables, given.tracker, Drain.Default).pipe(
-    Layer.provide(UpstreamHttpClient)
+    Layer.provide(UndiciTransport)
   )
 
 const makeUseCases = (delivery: typeof DeliveryLive) =>
