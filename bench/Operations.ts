@@ -8,6 +8,7 @@ import { join } from "node:path"
 import { setTimeout as pause } from "node:timers/promises"
 import { fileURLToPath } from "node:url"
 import * as Effect from "effect/Effect"
+import { identity } from "effect/Function"
 import * as Layer from "effect/Layer"
 import * as LogLevel from "effect/LogLevel"
 import * as Scheduler from "effect/Scheduler"
@@ -20,7 +21,9 @@ import {
 } from "../sandbox/SimulatedUpstreams.ts"
 import { Backend, Listening } from "../src/Backend.ts"
 import { Settings } from "../src/services/Settings.ts"
-import { type Outgoing, requestsOf, Session } from "./Requests.ts"
+import { median } from "./Median.ts"
+import type { Histogram } from "./Histogram.ts"
+import { decodeSession, type Outgoing, requestsOf, send } from "./Requests.ts"
 
 /** The calls in the order of the table. */
 export const countedCalls = [
@@ -62,7 +65,6 @@ export const readOperationTable = (): OperationCounts =>
   Schema.decodeSync(OperationTable)(readFileSync(tableFile, "utf8"))
 export const operationTableFile = tableFile
 
-const repetitions = 25
 /** Milliseconds without an operation after which the server counts as idle. */
 const quietMillis = 6
 
@@ -96,9 +98,6 @@ const untilQuiet = async (count: () => number): Promise<number> => {
   }
 }
 
-const median = (values: ReadonlyArray<number>): number =>
-  [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN
-
 /** One call of the table: the requests that prepare it are not counted. */
 interface Measured {
   readonly prepare?: () => Promise<void>
@@ -106,21 +105,12 @@ interface Measured {
   readonly finish?: (text: string) => void
 }
 
-const Login = Schema.decodeUnknownSync(Schema.parseJson(Session))
-
-const send = async (url: string, { body, headers, method, path }: Outgoing): Promise<string> => {
-  const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body }) })
-  const text = await response.text()
-  if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${text}`)
-  return text
-}
-
 const measuredCalls = async (
   url: string,
   world: SimulatedUpstreams
 ): Promise<Readonly<Record<CountedCall, Measured>>> => {
   const requests = requestsOf(world)
-  const login = async () => Login(await send(url, requests.login(mintSlt(world))))
+  const login = async () => decodeSession(await send(url, requests.login(mintSlt(world))))
   let session = await login()
   let ending = session
   return {
@@ -143,19 +133,31 @@ const measuredCalls = async (
     refresh: {
       request: () => requests.refresh(session.refresh_token),
       finish: (text) => {
-        session = Login(text)
+        session = decodeSession(text)
       }
     }
   }
 }
 
+interface Options {
+  readonly calls?: ReadonlyArray<CountedCall>
+  readonly repetitions?: number
+  /** Records the operations of one more repetition of each call. */
+  readonly histogram?: Histogram
+}
+
+/** Requests before the counted ones. */
+const warmUps = 3
+
 /**
  * The median of each call. The tracker and the table service do not answer, so that delivery waits in the background instead of
  * working while a call is counted.
  */
-export const countOperations = (
-  calls: ReadonlyArray<CountedCall> = countedCalls
-): Promise<ReadonlyMap<CountedCall, number>> => {
+export const countOperations = ({
+  calls = countedCalls,
+  histogram,
+  repetitions = 25
+}: Options = {}): Promise<ReadonlyMap<CountedCall, number>> => {
   const counter = makeCounter()
   const folder = mkdtempSync(join(tmpdir(), "music-operations-"))
   const program = Effect.gen(function* () {
@@ -168,26 +170,29 @@ export const countOperations = (
       logLevel: LogLevel.None,
       logFormat: "json"
     })
-    const quiet = { ...settings, rateLimit: false, iam: { ...settings.iam, callsPerMinute: 10_000 } }
-    const context = yield* Layer.build(Backend.pipe(Layer.provide(Layer.succeed(Settings, quiet))))
+    const unlimited = { ...settings, rateLimit: false, iam: { ...settings.iam, callsPerMinute: 10_000 } }
+    const context = yield* Layer.build(Backend.pipe(Layer.provide(Layer.succeed(Settings, unlimited))))
     const { url } = yield* Effect.provide(Listening, context)
     return yield* Effect.promise(async () => {
       const measured = await measuredCalls(url, world)
+      await untilQuiet(counter.count)
       const medians = new Map<CountedCall, number>()
       for (const name of calls) {
         const { finish, prepare, request } = measured[name]
-        const counts: Array<number> = []
-        // The first calls warm up.
-        for (let repetition = -5; repetition < repetitions; repetition += 1) {
+        const countOnce = async (): Promise<number> => {
           await prepare?.()
           const outgoing = request()
-          const before = await untilQuiet(counter.count)
+          const before = prepare === undefined ? counter.count() : await untilQuiet(counter.count)
           const text = await send(url, outgoing)
-          finish?.(text)
           const after = await untilQuiet(counter.count)
-          if (repetition >= 0) counts.push(after - before)
+          finish?.(text)
+          return after - before
         }
+        for (let warmUp = 0; warmUp < warmUps; warmUp += 1) await countOnce()
+        const counts: Array<number> = []
+        while (counts.length < repetitions) counts.push(await countOnce())
         medians.set(name, median(counts))
+        await histogram?.record(countOnce)
       }
       return medians
     })
@@ -195,6 +200,7 @@ export const countOperations = (
   return Effect.runPromise(
     program.pipe(
       Effect.scoped,
+      histogram?.supervise ?? identity,
       Effect.ensuring(Effect.sync(() => rmSync(folder, { recursive: true, force: true }))),
       Effect.withScheduler(counter.scheduler)
     )

@@ -1,10 +1,10 @@
 /**
  * Closed loop against the peer and against Node itself: the same requests to each server in turn, medians over the rounds.
  */
-import * as Schema from "effect/Schema"
 import { mintSlt, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { closedLoop, type Length, type Measured, type NextRequest, placeholder, template } from "./Load.ts"
-import { type Outgoing, requestsOf, Session } from "./Requests.ts"
+import { median } from "./Median.ts"
+import { decodeSession, requestsOf, send, type Session } from "./Requests.ts"
 import { type Programs, type Server, type ServerName, serverNames, startServer } from "./Servers.ts"
 
 export const comparedCalls = ["healthz", "me", "report", "telemetry"] as const
@@ -39,26 +39,14 @@ export interface Effort {
   readonly one: Length
 }
 
-export const median = (values: ReadonlyArray<number>): number =>
-  [...values].sort((one, other) => one - other)[Math.floor(values.length / 2)] ?? Number.NaN
-
-const decodeSession = Schema.decodeUnknownSync(Schema.parseJson(Session))
-
-export const send = async (url: string, { body, headers, method, path }: Outgoing): Promise<string> => {
-  const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body }) })
-  const text = await response.text()
-  if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${text}`)
-  return text
-}
-
 /** Sessions of different logins, so that no two connections share an introspection. */
 export const login = async (
   url: string,
   world: SimulatedUpstreams,
   count: number
-): Promise<ReadonlyArray<typeof Session.Type>> => {
+): Promise<ReadonlyArray<Session>> => {
   const requests = requestsOf(world)
-  const sessions: Array<typeof Session.Type> = []
+  const sessions: Array<Session> = []
   for (let index = 0; index < count; index += 1)
     sessions.push(decodeSession(await send(url, requests.login(mintSlt(world)))))
   return sessions

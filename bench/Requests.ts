@@ -11,7 +11,17 @@ export interface Outgoing {
   readonly body?: string
 }
 
-export const Session = Schema.Struct({ access_token: Schema.String, refresh_token: Schema.String })
+const Session = Schema.Struct({ access_token: Schema.String, refresh_token: Schema.String })
+export type Session = typeof Session.Type
+export const decodeSession = Schema.decodeUnknownSync(Schema.parseJson(Session))
+
+/** Sends one request, and fails unless its answer is a success. */
+export const send = async (url: string, { body, headers, method, path }: Outgoing): Promise<string> => {
+  const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body }) })
+  const text = await response.text()
+  if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${text}`)
+  return text
+}
 
 const get = (path: string, headers: Outgoing["headers"] = {}): Outgoing => ({ method: "GET", path, headers })
 

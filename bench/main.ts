@@ -11,6 +11,7 @@ import { parseArgs } from "node:util"
 import * as Effect from "effect/Effect"
 import { startUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { countedCalls, countOperations, operationTableFile, readOperationTable } from "./Operations.ts"
+import { makeHistogram } from "./Histogram.ts"
 import { compareWithPeer, type Effort } from "./Ratios.ts"
 import { withRecordedIam } from "./RecordedIam.ts"
 import { buildPrograms, moveToLoadCore } from "./Servers.ts"
@@ -19,6 +20,7 @@ import { latencyTable, operationsTable, ratesTable } from "./Tables.ts"
 const { values: options } = parseArgs({
   options: {
     quick: { type: "boolean", default: false },
+    histogram: { type: "string" },
     operations: { type: "boolean", default: false },
     ratios: { type: "boolean", default: false }
   }
@@ -34,6 +36,15 @@ const effort = efforts[options.quick ? "quick" : "full"]
 
 const print = (text: string) => process.stdout.write(`${text}\n`)
 const progress = (text: string) => process.stderr.write(`${text}\n`)
+
+if (options.histogram !== undefined) {
+  const call = countedCalls.find((name) => name === options.histogram)
+  if (call === undefined) throw new Error(`--histogram takes one of ${countedCalls.join(", ")}`)
+  const histogram = makeHistogram()
+  await countOperations({ calls: [call], repetitions: 1, histogram })
+  print(histogram.render(60))
+  process.exit(0)
+}
 
 if (all || options.operations) {
   const counts = await countOperations()
