@@ -162,8 +162,8 @@ export const countOperations = ({
   const folder = mkdtempSync(join(tmpdir(), "music-operations-"))
   const program = Effect.gen(function* () {
     const world = yield* startUpstreams(() => Date.now())
-    for (const upstream of [world.tracker, world.tables])
-      upstream.fail({ times: Number.POSITIVE_INFINITY, fault: { kind: "hang" } })
+    const silent = [world.tracker, world.tables]
+    for (const upstream of silent) upstream.fail({ times: Number.POSITIVE_INFINITY, fault: { kind: "hang" } })
     const settings = settingsFor(world, {
       bind: { host: "127.0.0.1", port: 0 },
       databasePath: join(folder, "music.sqlite"),
@@ -194,6 +194,8 @@ export const countOperations = ({
         medians.set(name, median(counts))
         await histogram?.record(countOnce)
       }
+      // Ends the calls that hang; the server's stop would wait for them.
+      await Promise.all(silent.map((upstream) => upstream.close()))
       return medians
     })
   })
