@@ -2,7 +2,12 @@
  * Deadlines of work in plain code. One fiber serves all of them: most work ends before its deadline, so a timer or a fiber
  * for each would cost more than the work.
  */
+import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as FiberId from "effect/FiberId"
+import * as Runtime from "effect/Runtime"
 import { monotonicMillis } from "./MonotonicTime.ts"
 
 interface Deadline {
@@ -51,7 +56,34 @@ const makeDeadlines = Effect.gen(function* () {
     return () => void deadlines.delete(deadline)
   }
 
-  return { add, count: () => deadlines.size }
+  /**
+   * Runs the effect until `at` (monotonic milliseconds); then interrupts it, waits for its end, and fails with `onPassed()`.
+   * The effect runs in a fiber of its own, which is cheaper than a race against a sleeping one.
+   */
+  const endAt =
+    <E2>(at: number, onPassed: () => E2) =>
+    <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | E2, R> =>
+      Effect.flatMap(Effect.runtime<R>(), (runtime) =>
+        Effect.async<A, E | E2>((resume) => {
+          let passed = false
+          const fiber = Runtime.runFork(runtime)(effect)
+          const remove = add(at, () => {
+            passed = true
+            fiber.unsafeInterruptAsFork(FiberId.none)
+          })
+          fiber.addObserver((exit) => {
+            remove()
+            const cut = passed && Exit.isFailure(exit) && Cause.isInterruptedOnly(exit.cause)
+            resume(cut ? Effect.fail(onPassed()) : exit)
+          })
+          return Effect.suspend(() => {
+            remove()
+            return Fiber.interrupt(fiber)
+          })
+        })
+      )
+
+  return { add, endAt, count: () => deadlines.size }
 })
 
 export class Deadlines extends Effect.Service<Deadlines>()("music/Deadlines", { scoped: makeDeadlines }) {}
