@@ -67,14 +67,12 @@ const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
     credentials.heldBy(credential) >= bound.perCredential ||
     (address !== "" && addresses.heldBy(address) >= bound.perAddress)
 
-  const take = (holder: Holder): Effect.Effect<Holder, Overloaded> =>
-    Effect.suspend(() => {
-      if (isFull(holder))
-        return Effect.fail(new Overloaded({ retryAfterSeconds: 1, details: { dependency } }))
-      count(holder, 1)
-      return Effect.succeed(holder)
-    })
-  const giveBack = (holder: Holder) => Effect.sync(() => count(holder, -1))
+  const take = (holder: Holder): Overloaded | undefined => {
+    if (isFull(holder)) return new Overloaded({ retryAfterSeconds: 1, details: { dependency } })
+    count(holder, 1)
+    return undefined
+  }
+  const giveBack = (holder: Holder): void => count(holder, -1)
 
   return { take, giveBack }
 }
@@ -94,12 +92,16 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
     const within =
       (dependency: AwaitedUpstream, credential: string) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Overloaded, R> =>
-        Effect.acquireUseRelease(
-          Effect.flatMap(RequestContext, ({ clientNetwork }) =>
-            places[dependency].take({ credential, address: rateLimit ? clientNetwork : "" })
-          ),
-          () => effect,
-          places[dependency].giveBack
+        Effect.uninterruptibleMask((restore) =>
+          Effect.flatMap(RequestContext, ({ clientNetwork }): Effect.Effect<A, E | Overloaded, R> => {
+            const holder: Holder = { credential, address: rateLimit ? clientNetwork : "" }
+            const refusal = places[dependency].take(holder)
+            if (refusal !== undefined) return Effect.fail(refusal)
+            return Effect.flatMap(Effect.exit(restore(effect)), (exit) => {
+              places[dependency].giveBack(holder)
+              return exit
+            })
+          })
         )
 
     return { within } as const

@@ -1,11 +1,11 @@
 /** The `Iam` port over IAM's HTTP API. */
-import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import { Iam } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
+import { UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { makeIamBudget } from "./budget/IamBudget.ts"
 import { makeKnownCredentials } from "./budget/KnownCredentials.ts"
 import { makeRefusedCredentials } from "./budget/RefusedCredentials.ts"
@@ -19,12 +19,12 @@ import { makeTingEndpoints } from "./TingEndpoints.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
 import { makeWebhookVerifier } from "./WebhookSignature.ts"
 
-export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> = Layer.scoped(
+export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = Layer.scoped(
   Iam,
   Effect.gen(function* () {
     const { iam: settings, rateLimit } = yield* Settings
-    const client = yield* HttpClient.HttpClient
-    const call = makeIamCall(client, settings)
+    const { send } = yield* UpstreamTransport
+    const call = makeIamCall(send, settings)
     const { applicationId } = settings
     const refused = makeRefusedCredentials()
     const known = makeKnownCredentials(refused)

@@ -1,6 +1,4 @@
 import { randomUUID } from "node:crypto"
-import * as HttpBody from "@effect/platform/HttpBody"
-import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -11,6 +9,8 @@ import { Tables, type TablesService, type WriteResult } from "../../services/Tab
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { jsonBody } from "../upstream/UpstreamRequest.ts"
+import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { batchCodes, encodeBatch, readAcknowledgement } from "./TableBatch.ts"
 
 const dependency = "tables"
@@ -29,9 +29,9 @@ const outcomeOf = (refusal: Refused): UpstreamFailure => {
 
 const make = (
   target: { readonly url: string; readonly keys: ReadonlyMap<TableName, Redacted.Redacted> },
-  client: HttpClient.HttpClient
+  send: Send
 ): TablesService => {
-  const upstream = makeUpstream(client, {
+  const upstream = makeUpstream(send, {
     dependency,
     url: target.url,
     timeoutSeconds: 10,
@@ -56,7 +56,7 @@ const make = (
       method: "POST",
       path: "/api/ingest",
       headers: {},
-      body: HttpBody.text(encodeBatch(batchId, keyed), "application/json"),
+      body: jsonBody(encodeBatch(batchId, keyed)),
       read: readAcknowledgement(batchId, records)
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
     if (verdict._tag === "Spoiled") return yield* new Refused({ dependency, status: 200, code: verdict.code })
@@ -72,14 +72,14 @@ const off: TablesService = {
 }
 
 /** The table service of the settings (`MUSIC_TABLES_URL`). Without one no table is open. */
-export const TablesFromSettings: Layer.Layer<Tables, never, Settings | HttpClient.HttpClient> = Layer.effect(
+export const TablesFromSettings: Layer.Layer<Tables, never, Settings | UpstreamTransport> = Layer.effect(
   Tables,
   Effect.gen(function* () {
     const { tables } = yield* Settings
-    const client = yield* HttpClient.HttpClient
+    const { send } = yield* UpstreamTransport
     return Option.match(tables, {
       onNone: () => off,
-      onSome: (target) => make(target, client)
+      onSome: (target) => make(target, send)
     })
   })
 )

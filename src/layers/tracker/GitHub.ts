@@ -1,5 +1,4 @@
 /** The `Tracker` port over GitHub Issues (issue-tracker.md 2 and 4). */
-import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
@@ -13,6 +12,7 @@ import {
   readJson,
   type UpstreamResponse
 } from "../upstream/UpstreamResponse.ts"
+import type { Send } from "../upstream/UpstreamTransport.ts"
 import { configurationTroubles, gitHubFailure } from "./GitHubFailures.ts"
 import {
   type GitHubRepository,
@@ -83,7 +83,7 @@ const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
 })
 
 export const makeGitHub = (
-  client: HttpClient.HttpClient,
+  send: Send,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
   /** The token owner's login: undefined before the first request for it, none when GitHub does not disclose it. */
@@ -92,7 +92,7 @@ export const makeGitHub = (
   let limitsInARow = 0
 
   const prepare = toUpstreamRequest(settings)
-  const upstream = makeUpstream(client, {
+  const upstream = makeUpstream(send, {
     ...gitHubTarget(settings.url),
     failureOf: (_, response, now) => {
       const failure = gitHubFailure(response, now, limitsInARow)

@@ -1,11 +1,11 @@
 /** An HTTP response of another system, and readers for it: bounded bytes, strict UTF-8, JSON of a known shape. */
-import type * as Headers from "@effect/platform/Headers"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 
 export interface UpstreamResponse {
   readonly status: number
-  readonly headers: Headers.Headers
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
   /** At most the upstream's `maxResponseBytes`. */
   readonly body: Uint8Array
   /** The response's own `Date`, milliseconds since the epoch. */
