@@ -15,6 +15,7 @@ import * as Scope from "effect/Scope"
 import type { DeliveryLimits } from "../../../src/layers/delivery/DeliveryLimits.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
+import { any } from "../../../src/layers/store/Query.ts"
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
@@ -64,7 +65,9 @@ export const makeHarness = Effect.gen(function* () {
   const records = makeOperatorQueries(database)
   /** Removes a delivery whose report still exists, as an earlier version did. */
   const forget = (id: string) =>
-    database.write("Test.forget", database.sql`DELETE FROM deliveries WHERE id = ${id} RETURNING id`)
+    database.write("Test.forget", () =>
+      any(database.sql`DELETE FROM deliveries WHERE id = ${id} RETURNING id`)
+    )
   const lines: Array<{ readonly level: string; readonly text: string }> = []
   const logger = Logger.make(({ cause, logLevel, message }) => {
     lines.push({ level: logLevel.label, text: JSON.stringify(message) + Cause.pretty(cause) })

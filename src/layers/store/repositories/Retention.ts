@@ -1,7 +1,7 @@
-import type { SqlError } from "@effect/sql/SqlError"
-import * as Effect from "effect/Effect"
+import type { Statement } from "@effect/sql/Statement"
 import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
+import { count } from "../Query.ts"
 import { knownKinds } from "./DeliveryRows.ts"
 import { knownTables } from "./Rows.ts"
 
@@ -10,8 +10,7 @@ const batchSize = 200
 
 /** Deliveries and refusals of a later version's kinds are kept, and reports wait for their deliveries. */
 export const makeRetention = ({ sql, write }: Database): Retention => {
-  const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
-    Effect.map(write(operation, statement), ({ length }) => length)
+  const remove = (operation: string, statement: Statement<object>) => write(operation, () => count(statement))
   return {
     // Never before its delivery is over, however old the report is.
     reports: (createdBefore) =>
