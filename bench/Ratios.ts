@@ -1,10 +1,10 @@
 /**
  * Closed loop against the peer and against Node itself: the same requests to each server in turn, medians over the rounds.
  */
-import { mintSlt, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import type { SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { closedLoop, type Length, type Measured, type NextRequest, placeholder, template } from "./Load.ts"
 import { median } from "./Median.ts"
-import { decodeSession, requestsOf, send, type Session } from "./Requests.ts"
+import { login, requestsOf } from "./Requests.ts"
 import { type Programs, type Server, type ServerName, serverNames, startServer } from "./Servers.ts"
 
 export const comparedCalls = ["healthz", "me", "report", "telemetry"] as const
@@ -22,14 +22,10 @@ export interface Sample extends Pick<Measured, "failed" | "perSecond" | "p50" | 
   readonly loadShare: number
 }
 
-export interface MemorySample {
-  readonly idle: number
-  readonly loaded: number
-}
-
 export interface Ratios {
   readonly sampleOf: (server: ServerName, call: ComparedCall, connections: number) => Sample | undefined
-  readonly memoryOf: (server: ServerName) => MemorySample
+  /** MiB: the most resident memory during all of these calls. */
+  readonly loadedOf: (server: ServerName) => number
 }
 
 export interface Effort {
@@ -37,19 +33,6 @@ export interface Effort {
   readonly warmUp: Length
   readonly many: Length
   readonly one: Length
-}
-
-/** Sessions of different logins, so that no two connections share an introspection. */
-export const login = async (
-  url: string,
-  world: SimulatedUpstreams,
-  count: number
-): Promise<ReadonlyArray<Session>> => {
-  const requests = requestsOf(world)
-  const sessions: Array<Session> = []
-  for (let index = 0; index < count; index += 1)
-    sessions.push(decodeSession(await send(url, requests.login(mintSlt(world)))))
-  return sessions
 }
 
 /** The requests of a connection. */
@@ -100,7 +83,6 @@ const measure = async (
   }
 }
 
-/** `keep` receives each sample; `tokens` are made by the first server that can. */
 export const compareWithPeer = async (
   programs: Programs,
   world: SimulatedUpstreams,
@@ -108,7 +90,7 @@ export const compareWithPeer = async (
   progress: (text: string) => void
 ): Promise<Ratios> => {
   const samples = new Map<string, Array<Sample>>()
-  const memories = new Map<ServerName, Array<MemorySample>>()
+  const memories = new Map<ServerName, Array<number>>()
   const keyOf = (server: ServerName, call: ComparedCall, connections: number) =>
     `${server} ${call} ${connections}`
   let tokens: ReadonlyArray<string> = []
@@ -116,11 +98,8 @@ export const compareWithPeer = async (
   const measureServer = async (name: ServerName): Promise<void> => {
     const server = await startServer(programs, name, world)
     try {
-      await new Promise((resolve) => setTimeout(resolve, 500))
-      const idle = server.memory().now
       // The peer has no login: it gets the sessions that this service made in the same round.
-      if (name === "ours")
-        tokens = (await login(server.url, world, manyConnections)).map(({ access_token }) => access_token)
+      if (name === "ours") tokens = await login(server.url, world, manyConnections)
       const next = requestOf(world, tokens)
       for (const call of name === "raw" ? (["healthz"] as const) : comparedCalls) {
         const lengthOf = (part: "warmUp" | "many" | "one"): Length =>
@@ -136,7 +115,7 @@ export const compareWithPeer = async (
           )
         }
       }
-      memories.set(name, [...(memories.get(name) ?? []), { idle, loaded: server.memory().peak }])
+      memories.set(name, [...(memories.get(name) ?? []), server.memory().peak])
     } finally {
       await server.stop()
     }
@@ -159,9 +138,6 @@ export const compareWithPeer = async (
       const all = samples.get(keyOf(server, call, connections))
       return all === undefined ? undefined : middle(all)
     },
-    memoryOf: (server) => {
-      const all = memories.get(server) ?? []
-      return { idle: median(all.map(({ idle }) => idle)), loaded: median(all.map(({ loaded }) => loaded)) }
-    }
+    loadedOf: (server) => median(memories.get(server) ?? [])
   }
 }

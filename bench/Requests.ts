@@ -1,7 +1,7 @@
 /** The requests of the benchmarks: what the client, the daemon and IAM send. */
 import { randomUUID } from "node:crypto"
 import * as Schema from "effect/Schema"
-import type { SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import { mintSlt, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { production } from "../sandbox/upstreams/Iam.ts"
 
 export interface Outgoing {
@@ -83,4 +83,15 @@ export const requestsOf = (world: SimulatedUpstreams, newId: () => string = rand
   }
 }
 
-export type Requests = ReturnType<typeof requestsOf>
+/** The access tokens of different logins, so that no two connections share an introspection. */
+export const login = async (
+  url: string,
+  world: SimulatedUpstreams,
+  count: number
+): Promise<ReadonlyArray<string>> => {
+  const requests = requestsOf(world)
+  const tokens: Array<string> = []
+  while (tokens.length < count)
+    tokens.push(decodeSession(await send(url, requests.login(mintSlt(world)))).access_token)
+  return tokens
+}

@@ -39,15 +39,13 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = La
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
 
     const planeCall: PlaneCall = (plane, request) =>
-      Effect.tapError(
-        call({ secret: secretOf(plane), testing: plane._tag === "Testing" }, request),
-        (failure) =>
-          plane._tag === "Testing" &&
-          failure._tag === "Refused" &&
-          (failure.code === "invalid_client" || failure.code === "unauthenticated")
-            ? testingContext.forget(plane.secret)
-            : Effect.void
-      )
+      plane._tag === "Production"
+        ? call({ secret: settings.applicationSecret, testing: false }, request)
+        : Effect.tapErrorTag(call({ secret: plane.secret, testing: true }, request), "Refused", ({ code }) =>
+            Effect.sync(() => {
+              if (code === "invalid_client" || code === "unauthenticated") testingContext.forget(plane.secret)
+            })
+          )
 
     const health = yield* makeIntrospectionHealth(planeCall, budget, known)
     const introspection = yield* makeIntrospection(health, budget, known, {

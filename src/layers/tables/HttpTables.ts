@@ -5,7 +5,8 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
-import { Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
+import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
+import { traced } from "../../services/Tracing.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
@@ -39,29 +40,30 @@ const make = (
     failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
   })
 
-  const write: TablesService["write"] = Effect.fn("Tables.write")(function* (records): Effect.fn.Return<
-    WriteResult,
-    UpstreamFailure
-  > {
+  const keyed = (record: TableRecord) => {
+    const key = target.keys.get(record.table)
+    return key === undefined
+      ? Effect.dieMessage(`the table ${record.table} has no key`)
+      : Effect.succeed({ key: Redacted.value(key), record })
+  }
+
+  const write = Effect.fnUntraced(function* (
+    records: ReadonlyArray<TableRecord>
+  ): Effect.fn.Return<WriteResult, UpstreamFailure> {
     if (records.length === 0) return { duplicates: [], refused: [] }
-    const keyed = yield* Effect.forEach(records, (record) => {
-      const key = target.keys.get(record.table)
-      return key === undefined
-        ? Effect.dieMessage(`the table ${record.table} has no key`)
-        : Effect.succeed({ key: Redacted.value(key), record })
-    })
+    const entries = yield* Effect.forEach(records, keyed)
     const batchId = yield* Effect.sync(() => randomUUID())
     const verdict = yield* upstream({
       operation: "write",
       method: "POST",
       path: "/api/ingest",
       headers: {},
-      body: jsonBody(encodeBatch(batchId, keyed)),
+      body: jsonBody(encodeBatch(batchId, entries)),
       read: readAcknowledgement(batchId, records)
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
     if (verdict._tag === "Spoiled") return yield* new Refused({ dependency, status: 200, code: verdict.code })
     return verdict.result
-  })
+  }, traced("Tables.write"))
 
   return { open: new Set(target.keys.keys()), write }
 }

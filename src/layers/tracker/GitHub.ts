@@ -4,6 +4,7 @@ import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { type FoundIssue, type Issue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
+import { traced } from "../../services/Tracing.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import {
@@ -152,7 +153,7 @@ export const makeGitHub = (
         return { number, url: html_url }
       }),
       trackTrouble("file"),
-      Effect.withSpan("Tracker.file")
+      traced("Tracker.file")
     )
 
   const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.suspend(() => {
@@ -213,7 +214,7 @@ export const makeGitHub = (
         onSome: (name) => name.toLowerCase()
       })
       return hits.map(({ author, ...issue }): FoundIssue => ({ ...issue, own: author === owner }))
-    }).pipe(trackTrouble("search"), Effect.withSpan("Tracker.findByMarker"))
+    }).pipe(trackTrouble("search"), traced("Tracker.findByMarker"))
 
   const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
     Effect.gen(function* () {
@@ -246,7 +247,7 @@ export const makeGitHub = (
         readIssue
       )
       return commentRefusal
-    }).pipe(Effect.withSpan("Tracker.closeDuplicate"))
+    }).pipe(traced("Tracker.closeDuplicate"))
 
   return {
     enabled: true,
