@@ -4,12 +4,14 @@
 // be made (no development packages, a read-only folder), the bundle that is there is kept.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, relative } from "node:path"
+import { fileURLToPath } from "node:url"
 
 const entries = { main: "src/main.ts", cli: "src/cli/main.ts" }
 const bundles = Object.keys(entries).map((name) => `dist/${name}.js`)
 const chunks = "dist/chunks"
 // All sources of the two entries; the command line starts the sandbox.
 const sources = ["src", "sandbox"]
+const partOfUndici = fileURLToPath(new URL("undici.cjs", import.meta.url))
 const isOptional = process.argv.includes("--if-needed")
 
 const timeOf = (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
@@ -52,6 +54,12 @@ const { outputFiles } = await esbuild.build({
   sourcemap: true,
   sourcesContent: false,
   legalComments: "none",
+  plugins: [
+    {
+      name: "undici",
+      setup: (plugin) => plugin.onResolve({ filter: /^undici$/ }, () => ({ path: partOfUndici }))
+    }
+  ],
   // A native addon cannot be bundled, and the other one is not used.
   external: ["better-sqlite3", "pg-native"],
   // Some bundled packages are CommonJS and call require.
