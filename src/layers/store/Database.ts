@@ -75,15 +75,24 @@ export const makeAccess = ({ lockWait, name }: Pick<DatabaseOptions, "name" | "l
     Schedule.jittered,
     Schedule.intersect(recurWithin(lockWait))
   )
+  /** `failed` was the first attempt: the wait begins with it. */
+  const retryWhileLocked = <A>(failed: DatabaseFailure, attempt: Effect.Effect<A, DatabaseFailure>) => {
+    let attempts = 0
+    return Effect.retry(
+      Effect.suspend(() => {
+        attempts += 1
+        return attempts === 1 ? Effect.fail(failed) : attempt
+      }),
+      { while: isLocked, schedule: lockRetries }
+    )
+  }
   return (operation, attempt) => {
+    const fail = toStoreUnavailable(name, operation)
     const settled = (trace: TraceStatement) =>
       Effect.catchAll(attempt(trace), (error) =>
         isLocked(error)
-          ? Effect.delay(
-              Effect.retry(attempt(trace), { while: isLocked, schedule: lockRetries }),
-              lockPause
-            ).pipe(Effect.mapError(toStoreUnavailable(name, operation)))
-          : Effect.fail(toStoreUnavailable(name, operation)(error))
+          ? Effect.mapError(retryWhileLocked(error, attempt(trace)), fail)
+          : Effect.fail(fail(error))
       )
     return Effect.withFiberRuntime((fiber) =>
       fiber.getFiberRef(FiberRef.currentTracerEnabled)
