@@ -1,6 +1,6 @@
 import * as Effect from "effect/Effect"
 import { Deadlines } from "./Deadlines.ts"
-import { monotonicMillis } from "./MonotonicTime.ts"
+import { monotonicNow } from "./FiberContext.ts"
 import { StoreUnavailable } from "./Store.ts"
 
 /** Milliseconds; bounds how long a write that may be lost delays the response. */
@@ -13,10 +13,10 @@ export class BestEffort extends Effect.Service<BestEffort>()("music/BestEffort",
     const writeBestEffort =
       (message: string) =>
       <A, R>(write: Effect.Effect<A, StoreUnavailable, R>): Effect.Effect<void, never, R> =>
-        Effect.flatMap(monotonicMillis, (now) =>
+        Effect.withFiberRuntime((fiber) =>
           Effect.matchEffect(
             endAt(
-              now + bestEffortMillis,
+              monotonicNow(fiber) + bestEffortMillis,
               () => new StoreUnavailable({ problem: { kind: "timed_out" } })
             )(write),
             {

@@ -30,21 +30,24 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
             store.planes.remember({ environmentId, webhookKeyDigest, now })
           ).pipe(writeBestEffort("Testing environment not remembered"))
 
-    const resolve = tracedFn(
+    const resolveTesting = tracedFn(
       "Planes.resolve",
-      Effect.fnUntraced(function* (
-        selector: Option.Option<Redacted.Redacted>
-      ): Effect.fn.Return<Plane, Failure> {
-        if (Option.isNone(selector)) return Production()
-        const plane = yield* iam.resolvePlane(selector.value).pipe(
+      Effect.fnUntraced(function* (secret: Redacted.Redacted): Effect.fn.Return<Plane, Failure> {
+        const plane = yield* iam.resolvePlane(secret).pipe(
           retryTransient({ dependency: "iam", repeatable: true }),
           failWith((failure, now) => mapIamFailure("plane", "selecting", now)(failure)),
-          within("iam", digestOf(selector.value))
+          within("iam", digestOf(secret))
         )
         yield* remember(plane)
         return plane
       })
     )
+
+    const production = Effect.succeed(Production())
+
+    /** The plane of a testing secret; none means production. */
+    const resolve = (selector: Option.Option<Redacted.Redacted>): Effect.Effect<Plane, Failure> =>
+      Option.isNone(selector) ? production : resolveTesting(selector.value)
 
     return { resolve } as const
   })

@@ -2,9 +2,9 @@
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
 import { Deadlines } from "./Deadlines.ts"
+import { monotonicNow, requestOf } from "./FiberContext.ts"
 import * as Metrics from "./Metrics.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
-import { RequestContext } from "./RequestContext.ts"
 import {
   type Dependency,
   NotExecuted,
@@ -91,29 +91,31 @@ export class Retry extends Effect.Service<Retry>()("music/Retry", {
     const retryTransient =
       (policy: RetryPolicy) =>
       <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
-        Effect.flatMap(RequestContext, ({ deadlineAt }) =>
-          Effect.flatMap(monotonicMillis, (startedAt) => {
-            const endsAt = Math.min(deadlineAt, startedAt + (policy.withinMillis ?? Number.POSITIVE_INFINITY))
+        Effect.withFiberRuntime((fiber) => {
+          const startedAt = monotonicNow(fiber)
+          const endsAt = Math.min(
+            requestOf(fiber).deadlineAt,
+            startedAt + (policy.withinMillis ?? Number.POSITIVE_INFINITY)
+          )
 
-            const attempt = (progress: Progress, now: number): Effect.Effect<A, UpstreamFailure, R> =>
-              Effect.catchAll(attemptUntil(policy.dependency, endsAt, now, effect), (failure) =>
-                pauseAfter(failure, progress)
-              )
+          const attempt = (progress: Progress, now: number): Effect.Effect<A, UpstreamFailure, R> =>
+            Effect.catchAll(attemptUntil(policy.dependency, endsAt, now, effect), (failure) =>
+              pauseAfter(failure, progress)
+            )
 
-            const pauseAfter = (failure: UpstreamFailure, progress: Progress) =>
-              Effect.gen(function* () {
-                const [pause, next] = nextStep(policy, failure, progress)
-                if (pause === undefined) return yield* failure
-                const millis = Math.round(pause * (yield* Random.nextRange(jitter.least, jitter.most)))
-                if ((yield* monotonicMillis) + millis >= endsAt) return yield* failure
-                Metrics.recordNow(Metrics.upstreamRetries({ dependency: failure.dependency }), 1)
-                yield* Effect.sleep(millis)
-                return yield* attempt(next, yield* monotonicMillis)
-              })
+          const pauseAfter = (failure: UpstreamFailure, progress: Progress) =>
+            Effect.gen(function* () {
+              const [pause, next] = nextStep(policy, failure, progress)
+              if (pause === undefined) return yield* failure
+              const millis = Math.round(pause * (yield* Random.nextRange(jitter.least, jitter.most)))
+              if ((yield* monotonicMillis) + millis >= endsAt) return yield* failure
+              Metrics.recordNow(Metrics.upstreamRetries({ dependency: failure.dependency }), 1)
+              yield* Effect.sleep(millis)
+              return yield* attempt(next, yield* monotonicMillis)
+            })
 
-            return attempt({ attempts: 1, polls: 0 }, startedAt)
-          })
-        )
+          return attempt({ attempts: 1, polls: 0 }, startedAt)
+        })
 
     return { retryTransient } as const
   })

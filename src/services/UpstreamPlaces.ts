@@ -4,9 +4,11 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import { Overloaded } from "../schema/Failure.ts"
+import { bracket } from "./Bracket.ts"
+import { requestOf } from "./FiberContext.ts"
 import { recordNow, upstreamPlacesTaken } from "./Metrics.ts"
-import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 
 /** The upstreams that a request waits for; workers call the others. */
@@ -67,10 +69,10 @@ const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
     credentials.heldBy(credential) >= bound.perCredential ||
     (address !== "" && addresses.heldBy(address) >= bound.perAddress)
 
-  const take = (holder: Holder): Overloaded | undefined => {
-    if (isFull(holder)) return new Overloaded({ retryAfterSeconds: 1, details: { dependency } })
+  const take = (holder: Holder): Either.Either<Holder, Overloaded> => {
+    if (isFull(holder)) return Either.left(new Overloaded({ retryAfterSeconds: 1, details: { dependency } }))
     count(holder, 1)
-    return undefined
+    return Either.right(holder)
   }
   const giveBack = (holder: Holder): void => count(holder, -1)
 
@@ -92,16 +94,14 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
     const within =
       (dependency: AwaitedUpstream, credential: string) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Overloaded, R> =>
-        Effect.uninterruptibleMask((restore) =>
-          Effect.flatMap(RequestContext, ({ clientNetwork }): Effect.Effect<A, E | Overloaded, R> => {
-            const holder: Holder = { credential, address: rateLimit ? clientNetwork : "" }
-            const refusal = places[dependency].take(holder)
-            if (refusal !== undefined) return Effect.fail(refusal)
-            return Effect.flatMap(Effect.exit(restore(effect)), (exit) => {
-              places[dependency].giveBack(holder)
-              return exit
-            })
-          })
+        bracket(
+          (fiber) =>
+            places[dependency].take({
+              credential,
+              address: rateLimit ? requestOf(fiber).clientNetwork : ""
+            }),
+          () => effect,
+          places[dependency].giveBack
         )
 
     return { within } as const

@@ -41,9 +41,11 @@ const discardRest = (message: IncomingMessage, milliseconds: number, done: () =>
     done()
   }
   const timer = setTimeout(finish, milliseconds)
-  if (message.complete || message.destroyed) return finish()
-  message.on("end", finish).on("close", finish).on("error", finish)
-  message.resume()
+  if (message.complete || message.destroyed) finish()
+  else {
+    message.on("end", finish).on("close", finish).on("error", finish)
+    message.resume()
+  }
 }
 
 /**

@@ -39,11 +39,9 @@ const isJson = (contentType: string | undefined): boolean =>
 export const readJson = <A, I>(schema: Schema.Schema<A, I>): ResponseReader<A> => {
   const decode = Schema.decodeUnknownEither(schema)
   return ({ body, headers }) =>
-    Either.gen(function* () {
-      yield* expect(isJson(headers["content-type"]), "is not JSON")
-      const value = yield* parseJson(body)
-      return yield* Either.mapLeft(decode(value), () => "has another shape")
-    })
+    isJson(headers["content-type"])
+      ? Either.flatMap(parseJson(body), (value) => Either.mapLeft(decode(value), () => "has another shape"))
+      : Either.left("is not JSON")
 }
 
 /** Seconds; a longer pause is cut to this. */

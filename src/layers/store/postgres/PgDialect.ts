@@ -52,8 +52,8 @@ const lockStatement = (name: string) =>
 const noRows: Rows = []
 
 /**
- * Sends the statements of one transaction. Only answers that are used are waited for, and the rest arrives with them: after a
- * failed statement the server ignores the later ones, so nothing is sent in vain but after a failure.
+ * Sends the statements of one transaction. Only rows that are used are waited for: after a failed statement the server ignores
+ * the later ones, and nothing is committed.
  */
 const runSteps = async <A>(
   { ask }: Session,

@@ -11,10 +11,14 @@ export interface WatchedFiles {
   readonly watchLog: () => void
 }
 
-/** Identity of the file at a path; undefined when there is none. */
+/** Identity of the file at a path; undefined when there is none, or the path leads through something else than folders. */
 const identityOf = (path: string): string | undefined => {
-  const found = statSync(path, { throwIfNoEntry: false })
-  return found === undefined ? undefined : `${found.dev}:${found.ino}`
+  try {
+    const found = statSync(path, { throwIfNoEntry: false })
+    return found === undefined ? undefined : `${found.dev}:${found.ino}`
+  } catch {
+    return undefined
+  }
 }
 
 /** For the database that was just opened at `path`. */

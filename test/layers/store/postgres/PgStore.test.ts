@@ -18,6 +18,7 @@ import { pgProxy } from "./PgProxy.ts"
 import {
   postgres,
   sampleEntry,
+  sampleEvent,
   sampleLease,
   sampleReport,
   sampleSpoolLease,
@@ -251,6 +252,29 @@ describe("A Postgres database", () => {
   })
 
   describe("transactions", () => {
+    it.scopedLive("take few round trips: statements without a result are not waited for", () =>
+      Effect.gen(function* () {
+        const proxy = yield* pgProxy(yield* freshPath)
+        const store = yield* open(proxy.url, { connections: 1 })
+        yield* activate(store)
+        const counted = <A, E>(use: Effect.Effect<A, E>) => {
+          const before = proxy.roundTrips()
+          return Effect.map(use, () => proxy.roundTrips() - before)
+        }
+        const entries = Array.from({ length: 10 }, (_, index) => sampleEntry(`${index}`))
+        deepStrictEqual(
+          {
+            isActive: yield* counted(isActive(store)),
+            activate: yield* counted(activate(store)),
+            receive: yield* counted(store.webhooks.receive(sampleEvent(), [])),
+            admit: yield* counted(store.reports.admit(sampleReport(), true)),
+            offer: yield* counted(store.spool.offer(entries, { limitBytes: 1_000 }))
+          },
+          { isActive: 1, activate: 1, receive: 3, admit: 4, offer: 4 }
+        )
+      })
+    )
+
     it.scopedLive("a failed statement fails the transaction, also when its answer was not waited for", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
