@@ -1,5 +1,5 @@
 /** The tables that the benchmark prints and writes into docs/performance.md. */
-import { countedCalls, type OperationCounts, operationBounds } from "./Operations.ts"
+import { countedCalls, operationBounds, operationsBefore } from "./Operations.ts"
 import { type OpenLoops, openRates } from "./OpenLoop.ts"
 import {
   comparedCalls,
@@ -43,16 +43,16 @@ const judged = (value: number, text: string, target: number, kind: "least" | "mo
     ? `${text} (≥ ${target}: ${verdict(value >= target)})`
     : `${text} (≤ ${target}: ${verdict(value <= target)})`
 
-export const operationsTable = (counts: ReadonlyMap<string, number>, committed: OperationCounts): string =>
+export const operationsTable = (counts: ReadonlyMap<string, number>): string =>
   table(
-    ["call", "operations", "committed", "bound", "", "half of the bound"],
+    ["call", "operations", "before", "bound", "", "half of the bound"],
     countedCalls.map((call) => {
       const operations = counts.get(call) ?? Number.NaN
       const bound = operationBounds[call]
       return [
         call,
         count(operations),
-        count(committed[call]),
+        count(operationsBefore[call]),
         ...(bound === undefined
           ? ["", "", ""]
           : [count(bound), verdict(operations <= bound), verdict(operations <= bound / 2)])

@@ -14,7 +14,7 @@ import { startUpstreams } from "../sandbox/SimulatedUpstreams.ts"
 import { type Section, writeSection } from "./Document.ts"
 import { makeHistogram } from "./Histogram.ts"
 import { runOpenLoops } from "./OpenLoop.ts"
-import { countedCalls, countOperations, operationTableFile, readOperationTable } from "./Operations.ts"
+import { countedCalls, countOperations, operationTableFile } from "./Operations.ts"
 import { compareWithPeer, type Effort } from "./Ratios.ts"
 import { withRecordedIam } from "./RecordedIam.ts"
 import { buildPrograms, hasOwnCores, moveToLoadCore } from "./Servers.ts"
@@ -65,7 +65,7 @@ const histogramOf = async (name: string): Promise<string> => {
 
 const operations = async (): Promise<void> => {
   const counts = await countOperations()
-  report("operations", operationsTable(counts, readOperationTable()))
+  report("operations", operationsTable(counts))
   if (options.quick) return
   const rows = Object.fromEntries(countedCalls.map((call) => [call, counts.get(call)]))
   writeFileSync(operationTableFile, `${JSON.stringify(rows, null, 2)}\n`)

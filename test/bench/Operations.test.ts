@@ -8,7 +8,10 @@ const update = "npm run bench -- --operations"
 
 it("spends no more operations on a call than the committed table says", async () => {
   const committed = readOperationTable()
-  const counts = await countOperations({ repetitions: 5 })
+  const quick = await countOperations({ repetitions: 5 })
+  // On a busy machine every call of a few may meet a timer: more of them decide.
+  const dearer = countedCalls.filter((call) => (quick.get(call) ?? 0) > committed[call] * (1 + tolerance))
+  const counts = new Map([...quick, ...(await countOperations({ calls: dearer, repetitions: 40 }))])
   const differences = countedCalls.map((call) => ({
     call,
     part: (counts.get(call) ?? Number.NaN) / committed[call] - 1,
