@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { knownKinds } from "./DeliveryRows.ts"
-import { knownTables } from "./Rows.ts"
+import { isOneOf, knownTables } from "./Rows.ts"
 
 /** Rows of one transaction, so that it stays short. */
 const batchSize = 200
@@ -12,6 +12,31 @@ const batchSize = 200
 export const makeRetention = ({ sql, write }: Database): Retention => {
   const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
     Effect.map(write(operation, statement), ({ length }) => length)
+
+  const deliveredBefore = (finishedBefore: number) =>
+    remove(
+      "Retention.deliveries",
+      sql`
+        DELETE FROM deliveries WHERE id IN (
+          SELECT id FROM deliveries
+          WHERE state = 'delivered' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
+          ORDER BY finished_at LIMIT ${batchSize})
+        RETURNING id`
+    )
+
+  /** Reads all failed ones. That of an unfiled report is kept for as long as the report. */
+  const failedBefore = (finishedBefore: number) =>
+    remove(
+      "Retention.deliveries",
+      sql`
+        DELETE FROM deliveries WHERE id IN (
+          SELECT id FROM deliveries
+          WHERE state = 'failed' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
+            AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
+          ORDER BY created_at, id LIMIT ${batchSize})
+        RETURNING id`
+    )
+
   return {
     // Never before its delivery is over, however old the report is.
     reports: (createdBefore) =>
@@ -35,18 +60,11 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
             WHERE received_at < ${receivedBefore} ORDER BY received_at LIMIT ${batchSize})
           RETURNING event_id`
       ),
-    // The delivery of an unfiled report is kept for as long as the report.
     deliveries: (finishedBefore) =>
-      remove(
-        "Retention.deliveries",
-        sql`
-          DELETE FROM deliveries WHERE id IN (
-            SELECT id FROM deliveries
-            WHERE ${sql.in("kind", knownKinds)} AND state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
-              AND (state = 'delivered' OR kind <> 'report'
-                OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
-            ORDER BY finished_at LIMIT ${batchSize})
-          RETURNING id`
+      Effect.flatMap(deliveredBefore(finishedBefore), (removed) =>
+        removed === batchSize
+          ? Effect.succeed(removed)
+          : Effect.map(failedBefore(finishedBefore), (failed) => removed + failed)
       ),
     recipients: (changedBefore) =>
       remove(

@@ -2,7 +2,9 @@
  * Columns as both databases return them (Postgres gives 64-bit integers as text), and statements with decoded rows. Not
  * `SqlSchema`, which also encodes the request: the ports have types already.
  */
+import type { SqlClient } from "@effect/sql/SqlClient"
 import type { SqlError } from "@effect/sql/SqlError"
+import type { Fragment } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
 import * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
@@ -26,6 +28,13 @@ export const OptionalText = Schema.OptionFromNullOr(Schema.String)
 /** The tables of this version. The spool may hold records of others, which belong to a later version. */
 export const knownTables = [...clientTables, backendTable] as const
 export const Table = Schema.Literal(...knownTables)
+
+/**
+ * A condition that no index answers. SQLite prefers an index by equal values to one in the order of the result, and would then read and
+ * sort all rows.
+ */
+export const isOneOf = (sql: SqlClient, column: string, values: ReadonlyArray<string>): Fragment =>
+  sql`${sql(column)} || '' IN ${sql.in(values)}`
 
 type Rows = Effect.Effect<ReadonlyArray<unknown>, SqlError>
 

@@ -6,7 +6,7 @@ import type * as Scope from "effect/Scope"
 import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { all, first, inChunks, knownTables, Table, Whole } from "./Rows.ts"
+import { all, first, inChunks, isOneOf, knownTables, Table, Whole } from "./Rows.ts"
 import { makeOffer } from "./SpoolAdmission.ts"
 import { makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
 
@@ -87,7 +87,7 @@ export const makeTelemetrySpool = (
         // are left to that version.
         const old = yield* all(Schema.Struct({ sequence: Whole }))(sql`
           SELECT sequence FROM spool
-          WHERE accepted_at < ${acceptedBefore} AND ${sql.in("table_name", knownTables)}
+          WHERE accepted_at < ${acceptedBefore} AND ${isOneOf(sql, "table_name", knownTables)}
             AND ${notLeased(sql, now, latestDueTime(now))}
           ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
