@@ -21,7 +21,7 @@ import { bundle } from "../test/durability/Fleet.ts"
 import { scratch } from "../test/durability/Scratch.ts"
 import { environmentOf, type Simulators, startSimulators } from "../test/durability/Simulators.ts"
 import { freshDatabase, startPostgres } from "../test/support/Postgres.ts"
-import { type DialectName, fill, openRaw, volumesOf } from "./BulkRows.ts"
+import { type DialectName, fill, openRaw, volumesOf } from "../test/support/BulkRows.ts"
 import { type BundledServer, startServer } from "./BundledServer.ts"
 import { makeCalls, send, type Sent } from "./Calls.ts"
 

@@ -12,6 +12,7 @@ import durableDelivery from "./0002_durable_delivery.ts"
 import discardedDeliveries from "./0003_discarded_deliveries.ts"
 import boundedReports from "./0004_bounded_reports.ts"
 import loginRefusals from "./0005_login_refusals.ts"
+import orderedReading from "./0006_ordered_reading.ts"
 import { any, first, OptionalWhole } from "../repositories/Rows.ts"
 
 const migrations = {
@@ -19,7 +20,8 @@ const migrations = {
   "0002_durable_delivery": durableDelivery,
   "0003_discarded_deliveries": discardedDeliveries,
   "0004_bounded_reports": boundedReports,
-  "0005_login_refusals": loginRefusals
+  "0005_login_refusals": loginRefusals,
+  "0006_ordered_reading": orderedReading
 }
 
 export const migrationsTable = "migrations"
