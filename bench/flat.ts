@@ -400,10 +400,6 @@ const statementsOf = async (dialect: DialectName, { address }: Place) => {
       repeated(queries.reports({ ...any, filed: Option.some(false) }, page))
     ],
     [
-      "operator: reports of a reporter",
-      repeated(queries.reports({ ...any, reporter: Option.some("c:listener7") }, page))
-    ],
-    [
       "operator: reports that failed",
       repeated(queries.reports({ ...any, delivery: Option.some("failed") }, page))
     ],

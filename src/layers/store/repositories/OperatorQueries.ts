@@ -123,9 +123,9 @@ export const makeOperatorQueries = ({
           ...when(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
           ...when(
             filter.delivery,
-            (state) => sql`EXISTS (
-              SELECT 1 FROM deliveries
-              WHERE subject = reports.id AND kind = 'report' AND ${hasStatus(sql, state)})`
+            // Not EXISTS: for each report, SQLite would read all deliveries of the state.
+            (state) => sql`id IN (
+              SELECT subject FROM deliveries WHERE kind = 'report' AND ${hasStatus(sql, state)})`
           )
         ]
         const rows = yield* read(
