@@ -16,7 +16,7 @@ import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { ReportRow, toReport } from "./Reports.ts"
-import { all, any, Flag, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { all, any, Flag, first, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const FinishedRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
 
@@ -100,7 +100,7 @@ export const makeOperatorQueries = ({
             "OperatorQueries.deliveriesOf",
             all(DeliveryRow)(sql`
               SELECT * FROM deliveries
-              WHERE kind = 'report' AND ${sql.in(
+              WHERE ${isOneOf(sql, "kind", ["report"])} AND ${sql.in(
                 "subject",
                 reports.map(({ id }) => id)
               )}`)

@@ -1,0 +1,187 @@
+/**
+ * `npm run bench:overload`: the server at twice the rate that it can serve, then with an identity service that takes 5 s. It should
+ * refuse early with 503 `overloaded` and `Retry-After`, answer `healthz` within 100 ms, keep the deadline of what it accepted,
+ * and recover within seconds.
+ */
+import { Agent } from "node:http"
+import { setTimeout as pause } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
+import { parseArgs } from "node:util"
+import { sqliteDatabase } from "../test/durability/Databases.ts"
+import { bundle } from "../test/durability/Fleet.ts"
+import { environmentOf, startSimulators } from "../test/durability/Simulators.ts"
+import { startServer } from "./BundledServer.ts"
+import { makeCalls, send, type Sent } from "./Calls.ts"
+import { throughput } from "./Load.ts"
+
+const { values } = parseArgs({
+  options: { seconds: { type: "string", default: "10" }, factor: { type: "string", default: "2" } }
+})
+const seconds = Number(values.seconds)
+const factor = Number(values.factor)
+
+/** Milliseconds. */
+const healthBound = 100
+const deadline = 25_000
+const recoveryBound = 5_000
+/** Connections that are open at once; more requests wait for one, and their wait counts. */
+const mostConnections = 2_000
+
+const print = (line: string) => process.stdout.write(`${line}\n`)
+
+interface Answers {
+  readonly accepted: Array<number>
+  readonly refused: Array<number>
+  withoutRetryAfter: number
+  /** Other statuses and broken connections, with their number. */
+  readonly others: Map<string, number>
+}
+
+const at = (times: ReadonlyArray<number>, share: number): number =>
+  [...times].sort((one, other) => one - other)[
+    Math.min(times.length - 1, Math.floor(times.length * share))
+  ] ?? 0
+
+const startAnswers = (): Answers => ({ accepted: [], refused: [], withoutRetryAfter: 0, others: new Map() })
+
+const record = async (answers: Answers, agent: Agent, request: Sent, due: number): Promise<void> => {
+  const other = (name: string) => answers.others.set(name, (answers.others.get(name) ?? 0) + 1)
+  try {
+    const { body, headers, status } = await send(agent, request)
+    const took = performance.now() - due
+    if (status >= 200 && status < 300) answers.accepted.push(took)
+    else if (status === 503 && body.includes('"overloaded"')) {
+      answers.refused.push(took)
+      if (headers["retry-after"] === undefined) answers.withoutRetryAfter += 1
+    } else other(String(status))
+  } catch (error) {
+    other(String(Reflect.get(Object(error), "code")))
+  }
+}
+
+/** Sends at a fixed rate for some seconds, and waits for all answers. Times count from when a request was due. */
+const openLoop = async (perSecond: number, duration: number, next: () => Sent): Promise<Answers> => {
+  const agent = new Agent({ keepAlive: true, maxSockets: mostConnections })
+  const answers = startAnswers()
+  const running: Array<Promise<void>> = []
+  const began = performance.now()
+  for (let index = 0; index < perSecond * duration; ) {
+    const due = began + (index * 1_000) / perSecond
+    if (due > performance.now()) {
+      await pause(1)
+      continue
+    }
+    index += 1
+    running.push(record(answers, agent, next(), due))
+  }
+  await Promise.all(running)
+  agent.destroy()
+  return answers
+}
+
+/** Probes on new connections while `during` runs, as a load balancer does. */
+const probing = async <A>(probe: () => Sent, during: Promise<A>) => {
+  const answers = startAnswers()
+  const agent = new Agent({ keepAlive: false })
+  let running = true
+  const probes: Array<Promise<void>> = []
+  const loop = async () => {
+    while (running) {
+      probes.push(record(answers, agent, probe(), performance.now()))
+      await pause(50)
+    }
+  }
+  const looping = loop()
+  const result = await during
+  running = false
+  await looping
+  await Promise.all(probes)
+  return { result, answers }
+}
+
+const show = (name: string, { accepted, others, refused, withoutRetryAfter }: Answers) => {
+  const times = (given: ReadonlyArray<number>) =>
+    `${given.length} (p50 ${at(given, 0.5).toFixed(0)} ms, p99 ${at(given, 0.99).toFixed(0)} ms)`
+  print(
+    `${name}: accepted ${times(accepted)}, refused ${times(refused)}, without Retry-After ${withoutRetryAfter}, others ${JSON.stringify([...others])}`
+  )
+}
+
+const failures: Array<string> = []
+const demand = (holds: boolean, rule: string) => {
+  if (!holds) failures.push(rule)
+}
+
+const { file, remove } = await bundle(fileURLToPath(new URL("../src/main.ts", import.meta.url)))
+const world = await startSimulators()
+const database = await sqliteDatabase()
+const server = await startServer(file, {
+  ...environmentOf(world),
+  ...database.environment,
+  MUSIC_LOG_LEVEL: "none"
+})
+try {
+  const calls = makeCalls(world, server)
+  const sessions = await calls.sessions(20)
+  const nextSession = calls.next(sessions)
+  // Bound by the server's own work.
+  let sent = 0
+  const work = () => {
+    sent += 1
+    return sent % 8 === 0 ? calls.report() : calls.telemetry(10)
+  }
+  const outgoing = () => {
+    const { body = "", headers, url } = work()
+    return { path: new URL(url).pathname, headers, body }
+  }
+  await throughput({ url: server.url, senders: 64, seconds: 3 }, outgoing)
+  const { perSecond } = await throughput({ url: server.url, senders: 64, seconds: 5 }, outgoing)
+  print(`saturated: ${perSecond.toFixed(0)} requests a second`)
+
+  const pressed = await probing(calls.healthz, openLoop(Math.round(perSecond * factor), seconds, work))
+  show(`${factor} times as many`, pressed.result)
+  show("  healthz", pressed.answers)
+  demand(
+    pressed.answers.accepted.length > 0 && at(pressed.answers.accepted, 0.99) <= healthBound,
+    "healthz p99"
+  )
+  demand(pressed.answers.others.size === 0, "healthz always answers")
+  demand(pressed.result.withoutRetryAfter === 0, "Retry-After")
+  demand(pressed.result.others.size === 0, "only successes and 503 overloaded")
+  demand(at(pressed.result.accepted, 1) <= deadline, "the deadline of what was accepted")
+  print(`  goodput: ${(pressed.result.accepted.length / seconds / perSecond).toFixed(2)} of saturation`)
+
+  const ended = performance.now()
+  for (let good = 0; good < 10; ) {
+    const one = startAnswers()
+    await record(one, calls.agent, calls.telemetry(10), performance.now())
+    good = one.accepted.length === 1 && (one.accepted[0] ?? 0) <= healthBound ? good + 1 : 0
+    if (performance.now() - ended > 30_000) break
+    await pause(20)
+  }
+  const recovered = performance.now() - ended
+  print(`  recovered after ${recovered.toFixed(0)} ms`)
+  demand(recovered <= recoveryBound, "recovery")
+
+  world.iam.fail({ times: Number.POSITIVE_INFINITY, fault: { kind: "delay", milliseconds: 5_000 } })
+  let turn = 0
+  const slow = await probing(
+    calls.healthz,
+    openLoop(200, seconds, () => {
+      turn += 1
+      return turn % 2 === 0 ? calls.me(nextSession()) : calls.telemetry(10)
+    })
+  )
+  show("IAM takes 5 s, 100 me and 100 telemetry a second", slow.result)
+  show("  healthz", slow.answers)
+  demand(at(slow.answers.accepted, 0.99) <= healthBound, "healthz p99 with a slow IAM")
+  demand(at(slow.result.accepted, 1) <= deadline, "the deadline with a slow IAM")
+} finally {
+  await server.stop()
+  await world.close()
+  await database.remove()
+  remove()
+}
+print("")
+print(failures.length === 0 ? "Every rule holds." : `Broken: ${failures.join("; ")}.`)
+process.exit(failures.length === 0 ? 0 : 1)
