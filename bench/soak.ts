@@ -45,7 +45,7 @@ const measures = ["heap", "rss", "descriptors", "fibers", "timers", "resources",
 type Measure = (typeof measures)[number]
 
 /** A line through the samples by least squares: the slope a minute, and its standard error. */
-const fit = (samples: ReadonlyArray<Sample>, measure: Measure) => {
+const lineThrough = (samples: ReadonlyArray<Sample>, measure: Measure) => {
   const mean = (given: ReadonlyArray<number>) => given.reduce((sum, value) => sum + value, 0) / given.length
   const [x, y] = [samples.map(({ minute }) => minute), samples.map((sample) => sample[measure])]
   const [meanX, meanY] = [mean(x), mean(y)]
@@ -59,7 +59,7 @@ const fit = (samples: ReadonlyArray<Sample>, measure: Measure) => {
 }
 
 /** A growth counts when it is neither noise nor too small to matter: 1 % of the mean in the time that was measured. */
-const isGrowing = ({ error, mean, slope }: ReturnType<typeof fit>, span: number): boolean =>
+const isGrowing = ({ error, mean, slope }: ReturnType<typeof lineThrough>, span: number): boolean =>
   slope > 4 * error && slope * span > mean / 100
 
 const { file, remove } = await bundle(fileURLToPath(new URL("../src/main.ts", import.meta.url)))
@@ -168,7 +168,7 @@ print("")
 print("| measure | first | mean of the second half | slope a minute | standard error | |")
 print("|---|--:|--:|--:|--:|---|")
 const growing = measures.filter((measure) => {
-  const line = fit(half, measure)
+  const line = lineThrough(half, measure)
   // Pages that the allocator keeps are no leak: the heap shows one.
   const grows = measure !== "rss" && isGrowing(line, span)
   print(

@@ -12,10 +12,10 @@ export interface EventLoopDelayOptions {
 
 export interface EventLoopDelay {
   /**
-   * Whether to refuse the request that has just arrived. The refused part grows evenly from none at `low` to all at `high`, so that the
+   * Whether to refuse the request that has just arrived, while so many are in flight. The refused part grows evenly from none at `low` to all at `high`, so that the
    * load settles at what the process can serve.
    */
-  readonly isOverloaded: () => boolean
+  readonly isOverloaded: (inFlight: number) => boolean
   /** Mean delay in milliseconds. */
   readonly mean: () => number
   readonly stop: () => void
@@ -25,6 +25,9 @@ export interface EventLoopDelay {
 export const measureEvery = 10
 /** Milliseconds over which delays are averaged: one collection of garbage or one slow commit refuses nothing. */
 const memory = 400
+
+/** With fewer requests in flight, the delay comes from other load on the machine, and a refusal would not lessen it. */
+export const leastInFlight = 16
 
 /**
  * The rule without the clock: `measure` takes the milliseconds since the measurement before, and `decide` says whether the next
@@ -41,8 +44,8 @@ export const makeDelayRule = ({ low = 40, high = 80 }: EventLoopDelayOptions = {
     mean += (1 - Math.exp(-elapsed / memory)) * (delay - mean)
   }
 
-  const decide = (): boolean => {
-    const part = Math.min(1, Math.max(0, (mean - low) / (high - low)))
+  const decide = (inFlight: number): boolean => {
+    const part = inFlight < leastInFlight ? 0 : Math.min(1, Math.max(0, (mean - low) / (high - low)))
     if (part === 0) {
       owed = 0
       return false

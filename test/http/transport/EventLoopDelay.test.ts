@@ -13,7 +13,7 @@ const run = (rule: ReturnType<typeof makeDelayRule>, turn: number, duration: num
 }
 
 const refusedOf = (rule: ReturnType<typeof makeDelayRule>, requests: number): number =>
-  Array.from({ length: requests }, rule.decide).filter((refused) => refused).length
+  Array.from({ length: requests }, () => rule.decide(leastInFlight)).filter((refused) => refused).length
 
 describe("Event loop delay", () => {
   it("refuses nothing while timers are on time, nor for one long turn", () => {
@@ -37,6 +37,13 @@ describe("Event loop delay", () => {
     run(rule, measureEvery + 150, 4_000)
     run(rule, measureEvery, 1_000)
     assert.strictEqual(refusedOf(rule, 1_000), 0)
+  })
+
+  it("refuses nothing while few requests are in flight, since other programs take the time then", () => {
+    const rule = makeDelayRule(bounds)
+    run(rule, measureEvery + 150, 4_000)
+    assert.isFalse(rule.decide(leastInFlight - 1))
+    assert.isTrue(rule.decide(leastInFlight))
   })
 
   it("measures the delay of this process", async () => {
