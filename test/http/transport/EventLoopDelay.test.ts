@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import {
+  leastInFlight,
   makeDelayRule,
   measureEvery,
   startEventLoopDelay
