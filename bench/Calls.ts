@@ -48,6 +48,25 @@ export const send = (agent: Agent, { body, headers, method, url }: Sent): Promis
     outgoing.end(body)
   })
 
+/** Closed loop: each sender waits for its answer before it sends again. Gives successful answers a second. */
+export const throughput = async (senders: number, seconds: number, next: () => Sent): Promise<number> => {
+  const agent = new Agent({ keepAlive: true, maxSockets: senders })
+  const began = performance.now()
+  let answered = 0
+  const sender = async () => {
+    while (performance.now() - began < seconds * 1_000) {
+      const status = await send(agent, next()).then(
+        (response) => response.status,
+        () => 0
+      )
+      if (status >= 200 && status < 300) answered += 1
+    }
+  }
+  await Promise.all(Array.from({ length: senders }, sender))
+  agent.destroy()
+  return (answered * 1_000) / (performance.now() - began)
+}
+
 const json = { "content-type": "application/json" }
 
 const post = (url: string, headers: Readonly<Record<string, string>>, body: unknown): Sent => ({

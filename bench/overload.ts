@@ -13,8 +13,7 @@ import { sqliteDatabase } from "../test/durability/Databases.ts"
 import { bundle } from "../test/durability/Fleet.ts"
 import { environmentOf, startSimulators } from "../test/durability/Simulators.ts"
 import { startServer } from "./BundledServer.ts"
-import { makeCalls, send, type Sent } from "./Calls.ts"
-import { throughput } from "./Load.ts"
+import { makeCalls, send, type Sent, throughput } from "./Calls.ts"
 
 const { values } = parseArgs({
   options: { seconds: { type: "string", default: "10" }, factor: { type: "string", default: "2" } }
@@ -165,12 +164,8 @@ try {
     sent += 1
     return sent % 8 === 0 ? calls.report() : calls.telemetry(10)
   }
-  const outgoing = () => {
-    const { body = "", headers, url } = work()
-    return { path: new URL(url).pathname, headers, body }
-  }
-  await throughput({ url: server.url, senders: 64, seconds: 3 }, outgoing)
-  const { perSecond } = await throughput({ url: server.url, senders: 64, seconds: 5 }, outgoing)
+  await throughput(64, 3, work)
+  const perSecond = await throughput(64, 5, work)
   print(`saturated: ${perSecond.toFixed(0)} requests a second`)
 
   const pressed = await probing(calls.healthz().url, () =>

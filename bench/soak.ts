@@ -12,9 +12,8 @@ import { bundle } from "../test/durability/Fleet.ts"
 import { environmentOf, startSimulators } from "../test/durability/Simulators.ts"
 import { freePort } from "../test/support/Process.ts"
 import { startServer } from "./BundledServer.ts"
-import { makeCalls, send, type Sent } from "./Calls.ts"
+import { makeCalls, send, type Sent, throughput } from "./Calls.ts"
 import { inspect, type ProcessState } from "./Inspector.ts"
-import { throughput } from "./Load.ts"
 
 const { values } = parseArgs({
   options: { minutes: { type: "string", default: "20" }, rate: { type: "string" } }
@@ -96,13 +95,7 @@ try {
         return calls.telemetry(3)
     }
   }
-  const saturated = async () => {
-    const { perSecond } = await throughput({ url: server.url, senders: 32, seconds: 5 }, () => {
-      const { body = "", headers, url } = calls.telemetry(3)
-      return { path: new URL(url).pathname, headers, body }
-    })
-    return perSecond
-  }
+  const saturated = () => throughput(32, 5, () => calls.telemetry(3))
   const rate =
     values.rate === undefined
       ? Math.min(highestRate, Math.round((await saturated()) / 2))

@@ -1,38 +1,43 @@
 // Bundles the server (dist/main.js) and the command line (dist/cli.js): bundled, they start three times as fast as module
 // by module. What only some runs need goes into chunks that are loaded when they are used.
-// --if-possible (before `npm start`): an installation without development packages keeps the bundle it came with.
-// --if-needed (before a command): the same, and nothing is done when no source is newer than the bundle.
+// --if-needed (before `npm start` and before a command): nothing is done when no source is newer than the bundle; and where no bundle can
+// be made (no development packages, a read-only folder), the bundle that is there is kept.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
 import { basename, dirname, join, relative } from "node:path"
+import { fileURLToPath } from "node:url"
 
 const entries = { main: "src/main.ts", cli: "src/cli/main.ts" }
 const bundles = Object.keys(entries).map((name) => `dist/${name}.js`)
 const chunks = "dist/chunks"
 // All sources of the two entries; the command line starts the sandbox.
 const sources = ["src", "sandbox"]
-const asked = (flag) => process.argv.includes(flag)
+const partOfUndici = fileURLToPath(new URL("undici.cjs", import.meta.url))
+const isOptional = process.argv.includes("--if-needed")
 
-const timeOf = (file) => statSync(file).mtimeMs
+const timeOf = (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
 const isThere = bundles.every((file) => existsSync(file))
 
+/** The time of a folder changes when a source is removed. */
 const newestSource = () =>
   sources
     .flatMap((folder) => readdirSync(folder, { recursive: true, withFileTypes: true }))
-    .filter((entry) => entry.isFile())
-    .map((entry) => timeOf(join(entry.parentPath, entry.name)))
-    .concat(["package.json", "scripts/build.mjs"].map(timeOf))
-    .reduce((newest, time) => Math.max(newest, time), 0)
+    .map((entry) => join(entry.parentPath, entry.name))
+    .concat(sources, ["package.json", "package-lock.json", "scripts/build.mjs"])
+    .reduce((newest, file) => Math.max(newest, timeOf(file)), 0)
 
-if (asked("--if-needed") && isThere)
+if (isOptional && isThere)
   if (!existsSync("src") || newestSource() < Math.min(...bundles.map(timeOf))) process.exit(0)
 
-const esbuild = await import("esbuild").catch(() => undefined)
-
-if (esbuild === undefined) {
-  if ((asked("--if-possible") || asked("--if-needed")) && isThere) process.exit(0)
-  process.stderr.write("esbuild is not installed and dist is missing: run npm ci && npm run build first\n")
+const giveUp = (reason) => {
+  if (isOptional && isThere) {
+    process.stderr.write(`${reason}: dist stays older than its sources\n`)
+    process.exit(0)
+  }
+  process.stderr.write(`${reason}: run npm ci && npm run build first\n`)
   process.exit(1)
 }
+
+const esbuild = await import("esbuild").catch(() => giveUp("esbuild is not installed"))
 
 const { outputFiles } = await esbuild.build({
   entryPoints: entries,
@@ -49,6 +54,12 @@ const { outputFiles } = await esbuild.build({
   sourcemap: true,
   sourcesContent: false,
   legalComments: "none",
+  plugins: [
+    {
+      name: "undici",
+      setup: (plugin) => plugin.onResolve({ filter: /^undici$/ }, () => ({ path: partOfUndici }))
+    }
+  ],
   // A native addon cannot be bundled, and the other one is not used.
   external: ["better-sqlite3", "pg-native"],
   // Some bundled packages are CommonJS and call require.
@@ -64,14 +75,18 @@ const { outputFiles } = await esbuild.build({
 })
 
 // Each file is written atomically, and the entries last: a process may start from here at any time.
-mkdirSync(chunks, { recursive: true })
 const isEntry = ({ path }) => dirname(path) !== join(process.cwd(), chunks)
 // npm makes a bin executable when it installs the package, but not when the file is built anew.
 const modeOf = (path) => (bundles.includes(relative(process.cwd(), path)) ? 0o755 : 0o644)
-for (const { contents, path } of outputFiles.toSorted((one, other) => isEntry(one) - isEntry(other))) {
-  const partial = `${path}.${process.pid}`
-  writeFileSync(partial, contents, { mode: modeOf(path) })
-  renameSync(partial, path)
+try {
+  mkdirSync(chunks, { recursive: true })
+  for (const { contents, path } of outputFiles.toSorted((one, other) => isEntry(one) - isEntry(other))) {
+    const partial = `${path}.${process.pid}`
+    writeFileSync(partial, contents, { mode: modeOf(path) })
+    renameSync(partial, path)
+  }
+} catch (error) {
+  giveUp(`dist cannot be written (${error.code})`)
 }
 
 // A running process may still load chunks of its own bundle; they are kept for a day.

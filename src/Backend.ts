@@ -11,7 +11,9 @@ import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
-import { UpstreamHttpClient } from "./layers/upstream/Connection.ts"
+import { UndiciTransport } from "./layers/upstream/UndiciTransport.ts"
+import { BestEffort } from "./services/BestEffort.ts"
+import { Deadlines } from "./services/Deadlines.ts"
 import { Descriptors } from "./services/Descriptors.ts"
 import { Readiness } from "./services/Readiness.ts"
 import { Drain } from "./services/Drain.ts"
@@ -22,6 +24,7 @@ import { Planes } from "./services/Planes.ts"
 import { TingOnBehalf } from "./services/TingOnBehalf.ts"
 import { ReportQuota } from "./services/ReportQuota.ts"
 import { Reports } from "./services/Reports.ts"
+import { Retry } from "./services/Retry.ts"
 import { Sessions } from "./services/Sessions.ts"
 import { Telemetry } from "./services/Telemetry.ts"
 import { UpstreamPlaces } from "./services/UpstreamPlaces.ts"
@@ -40,7 +43,7 @@ export const parts = {
 
 const makePorts = (given: typeof parts) =>
   Layer.mergeAll(HttpIam, HttpTing, given.store, given.tables, given.tracker, Drain.Default).pipe(
-    Layer.provide(UpstreamHttpClient)
+    Layer.provide(UndiciTransport)
   )
 
 const makeUseCases = (delivery: typeof DeliveryLive) =>
@@ -63,6 +66,8 @@ const makeUseCases = (delivery: typeof DeliveryLive) =>
         ReportQuota.Default
       )
     ),
+    Layer.provideMerge(Layer.mergeAll(Retry.Default, BestEffort.Default)),
+    Layer.provide(Deadlines.Default),
     Layer.provideMerge(stopOnDrain(delivery))
   )
 

@@ -7,11 +7,13 @@ import { SettingsFromEnvironment } from "./layers/settings/Settings.ts"
 import { exitAfterGracePeriod, exitOnSecondSignal } from "./layers/process/ProcessSignals.ts"
 import { reportStartupError } from "./layers/process/StartupErrors.ts"
 
+// One launch builds the logging once. Provided separately, it would stay in place, and every line be written twice.
+const ReportUncaughtExceptions = Layer.provide(Layer.effectDiscard(reportUncaughtExceptions), LoggingLive)
+
 /** The server, with the settings of this process, until it is interrupted; sets the exit code when it does not start. */
 export const serve: Effect.Effect<void> = exitOnSecondSignal.pipe(
   Effect.zipRight(exitAfterGracePeriod),
-  Effect.zipRight(Effect.provide(reportUncaughtExceptions, LoggingLive)),
-  Effect.zipRight(Layer.launch(Backend)),
+  Effect.zipRight(Layer.launch(Layer.provideMerge(Backend, ReportUncaughtExceptions))),
   Effect.provide(SettingsFromEnvironment),
   reportStartupError
 )

@@ -55,10 +55,6 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   sandbox: ["schema", "services", "layers", "http", "http/api", "sandbox/upstreams", "top"]
 }
 
-/** The values that the contract's middleware tags provide live with the use cases. */
-const isProvidedValue = (file: string, target: string) =>
-  room(file) === "http/api" && target === "src/services/RequestCredentials.ts"
-
 /** One command of the command line starts the sandbox, and imports it only then. */
 const startsSandbox = (file: string, target: string) =>
   file === "src/cli/commands/Sandbox.ts" && target === "sandbox/Program.ts"
@@ -83,7 +79,6 @@ describe("Imports run one way", () => {
           (target) =>
             room(target) !== room(file) &&
             !(allowed[room(file)] ?? []).includes(room(target)) &&
-            !isProvidedValue(file, target) &&
             !startsSandbox(file, target)
         )
         .map((target) => `${file} -> ${target}`)

@@ -1,14 +1,17 @@
 import { randomUUID } from "node:crypto"
+import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Metric from "effect/Metric"
-import * as Queue from "effect/Queue"
+import * as Option from "effect/Option"
 import { version } from "../schema/Release.ts"
 import { backendTable } from "../schema/Telemetry.ts"
 import * as Metrics from "./Metrics.ts"
 import type { Plane } from "./Plane.ts"
-import { RequestContext } from "./RequestContext.ts"
+import { RequestContext, type RequestInfo } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { type SpoolEntry, Store, type StoreUnavailable } from "./Store.ts"
 import { Tables } from "./Tables.ts"
@@ -37,7 +40,7 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
     const store = yield* Store
     const tables = yield* Tables
     const enabled = settings.telemetry.enabled && tables.open.has(backendTable)
-    const buffer = yield* Queue.dropping<SpoolEntry>(capacity)
+    let buffer: Array<SpoolEntry> = []
     let dropped = 0
 
     const toEntry = (event: BackendEvent, requestId: string, source: string, now: number): SpoolEntry => {
@@ -64,13 +67,26 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
       }
     }
 
+    /** Records an event of the given request; `now` in milliseconds since the epoch. */
+    const recordNow = (
+      event: BackendEvent,
+      { recording, requestId, source }: Pick<RequestInfo, "recording" | "requestId" | "source">,
+      now: number
+    ): void => {
+      if (!enabled || !recording) return
+      if (buffer.length < capacity) buffer.push(toEntry(event, requestId, source, now))
+      else dropped += 1
+    }
+
+    /** Records an event of the current request. */
     const record = (event: BackendEvent): Effect.Effect<void> =>
-      Effect.gen(function* () {
-        const { recording, requestId, source } = yield* RequestContext
-        if (!enabled || !recording) return
-        const now = yield* Clock.currentTimeMillis
-        const kept = yield* Queue.offer(buffer, toEntry(event, requestId, source, now))
-        if (!kept) dropped += 1
+      Effect.withFiberRuntime((fiber) => {
+        recordNow(
+          event,
+          Context.get(fiber.currentContext, RequestContext),
+          Context.get(fiber.currentDefaultServices, Clock.Clock).unsafeCurrentTimeMillis()
+        )
+        return Effect.void
       })
 
     /** Records the outcome of an operation in production. */
@@ -79,12 +95,14 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
       <A, E extends { readonly code: string }, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
         plane._tag === "Testing"
           ? effect
-          : effect.pipe(
-              Effect.tapBoth({
-                onSuccess: () => record({ kind, fields: { outcome: "ok" } }),
-                onFailure: ({ code }) => record({ kind, fields: { outcome: "error", error_code: code } })
+          : Effect.onExit(effect, (exit) => {
+              if (Exit.isSuccess(exit)) return record({ kind, fields: { outcome: "ok" } })
+              // A defect or an interruption is no outcome of the operation.
+              return Option.match(Cause.failureOption(exit.cause), {
+                onNone: () => Effect.void,
+                onSome: ({ code }) => record({ kind, fields: { outcome: "error", error_code: code } })
               })
-            )
+            })
 
     const countDropped = (events: number, reason: Metrics.DropReason) =>
       Effect.zipRight(
@@ -111,8 +129,9 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
       if (dropped > 0) yield* countDropped(dropped, "buffer")
       dropped = 0
       for (;;) {
-        const entries = Array.from(yield* Queue.takeUpTo(buffer, batch))
+        const entries = buffer.slice(0, batch)
         if (entries.length === 0) return
+        buffer = buffer.slice(entries.length)
         yield* write(entries)
       }
     }).pipe(
@@ -125,6 +144,6 @@ export class BackendTelemetry extends Effect.Service<BackendTelemetry>()("music/
       yield* Effect.forkScoped(Effect.forever(Effect.zipRight(Effect.sleep(interval), flush)))
     }
 
-    return { record, recordOutcome, flush } as const
+    return { record, recordNow, recordOutcome, flush } as const
   })
 }) {}

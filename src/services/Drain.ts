@@ -1,5 +1,4 @@
 import * as Context from "effect/Context"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 
@@ -7,7 +6,7 @@ import * as Layer from "effect/Layer"
 export class Drain extends Context.Tag("music/Drain")<
   Drain,
   {
-    readonly draining: Effect.Effect<boolean>
+    readonly isDraining: () => boolean
     readonly begin: Effect.Effect<void>
     /** Completes when the shutdown begins. */
     readonly begun: Effect.Effect<void>
@@ -15,10 +14,16 @@ export class Drain extends Context.Tag("music/Drain")<
 >() {
   static readonly Default: Layer.Layer<Drain> = Layer.effect(
     Drain,
-    Effect.map(Deferred.make<void>(), (begun) => ({
-      draining: Deferred.isDone(begun),
-      begin: Effect.asVoid(Deferred.succeed(begun, undefined)),
-      begun: Deferred.await(begun)
-    }))
+    Effect.map(Effect.makeLatch(), (begun) => {
+      let draining = false
+      return {
+        isDraining: () => draining,
+        begin: Effect.suspend(() => {
+          draining = true
+          return begun.open
+        }),
+        begun: begun.await
+      }
+    })
   )
 }

@@ -7,10 +7,11 @@ import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
 import * as FiberId from "effect/FiberId"
-import * as Metric from "effect/Metric"
+import * as FiberSet from "effect/FiberSet"
+import * as Runtime from "effect/Runtime"
+import * as RuntimeFlags from "effect/RuntimeFlags"
 import type * as Scope from "effect/Scope"
-import { makeDetachedWork } from "./DetachedWork.ts"
-import { sharedRequests } from "./Metrics.ts"
+import { recordNow, sharedRequests } from "./Metrics.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 
 export interface Execution<A, E> {
@@ -41,39 +42,44 @@ export interface InFlight {
 }
 
 export const makeInFlight: Effect.Effect<InFlight, never, Scope.Scope> = Effect.map(
-  makeDetachedWork,
-  (work) => ({
-    share:
-      <A, E, Refusal = never>(slot: ExecutionSlot<A, E, Refusal>) =>
-      <R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Refusal, R> =>
-        Effect.uninterruptibleMask((restore) =>
-          Effect.suspend((): Effect.Effect<A, E | Refusal, R> => {
+  FiberSet.make<unknown, unknown>(),
+  (executions) => {
+    /** Starts the effect in a fiber of the process: its first caller may disconnect, and the others still wait. */
+    const start = <A, E, R>(runtime: Runtime.Runtime<R>, effect: Effect.Effect<A, E, R>) => {
+      const fiber = Runtime.runFork(Runtime.enableRuntimeFlag(runtime, RuntimeFlags.Interruption))(effect)
+      // The end of the scope interrupts it.
+      FiberSet.unsafeAdd(executions, fiber)
+      return fiber
+    }
+
+    return {
+      share:
+        <A, E, Refusal = never>(slot: ExecutionSlot<A, E, Refusal>) =>
+        <R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Refusal, R> =>
+          // Nothing else runs between `find` and `put`.
+          Effect.flatMap(Effect.runtime<R>(), (runtime): Effect.Effect<A, E | Refusal> => {
             const found = slot.find()
             if (found !== undefined) {
-              const joined = restore(Deferred.await(found.result))
-              return found.ended || slot.operation === undefined
-                ? joined
-                : Effect.zipRight(Metric.increment(sharedRequests({ operation: slot.operation })), joined)
+              if (!found.ended && slot.operation !== undefined)
+                recordNow(sharedRequests({ operation: slot.operation }), 1)
+              return Deferred.await(found.result)
             }
             const refusal = slot.refuse?.()
             if (refusal !== undefined) return Effect.fail(refusal)
-            // Made without an effect: nothing else may run between `find` and `put`.
             const execution: Execution<A, E> = {
               result: Deferred.unsafeMake<A, E>(FiberId.none),
               ended: false
             }
             slot.put(execution)
-            return Effect.flatMap(work.start(Effect.interruptible(effect)), (fiber) => {
-              fiber.addObserver((exit) => {
-                execution.ended = true
-                slot.onEnd?.(execution, exit)
-                Deferred.unsafeDone(execution.result, exit)
-              })
-              return restore(Deferred.await(execution.result))
+            start(runtime, effect).addObserver((exit) => {
+              execution.ended = true
+              slot.onEnd?.(execution, exit)
+              Deferred.unsafeDone(execution.result, exit)
             })
+            return Deferred.await(execution.result)
           })
-        )
-  })
+    }
+  }
 )
 
 /**

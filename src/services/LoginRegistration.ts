@@ -11,7 +11,8 @@ import type { Caller } from "./RequestCredentials.ts"
 import { digestOf } from "./Digest.ts"
 import type { UpstreamKey } from "./Iam.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { logAndMapStoreFailure, mapStoreFailure, writeBestEffort } from "./StoreErrorMapping.ts"
+import { BestEffort } from "./BestEffort.ts"
+import { logAndMapStoreFailure, mapStoreFailure } from "./StoreErrorMapping.ts"
 import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { LoginOutcome, Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
@@ -69,47 +70,51 @@ interface LoginOutcomes {
   ) => Effect.Effect<TingOutcome>
 }
 
-export const makeLoginOutcomes: Effect.Effect<LoginOutcomes, never, Store | TingOnBehalf | UpstreamPlaces> =
-  Effect.gen(function* () {
-    const { loginOutcomes } = yield* Store
-    const { register } = yield* TingOnBehalf
-    const { within } = yield* UpstreamPlaces
+export const makeLoginOutcomes: Effect.Effect<
+  LoginOutcomes,
+  never,
+  Store | TingOnBehalf | UpstreamPlaces | BestEffort
+> = Effect.gen(function* () {
+  const { loginOutcomes } = yield* Store
+  const { register } = yield* TingOnBehalf
+  const { within } = yield* UpstreamPlaces
+  const { writeBestEffort } = yield* BestEffort
 
-    const recordRefusal: LoginOutcomes["recordRefusal"] = (plane, key, reason) =>
-      loginOutcomes
-        .record(key, planeId(plane), LoginOutcome.Refusal({ reason }))
-        .pipe(writeBestEffort("Refusal of a login not recorded"))
+  const recordRefusal: LoginOutcomes["recordRefusal"] = (plane, key, reason) =>
+    loginOutcomes
+      .record(key, planeId(plane), LoginOutcome.Refusal({ reason }))
+      .pipe(writeBestEffort("Refusal of a login not recorded"))
 
-    const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
-      loginOutcomes.find(key).pipe(
-        logAndMapStoreFailure,
-        Effect.flatMap((recorded) =>
-          Effect.fail(Option.getOrElse(Option.flatMap(recorded, recordedRefusal), () => new SltRejected()))
-        )
+  const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
+    loginOutcomes.find(key).pipe(
+      logAndMapStoreFailure,
+      Effect.flatMap((recorded) =>
+        Effect.fail(Option.getOrElse(Option.flatMap(recorded, recordedRefusal), () => new SltRejected()))
       )
+    )
 
-    const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
-      register(plane, caller, registrationBound).pipe(
-        within("ting", digestOf(caller.credential.token)),
-        Effect.match({
-          onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
-          onFailure: (failure) => ({ ting: notRegistered(failure), transient: isTransient(failure) })
-        }),
-        Effect.tap((registration) =>
-          loginOutcomes
-            .record(key, planeId(plane), LoginOutcome.Registration(registration))
-            .pipe(writeBestEffort("Registration outcome not recorded"))
-        ),
-        Effect.map(({ ting }) => ting)
-      )
+  const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
+    register(plane, caller, registrationBound).pipe(
+      within("ting", digestOf(caller.credential.token)),
+      Effect.match({
+        onSuccess: ({ id }) => ({ ting: { subscribed: true, subscription_id: id }, transient: false }),
+        onFailure: (failure) => ({ ting: notRegistered(failure), transient: isTransient(failure) })
+      }),
+      Effect.tap((registration) =>
+        loginOutcomes
+          .record(key, planeId(plane), LoginOutcome.Registration(registration))
+          .pipe(writeBestEffort("Registration outcome not recorded"))
+      ),
+      Effect.map(({ ting }) => ting)
+    )
 
-    const registerOnce: LoginOutcomes["registerOnce"] = (plane, caller, key, replayed) =>
-      Effect.gen(function* () {
-        const recorded = replayed ? yield* loginOutcomes.find(key) : Option.none()
-        return Option.isSome(recorded) && recorded.value._tag === "Registration" && !recorded.value.transient
-          ? recorded.value.ting
-          : yield* registerAndRecord(plane, caller, key)
-      }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(mapStoreFailure(failure)))))
+  const registerOnce: LoginOutcomes["registerOnce"] = (plane, caller, key, replayed) =>
+    Effect.gen(function* () {
+      const recorded = replayed ? yield* loginOutcomes.find(key) : Option.none()
+      return Option.isSome(recorded) && recorded.value._tag === "Registration" && !recorded.value.transient
+        ? recorded.value.ting
+        : yield* registerAndRecord(plane, caller, key)
+    }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(mapStoreFailure(failure)))))
 
-    return { recordRefusal, failEndedSession, registerOnce }
-  })
+  return { recordRefusal, failEndedSession, registerOnce }
+})

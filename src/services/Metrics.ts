@@ -2,7 +2,6 @@
  * Every metric of the process: name, help and labels, by the naming conventions of Prometheus. Label values are bounded:
  * route patterns, codes and names of this program; never an id, an address or a text of a caller.
  */
-import * as Effect from "effect/Effect"
 import * as Metric from "effect/Metric"
 import * as MetricBoundaries from "effect/MetricBoundaries"
 import * as MetricLabel from "effect/MetricLabel"
@@ -104,8 +103,9 @@ export const replays = counter(
 )
 
 /** Counts a repeated request of `operation`. */
-export const countReplay = (operation: string, replayed: boolean): Effect.Effect<void> =>
-  replayed ? Metric.increment(replays({ operation })) : Effect.void
+export const countReplay = (operation: string, replayed: boolean): void => {
+  if (replayed) recordNow(replays({ operation }), 1)
+}
 
 export const sharedRequests = counter(
   "music_shared_requests_total",

@@ -2,7 +2,8 @@
  * Time that is never stepped. Quotas, caches, pauses and deadlines in memory use it, so that a correction of the wall clock by an
  * operator or NTP neither extends nor ends them.
  */
-import type * as Clock from "effect/Clock"
+import * as Clock from "effect/Clock"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import * as ScheduleDecision from "effect/ScheduleDecision"
@@ -14,8 +15,8 @@ const toMillis = (nanos: bigint): number => Number(nanos / 1_000n) / 1_000
 export const unsafeMonotonicMillis = (clock: Clock.Clock): number => toMillis(clock.unsafeCurrentTimeNanos())
 
 /** The same as an effect. Not `Clock.currentTimeNanos`, which the test clock rounds to milliseconds. */
-export const monotonicMillis: Effect.Effect<number> = Effect.clockWith((clock) =>
-  Effect.sync(() => unsafeMonotonicMillis(clock))
+export const monotonicMillis: Effect.Effect<number> = Effect.withFiberRuntime((fiber) =>
+  Effect.succeed(unsafeMonotonicMillis(Context.get(fiber.currentDefaultServices, Clock.Clock)))
 )
 
 /** Recurs without a pause until `millis` have passed; intersect it with a schedule that paces. `Schedule.upTo` uses the wall clock. */

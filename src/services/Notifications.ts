@@ -8,12 +8,13 @@ import { Idempotency } from "./Idempotency.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { writeBestEffort } from "./StoreErrorMapping.ts"
+import { BestEffort } from "./BestEffort.ts"
 import { TingOnBehalf } from "./TingOnBehalf.ts"
 import { Settings } from "./Settings.ts"
 import { Store } from "./Store.ts"
 import { type AcceptedTing, Ting } from "./Ting.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
+import { tracedFn } from "./Tracing.ts"
 
 /** Registers the caller as a recipient, and sends tings to them. */
 export class Notifications extends Effect.Service<Notifications>()("music/Notifications", {
@@ -24,24 +25,30 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
     const { callWithProof, register, requireScope } = yield* TingOnBehalf
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
+    const { writeBestEffort } = yield* BestEffort
     const events = yield* BackendTelemetry
 
-    const subscribe = Effect.fn("Notifications.subscribe")(function* (
-      plane: Plane,
-      caller: Caller
-    ): Effect.fn.Return<Subscription, Failure> {
-      const token = digestOf(caller.credential.token)
-      const registered = yield* register(plane, caller).pipe(
-        executeOnce({
-          operation: "subscribe",
-          plane,
-          organisation: caller.membership.organisation,
-          content: token
-        }),
-        within("ting", token)
-      )
-      return { id: registered.id, app_id: registered.applicationId, for: registered.recipient, active: true }
-    })
+    const subscribe = tracedFn(
+      "Notifications.subscribe",
+      Effect.fnUntraced(function* (plane: Plane, caller: Caller): Effect.fn.Return<Subscription, Failure> {
+        const token = digestOf(caller.credential.token)
+        const registered = yield* register(plane, caller).pipe(
+          executeOnce({
+            operation: "subscribe",
+            plane,
+            organisation: caller.membership.organisation,
+            content: token
+          }),
+          within("ting", token)
+        )
+        return {
+          id: registered.id,
+          app_id: registered.applicationId,
+          for: registered.recipient,
+          active: true
+        }
+      })
+    )
 
     /** Records, for `ting_ready`, what Ting's response implies about the recipient's registration. The request succeeds without it. */
     const recordRegistration = (plane: Plane, caller: Caller, active: boolean): Effect.Effect<void> => {
@@ -105,8 +112,10 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       yield* requireScope(caller, scopes.send)
       const token = digestOf(caller.credential.token)
       const sent: AcceptedTing = yield* callWithProof(plane, caller, prepared, ting.send).pipe(
-        Effect.tap(({ replayed }) => (replayed ? Effect.void : recordRegistration(plane, caller, true))),
-        Effect.tap(({ replayed }) => countReplay("ting", replayed)),
+        Effect.tap(({ replayed }) => {
+          countReplay("ting", replayed)
+          return replayed ? Effect.void : recordRegistration(plane, caller, true)
+        }),
         Effect.tapErrorTag("RecipientNotRegistered", () => recordRegistration(plane, caller, false)),
         executeOnce({
           operation: "ting",
@@ -126,7 +135,7 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       }
     })
 
-    const send = Effect.fn("Notifications.send")((plane: Plane, caller: Caller, request: TingRequest) =>
+    const send = tracedFn("Notifications.send", (plane: Plane, caller: Caller, request: TingRequest) =>
       events.recordOutcome("ting", plane)(sendTing(plane, caller, request))
     )
 

@@ -6,11 +6,12 @@ import type { Failure } from "../schema/Failure.ts"
 import { digestOf } from "./Digest.ts"
 import { Iam } from "./Iam.ts"
 import { type Plane, Production, type TestingPlane } from "./Plane.ts"
-import { writeBestEffort } from "./StoreErrorMapping.ts"
+import { BestEffort } from "./BestEffort.ts"
 import { failWith, mapIamFailure } from "./UpstreamErrorMapping.ts"
-import { retryTransient } from "./Retry.ts"
+import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
+import { tracedFn } from "./Tracing.ts"
 
 /** Resolves the plane of a request. A selector that cannot be resolved is refused and never means production. */
 export class Planes extends Effect.Service<Planes>()("music/Planes", {
@@ -18,6 +19,8 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
     const iam = yield* Iam
     const store = yield* Store
     const { within } = yield* UpstreamPlaces
+    const { retryTransient } = yield* Retry
+    const { writeBestEffort } = yield* BestEffort
 
     // Webhooks of a testing environment are accepted once it is known here. The request succeeds without it.
     const remember = ({ environmentId, webhookKeyDigest }: TestingPlane) =>
@@ -27,18 +30,24 @@ export class Planes extends Effect.Service<Planes>()("music/Planes", {
             store.planes.remember({ environmentId, webhookKeyDigest, now })
           ).pipe(writeBestEffort("Testing environment not remembered"))
 
-    const resolve = Effect.fn("Planes.resolve")(function* (
-      selector: Option.Option<Redacted.Redacted>
-    ): Effect.fn.Return<Plane, Failure> {
-      if (Option.isNone(selector)) return Production()
-      const plane = yield* iam.resolvePlane(selector.value).pipe(
-        retryTransient({ dependency: "iam", repeatable: true }),
-        failWith((failure, now) => mapIamFailure("plane", "selecting", now)(failure)),
-        within("iam", digestOf(selector.value))
-      )
-      yield* remember(plane)
-      return plane
-    })
+    const resolveTesting = tracedFn(
+      "Planes.resolve",
+      Effect.fnUntraced(function* (secret: Redacted.Redacted): Effect.fn.Return<Plane, Failure> {
+        const plane = yield* iam.resolvePlane(secret).pipe(
+          retryTransient({ dependency: "iam", repeatable: true }),
+          failWith((failure, now) => mapIamFailure("plane", "selecting", now)(failure)),
+          within("iam", digestOf(secret))
+        )
+        yield* remember(plane)
+        return plane
+      })
+    )
+
+    const production = Effect.succeed(Production())
+
+    /** The plane of a testing secret; none means production. */
+    const resolve = (selector: Option.Option<Redacted.Redacted>): Effect.Effect<Plane, Failure> =>
+      Option.isNone(selector) ? production : resolveTesting(selector.value)
 
     return { resolve } as const
   })

@@ -33,7 +33,7 @@ export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {
     /** A stopped tracker or table is `degraded` and never makes the service unready. A shutdown shows at once. */
     const check: Effect.Effect<Report, NotReady> = Effect.gen(function* () {
       const { deliveries, healthy } = yield* dependencies
-      const draining = yield* drain.draining
+      const draining = drain.isDraining()
       const state = (ok: boolean): CheckState => (ok ? "ok" : "failed")
       const checks = { database: state(healthy), serving: state(!draining), ...deliveries }
       if (draining || !healthy) return yield* new NotReady({ details: { checks } })

@@ -5,10 +5,8 @@
  */
 import * as Effect from "effect/Effect"
 import { RateLimited } from "../schema/Failure.ts"
-import { monotonicMillis } from "./MonotonicTime.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { makeQuota } from "./Quota.ts"
-import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import type { Reporter } from "./Store.ts"
 
@@ -20,8 +18,10 @@ export interface ReportAllowance {
   /** Makes the failure of a new report; undefined when the limits allow one. */
   readonly makeRefusal: (() => RateLimited) | undefined
   /** Returns the use when the report was not stored. */
-  readonly giveBack: Effect.Effect<void>
+  readonly giveBack: () => void
 }
+
+const unlimited: ReportAllowance = { makeRefusal: undefined, giveBack: () => undefined }
 
 export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuota", {
   effect: Effect.gen(function* () {
@@ -29,32 +29,28 @@ export class ReportQuota extends Effect.Service<ReportQuota>()("music/ReportQuot
     const byAddress = [perMinute(10), perHour(60)]
     const byReporter = [perMinute(30), perHour(300)]
 
-    /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. */
-    const take = (plane: Plane, reporter: Reporter): Effect.Effect<ReportAllowance> =>
-      Effect.gen(function* () {
-        if (!rateLimit) return { makeRefusal: undefined, giveBack: Effect.void }
-        const verified = reporter._tag === "Verified"
-        const { clientNetwork } = yield* RequestContext
-        const key = verified ? `${planeId(plane)} ${reporter.publicId}` : clientNetwork
-        const now = yield* monotonicMillis
-        const takes = (verified ? byReporter : byAddress).map((quota) => ({
-          quota,
-          reading: quota.take(key, now)
-        }))
-        const giveBack = Effect.sync(() => {
-          for (const { quota, reading } of takes) if (reading.retryAfterSeconds === 0) quota.giveBack(key)
-        })
-        const longest = takes
-          .map(({ reading }) => reading)
-          .reduce((one, other) => (other.retryAfterSeconds > one.retryAfterSeconds ? other : one))
-        if (longest.retryAfterSeconds === 0) return { makeRefusal: undefined, giveBack }
-        yield* giveBack
-        return {
-          makeRefusal: () =>
-            new RateLimited({ retryAfterSeconds: longest.retryAfterSeconds, quota: longest }),
-          giveBack: Effect.void
-        }
-      })
+    /** Runs before the report is stored: counted afterwards, many concurrent reports would all pass. `now` is monotonic milliseconds. */
+    const take = (plane: Plane, reporter: Reporter, clientNetwork: string, now: number): ReportAllowance => {
+      if (!rateLimit) return unlimited
+      const verified = reporter._tag === "Verified"
+      const key = verified ? `${planeId(plane)} ${reporter.publicId}` : clientNetwork
+      const takes = (verified ? byReporter : byAddress).map((quota) => ({
+        quota,
+        reading: quota.take(key, now)
+      }))
+      const giveBack = () => {
+        for (const { quota, reading } of takes) if (reading.retryAfterSeconds === 0) quota.giveBack(key)
+      }
+      const longest = takes
+        .map(({ reading }) => reading)
+        .reduce((one, other) => (other.retryAfterSeconds > one.retryAfterSeconds ? other : one))
+      if (longest.retryAfterSeconds === 0) return { makeRefusal: undefined, giveBack }
+      giveBack()
+      return {
+        ...unlimited,
+        makeRefusal: () => new RateLimited({ retryAfterSeconds: longest.retryAfterSeconds, quota: longest })
+      }
+    }
 
     return { take } as const
   })

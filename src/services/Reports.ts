@@ -14,6 +14,7 @@ import { redactReport } from "./Redaction.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { capacityFor, makeReportsFull } from "./ReportCapacity.ts"
 import { ReportQuota } from "./ReportQuota.ts"
+import { monotonicMillis } from "./MonotonicTime.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Sessions } from "./Sessions.ts"
 import { Settings } from "./Settings.ts"
@@ -26,6 +27,7 @@ import {
   Unverified,
   Verified
 } from "./Store.ts"
+import { tracedFn } from "./Tracing.ts"
 
 /** Milliseconds for IAM to verify the reporter; after that the report is stored unverified. */
 const verificationMillis = 3_000
@@ -96,58 +98,63 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           )
     }
 
-    const submit = Effect.fn("Reports.submit")(function* (
-      plane: Plane,
-      input: {
-        readonly request: ReportRequest
-        readonly key: Redacted.Redacted
-        readonly credential: Option.Option<Credential>
-      }
-    ): Effect.fn.Return<Report, Failure> {
-      const { request, key, credential } = input
-      const admit = Effect.gen(function* () {
-        yield* checkPullRequest(request)
-        const reporter = yield* resolveReporter(plane, credential)
-        const { requestId, source } = yield* RequestContext
-        const { giveBack, makeRefusal } = yield* quota.take(plane, reporter)
-        const admission = yield* store.reports
-          .admit(
-            {
-              id: `rep_${randomHex(16)}`,
-              plane: planeId(plane),
-              reporter,
-              content: contentOf(request),
-              source,
-              requestId,
-              createdAt: yield* Clock.currentTimeMillis,
-              marker: randomHex(16),
-              keyDigest: digestOf(key),
-              contentDigest: sha256(canonicalJson(request))
-            },
-            plane._tag === "Production" && Option.isSome(settings.tracker),
-            // A report that was stored before is answered without quota or room: its first response may have been lost.
-            makeRefusal === undefined ? capacityFor(reporter, settings.reportsBytes) : 0
-          )
-          .pipe(
-            logAndMapStoreFailure,
-            Effect.onExit((exit) =>
-              Exit.isSuccess(exit) && exit.value._tag === "Stored" ? Effect.void : giveBack
-            )
-          )
-        yield* countReplay("report", admission._tag === "Replayed")
-        switch (admission._tag) {
-          case "Conflict":
-            return yield* new IdempotencyConflict()
-          case "Full":
-            return yield* (makeRefusal ?? makeReportsFull)()
-          case "Stored":
-            return toReport(reporter, admission.report, false)
-          case "Replayed":
-            return toReport(reporter, admission.report, true)
+    const submit = tracedFn(
+      "Reports.submit",
+      Effect.fnUntraced(function* (
+        plane: Plane,
+        input: {
+          readonly request: ReportRequest
+          readonly key: Redacted.Redacted
+          readonly credential: Option.Option<Credential>
         }
+      ): Effect.fn.Return<Report, Failure> {
+        const { request, key, credential } = input
+        const admit = Effect.gen(function* () {
+          yield* checkPullRequest(request)
+          const reporter = yield* resolveReporter(plane, credential)
+          const { clientNetwork, requestId, source } = yield* RequestContext
+          const now = yield* monotonicMillis
+          const { giveBack, makeRefusal } = quota.take(plane, reporter, clientNetwork, now)
+          const admission = yield* store.reports
+            .admit(
+              {
+                id: `rep_${randomHex(16)}`,
+                plane: planeId(plane),
+                reporter,
+                content: contentOf(request),
+                source,
+                requestId,
+                createdAt: yield* Clock.currentTimeMillis,
+                marker: randomHex(16),
+                keyDigest: digestOf(key),
+                contentDigest: sha256(canonicalJson(request))
+              },
+              plane._tag === "Production" && Option.isSome(settings.tracker),
+              // A report that was stored before is answered without quota or room: its first response may have been lost.
+              makeRefusal === undefined ? capacityFor(reporter, settings.reportsBytes) : 0
+            )
+            .pipe(
+              logAndMapStoreFailure,
+              Effect.onExit((exit) => {
+                if (Exit.isFailure(exit) || exit.value._tag !== "Stored") giveBack()
+                return Effect.void
+              })
+            )
+          countReplay("report", admission._tag === "Replayed")
+          switch (admission._tag) {
+            case "Conflict":
+              return yield* new IdempotencyConflict()
+            case "Full":
+              return yield* (makeRefusal ?? makeReportsFull)()
+            case "Stored":
+              return toReport(reporter, admission.report, false)
+            case "Replayed":
+              return toReport(reporter, admission.report, true)
+          }
+        })
+        return yield* admit.pipe(events.recordOutcome("report", plane))
       })
-      return yield* admit.pipe(events.recordOutcome("report", plane))
-    })
+    )
 
     return { submit } as const
   })

@@ -1,9 +1,9 @@
+import { randomUUID } from "node:crypto"
 import { requestIdPattern } from "../schema/Identity.ts"
-import { randomHex } from "./Digest.ts"
 import { redact } from "./Redaction.ts"
 
 /** The caller's own request id when it is well-formed, sent once and no misplaced credential; otherwise a new one. */
 export const resolveRequestId = (given: string | undefined): string =>
   given !== undefined && requestIdPattern.test(given) && redact(given) === given
     ? given
-    : `req_${randomHex(16)}`
+    : `req_${randomUUID().replaceAll("-", "")}`

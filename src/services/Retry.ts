@@ -1,13 +1,10 @@
 /** Repeats failed calls to other systems. Decided from data alone: how the call failed, and whether repeating it is harmless. */
 import * as Effect from "effect/Effect"
-import * as Metric from "effect/Metric"
 import * as Random from "effect/Random"
-import * as Schedule from "effect/Schedule"
-import * as ScheduleDecision from "effect/ScheduleDecision"
-import * as ScheduleInterval from "effect/ScheduleInterval"
+import { Deadlines } from "./Deadlines.ts"
+import { monotonicNow, requestOf } from "./FiberContext.ts"
 import * as Metrics from "./Metrics.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
-import { RequestContext } from "./RequestContext.ts"
 import {
   type Dependency,
   NotExecuted,
@@ -67,60 +64,59 @@ const nextStep = (
       ? [retryPauses[attempts - 1] ?? retryPauses.at(-1), { attempts: attempts + 1, polls }]
       : [undefined, { attempts, polls }]
 
-/**
- * The pauses between attempts; ends at a final failure, and before a pause that would reach `endsAt` (monotonic milliseconds). Not
- * composed of Effect's schedules: those step together at every failure, so that a poll would count as an attempt, and they check a
- * time limit by the wall clock and only after the pause.
- */
-const retrySchedule = (
-  policy: RetryPolicy,
-  endsAt: number
-): Schedule.Schedule<UpstreamFailure, UpstreamFailure> =>
-  Schedule.makeWithState<Progress, UpstreamFailure, UpstreamFailure>(
-    { attempts: 1, polls: 0 },
-    (wall, failure, progress) =>
-      Effect.gen(function* () {
-        const [pause, next] = nextStep(policy, failure, progress)
-        if (pause === undefined) return [progress, failure, ScheduleDecision.done]
-        const millis = Math.round(pause * (yield* Random.nextRange(jitter.least, jitter.most)))
-        if ((yield* monotonicMillis) + millis >= endsAt) return [progress, failure, ScheduleDecision.done]
-        yield* Metric.increment(Metrics.upstreamRetries({ dependency: failure.dependency }))
-        return [next, failure, ScheduleDecision.continueWith(ScheduleInterval.after(wall + millis))]
-      })
-  )
+/** Repeats failed calls to other systems. */
+export class Retry extends Effect.Service<Retry>()("music/Retry", {
+  effect: Effect.gen(function* () {
+    const deadlines = yield* Deadlines
 
-/** Runs one attempt until `endsAt` (monotonic milliseconds) at most; the attempt does not begin after it. */
-const attemptUntil =
-  (dependency: Dependency, endsAt: number) =>
-  <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> => {
-    if (!Number.isFinite(endsAt)) return effect
-    const reason = "deadline passed"
-    return Effect.flatMap(monotonicMillis, (now) =>
-      now >= endsAt
+    /** Runs one attempt until `endsAt` (monotonic milliseconds) at most; the attempt does not begin after it. */
+    const attemptUntil = <A, R>(
+      dependency: Dependency,
+      endsAt: number,
+      now: number,
+      effect: Effect.Effect<A, UpstreamFailure, R>
+    ): Effect.Effect<A, UpstreamFailure, R> => {
+      if (!Number.isFinite(endsAt)) return effect
+      const reason = "deadline passed"
+      return now >= endsAt
         ? new NotExecuted({ dependency, reason })
-        : Effect.timeoutFail(effect, {
-            duration: endsAt - now,
-            onTimeout: () => new Unknown({ dependency, reason })
-          })
-    )
-  }
+        : deadlines.endAt(endsAt, () => new Unknown({ dependency, reason }))(effect)
+    }
 
-/**
- * At most 3 attempts, after 250 ms and 750 ms (jittered), within the request's deadline. `NotExecuted` is always repeated, `Unknown`
- * only when the policy is repeatable, and a refusal never, except that `idempotency_in_progress` is polled up to 8 times. A 429
- * fails at once with its seconds.
- */
-export const retryTransient =
-  (policy: RetryPolicy) =>
-  <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
-    Effect.gen(function* () {
-      const { deadlineAt } = yield* RequestContext
-      const endsAt = Math.min(
-        deadlineAt,
-        (yield* monotonicMillis) + (policy.withinMillis ?? Number.POSITIVE_INFINITY)
-      )
-      return yield* Effect.retry(
-        attemptUntil(policy.dependency, endsAt)(effect),
-        retrySchedule(policy, endsAt)
-      )
-    })
+    /**
+     * At most 3 attempts, after 250 ms and 750 ms (jittered), within the request's deadline. `NotExecuted` is always repeated,
+     * `Unknown` only when the policy is repeatable, and a refusal never, except that `idempotency_in_progress` is polled up to 8
+     * times. A 429 fails at once with its seconds.
+     */
+    const retryTransient =
+      (policy: RetryPolicy) =>
+      <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
+        Effect.withFiberRuntime((fiber) => {
+          const startedAt = monotonicNow(fiber)
+          const endsAt = Math.min(
+            requestOf(fiber).deadlineAt,
+            startedAt + (policy.withinMillis ?? Number.POSITIVE_INFINITY)
+          )
+
+          const attempt = (progress: Progress, now: number): Effect.Effect<A, UpstreamFailure, R> =>
+            Effect.catchAll(attemptUntil(policy.dependency, endsAt, now, effect), (failure) =>
+              pauseAfter(failure, progress)
+            )
+
+          const pauseAfter = (failure: UpstreamFailure, progress: Progress) =>
+            Effect.gen(function* () {
+              const [pause, next] = nextStep(policy, failure, progress)
+              if (pause === undefined) return yield* failure
+              const millis = Math.round(pause * (yield* Random.nextRange(jitter.least, jitter.most)))
+              if ((yield* monotonicMillis) + millis >= endsAt) return yield* failure
+              Metrics.recordNow(Metrics.upstreamRetries({ dependency: failure.dependency }), 1)
+              yield* Effect.sleep(millis)
+              return yield* attempt(next, yield* monotonicMillis)
+            })
+
+          return attempt({ attempts: 1, polls: 0 }, startedAt)
+        })
+
+    return { retryTransient } as const
+  })
+}) {}

@@ -26,12 +26,10 @@ import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { failWith, type IamOperation, mapIamFailure } from "./UpstreamErrorMapping.ts"
-import { retryTransient } from "./Retry.ts"
+import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
-
-/** Every call here is a read or runs under an upstream key. */
-const retryIam = retryTransient({ dependency: "iam", repeatable: true })
+import { tracedFn } from "./Tracing.ts"
 
 const mapFailures = (operation: IamOperation, plane: Plane) =>
   failWith((failure, now) => mapIamFailure(operation, plane, now)(failure))
@@ -98,7 +96,11 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     const loginOutcomes = yield* makeLoginOutcomes
     const { executeOnce } = yield* Idempotency
     const { within } = yield* UpstreamPlaces
+    const { retryTransient } = yield* Retry
     const events = yield* BackendTelemetry
+
+    /** Every call here is a read or runs under an upstream key. */
+    const retryIam = retryTransient({ dependency: "iam", repeatable: true })
 
     const introspect = (plane: Plane, token: Redacted.Redacted) =>
       iam.introspect(plane, token).pipe(retryIam, mapFailures("introspect", plane))
@@ -137,12 +139,13 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
     })
 
     /** Introspects the bearer with IAM. */
-    const authenticate = Effect.fn("Sessions.authenticate")((plane: Plane, credential: Credential) =>
+    const authenticate = tracedFn("Sessions.authenticate", (plane: Plane, credential: Credential) =>
       identifyCaller(credential, introspect(plane, credential.token))
     )
 
     /** The same in one attempt that must answer within `withinMillis`. */
-    const authenticateOnce = Effect.fn("Sessions.authenticateOnce")(
+    const authenticateOnce = tracedFn(
+      "Sessions.authenticateOnce",
       (plane: Plane, credential: Credential, withinMillis: number) =>
         identifyCaller(
           credential,
@@ -172,103 +175,116 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           Effect.zipRight(Effect.fail(loginRefusals[refusal]()))
         )
 
-    const login = Effect.fn("Sessions.login")(function* (
-      plane: Plane,
-      { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
-    ): Effect.fn.Return<LoginSession, Failure> {
-      const iamKey = upstreamKey("login", plane, key)
-      const logIn = Effect.gen(function* () {
-        // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
-        yield* Effect.fork(iam.warmCatalogue(plane))
-        const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retryIam, mapFailures("login", plane))
-        const introspection = yield* introspect(plane, grant.accessToken)
-        if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
-        const membership = chooseMembership(grant, introspection.value)
-        if (Option.isNone(membership)) return yield* refuseLogin(plane, grant, key, "no_organization")
-        const actor = membership.value.actor
-        if (Option.isNone(actor)) return yield* refuseLogin(plane, grant, key, "reconsent_required")
-        if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
-          return yield* new DependencyUnavailable({
-            details: { dependency: "iam", reason: "actor_mismatch" }
+    const login = tracedFn(
+      "Sessions.login",
+      Effect.fnUntraced(function* (
+        plane: Plane,
+        { slt, key }: Keyed & { readonly slt: Redacted.Redacted }
+      ): Effect.fn.Return<LoginSession, Failure> {
+        const iamKey = upstreamKey("login", plane, key)
+        const logIn = Effect.gen(function* () {
+          // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
+          yield* Effect.fork(iam.warmCatalogue(plane))
+          const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retryIam, mapFailures("login", plane))
+          const introspection = yield* introspect(plane, grant.accessToken)
+          if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
+          const membership = chooseMembership(grant, introspection.value)
+          if (Option.isNone(membership)) return yield* refuseLogin(plane, grant, key, "no_organization")
+          const actor = membership.value.actor
+          if (Option.isNone(actor)) return yield* refuseLogin(plane, grant, key, "reconsent_required")
+          if (Option.exists(grant.actor, ({ public_id }) => public_id !== actor.value.public_id)) {
+            return yield* new DependencyUnavailable({
+              details: { dependency: "iam", reason: "actor_mismatch" }
+            })
+          }
+          const caller: Caller = {
+            credential: { token: grant.accessToken, organisation: membership.value.organisation },
+            actor: actor.value,
+            membership: membership.value,
+            introspection: introspection.value
+          }
+          countReplay("login", grant.replayed)
+          const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
+          return { ...toSession(plane, grant, introspection.value, membership.value, actor.value), ting }
+        })
+        return yield* logIn.pipe(
+          executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
+          within("iam", digestOf(slt)),
+          events.recordOutcome("login", plane)
+        )
+      })
+    )
+
+    const refresh = tracedFn(
+      "Sessions.refresh",
+      Effect.fnUntraced(function* (
+        plane: Plane,
+        { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
+      ): Effect.fn.Return<Session, Failure> {
+        if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* new Unauthenticated()
+        const rotate = Effect.gen(function* () {
+          const grant = yield* iam
+            .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
+            .pipe(retryIam, mapFailures("refresh", plane))
+          countReplay("refresh", grant.replayed)
+          const introspection = yield* introspect(plane, grant.accessToken)
+          if (Option.isNone(introspection)) return yield* new Unauthenticated()
+          const membership = chooseMembership(grant, introspection.value)
+          if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
+          const actor = resolveActor(introspection.value, membership.value)
+          if (Option.isNone(actor)) return yield* new ReconsentRequired()
+          return toSession(plane, grant, introspection.value, membership.value, actor.value)
+        })
+        return yield* rotate.pipe(
+          executeOnce({
+            operation: "refresh",
+            plane,
+            callerKey: digestOf(key),
+            content: digestOf(refreshToken)
+          }),
+          within("iam", digestOf(refreshToken))
+        )
+      })
+    )
+
+    const logout = tracedFn(
+      "Sessions.logout",
+      Effect.fnUntraced(function* (
+        plane: Plane,
+        { token, key }: Keyed & { readonly token: Redacted.Redacted }
+      ): Effect.fn.Return<void, Failure> {
+        // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
+        if (!isRevocable(Redacted.value(token))) return
+        yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
+          executeOnce({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
+          within("iam", digestOf(token))
+        )
+      })
+    )
+
+    const me = tracedFn(
+      "Sessions.me",
+      Effect.fnUntraced(function* (plane: Plane, caller: Caller): Effect.fn.Return<Me, Failure> {
+        const { membership, introspection, actor } = caller
+        const registered = yield* store.recipients
+          .isActive({
+            plane: planeId(plane),
+            organisation: membership.organisation,
+            publicId: actor.public_id
           })
+          .pipe(logAndMapStoreFailure)
+        return {
+          authenticated: true,
+          actor,
+          org_id: membership.organisation,
+          membership_id: membership.membershipId,
+          session_id: introspection.sessionId,
+          scopes: [...membership.scopes].sort(),
+          ting_ready: registered && membership.scopes.includes(scopes.send),
+          testing_environment_id: environmentIdOf(plane)
         }
-        const caller: Caller = {
-          credential: { token: grant.accessToken, organisation: membership.value.organisation },
-          actor: actor.value,
-          membership: membership.value,
-          introspection: introspection.value
-        }
-        yield* countReplay("login", grant.replayed)
-        const ting = yield* loginOutcomes.registerOnce(plane, caller, iamKey, grant.replayed)
-        return { ...toSession(plane, grant, introspection.value, membership.value, actor.value), ting }
       })
-      return yield* logIn.pipe(
-        executeOnce({ operation: "login", plane, callerKey: digestOf(key), content: digestOf(slt) }),
-        within("iam", digestOf(slt)),
-        events.recordOutcome("login", plane)
-      )
-    })
-
-    const refresh = Effect.fn("Sessions.refresh")(function* (
-      plane: Plane,
-      { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
-    ): Effect.fn.Return<Session, Failure> {
-      if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* new Unauthenticated()
-      const rotate = Effect.gen(function* () {
-        const grant = yield* iam
-          .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
-          .pipe(retryIam, mapFailures("refresh", plane))
-        yield* countReplay("refresh", grant.replayed)
-        const introspection = yield* introspect(plane, grant.accessToken)
-        if (Option.isNone(introspection)) return yield* new Unauthenticated()
-        const membership = chooseMembership(grant, introspection.value)
-        if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
-        const actor = resolveActor(introspection.value, membership.value)
-        if (Option.isNone(actor)) return yield* new ReconsentRequired()
-        return toSession(plane, grant, introspection.value, membership.value, actor.value)
-      })
-      return yield* rotate.pipe(
-        executeOnce({
-          operation: "refresh",
-          plane,
-          callerKey: digestOf(key),
-          content: digestOf(refreshToken)
-        }),
-        within("iam", digestOf(refreshToken))
-      )
-    })
-
-    const logout = Effect.fn("Sessions.logout")(function* (
-      plane: Plane,
-      { token, key }: Keyed & { readonly token: Redacted.Redacted }
-    ): Effect.fn.Return<void, Failure> {
-      // A string that is no token, or none that IAM revokes, names no session: it succeeds (RFC 7009) and is sent nowhere.
-      if (!isRevocable(Redacted.value(token))) return
-      yield* revoke(plane, token, upstreamKey("logout", plane, key)).pipe(
-        executeOnce({ operation: "logout", plane, callerKey: digestOf(key), content: digestOf(token) }),
-        within("iam", digestOf(token))
-      )
-    })
-
-    const me = Effect.fn("Sessions.me")(function* (
-      plane: Plane,
-      caller: Caller
-    ): Effect.fn.Return<Me, Failure> {
-      const { membership, introspection, actor } = caller
-      const registered = yield* store.recipients
-        .isActive({ plane: planeId(plane), organisation: membership.organisation, publicId: actor.public_id })
-        .pipe(logAndMapStoreFailure)
-      return {
-        authenticated: true,
-        actor,
-        org_id: membership.organisation,
-        membership_id: membership.membershipId,
-        session_id: introspection.sessionId,
-        scopes: [...membership.scopes].sort(),
-        ting_ready: registered && membership.scopes.includes(scopes.send),
-        testing_environment_id: environmentIdOf(plane)
-      }
-    })
+    )
 
     return { authenticate, authenticateOnce, login, refresh, logout, me } as const
   })

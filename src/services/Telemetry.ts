@@ -10,6 +10,7 @@ import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { type SpoolEntry, Store } from "./Store.ts"
 import { Tables } from "./Tables.ts"
+import { tracedFn } from "./Tracing.ts"
 
 type Event = TelemetryRequest["events"][number]
 
@@ -77,23 +78,23 @@ export class Telemetry extends Effect.Service<Telemetry>()("music/Telemetry", {
           )
     }
 
-    const accept = Effect.fn("Telemetry.accept")(function* (
-      plane: Plane,
-      request: TelemetryRequest
-    ): Effect.fn.Return<void, Failure> {
-      const table = yield* tableOf(request)
-      const { recording } = yield* RequestContext
-      // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
-      if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
-      const now = yield* Clock.currentTimeMillis
-      const admission = yield* store.spool
-        .offer(
-          request.events.map((event) => toEntry(table, event, now)),
-          { limitBytes: settings.telemetry.spoolBytes }
-        )
-        .pipe(logAndMapStoreFailure)
-      if (admission === "full") return yield* new SpoolFull({ retryAfterSeconds: 30 })
-    })
+    const accept = tracedFn(
+      "Telemetry.accept",
+      Effect.fnUntraced(function* (plane: Plane, request: TelemetryRequest): Effect.fn.Return<void, Failure> {
+        const table = yield* tableOf(request)
+        const { recording } = yield* RequestContext
+        // Table keys are production credentials, and an opt-out is final: nothing is written, and the call succeeds.
+        if (!recording || !settings.telemetry.enabled || plane._tag === "Testing") return
+        const now = yield* Clock.currentTimeMillis
+        const admission = yield* store.spool
+          .offer(
+            request.events.map((event) => toEntry(table, event, now)),
+            { limitBytes: settings.telemetry.spoolBytes }
+          )
+          .pipe(logAndMapStoreFailure)
+        if (admission === "full") return yield* new SpoolFull({ retryAfterSeconds: 30 })
+      })
+    )
 
     return { accept } as const
   })

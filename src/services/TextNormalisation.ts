@@ -12,8 +12,15 @@ const invisible =
 const visibleForm = (given: string): string =>
   lineBreak.test(given) ? "\n" : loneSurrogate.test(given) ? "\uFFFD" : ""
 
+/** ASCII without a character that begins an encoded one, as most texts are. */
+const plainText = /^[\t\n -$'-[\]-~]*$/
+
+/** Whether a reader sees the text exactly as it is: nothing in it is invisible or encoded. */
+export const isPlainText = (text: string): boolean => plainText.test(text)
+
 /** The text with plain line breaks and without invisible characters. */
-export const normaliseText = (text: string): string => text.replace(invisible, visibleForm)
+export const normaliseText = (text: string): string =>
+  isPlainText(text) ? text : text.replace(invisible, visibleForm)
 
 const characterOf = (code: number): string => (code <= 0x10ffff ? String.fromCodePoint(code) : "\uFFFD")
 
@@ -127,13 +134,10 @@ const decodeMatches = (given: Reading, pattern: RegExp, read: (match: string) =>
   }
 }
 
-/** ASCII without a character that begins an encoded one, as most texts are. */
-const plainText = /^[\t\n -$'-[\]-~]*$/
-
 /** The visible text, then with one encoding after the other decoded, twice: for JSON inside a link inside JSON. */
 const decodedReadings = (text: string): ReadonlyArray<Reading> => {
   const written: Reading = { text, locate: (range) => range }
-  if (plainText.test(text)) return [written]
+  if (isPlainText(text)) return [written]
   const readings = [decodeMatches(written, invisible, visibleForm)]
   for (const { decode, pattern } of [...encodings, ...encodings]) {
     const last = readings[readings.length - 1]

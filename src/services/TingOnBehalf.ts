@@ -5,12 +5,13 @@ import type { Caller } from "./RequestCredentials.ts"
 import { Iam, type Proof } from "./Iam.ts"
 import { attemptKey } from "./Idempotency.ts"
 import { type Plane, planeId } from "./Plane.ts"
-import { writeBestEffort } from "./StoreErrorMapping.ts"
+import { BestEffort } from "./BestEffort.ts"
 import { failWith, mapIamFailure, mapTingFailure, repeatableProofRefusals } from "./UpstreamErrorMapping.ts"
-import { retryTransient } from "./Retry.ts"
+import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { type PreparedCall, type RegisteredRecipient as Registered, Ting } from "./Ting.ts"
 import type { UpstreamFailure } from "./UpstreamFailure.ts"
+import { tracedFn } from "./Tracing.ts"
 
 /** A call to Ting fails at IAM, which issues the proof, or at Ting; the same code means different things. */
 const mapFailure = (plane: Plane) => (failure: UpstreamFailure, now: number) =>
@@ -27,6 +28,8 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
     const iam = yield* Iam
     const ting = yield* Ting
     const store = yield* Store
+    const { retryTransient } = yield* Retry
+    const { writeBestEffort } = yield* BestEffort
 
     /** Fails before a proof is requested when the token lacks the scope: only a new login grants one. */
     const requireScope = (caller: Caller, scope: string): Effect.Effect<void, ReconsentRequired> =>
@@ -61,28 +64,31 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
         failWith(mapFailure(plane))
       )
 
-    const register = Effect.fn("TingOnBehalf.register")(function* (
-      plane: Plane,
-      caller: Caller,
-      options: RetryLimits = {}
-    ): Effect.fn.Return<Registered, Failure> {
-      yield* requireScope(caller, scopes.register)
-      const { organisation, organisationUuid } = caller.membership
-      const publicId = caller.actor.public_id
-      const prepared = ting.prepareRegistration({ organisation, publicId })
-      const registered = yield* callWithProof(plane, caller, prepared, ting.register, options)
-      // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
-      yield* store.recipients
-        .activate({
-          plane: planeId(plane),
-          organisation,
-          organisationUuid,
-          publicId,
-          subscriptionId: registered.id
-        })
-        .pipe(writeBestEffort("Registration not recorded"))
-      return registered
-    })
+    const register = tracedFn(
+      "TingOnBehalf.register",
+      Effect.fnUntraced(function* (
+        plane: Plane,
+        caller: Caller,
+        options: RetryLimits = {}
+      ): Effect.fn.Return<Registered, Failure> {
+        yield* requireScope(caller, scopes.register)
+        const { organisation, organisationUuid } = caller.membership
+        const publicId = caller.actor.public_id
+        const prepared = ting.prepareRegistration({ organisation, publicId })
+        const registered = yield* callWithProof(plane, caller, prepared, ting.register, options)
+        // Ting is the source of truth; our row is only for `ting_ready`, so the registration succeeds without it.
+        yield* store.recipients
+          .activate({
+            plane: planeId(plane),
+            organisation,
+            organisationUuid,
+            publicId,
+            subscriptionId: registered.id
+          })
+          .pipe(writeBestEffort("Registration not recorded"))
+        return registered
+      })
+    )
 
     return { requireScope, callWithProof, register } as const
   })

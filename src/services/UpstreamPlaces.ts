@@ -4,9 +4,11 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import { Overloaded } from "../schema/Failure.ts"
+import { bracket } from "./Bracket.ts"
+import { requestOf } from "./FiberContext.ts"
 import { recordNow, upstreamPlacesTaken } from "./Metrics.ts"
-import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 
 /** The upstreams that a request waits for; workers call the others. */
@@ -67,14 +69,12 @@ const makePlaces = (dependency: AwaitedUpstream, bound: PlaceBound) => {
     credentials.heldBy(credential) >= bound.perCredential ||
     (address !== "" && addresses.heldBy(address) >= bound.perAddress)
 
-  const take = (holder: Holder): Effect.Effect<Holder, Overloaded> =>
-    Effect.suspend(() => {
-      if (isFull(holder))
-        return Effect.fail(new Overloaded({ retryAfterSeconds: 1, details: { dependency } }))
-      count(holder, 1)
-      return Effect.succeed(holder)
-    })
-  const giveBack = (holder: Holder) => Effect.sync(() => count(holder, -1))
+  const take = (holder: Holder): Either.Either<Holder, Overloaded> => {
+    if (isFull(holder)) return Either.left(new Overloaded({ retryAfterSeconds: 1, details: { dependency } }))
+    count(holder, 1)
+    return Either.right(holder)
+  }
+  const giveBack = (holder: Holder): void => count(holder, -1)
 
   return { take, giveBack }
 }
@@ -94,10 +94,12 @@ export class UpstreamPlaces extends Effect.Service<UpstreamPlaces>()("music/Upst
     const within =
       (dependency: AwaitedUpstream, credential: string) =>
       <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | Overloaded, R> =>
-        Effect.acquireUseRelease(
-          Effect.flatMap(RequestContext, ({ clientNetwork }) =>
-            places[dependency].take({ credential, address: rateLimit ? clientNetwork : "" })
-          ),
+        bracket(
+          (fiber) =>
+            places[dependency].take({
+              credential,
+              address: rateLimit ? requestOf(fiber).clientNetwork : ""
+            }),
           () => effect,
           places[dependency].giveBack
         )

@@ -12,6 +12,7 @@ import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { Store } from "./Store.ts"
+import { tracedFn } from "./Tracing.ts"
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
 
@@ -70,45 +71,48 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const recordRefusal = ({ code }: Failure): Effect.Effect<void> =>
       events.record({ kind: "webhook", fields: { outcome: "error", error_code: code } })
 
-    const receive = Effect.fn("Webhooks.receive")(function* (delivery: {
-      readonly rawHeaders: ReadonlyArray<string>
-      readonly body: Uint8Array
-    }): Effect.fn.Return<WebhookReceipt, Failure> {
-      const event = yield* iam.verifyWebhook(delivery).pipe(
-        Effect.tapError(({ reason }) => Effect.logWarning("Webhook delivery rejected", { reason })),
-        Effect.mapError(() => new WebhookSignatureInvalid()),
-        Effect.tapError((failure) => (claimsTesting(delivery.body) ? Effect.void : recordRefusal(failure)))
-      )
-      const plane = yield* planeOf(event)
-      const fresh = yield* store.webhooks
-        .receive(
-          {
-            plane,
-            eventId: event.eventId,
-            eventType: event.eventType,
-            occurredAt: event.occurredAt,
-            organisationUuid: Option.getOrNull(event.organisationUuid),
-            aggregateType: event.aggregate.type,
-            aggregateId: event.aggregate.id,
-            aggregateVersion: event.aggregate.version,
-            data: JSON.stringify(event.data),
-            receivedAt: yield* Clock.currentTimeMillis
-          },
-          readRemovedPeople(event)
+    const receive = tracedFn(
+      "Webhooks.receive",
+      Effect.fnUntraced(function* (delivery: {
+        readonly rawHeaders: ReadonlyArray<string>
+        readonly body: Uint8Array
+      }): Effect.fn.Return<WebhookReceipt, Failure> {
+        const event = yield* iam.verifyWebhook(delivery).pipe(
+          Effect.tapError(({ reason }) => Effect.logWarning("Webhook delivery rejected", { reason })),
+          Effect.mapError(() => new WebhookSignatureInvalid()),
+          Effect.tapError((failure) => (claimsTesting(delivery.body) ? Effect.void : recordRefusal(failure)))
         )
-        .pipe(
-          logAndMapStoreFailure,
-          Effect.tapError((failure) => (plane === productionId ? recordRefusal(failure) : Effect.void))
-        )
-      yield* countReplay("webhook", !fresh)
-      if (plane === productionId) {
-        yield* events.record({
-          kind: "webhook",
-          fields: { outcome: fresh ? "ok" : "duplicate", event_type: event.eventType }
-        })
-      }
-      return { received: true }
-    })
+        const plane = yield* planeOf(event)
+        const fresh = yield* store.webhooks
+          .receive(
+            {
+              plane,
+              eventId: event.eventId,
+              eventType: event.eventType,
+              occurredAt: event.occurredAt,
+              organisationUuid: Option.getOrNull(event.organisationUuid),
+              aggregateType: event.aggregate.type,
+              aggregateId: event.aggregate.id,
+              aggregateVersion: event.aggregate.version,
+              data: JSON.stringify(event.data),
+              receivedAt: yield* Clock.currentTimeMillis
+            },
+            readRemovedPeople(event)
+          )
+          .pipe(
+            logAndMapStoreFailure,
+            Effect.tapError((failure) => (plane === productionId ? recordRefusal(failure) : Effect.void))
+          )
+        countReplay("webhook", !fresh)
+        if (plane === productionId) {
+          yield* events.record({
+            kind: "webhook",
+            fields: { outcome: fresh ? "ok" : "duplicate", event_type: event.eventType }
+          })
+        }
+        return { received: true }
+      })
+    )
 
     return { receive } as const
   })

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process"
-import { copyFile, mkdir, mkdtemp, rm, symlink } from "node:fs/promises"
+import { copyFile, mkdir, mkdtemp, rm, stat, symlink, utimes, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
@@ -44,5 +44,50 @@ describe("The bundle of the command line", () => {
       const { stdout } = await run(program, args, { cwd: consumer, env: environment })
       expect(JSON.parse(stdout)).toMatchObject({ openapi: "3.1.0", info: { version } })
     }
+  })
+})
+
+/** What `npm start` runs before the server. */
+describe("The build before a start", () => {
+  const buildIfNeeded = (script = join(root, "scripts/build.mjs")) =>
+    run(process.execPath, [script, "--if-needed"], { cwd: folder })
+  const main = () => join(folder, "dist/main.js")
+  const timeOfBundle = async () => (await stat(main())).mtimeMs
+  /** As if every source had changed since the build. */
+  const age = () =>
+    Promise.all(["main", "cli"].map((name) => utimes(join(folder, `dist/${name}.js`), 1_000, 1_000)))
+
+  it("builds when the bundle is missing or older than a source, and else does nothing", async () => {
+    await rm(join(folder, "dist"), { recursive: true, force: true })
+    await buildIfNeeded()
+    const built = await timeOfBundle()
+    await buildIfNeeded()
+    expect(await timeOfBundle()).toBe(built)
+    await age()
+    await buildIfNeeded()
+    expect(await timeOfBundle()).toBeGreaterThanOrEqual(built)
+  })
+
+  it("keeps an old bundle where esbuild is missing, and fails where there is none", async () => {
+    // The script finds esbuild beside itself.
+    const script = join(folder, "build.mjs")
+    await copyFile(join(root, "scripts/build.mjs"), script)
+    await rm(join(folder, "node_modules"))
+    await age()
+    expect((await buildIfNeeded(script)).stderr).toContain("esbuild is not installed")
+    expect(await timeOfBundle()).toBe(1_000_000)
+    await rm(main())
+    await expect(buildIfNeeded(script)).rejects.toMatchObject({ code: 1 })
+    await symlink(join(root, "node_modules"), join(folder, "node_modules"))
+    await buildIfNeeded()
+  })
+
+  it("keeps an old bundle in a folder that cannot be written", async () => {
+    await age()
+    await rm(join(folder, "dist/chunks"), { recursive: true })
+    // Not even root can make a folder of this name.
+    await writeFile(join(folder, "dist/chunks"), "")
+    expect((await buildIfNeeded()).stderr).toContain("dist cannot be written")
+    expect(await timeOfBundle()).toBe(1_000_000)
   })
 })

@@ -1,19 +1,14 @@
 /**
  * Kills this process at a crash point. Transactions are observed at the database drivers, so the server needs no hooks.
- * The span's name identifies the store operation of a statement.
+ * The statements name the store's operation.
  */
 import { createRequire } from "node:module"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import * as Fiber from "effect/Fiber"
-import * as FiberRef from "effect/FiberRef"
 import * as Layer from "effect/Layer"
-import * as Option from "effect/Option"
-import * as Tracer from "effect/Tracer"
 import { Store } from "../../src/services/Store.ts"
 import { Tables } from "../../src/services/Tables.ts"
 import { Tracker } from "../../src/services/Tracker.ts"
-import { writes } from "./Points.ts"
 
 const armed = process.env.DURABILITY_CRASH_AT ?? ""
 const atShutdown = " at shutdown"
@@ -29,48 +24,42 @@ const dieAt = (place: string): void => {
   for (;;) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_000)
 }
 
-/** The kind of a delivery's update; the span names the method only. */
-const updating = FiberRef.unsafeMake("")
-
-const known: ReadonlySet<string> = new Set([
-  "store.migrate",
-  ...Object.keys(writes).map((write) => write.split(":")[0] ?? write)
-])
-
-/** Spans whose name differs from the method: concurrent offers are one commit. */
-const named: Readonly<Record<string, string>> = {
-  "Spool.commit": "spool.offer",
-  "KnownPlanes.remember": "planes.remember"
-}
-
-const methodOf = (span: string): string => named[span] ?? `${span.charAt(0).toLowerCase()}${span.slice(1)}`
-
-/** The store's operation of the current span, such as `deliveries.update:Sending`. */
-const operation = (): string => {
-  const fiber = Option.getOrUndefined(Fiber.getCurrentFiber())
-  if (fiber === undefined) return ""
-  let span = Context.getOption(fiber.currentContext, Tracer.ParentSpan)
-  while (Option.isSome(span) && span.value._tag === "Span") {
-    const method = methodOf(span.value.name)
-    if (known.has(method)) {
-      const update = method === "deliveries.update" ? fiber.getFiberRef(updating) : ""
-      return update === "" ? method : `${method}:${update}`
-    }
-    span = span.value.parent
-  }
-  return ""
-}
+/** The method of the store that an operation belongs to. */
+const methodOf = (operation: string): string =>
+  operation === "KnownPlanes.remember"
+    ? "planes.remember"
+    : `${operation.charAt(0).toLowerCase()}${operation.slice(1)}`
 
 type Ended = () => void
 
-/** Handles the crash points before a statement; the result handles those after it. */
-const passing = (statement: unknown): Ended => {
-  if (typeof statement !== "string" || armed === "") return () => undefined
-  if (/^BEGIN\b/i.test(statement)) dieAt(`${operation()} begin`)
-  if (!/^COMMIT\b/i.test(statement)) return () => undefined
-  const name = operation()
-  dieAt(`${name} commit`)
-  return () => dieAt(`${name} committed`)
+/** The operation that a statement names: in a comment, or, for each write of a shared commit of SQLite, by its savepoint. */
+const named = /^\/\* (\S+) \*\/|^SAVEPOINT "(\S+)"/
+const begins = /^(?:\/\* \S+ \*\/ )?BEGIN\b/
+
+/** Observes the statements of one connection, for the crash points of its transactions. */
+const watchTransactions = () => {
+  /** Operations of the transaction that has begun. */
+  let operations: ReadonlyArray<string> = []
+
+  /** Handles the crash points before a statement; the result handles those after it. */
+  return (statement: unknown): Ended => {
+    if (typeof statement !== "string" || armed === "") return () => undefined
+    const begin = begins.test(statement)
+    if (begin) operations = []
+    const [, comment, savepoint] = named.exec(statement) ?? []
+    const begun = comment ?? savepoint
+    if (begun !== undefined) {
+      operations = [...operations, methodOf(begun)]
+      dieAt(`${methodOf(begun)} begin`)
+    }
+    // Another statement with a name is a transaction of its own.
+    if (!/\bCOMMIT$/.test(statement) && (comment === undefined || begin)) return () => undefined
+    const committing = operations
+    for (const name of committing) dieAt(`${name} commit`)
+    return () => {
+      for (const name of committing) dieAt(`${name} committed`)
+    }
+  }
 }
 
 type Method = (this: unknown, ...parameters: Array<unknown>) => unknown
@@ -82,6 +71,8 @@ const patch = (target: object, name: string, wrap: (original: Method) => Method)
 }
 
 const watchSqlite = (): void => {
+  // The server has one connection.
+  const passing = watchTransactions()
   const driver = createRequire(import.meta.url)(process.env.DURABILITY_SQLITE ?? "better-sqlite3") as {
     readonly prototype: object
   }
@@ -92,7 +83,7 @@ const watchSqlite = (): void => {
       function (...parameters) {
         const [text] = parameters
         const statement = Reflect.apply(prepare, this, parameters) as object
-        if (typeof text === "string" && /^(?:BEGIN|COMMIT)\b/i.test(text))
+        if (typeof text === "string" && (begins.test(text) || /^(?:COMMIT|SAVEPOINT)\b/.test(text)))
           patch(
             statement,
             "run",
@@ -112,11 +103,14 @@ const watchSqlite = (): void => {
 const watchPostgres = async (): Promise<void> => {
   // Loaded on demand, as the server does: it takes a while.
   const { default: pg } = await import("pg")
+  const connections = new Map<unknown, ReturnType<typeof watchTransactions>>()
   patch(
     pg.Client.prototype,
     "query",
     (query) =>
       function (...parameters) {
+        const passing = connections.get(this) ?? watchTransactions()
+        connections.set(this, passing)
         const ended = passing(parameters[0])
         const last = parameters.length - 1
         const callback = parameters[last]
@@ -166,7 +160,6 @@ export const watchedStore =
           },
           update: (id, fence, update) =>
             deliveries.update(id, fence, update).pipe(
-              Effect.locally(updating, update._tag),
               Effect.tap((held) =>
                 Effect.sync(() => {
                   if (held && update._tag === "Delivered") delivered(1)

@@ -89,7 +89,7 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "retention.refusals": "call retention.refusals"
 }
 
-/** Before the transaction begins, before its commit, and after the commit before the caller gets the result. */
+/** Before the first statement of the write, before its commit, and after the commit before the caller gets the result. */
 const moments = ["begin", "commit", "committed"] as const
 
 const inTransactions = (method: string, provocation: Provocation): ReadonlyArray<Point> =>

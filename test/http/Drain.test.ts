@@ -147,7 +147,7 @@ describe("Draining", () => {
       late.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
       yield* settle
       const closing = yield* Effect.fork(close)
-      yield* eventually(() => Effect.runSync(server.drain.draining))
+      yield* eventually(server.drain.isDraining)
       yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused, times: 100 })
       late.write("\r\n")
       yield* eventually(() => lateText.join("").includes("shutting_down"))
@@ -234,7 +234,7 @@ describe("Draining", () => {
       peers.push(yield* peer(server, `${unkeyed}Content-Length: 100\r\n\r\n{`))
       yield* eventually(() => peers.filter(({ text }) => text().includes("}")).length === 3)
       const closing = yield* Effect.fork(close)
-      yield* eventually(() => Effect.runSync(server.drain.draining))
+      yield* eventually(server.drain.isDraining)
       yield* TestClock.adjust("999 millis")
       yield* settle
       const finished = peers[1]
@@ -256,7 +256,7 @@ describe("Draining", () => {
       const stalled = yield* peer(server, begun)
       yield* eventually(() => Effect.runSync(Metric.value(bodiesArriving)).value === 2)
       const closing = yield* Effect.fork(close)
-      yield* eventually(() => Effect.runSync(server.drain.draining))
+      yield* eventually(server.drain.isDraining)
       yield* TestClock.adjust("4900 millis")
       slow.write(good.login.body.slice(1))
       yield* eventually(() => slow.text().startsWith("HTTP/1.1 200 "))

@@ -237,10 +237,10 @@ const standIns = (
     ),
     Layer.effect(
       Readiness,
-      Effect.map(Drain, ({ draining }) =>
+      Effect.map(Drain, ({ isDraining }) =>
         Readiness.make({
-          check: Effect.flatMap(draining, (ending) =>
-            ending
+          check: Effect.suspend(() =>
+            isDraining()
               ? Effect.fail(new NotReady({ details: { checks: { serving: "failed" } } }))
               : Effect.orDie(note("readiness", undefined, { status: "ready", checks: { database: "ok" } }))
           )
@@ -268,6 +268,9 @@ const standIns = (
     Layer.succeed(
       BackendTelemetry,
       BackendTelemetry.make({
+        recordNow: (event, { recording }) => {
+          if (recording) events.push(event)
+        },
         record: (event) =>
           Effect.map(RequestContext, ({ recording }) => {
             if (recording) events.push(event)
@@ -309,7 +312,9 @@ export const backend = (options: Options = {}) =>
         Layer.provideMerge(Drain.Default),
         Layer.provide(Layer.succeed(Settings, testSettings(options.settings))),
         Layer.provide(Layer.merge(recorder(lines), Logger.minimumLogLevel(LogLevel.All))),
-        Layer.provide(options.tracer === undefined ? Layer.empty : Layer.setTracer(options.tracer))
+        Layer.provide(
+          options.tracer === undefined ? Layer.setTracerEnabled(false) : Layer.setTracer(options.tracer)
+        )
       )
     )
     const { port } = Context.get(context, Listening)

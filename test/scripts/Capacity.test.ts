@@ -16,7 +16,7 @@ import {
   usual
 } from "../../scripts/capacity/Model.ts"
 import { production } from "../../src/layers/delivery/DeliveryLimits.ts"
-import { makeCallWindows, type Place } from "../../src/layers/iam/budget/CallWindows.ts"
+import { type Admission, makeCallWindows } from "../../src/layers/iam/budget/CallWindows.ts"
 import type { Share } from "../../src/layers/iam/budget/Shares.ts"
 import { seeded } from "../durability/Random.ts"
 import { freshStore } from "../layers/store/Stores.ts"
@@ -37,6 +37,8 @@ interface Call {
   readonly share: Share
   readonly attempt: number
 }
+
+type Place = Extract<Admission, { readonly _tag: "Admitted" }>["place"]
 
 /**
  * The busiest part of a day of so many users, on one path of IAM: calls arrive at random times, and a refused one is repeated

@@ -7,6 +7,8 @@ import type * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { RateLimited } from "../../src/schema/Failure.ts"
 import { ReportQuota } from "../../src/services/ReportQuota.ts"
+import { monotonicMillis } from "../../src/services/MonotonicTime.ts"
+import { RequestContext } from "../../src/services/RequestContext.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Anonymous, type Reporter, Verified } from "../../src/services/Store.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
@@ -195,12 +197,18 @@ const take = (count: number, reporter: Reporter) =>
     let stored = 0
     let exhausted: number | undefined
     for (let report = 0; report < count; report += 1) {
-      const { giveBack, makeRefusal } = yield* quota.take(production, reporter)
+      const { clientNetwork } = yield* RequestContext
+      const { giveBack, makeRefusal } = quota.take(
+        production,
+        reporter,
+        clientNetwork,
+        yield* monotonicMillis
+      )
       if (makeRefusal === undefined) stored += 1
       else {
         exhausted = makeRefusal().quota?.policy.windowSeconds
         // As for every report that is not stored.
-        yield* giveBack
+        giveBack()
       }
     }
     return { stored, exhausted }

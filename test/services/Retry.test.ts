@@ -4,10 +4,12 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
 import * as Random from "effect/Random"
 import * as TestClock from "effect/TestClock"
 import { RequestContext } from "../../src/services/RequestContext.ts"
-import * as Retry from "../../src/services/Retry.ts"
+import { Deadlines } from "../../src/services/Deadlines.ts"
+import { Retry, type RetryPolicy } from "../../src/services/Retry.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 
 const notExecuted = new NotExecuted({ dependency: "iam", reason: "connection refused" })
@@ -21,11 +23,18 @@ const refused = (status: number, code: string, retryAfterSeconds?: number) =>
   })
 const inProgress = refused(409, "idempotency_in_progress")
 
-const once: Retry.RetryPolicy = { dependency: "iam", repeatable: false }
-const repeatable: Retry.RetryPolicy = { dependency: "iam", repeatable: true }
+const once: RetryPolicy = { dependency: "iam", repeatable: false }
+const repeatable: RetryPolicy = { dependency: "iam", repeatable: true }
+
+const retryTransient =
+  (policy: RetryPolicy) =>
+  <A>(effect: Effect.Effect<A, UpstreamFailure>) =>
+    Effect.flatMap(Retry, (retry) => retry.retryTransient(policy)(effect)).pipe(
+      Effect.provide(Layer.provide(Retry.Default, Deadlines.Default))
+    )
 
 /** Fails with the given failures in order, then succeeds with `done`; returns the times of the attempts. */
-const run = (policy: Retry.RetryPolicy, failures: ReadonlyArray<UpstreamFailure>, deadlineMillis?: number) =>
+const run = (policy: RetryPolicy, failures: ReadonlyArray<UpstreamFailure>, deadlineMillis?: number) =>
   Effect.gen(function* () {
     const start = yield* Clock.currentTimeMillis
     const times: Array<number> = []
@@ -36,7 +45,7 @@ const run = (policy: Retry.RetryPolicy, failures: ReadonlyArray<UpstreamFailure>
     })
     const info = yield* RequestContext
     const fiber = yield* attempt.pipe(
-      Retry.retryTransient(policy),
+      retryTransient(policy),
       Effect.provideService(RequestContext, {
         ...info,
         deadlineAt: deadlineMillis === undefined ? Number.POSITIVE_INFINITY : start + deadlineMillis
@@ -199,7 +208,7 @@ describe("the deadline", () => {
         attempts += 1
         return Effect.never
       }).pipe(
-        Retry.retryTransient({ ...repeatable, dependency: "ting" }),
+        retryTransient({ ...repeatable, dependency: "ting" }),
         Effect.provideService(RequestContext, { ...info, deadlineAt: start + 5_000 }),
         Effect.flip,
         Effect.fork
@@ -235,7 +244,7 @@ describe("the deadline", () => {
 
   it.effect("is absent for work without a request", () =>
     Effect.gen(function* () {
-      const fiber = yield* Effect.fork(Retry.retryTransient(once)(Effect.as(Effect.sleep("1 day"), "done")))
+      const fiber = yield* Effect.fork(retryTransient(once)(Effect.as(Effect.sleep("1 day"), "done")))
       yield* TestClock.adjust("1 day")
       assert.strictEqual(yield* Fiber.join(fiber), "done")
     })

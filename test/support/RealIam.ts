@@ -5,7 +5,7 @@ import * as Layer from "effect/Layer"
 import { type Bounds, httpServerWith, Listening } from "../../src/http/Server.ts"
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
 import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
-import { UpstreamHttpClient } from "../../src/layers/upstream/Connection.ts"
+import { UndiciTransport } from "../../src/layers/upstream/UndiciTransport.ts"
 import { startTing } from "../../sandbox/upstreams/Ting.ts"
 import { clientTables } from "../../src/schema/Telemetry.ts"
 import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
@@ -46,7 +46,7 @@ export const serverOverIam = (
       SimulatedTables.layer(clientTables)
     ).pipe(
       Layer.provideMerge(Drain.Default),
-      Layer.provide(UpstreamHttpClient),
+      Layer.provide(UndiciTransport),
       Layer.provideMerge(Layer.succeed(Settings, settings))
     )
     const context = yield* Layer.build(

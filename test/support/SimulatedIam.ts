@@ -2,7 +2,6 @@
  * The port `Iam` as the real client over the simulated IAM, in memory and on the clock of the test. `SimulatedIam` is the
  * test's control: people, environments, short-lived tokens, and the switches of the port.
  */
-import * as HttpClient from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -12,6 +11,7 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { makeIam, production, seedEnvironment, signWebhook } from "../../sandbox/upstreams/Iam.ts"
 import { HttpIam } from "../../src/layers/iam/HttpIam.ts"
+import { UpstreamTransport } from "../../src/layers/upstream/UpstreamTransport.ts"
 import { sha256 } from "../../src/services/Digest.ts"
 import {
   Iam,
@@ -27,7 +27,7 @@ import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
-import { inMemoryClient } from "./InMemoryHttp.ts"
+import { sendInMemory } from "./InMemoryTransport.ts"
 import { seedTestIam, testingPlaneOf } from "./SeededIam.ts"
 import { testWebhookSecret } from "./Settings.ts"
 import { makeFaultSwitches, type FaultSwitches } from "./FaultSwitches.ts"
@@ -134,14 +134,14 @@ const make = Effect.gen(function* () {
   const simulator = makeIam({ now, rateLimit: Number.POSITIVE_INFINITY })
   const { controls } = simulator
   const seeded = seedTestIam(controls)
-  const client = Layer.succeed(HttpClient.HttpClient, inMemoryClient(now, simulator))
+  const transport = Layer.succeed(UpstreamTransport, { send: sendInMemory(now, simulator) })
   const settings = yield* Settings
   // The budget has its own tests; here it never refuses.
   const withoutBudget = Layer.succeed(Settings, {
     ...settings,
     iam: { ...settings.iam, callsPerMinute: 1_000_000 }
   })
-  const built = yield* Layer.build(Layer.provide(HttpIam, Layer.merge(client, withoutBudget)))
+  const built = yield* Layer.build(Layer.provide(HttpIam, Layer.merge(transport, withoutBudget)))
   const iam = Context.get(built, Iam)
 
   const { gate, ...switches } = makeFaultSwitches<IamMethod>()

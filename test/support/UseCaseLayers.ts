@@ -7,9 +7,11 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
 import type { Credential } from "../../src/services/RequestCredentials.ts"
+import { Deadlines } from "../../src/services/Deadlines.ts"
 import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/Idempotency.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
+import { BestEffort } from "../../src/services/BestEffort.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { type Plane, Production } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
@@ -17,6 +19,7 @@ import { TingOnBehalf } from "../../src/services/TingOnBehalf.ts"
 import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { Reports } from "../../src/services/Reports.ts"
 import { RequestContext, type RequestInfo } from "../../src/services/RequestContext.ts"
+import { Retry } from "../../src/services/Retry.ts"
 import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { Telemetry } from "../../src/services/Telemetry.ts"
@@ -61,7 +64,9 @@ export const useCases = Layer.mergeAll(
       UpstreamPlaces.Default,
       ReportQuota.Default
     )
-  )
+  ),
+  Layer.provideMerge(Layer.mergeAll(Retry.Default, BestEffort.Default)),
+  Layer.provide(Deadlines.Default)
 )
 
 const useCaseLayers = (options: UseCaseOptions = {}) => Layer.provideMerge(useCases, ports(options))

@@ -1,16 +1,11 @@
 /**
- * Checks of header shapes, as contracts: each tag declares the value that it provides and its failures;
- * `middleware/HeaderChecks` implements them. They run before the body is read; the tag that is added last runs first.
+ * What an endpoint requires of a request besides its body, as contracts: each tag names the header that it checks and the
+ * failures. `handlers/Handler.ts` gives the handler of an endpoint the values of its tags; `middleware/Interpreter.ts`
+ * and `middleware/HeaderChecks.ts` establish them.
  */
 import * as HttpApiMiddleware from "@effect/platform/HttpApiMiddleware"
 import * as HttpApiSecurity from "@effect/platform/HttpApiSecurity"
 import * as OpenApi from "@effect/platform/OpenApi"
-import {
-  CallerKey,
-  CurrentCredential,
-  OptionalCredential,
-  PlaneSelector
-} from "../../services/RequestCredentials.ts"
 import { failures } from "./Failures.ts"
 
 const bearer = HttpApiSecurity.annotateContext(
@@ -24,26 +19,30 @@ const bearer = HttpApiSecurity.annotateContext(
 
 /** `Idempotency-Key`, required. */
 export class IdempotencyKey extends HttpApiMiddleware.Tag<IdempotencyKey>()("music/http/IdempotencyKey", {
-  failure: failures("idempotency_key_required", "idempotency_key_invalid"),
-  provides: CallerKey
+  failure: failures("idempotency_key_required", "idempotency_key_invalid")
 }) {}
 
-/** `Authorization` with `X-Org-ID`, required. */
+/** `Authorization` with `X-Org-ID`, required; IAM vouches for the caller. */
 export class Bearer extends HttpApiMiddleware.Tag<Bearer>()("music/http/Bearer", {
   failure: failures("unauthenticated", "invalid_input"),
-  provides: CurrentCredential,
   security: { bearer }
 }) {}
 
 /** `Authorization` with `X-Org-ID`, or neither. */
 export class OptionalBearer extends HttpApiMiddleware.Tag<OptionalBearer>()("music/http/OptionalBearer", {
   failure: failures("unauthenticated", "invalid_input"),
-  provides: OptionalCredential,
   security: { bearer }
 }) {}
 
 /** `X-Testing-Environment-Key`: a request with this header, in any form, is a testing request. */
 export class PlaneSelection extends HttpApiMiddleware.Tag<PlaneSelection>()("music/http/PlaneSelection", {
-  failure: failures("testing_secret_invalid"),
-  provides: PlaneSelector
+  failure: failures("testing_secret_invalid")
+}) {}
+
+/**
+ * A delivery that IAM signs. The signature covers the exact bytes, so nothing is decoded before the handler. No rate limit
+ * applies: few addresses send all deliveries, and a refused one is sent again.
+ */
+export class Signature extends HttpApiMiddleware.Tag<Signature>()("music/http/Signature", {
+  failure: failures("webhook_signature_invalid")
 }) {}

@@ -5,6 +5,7 @@ import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { WebhookDelivery, WebhookReceipt } from "../../schema/Webhook.ts"
 import { BodyBound } from "./EndpointAnnotations.ts"
 import { always, body, failures } from "./Failures.ts"
+import { Signature } from "./Middleware.ts"
 
 const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
   HttpApiEndpoint.post(name, path)
@@ -13,7 +14,8 @@ const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
     .addError(always)
     .addError(failures("overloaded", "shutting_down"))
     .addError(body)
-    .addError(failures("webhook_signature_invalid", "plane_mismatch", "dependency_unavailable"))
+    .middleware(Signature)
+    .addError(failures("plane_mismatch", "dependency_unavailable"))
     .annotate(BodyBound, bodyLimits.webhook)
 
 export const receive = delivery("receive", "/webhook").annotateContext(

@@ -7,8 +7,8 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
 const quote = 0x22
 const backslash = 0x5c
-const openings: ReadonlyArray<number> = [0x5b, 0x7b]
-const closings: ReadonlyArray<number> = [0x5d, 0x7d]
+const isOpening = (byte: number): boolean => byte === 0x5b || byte === 0x7b
+const isClosing = (byte: number): boolean => byte === 0x5d || byte === 0x7d
 
 /** Linear, and runs before anything recursive. Works on bytes, because JSON's structural characters are ASCII. */
 const nestsTooDeep = (bytes: Uint8Array): boolean => {
@@ -20,10 +20,10 @@ const nestsTooDeep = (bytes: Uint8Array): boolean => {
       if (byte === backslash) at += 1
       else if (byte === quote) inString = false
     } else if (byte === quote) inString = true
-    else if (openings.includes(byte)) {
+    else if (isOpening(byte)) {
       depth += 1
       if (depth > nestingLimit) return true
-    } else if (closings.includes(byte)) depth -= 1
+    } else if (isClosing(byte)) depth -= 1
   }
   return false
 }

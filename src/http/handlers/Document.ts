@@ -1,16 +1,14 @@
 /** The OpenAPI document and its page. Each is rendered at its first request. */
 import { createHash } from "node:crypto"
+import type { IncomingMessage } from "node:http"
 import { gzipSync } from "node:zlib"
-import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
-import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import * as Effect from "effect/Effect"
-import type * as Layer from "effect/Layer"
+import * as Either from "effect/Either"
 import { NotFound } from "../../schema/Failure.ts"
 import { openApi } from "../openapi/OpenApiDocument.ts"
 import { contentSecurityPolicy, page } from "../docs/Page.ts"
 import type { Spec } from "../docs/Spec.ts"
-import { docsPath, documentPath, rootPath } from "../middleware/Routes.ts"
+import { docsPath, documentPath } from "../middleware/Routes.ts"
+import type { HttpResponse } from "../transport/HttpResponse.ts"
 
 interface Document {
   readonly text: string
@@ -45,7 +43,7 @@ const accepts = (wanted: "gzip" | "text/html", accepted = ""): boolean =>
 const isCurrent = (tag: string, known = ""): boolean =>
   known.split(",").some((part) => part.trim() === "*" || part.trim().replace(/^W\//, "") === tag)
 
-const respondWith = ({ text, contentType, headers }: Document) => {
+const makeResponder = ({ text, contentType, headers }: Document) => {
   const plain = Buffer.from(text)
   const zipped = gzipSync(plain, { level: 9 })
   const tag = `"${createHash("sha256").update(plain).digest("base64url").slice(0, 22)}"`
@@ -56,42 +54,37 @@ const respondWith = ({ text, contentType, headers }: Document) => {
     "cache-control": "no-cache",
     "x-content-type-options": "nosniff"
   }
-  return Effect.map(HttpServerRequest.HttpServerRequest, (request) => {
-    if (isCurrent(tag, request.headers["if-none-match"]))
-      return HttpServerResponse.empty({ status: 304, headers: common })
-    return accepts("gzip", request.headers["accept-encoding"])
-      ? HttpServerResponse.uint8Array(zipped, {
-          contentType,
-          headers: { ...common, "content-encoding": "gzip" }
-        })
-      : HttpServerResponse.uint8Array(plain, { contentType, headers: common })
-  })
+  return ({ headers: given }: IncomingMessage): HttpResponse => {
+    if (isCurrent(tag, given["if-none-match"])) return { status: 304, headers: common }
+    const content = { ...common, "content-type": contentType }
+    return accepts("gzip", String(given["accept-encoding"] ?? ""))
+      ? { status: 200, headers: { ...content, "content-encoding": "gzip" }, body: zipped }
+      : { status: 200, headers: content, body: plain }
+  }
 }
 
-/** Responds with a document that is rendered once. */
-const serveOnceRendered = (render: () => Document) =>
-  Effect.map(Effect.cached(Effect.sync(() => respondWith(render()))), Effect.flatten)
+/** Renders a document at its first request. */
+const renderOnce = (render: () => Document) => {
+  let respond: ((message: IncomingMessage) => HttpResponse) | undefined
+  return (message: IncomingMessage): HttpResponse => {
+    respond ??= makeResponder(render())
+    return respond(message)
+  }
+}
 
-/** For browsers only, which name HTML in `Accept`; programs that accept anything get 404. */
-const serveBrowsers = <E, R>(
-  document: Effect.Effect<HttpServerResponse.HttpServerResponse, E, R>
-): Effect.Effect<
-  HttpServerResponse.HttpServerResponse,
-  E | NotFound,
-  R | HttpServerRequest.HttpServerRequest
-> =>
-  Effect.flatMap(
-    HttpServerRequest.HttpServerRequest,
-    ({ headers }): Effect.Effect<HttpServerResponse.HttpServerResponse, E | NotFound, R> =>
-      accepts("text/html", headers.accept) ? document : Effect.fail(new NotFound())
-  )
+const respondWithJson = renderOnce(renderJson)
+const respondWithPage = renderOnce(renderPage)
 
-/** `GET /openapi.json` is the contract as OpenAPI 3.1; `GET /docs`, and `/` for a browser, its page. */
-export const DocumentLive: Layer.Layer<never> = HttpApiBuilder.Router.use((router) =>
-  Effect.gen(function* () {
-    const docsPage = yield* serveOnceRendered(renderPage)
-    yield* router.get(documentPath, yield* serveOnceRendered(renderJson))
-    yield* router.get(docsPath, docsPage)
-    yield* router.get(rootPath, serveBrowsers(docsPage))
-  })
-)
+/**
+ * `GET /openapi.json` is the contract as OpenAPI 3.1; `GET /docs`, and `/` for a browser, its page. A browser names HTML in
+ * `Accept`; a program that accepts anything gets 404 at `/`.
+ */
+export const serveDocument = (
+  path: string,
+  message: IncomingMessage
+): Either.Either<HttpResponse, NotFound> => {
+  if (path === documentPath) return Either.right(respondWithJson(message))
+  return path === docsPath || accepts("text/html", message.headers.accept)
+    ? Either.right(respondWithPage(message))
+    : Either.left(new NotFound())
+}

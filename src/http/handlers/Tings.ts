@@ -1,16 +1,9 @@
-import * as HttpApiBuilder from "@effect/platform/HttpApiBuilder"
 import * as Effect from "effect/Effect"
 import { Notifications } from "../../services/Notifications.ts"
-import { Api } from "../Api.ts"
 import { send, subscribe } from "../api/Tings.ts"
-import { RequestGuard } from "../middleware/RequestGuard.ts"
+import { handle } from "./Handler.ts"
 
-export const TingsLive = HttpApiBuilder.group(Api, "tings", (handlers) =>
-  Effect.gen(function* () {
-    const notifications = yield* Notifications
-    const { serveWithBearer } = yield* RequestGuard
-    return handlers
-      .handleRaw("subscribe", serveWithBearer(subscribe, notifications.subscribe))
-      .handleRaw("send", serveWithBearer(send, notifications.send))
-  })
-)
+export const tingHandlers = Effect.map(Notifications, (notifications) => ({
+  subscribe: handle(subscribe, ({ caller, plane }) => notifications.subscribe(plane, caller)),
+  send: handle(send, ({ caller, payload, plane }) => notifications.send(plane, caller, payload))
+}))

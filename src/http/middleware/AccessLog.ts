@@ -50,27 +50,23 @@ export const makeAccessLog = Effect.map(
         Metrics.httpRequestDuration({ route: facts.route, method }),
         facts.duration_ms / 1_000
       )
-      const line = Effect.logInfo("Request", {
+      const isRecorded =
+        request.call?.recorded !== false && facts.method !== "OPTIONS" && findings.plane === productionId
+      if (isRecorded)
+        events.recordNow(
+          {
+            kind: "request",
+            fields: { ...facts, outcome: status < 400 ? "ok" : "error", error_code: code ?? null }
+          },
+          request.info,
+          ending.now
+        )
+      return Effect.logInfo("Request", {
         ...facts,
         ...(code === undefined ? {} : { code }),
         source: request.info.source,
         plane: findings.plane,
         actor: findings.actor
       })
-      const isRecorded =
-        request.call?.recorded !== false && facts.method !== "OPTIONS" && findings.plane === productionId
-      return isRecorded
-        ? Effect.zipRight(
-            line,
-            events.record({
-              kind: "request",
-              fields: {
-                ...facts,
-                outcome: status < 400 ? "ok" : "error",
-                error_code: code ?? null
-              }
-            })
-          )
-        : line
     }
 )

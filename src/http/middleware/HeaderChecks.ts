@@ -1,37 +1,47 @@
-/** Implements the header tags of `api/Middleware.ts`: checks shapes only, without any call. */
-import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
-import * as Effect from "effect/Effect"
-import * as Layer from "effect/Layer"
+/** Step 4 of the order of checks (docs/api.md): the shapes of the headers that an endpoint's tags name, without any call. */
+import type { IncomingMessage } from "node:http"
+import * as Either from "effect/Either"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import {
+  type Failure,
   IdempotencyKeyInvalid,
   IdempotencyKeyRequired,
   InvalidInput,
+  TestingSecretInvalid,
   Unauthenticated
 } from "../../schema/Failure.ts"
-import { accessTokenPattern, idempotencyKeyPattern, organisationPattern } from "../../schema/Identity.ts"
+import {
+  accessTokenPattern,
+  idempotencyKeyPattern,
+  organisationPattern,
+  testingSecretPattern
+} from "../../schema/Identity.ts"
 import type { Credential } from "../../services/RequestCredentials.ts"
-import { Bearer, IdempotencyKey, OptionalBearer, type PlaneSelection } from "../api/Middleware.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
-import { PlaneSelectionLive } from "./PlaneSelection.ts"
+import type { Call } from "./Routes.ts"
 
-const request = HttpServerRequest.HttpServerRequest
+/** Values of well-formed headers. */
+export interface HeaderValues {
+  readonly key: Redacted.Redacted | undefined
+  readonly credential: Option.Option<Credential>
+  /** The testing secret; none means production. */
+  readonly testingSecret: Option.Option<Redacted.Redacted>
+}
 
 // Node joins a repeated header with a comma and a space, which no pattern here matches.
-const IdempotencyKeyLive = Layer.succeed(
-  IdempotencyKey,
-  Effect.flatMap(
-    request,
-    ({ headers }): Effect.Effect<Redacted.Redacted, IdempotencyKeyRequired | IdempotencyKeyInvalid> => {
-      const key = headers["idempotency-key"]
-      if (key === undefined) return Effect.fail(new IdempotencyKeyRequired())
-      return idempotencyKeyPattern.test(key)
-        ? Effect.succeed(Redacted.make(key))
-        : Effect.fail(new IdempotencyKeyInvalid())
-    }
-  )
-)
+const readOne = (message: IncomingMessage, name: string): string | undefined => {
+  const value = message.headers[name]
+  return Array.isArray(value) ? value.join(", ") : value
+}
+
+const readKey = (message: IncomingMessage): Either.Either<Redacted.Redacted, Failure> => {
+  const key = readOne(message, "idempotency-key")
+  if (key === undefined) return Either.left(new IdempotencyKeyRequired())
+  return idempotencyKeyPattern.test(key)
+    ? Either.right(Redacted.make(key))
+    : Either.left(new IdempotencyKeyInvalid())
+}
 
 const scheme = "Bearer "
 
@@ -50,29 +60,53 @@ const invalidOrganisation = (given: string | undefined): InvalidInput =>
     }
   })
 
-const readCredential = Effect.flatMap(
-  request,
-  (given): Effect.Effect<Credential, Unauthenticated | InvalidInput> => {
-    const authorization = given.headers.authorization
-    const token = authorization?.startsWith(scheme) ? authorization.slice(scheme.length) : ""
-    // Node keeps the first of several, so a repeated header is refused.
-    const once = countHeader(NodeHttpServerRequest.toIncomingMessage(given), "authorization") === 1
-    if (!once || !accessTokenPattern.test(token)) return Effect.fail(new Unauthenticated())
-    const organisation = given.headers["x-org-id"]
-    return organisation !== undefined && organisationPattern.test(organisation)
-      ? Effect.succeed({ token: Redacted.make(token), organisation })
-      : Effect.fail(invalidOrganisation(organisation))
-  }
-)
+const readCredential = (message: IncomingMessage): Either.Either<Option.Option<Credential>, Failure> => {
+  const { authorization } = message.headers
+  const token = authorization?.startsWith(scheme) ? authorization.slice(scheme.length) : ""
+  // Node keeps the first of several, so a repeated header is refused.
+  const once = countHeader(message, "authorization") === 1
+  if (!once || !accessTokenPattern.test(token)) return Either.left(new Unauthenticated())
+  const organisation = readOne(message, "x-org-id")
+  return organisation !== undefined && organisationPattern.test(organisation)
+    ? Either.right(Option.some({ token: Redacted.make(token), organisation }))
+    : Either.left(invalidOrganisation(organisation))
+}
 
-const BearerLive = Layer.succeed(Bearer, { bearer: () => readCredential })
+const testingHeader = "x-testing-environment-key"
 
-const OptionalBearerLive = Layer.succeed(OptionalBearer, {
-  bearer: () =>
-    Effect.flatMap(request, ({ headers }) =>
-      headers.authorization === undefined ? Effect.succeedNone : Effect.asSome(readCredential)
-    )
-})
+/** Whether a request belongs to testing: it has the header in whatever form, and its call does not ignore it. */
+export const selectsTestingPlane = (message: IncomingMessage, call: Call | undefined): boolean =>
+  call?.tags.plane !== false && message.headers[testingHeader] !== undefined
 
-export const HeaderChecksLive: Layer.Layer<IdempotencyKey | Bearer | OptionalBearer | PlaneSelection> =
-  Layer.mergeAll(IdempotencyKeyLive, BearerLive, OptionalBearerLive, PlaneSelectionLive)
+/** An empty, repeated or malformed secret is refused; a header in any form never means production. */
+const readTestingSecret = (
+  message: IncomingMessage
+): Either.Either<Option.Option<Redacted.Redacted>, Failure> => {
+  const secret = readOne(message, testingHeader)
+  if (secret === undefined) return noneRight
+  return testingSecretPattern.test(secret)
+    ? Either.right(Option.some(Redacted.make(secret)))
+    : Either.left(new TestingSecretInvalid())
+}
+
+const noneRight = Either.right(Option.none())
+
+/** The values of the headers that the call reads, or the first failure: key, then bearer, then plane. */
+export const readHeaders = (
+  message: IncomingMessage,
+  { tags }: Pick<Call, "tags">
+): Either.Either<HeaderValues, Failure> => {
+  const key = tags.key ? readKey(message) : Either.right(undefined)
+  if (Either.isLeft(key)) return Either.left(key.left)
+  const signedIn =
+    tags.bearer === "required" || (tags.bearer === "optional" && message.headers.authorization !== undefined)
+  const credential = signedIn ? readCredential(message) : noneRight
+  if (Either.isLeft(credential)) return Either.left(credential.left)
+  const testingSecret = tags.plane ? readTestingSecret(message) : noneRight
+  if (Either.isLeft(testingSecret)) return Either.left(testingSecret.left)
+  return Either.right({
+    key: key.right,
+    credential: credential.right,
+    testingSecret: testingSecret.right
+  })
+}

@@ -1,44 +1,43 @@
 /**
- * Answers every request. Runs steps 1 to 3 of the order of checks (api.md): path and method, admission, the headers of
- * the body. The router does the rest: `HeaderChecks` step 4, `RequestGuard` steps 5 to 9.
+ * Answers every request. Runs steps 1 to 4 of the order of checks (docs/api.md): path and method, admission, the headers of
+ * the body, header shapes. Reads the body; `Interpreter` runs steps 5 to 9. What does not wait is plain code, so a
+ * request is one fiber of few operations.
  */
-import type { IncomingMessage } from "node:http"
-import type * as HttpApp from "@effect/platform/HttpApp"
-import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
-import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
-import * as NodeHttpServerRequest from "@effect/platform-node/NodeHttpServerRequest"
+import type { IncomingMessage, ServerResponse } from "node:http"
 import * as Cause from "effect/Cause"
-import type * as Clock from "effect/Clock"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as FiberId from "effect/FiberId"
+import * as FiberRef from "effect/FiberRef"
+import * as FiberSet from "effect/FiberSet"
+import * as HashMap from "effect/HashMap"
+import * as Runtime from "effect/Runtime"
+import * as RuntimeFlags from "effect/RuntimeFlags"
+import type * as Tracer from "effect/Tracer"
 import { type Failure, InvalidInput } from "../../schema/Failure.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
-import { checkBodyHeaders } from "../body/BodyHeaders.ts"
-import { CurrentBody } from "../body/BodyReader.ts"
 import { ArrivingBodies } from "../body/ArrivingBodies.ts"
+import { checkBodyHeaders } from "../body/BodyHeaders.ts"
+import { serveDocument } from "../handlers/Document.ts"
+import { makeHandlers } from "../handlers/Handlers.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
-import { leavesUnreadBody, lingerOnClose } from "../transport/LingeringClose.ts"
+import { type HttpResponse, leavesUnreadBody, writeResponse } from "../transport/HttpResponse.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { makeAccessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
 import { allowsRecording, readSource } from "./ClientHeaders.ts"
-import { makeWebOrigins } from "./WebOrigins.ts"
 import { toFailure, toResponse } from "./FailureResponse.ts"
-import { selectsTestingPlane } from "./PlaneSelection.ts"
+import { readHeaders, selectsTestingPlane } from "./HeaderChecks.ts"
+import { makeInterpreter, type Serve } from "./Interpreter.ts"
 import { addReading } from "./RateLimits.ts"
-import {
-  CurrentFindings,
-  type Ending,
-  initialFindings,
-  type RequestFacts,
-  type RequestFindings
-} from "./RequestState.ts"
+import { type Ending, initialFindings, type RequestFacts, type RequestFindings } from "./RequestState.ts"
 import { endRequestSpan, withRequestSpan } from "./RequestTrace.ts"
 import { responseHeaders } from "./ResponseHeaders.ts"
-import { allowedMethods, refuseUnrouted, routes, toPath } from "./Routes.ts"
+import { allowedMethods, type Call, refuseUnrouted, routes, toPath } from "./Routes.ts"
+import { makeWebOrigins } from "./WebOrigins.ts"
 
 /** RFC 9112, 3.2: exactly one Host with HTTP/1.1. */
 const checkHost = (message: IncomingMessage): Failure | undefined =>
@@ -49,19 +48,58 @@ const checkHost = (message: IncomingMessage): Failure | undefined =>
 const single = (value: string | ReadonlyArray<string> | undefined): string | undefined =>
   typeof value === "string" ? value : undefined
 
-/** Wraps the router: every request gets an id, its checks, one response in one form, and one log line. */
-export const pipeline = Effect.gen(function* () {
+const noBody = new Uint8Array()
+
+/** Status of a request whose client disconnected; it is logged and never sent. */
+const clientClosedRequest = 499
+
+/** A request and its response. */
+interface Exchange {
+  readonly facts: RequestFacts
+  readonly findings: RequestFindings
+  readonly target: ServerResponse
+  span: Tracer.Span | undefined
+  ended: boolean
+}
+
+/** Makes the way of each call: its endpoint behind the interpreter, or its document. */
+const makeServing = Effect.gen(function* () {
+  const interpret = yield* makeInterpreter
+  const handlers = yield* makeHandlers
+  const serving = new Map<Call, Serve>()
+  for (const { calls } of routes.values())
+    for (const call of calls.values()) {
+      const handler = handlers.get(call.endpoint?.name ?? "")
+      serving.set(
+        call,
+        call.endpoint === undefined || handler === undefined
+          ? ({ facts: { message, path } }) => serveDocument(path, message)
+          : interpret(call.endpoint, call, handler)
+      )
+    }
+  return serving
+})
+
+/** The listener of the server: every request gets an id, its checks, one response in one form, and one log line. */
+export const makePipeline = Effect.gen(function* () {
   const settings = yield* Settings
   const admission = yield* Admission
   const bodies = yield* ArrivingBodies
-  const log = yield* makeAccessLog
+  const logRequest = yield* makeAccessLog
+  const serving = yield* makeServing
+  const clock = yield* Effect.clock
+  // A request always ends with its log line; `handle` makes its work interruptible.
+  const runtime = Runtime.disableRuntimeFlag(yield* Effect.runtime<never>(), RuntimeFlags.Interruption)
+  // The end of the scope interrupts requests that outlast the grace period.
+  const running = yield* FiberSet.make()
   const origins = makeWebOrigins(settings.webOrigins)
   const resolveAddress = clientAddressResolver(settings.trustedProxies)
 
-  const readFacts = (message: IncomingMessage, clock: Clock.Clock): RequestFacts => {
+  const readFacts = (message: IncomingMessage): RequestFacts => {
     const { headers, method = "", url = "" } = message
     const path = toPath(url)
     const route = routes.get(path)
+    const startedAt = clock.unsafeCurrentTimeNanos()
     return {
       message,
       path,
@@ -74,98 +112,129 @@ export const pipeline = Effect.gen(function* () {
         recording: settings.telemetry.enabled && allowsRecording(headers),
         deadlineAt: unsafeMonotonicMillis(clock) + settings.requestDeadlineSeconds * 1_000
       },
-      startedAt: clock.unsafeCurrentTimeNanos()
+      startedAt
     }
   }
 
-  /** Steps 1 to 3, then the router. */
-  const route = (
-    { call, info, message, path, route }: RequestFacts,
-    app: HttpApp.Default
-  ): HttpApp.Default<Failure> => {
-    const { headers, method } = message
+  const answerOptions = ({ message: { headers }, path }: RequestFacts, allow: string): HttpResponse => ({
+    status: 204,
+    headers: {
+      ...origins.preflightHeaders(path, allow, headers.origin, headers["access-control-request-method"]),
+      allow
+    }
+  })
+
+  /** Steps 1 to 4, then the call. */
+  const answer = (facts: RequestFacts, findings: RequestFindings): Effect.Effect<HttpResponse, Failure> => {
+    const { call, info, message, path, route } = facts
     const hostFailure = checkHost(message)
     if (hostFailure !== undefined) return Effect.fail(hostFailure)
-    const allow = method === "OPTIONS" ? allowedMethods(route, path) : undefined
-    if (allow !== undefined) {
-      const requestedMethod = headers["access-control-request-method"]
-      const preflight = origins.preflightHeaders(path, allow, headers.origin, requestedMethod)
-      return Effect.succeed(HttpServerResponse.empty({ headers: { ...preflight, allow } }))
+    const allow = message.method === "OPTIONS" ? allowedMethods(route, path) : undefined
+    if (allow !== undefined) return Effect.succeed(answerOptions(facts, allow))
+    const serve = call === undefined ? undefined : serving.get(call)
+    if (call === undefined || serve === undefined) return Effect.fail(refuseUnrouted(route))
+    const refusal = admission.refusal(call)
+    if (refusal !== undefined) return Effect.fail(refusal)
+    const bodyFailure = call.bodyBound === 0 ? undefined : checkBodyHeaders(message, call)
+    if (bodyFailure !== undefined) return Effect.fail(bodyFailure)
+    const headers = readHeaders(message, call)
+    if (Either.isLeft(headers)) return Effect.fail(headers.left)
+
+    const proceed = (body: Uint8Array): Effect.Effect<HttpResponse, Failure> => {
+      const full = admission.takePlace(call)
+      if (full !== undefined) return Effect.fail(full)
+      findings.holdsPlace = true
+      return serve({ facts, findings, headers: headers.right, body, now: unsafeMonotonicMillis(clock) })
     }
-    if (call === undefined) return Effect.fail(refuseUnrouted(route))
-    return Effect.flatMap(admission.refusal(call), (refusal) => {
-      if (refusal !== undefined) return Effect.fail(refusal)
-      if (call.bodyBound === 0)
-        return admission.withPlace(call, (takePlace) => Effect.zipRight(takePlace, app))
-      const bodyFailure = checkBodyHeaders(message, call)
-      if (bodyFailure !== undefined) return Effect.fail(bodyFailure)
-      return admission.withPlace(call, (takePlace) =>
-        Effect.provideService(
-          app,
-          CurrentBody,
-          Effect.zipLeft(bodies.read(message, call.bodyBound, info), takePlace)
-        )
-      )
+    return call.bodyBound === 0
+      ? proceed(noBody)
+      : Effect.flatMap(bodies.read(message, call.bodyBound, info), proceed)
+  }
+
+  /** Ends a request: its span, its log line, its metrics, its event. Only the first end counts. */
+  const end = (exchange: Exchange, status: number, code: Ending["code"] = undefined): Effect.Effect<void> => {
+    const { facts, findings, span } = exchange
+    if (exchange.ended) return Effect.void
+    exchange.ended = true
+    const ending: Ending = {
+      status,
+      code,
+      endedAt: clock.unsafeCurrentTimeNanos(),
+      now: clock.unsafeCurrentTimeMillis()
+    }
+    if (span !== undefined) endRequestSpan(span, facts, findings, ending)
+    return logRequest(facts, findings, ending)
+  }
+
+  const freePlace = (findings: RequestFindings): void => {
+    if (findings.holdsPlace) admission.freePlace()
+    findings.holdsPlace = false
+  }
+
+  const respond = (
+    exchange: Exchange,
+    response: HttpResponse,
+    rateLimitHeaders: RequestFindings["rateLimitHeaders"],
+    code?: Ending["code"]
+  ): Effect.Effect<void> => {
+    const { facts, findings, target } = exchange
+    freePlace(findings)
+    const draining = admission.isDraining()
+    const closing = draining || leavesUnreadBody(facts.message, response.status)
+    const headers = { ...response.headers, ...responseHeaders(facts, origins, rateLimitHeaders, closing) }
+    writeResponse(facts.message, target, { ...response, headers }, { closing, draining })
+    return end(exchange, response.status, code)
+  }
+
+  const respondWithFailure = (exchange: Exchange, failure: Failure): Effect.Effect<void> => {
+    const { rateLimitHeaders } = exchange.findings
+    const headers =
+      failure.code === "rate_limited" && failure.quota !== undefined
+        ? addReading(rateLimitHeaders, failure.quota)
+        : rateLimitHeaders
+    return respond(exchange, toResponse(failure), headers, failure.code)
+  }
+
+  const handle = (exchange: Exchange): Effect.Effect<void> => {
+    const { facts, findings } = exchange
+    return Effect.matchCauseEffect(Effect.interruptible(Effect.suspend(() => answer(facts, findings))), {
+      onSuccess: (response) => respond(exchange, response, findings.rateLimitHeaders),
+      onFailure: (cause) => {
+        if (!Cause.isInterruptedOnly(cause))
+          return Effect.flatMap(toFailure(cause, facts.call), (failure) =>
+            respondWithFailure(exchange, failure)
+          )
+        freePlace(findings)
+        return end(exchange, clientClosedRequest)
+      }
     })
   }
 
-  return (app: HttpApp.Default): HttpApp.Default =>
-    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
-      Effect.clockWith((clock) => {
-        const facts = readFacts(NodeHttpServerRequest.toIncomingMessage(request), clock)
-        const { call, info, message, path } = facts
-        const findings: RequestFindings = initialFindings(selectsTestingPlane(message, call))
-
-        return withRequestSpan(facts, (span) => {
-          const record = (status: number, code: Ending["code"]): Effect.Effect<void> => {
-            const ending: Ending = { status, code, endedAt: clock.unsafeCurrentTimeNanos() }
-            if (span !== undefined) endRequestSpan(span, facts, findings, ending)
-            return log(facts, findings, ending)
-          }
-
-          const respond = (
-            response: HttpServerResponse.HttpServerResponse,
-            rateLimitHeaders: RequestFindings["rateLimitHeaders"],
-            code: Ending["code"]
-          ): Effect.Effect<HttpServerResponse.HttpServerResponse> =>
-            Effect.flatMap(admission.draining, (draining) => {
-              const closing = draining || leavesUnreadBody(message, response.status)
-              const complete = HttpServerResponse.setHeaders(
-                response,
-                responseHeaders(facts, origins, rateLimitHeaders, closing)
-              )
-              return Effect.as(
-                record(response.status, code),
-                closing && !message.complete ? lingerOnClose(complete, message, draining) : complete
-              )
-            })
-
-          return Effect.matchCauseEffect(route(facts, app), {
-            onSuccess: (response) => respond(response, findings.rateLimitHeaders, undefined),
-            onFailure: (cause) =>
-              Cause.isInterruptedOnly(cause)
-                ? Effect.zipRight(record(499, undefined), Effect.interrupt)
-                : Effect.flatMap(toFailure(cause), (failure) =>
-                    respond(
-                      toResponse(failure),
-                      failure.code === "rate_limited" && failure.quota !== undefined
-                        ? addReading(findings.rateLimitHeaders, failure.quota)
-                        : findings.rateLimitHeaders,
-                      failure.code
-                    )
-                  )
-          })
-        }).pipe(
-          Effect.annotateLogs("request_id", info.requestId),
-          Effect.mapInputContext((context: Context.Context<HttpServerRequest.HttpServerRequest>) =>
-            context.pipe(
-              // The path alone: the router needs no authority, and no call reads a query.
-              Context.add(HttpServerRequest.HttpServerRequest, request.modify({ url: path })),
-              Context.add(RequestContext, info),
-              Context.add(CurrentFindings, findings)
-            )
-          )
+  return (message: IncomingMessage, target: ServerResponse): void => {
+    const facts = readFacts(message)
+    const findings = initialFindings(selectsTestingPlane(message, facts.call))
+    const exchange: Exchange = { facts, findings, target, span: undefined, ended: false }
+    const runFork = Runtime.runFork(
+      runtime.pipe(
+        Runtime.provideService(RequestContext, facts.info),
+        Runtime.setFiberRef(
+          FiberRef.currentLogAnnotations,
+          HashMap.make(["request_id", facts.info.requestId] as const)
         )
+      )
+    )
+    const fiber = runFork(
+      withRequestSpan(facts, (span) => {
+        exchange.span = span
+        return handle(exchange)
       })
     )
+    FiberSet.unsafeAdd(running, fiber)
+    target.on("close", () => {
+      if (target.writableEnded) return
+      // Work that may commit something goes on without its client.
+      if (findings.committing) runFork(end(exchange, clientClosedRequest))
+      else fiber.unsafeInterruptAsFork(FiberId.none)
+    })
+  }
 })

@@ -3,11 +3,10 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import * as Runtime from "effect/Runtime"
 import { RateLimited } from "../../schema/Failure.ts"
 import { digestOf } from "../../services/Digest.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { makeQuota, type QuotaPolicy, type QuotaReading } from "../../services/Quota.ts"
-import { RequestContext } from "../../services/RequestContext.ts"
 import type { Credential } from "../../services/RequestCredentials.ts"
 import { Settings } from "../../services/Settings.ts"
 import { untrustedProxyDetector } from "../transport/ClientAddress.ts"
@@ -57,11 +56,13 @@ const unlimited: RateLimitResult = { headers: {}, failure: undefined }
 export class RateLimits extends Context.Tag("music/http/RateLimits")<
   RateLimits,
   {
-    /** Counts the current request against its address and its credential. */
+    /** Counts a request against its address and its credential. `now` is monotonic milliseconds. */
     readonly count: (
       message: IncomingMessage,
-      credential: Option.Option<Credential>
-    ) => Effect.Effect<RateLimitResult>
+      clientNetwork: string,
+      credential: Option.Option<Credential>,
+      now: number
+    ) => RateLimitResult
   }
 >() {
   static readonly layer = (policies: Policies = defaultPolicies): Layer.Layer<RateLimits, never, Settings> =>
@@ -69,48 +70,35 @@ export class RateLimits extends Context.Tag("music/http/RateLimits")<
       RateLimits,
       Effect.gen(function* () {
         const { rateLimit, trustedProxies } = yield* Settings
-        if (!rateLimit) return { count: () => Effect.succeed(unlimited) }
+        if (!rateLimit) return { count: () => unlimited }
         const isFromUntrustedProxy = untrustedProxyDetector(trustedProxies)
         const byAddress = makeQuota(policies.address)
         const byCredential = makeQuota(policies.credential)
-
-        const take = (
-          network: string,
-          credential: Option.Option<Credential>,
-          nowMillis: number
-        ): RateLimitResult => {
-          const readings = [
-            byAddress.take(network, nowMillis),
-            ...Option.match(credential, {
-              onNone: () => [],
-              onSome: ({ token }) => [byCredential.take(digestOf(token), nowMillis)]
-            })
-          ]
-          const retryAfterSeconds = Math.max(...readings.map((reading) => reading.retryAfterSeconds))
-          return {
-            headers: toHeaders(readings),
-            failure: retryAfterSeconds > 0 ? new RateLimited({ retryAfterSeconds }) : undefined
-          }
-        }
+        const runFork = Runtime.runFork(yield* Effect.runtime<never>())
 
         let warned = false
-        const warnOnce = (message: IncomingMessage): Effect.Effect<void> => {
-          if (warned || !isFromUntrustedProxy(message)) return Effect.void
+        const warnOnce = (message: IncomingMessage): void => {
+          if (warned || !isFromUntrustedProxy(message)) return
           warned = true
-          return Effect.logWarning(
-            "A proxy on this machine is not trusted, so all its clients share one limit",
-            { fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1" }
+          runFork(
+            Effect.logWarning("A proxy on this machine is not trusted, so all its clients share one limit", {
+              fix: "set MUSIC_TRUSTED_PROXIES to its address, such as 127.0.0.1"
+            })
           )
         }
 
         return {
-          count: (message, credential) =>
-            Effect.zipRight(
-              warnOnce(message),
-              Effect.zipWith(RequestContext, monotonicMillis, ({ clientNetwork }, now) =>
-                take(clientNetwork, credential, now)
-              )
-            )
+          count: (message, clientNetwork, credential, now) => {
+            warnOnce(message)
+            const readings = [byAddress.take(clientNetwork, now)]
+            if (Option.isSome(credential))
+              readings.push(byCredential.take(digestOf(credential.value.token), now))
+            const retryAfterSeconds = Math.max(...readings.map((reading) => reading.retryAfterSeconds))
+            return {
+              headers: toHeaders(readings),
+              failure: retryAfterSeconds > 0 ? new RateLimited({ retryAfterSeconds }) : undefined
+            }
+          }
         }
       })
     )

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http"
-import * as Context from "effect/Context"
 import type { FailureCode } from "../../schema/FailureTable.ts"
 import type { ActorType } from "../../schema/Identity.ts"
 import { type PlaneId, productionId } from "../../services/Plane.ts"
@@ -19,8 +18,8 @@ export interface RequestFacts {
 }
 
 /**
- * What the checks and the use case establish about a request. `RequestGuard` alone writes it, through
- * `CurrentFindings`; the headers of the response, the log line, the span and the event read it.
+ * What the checks and the use case establish about a request. `Pipeline` and `Interpreter` write it; the headers of the
+ * response, the log line, the span and the event read it.
  */
 export interface RequestFindings {
   /** `testing` for a request that selects a testing plane in whatever form, until the plane is resolved. */
@@ -29,19 +28,20 @@ export interface RequestFindings {
   actor: ActorType | "anonymous"
   /** The `RateLimit` headers; empty until the limits were checked. */
   rateLimitHeaders: Readonly<Record<string, string>>
+  /** Holds a place among the requests in flight. */
+  holdsPlace: boolean
+  /** Runs to its end also when its client disconnects: it may commit something. */
+  committing: boolean
 }
 
 /** The findings before any check; `testing`: whether the headers select a testing plane. */
 export const initialFindings = (testing: boolean): RequestFindings => ({
   plane: testing ? "testing" : productionId,
   actor: "anonymous",
-  rateLimitHeaders: {}
+  rateLimitHeaders: {},
+  holdsPlace: false,
+  committing: false
 })
-
-/** The findings of the current request; undefined outside the server. */
-export class CurrentFindings extends Context.Reference<CurrentFindings>()("music/http/RequestFindings", {
-  defaultValue: (): RequestFindings | undefined => undefined
-}) {}
 
 /** How a request ended; status 499 when the client left first. */
 export interface Ending {
@@ -49,4 +49,6 @@ export interface Ending {
   readonly code: FailureCode | undefined
   /** Nanoseconds of Effect's clock. */
   readonly endedAt: bigint
+  /** Milliseconds since the epoch. */
+  readonly now: number
 }

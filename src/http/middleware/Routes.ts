@@ -1,21 +1,45 @@
 /** The paths and methods of the service, read from the contract. */
 import * as HttpApi from "@effect/platform/HttpApi"
+import type * as HttpApiEndpoint from "@effect/platform/HttpApiEndpoint"
 import * as Context from "effect/Context"
+import type * as Option from "effect/Option"
+import type * as Schema from "effect/Schema"
 import { MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { Api } from "../Api.ts"
 import { BodyBound, BodyOptional, NoStore, Probe } from "../api/EndpointAnnotations.ts"
-import { PlaneSelection } from "../api/Middleware.ts"
+import { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection, Signature } from "../api/Middleware.ts"
+
+/** The parts of an endpoint of the contract that the server reads. */
+export interface Endpoint
+  extends Pick<
+    HttpApiEndpoint.HttpApiEndpoint.AnyWithProps,
+    "name" | "method" | "path" | "annotations" | "middlewares"
+  > {
+  readonly payloadSchema: Option.Option<Schema.Schema<unknown, unknown>>
+  readonly successSchema: Schema.Schema<unknown, unknown>
+  readonly errorSchema: Schema.Schema<unknown, unknown>
+}
+
+/** The tags of an endpoint (`api/Middleware.ts`). */
+export interface Tags {
+  readonly key: boolean
+  readonly bearer: "required" | "optional" | "none"
+  /** Reads `X-Testing-Environment-Key`; other calls ignore it. */
+  readonly plane: boolean
+  readonly signature: boolean
+}
 
 /** Properties of a call that the server needs before it runs. */
 export interface Call {
+  /** Of the contract; undefined for the documents. */
+  readonly endpoint: Endpoint | undefined
+  readonly tags: Tags
   /** Bytes; 0 takes no body. */
   readonly bodyBound: number
   /** An empty body means `{}`. */
   readonly bodyOptional: boolean
   readonly probe: boolean
   readonly noStore: boolean
-  /** Reads `X-Testing-Environment-Key`; other calls ignore it. */
-  readonly planes: boolean
   /** Recorded as one of the backend's own events. */
   readonly recorded: boolean
   /** The `Vary` header of every response; under `/api/v1` the CORS rules set it. */
@@ -35,12 +59,25 @@ export const docsPath = "/docs"
 /** The page again, for browsers. */
 export const rootPath = "/"
 
+const noTags: Tags = { key: false, bearer: "none", plane: false, signature: false }
+
+const tagsOf = ({ middlewares }: Pick<Endpoint, "middlewares">): Tags => {
+  const keys = new Set(Array.from(middlewares, ({ key }) => key))
+  return {
+    key: keys.has(IdempotencyKey.key),
+    bearer: keys.has(Bearer.key) ? "required" : keys.has(OptionalBearer.key) ? "optional" : "none",
+    plane: keys.has(PlaneSelection.key),
+    signature: keys.has(Signature.key)
+  }
+}
+
 const makeDocumentCall = (vary: string): Call => ({
+  endpoint: undefined,
+  tags: noTags,
   bodyBound: 0,
   bodyOptional: false,
   probe: false,
   noStore: false,
-  planes: false,
   recorded: false,
   vary
 })
@@ -64,15 +101,18 @@ export const routes: ReadonlyMap<string, Route> = (() => {
   )
   HttpApi.reflect(Api, {
     onGroup: () => {},
-    onEndpoint: ({ endpoint, middleware }) => {
+    onEndpoint: ({ endpoint: reflected }) => {
+      // Reflection gives endpoints without the types of their schemas.
+      const endpoint = reflected as unknown as Endpoint
       const calls = paths.get(endpoint.path) ?? new Map<string, Call>()
       const probe = Context.get(endpoint.annotations, Probe)
       calls.set(endpoint.method, {
+        endpoint,
+        tags: tagsOf(endpoint),
         bodyBound: Context.get(endpoint.annotations, BodyBound),
         bodyOptional: Context.get(endpoint.annotations, BodyOptional),
         probe,
         noStore: Context.get(endpoint.annotations, NoStore),
-        planes: Array.from(middleware, ({ key }) => key).includes(PlaneSelection.key),
         recorded: !probe,
         vary: undefined
       })

@@ -6,7 +6,6 @@ import { Drain } from "../../services/Drain.ts"
 import { Admission } from "../middleware/Admission.ts"
 import type { Connections } from "./Connections.ts"
 import { ArrivingBodies } from "../body/ArrivingBodies.ts"
-import { DetachedWork } from "../../services/DetachedWork.ts"
 
 /** Milliseconds of Node's timers before the first sweep of idle connections, and between two sweeps. */
 const sweepMillis = 50
@@ -53,7 +52,6 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
     const drain = yield* Drain
     const admission = yield* Admission
     const bodies = yield* ArrivingBodies
-    const work = yield* DetachedWork
     return Effect.gen(function* () {
       yield* drain.begin
       let headTimeIsOver = false
@@ -69,7 +67,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
         yield* bodies.cutAll(new ShuttingDown())
         return yield* Effect.never
       })
-      const finished = yield* Effect.zipRight(stopListening(server, sweep), work.ended).pipe(
+      const finished = yield* Effect.zipRight(stopListening(server, sweep), admission.idle).pipe(
         Effect.raceFirst(cutIncomplete),
         // Finalisers are uninterruptible, and a timeout does not fire in an uninterruptible region.
         Effect.interruptible,

@@ -3,7 +3,9 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
-import { UpstreamHttpClient } from "../upstream/Connection.ts"
+import { PooledHttpClient } from "../upstream/Connection.ts"
+import { UndiciTransport } from "../upstream/UndiciTransport.ts"
+import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
 import { type Check, type Finding, pass, skip, withTimeout } from "./Finding.ts"
 import { checkIam } from "./IamCheck.ts"
@@ -35,6 +37,7 @@ const whenConfigured = (
 }
 
 const checksOf = (
+  send: Send,
   client: HttpClient.HttpClient,
   settings: SettingsValues,
   problems: ReadonlyArray<SettingProblem>
@@ -51,7 +54,7 @@ const checksOf = (
       problems,
       "iam",
       ["MUSIC_IAM_URL", "MUSIC_IAM_APP_ID"],
-      checkIam(client, settings, broken("MUSIC_IAM_APP_SECRET"))
+      checkIam(send, settings, broken("MUSIC_IAM_APP_SECRET"))
     ),
     whenConfigured(
       problems,
@@ -64,13 +67,13 @@ const checksOf = (
       ],
       Effect.succeed([webhookSecret(settings)])
     ),
-    whenConfigured(problems, "ting", ["MUSIC_TING_URL"], checkTing(client, settings)),
-    whenConfigured(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(client, settings, broken)),
+    whenConfigured(problems, "ting", ["MUSIC_TING_URL"], checkTing(send, settings)),
+    whenConfigured(problems, "tables", ["MUSIC_TABLES_URL"], checkTables(send, settings, broken)),
     whenConfigured(
       problems,
       "tracker",
       ["MUSIC_GITHUB_TOKEN", "MUSIC_GITHUB_REPOSITORY", "MUSIC_GITHUB_URL"],
-      checkTracker(client, settings)
+      checkTracker(send, settings)
     ),
     whenConfigured(
       problems,
@@ -89,8 +92,9 @@ export const runChecks = (
 ): Effect.Effect<ReadonlyArray<Finding>> =>
   Effect.gen(function* () {
     const { problems, settings } = readSettings(environment)
+    const { send } = yield* UpstreamTransport
     const client = yield* HttpClient.HttpClient
-    const checks = checksOf(client, settings, problems)
+    const checks = checksOf(send, client, settings, problems)
     let finished = 0
     const findings = yield* Effect.forEach(
       checks,
@@ -104,4 +108,4 @@ export const runChecks = (
       { concurrency: "unbounded" }
     )
     return [...checkSettings(environment, problems), ...findings.flat()]
-  }).pipe(Effect.provide(UpstreamHttpClient))
+  }).pipe(Effect.provide([UndiciTransport, PooledHttpClient]))

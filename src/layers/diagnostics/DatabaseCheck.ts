@@ -8,6 +8,7 @@ import * as Option from "effect/Option"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { latestMigration } from "../store/migrations/Migrations.ts"
+import { run } from "../store/Query.ts"
 import { makeDeliveries } from "../store/repositories/Deliveries.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
 import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
@@ -77,7 +78,7 @@ const checkOpened = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Find
   Effect.gen(function* () {
     const database = yield* databaseFromSettings(settings, { migrate: false })
     // An empty write takes the lock that every write takes.
-    yield* database.write("check", database.sql`SELECT 1`)
+    yield* database.write("check", () => run(database.sql`SELECT 1`))
     const { counts, oldestOpen } = makeDeliveries(database)
     const failed = (yield* counts).filter(({ state }) => state === "failed")
     const now = yield* Clock.currentTimeMillis

@@ -1,5 +1,4 @@
 /** Checks that IAM is reachable, agrees with our clock, accepts our secret and lists Ting's endpoints. Spends nothing. */
-import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -10,6 +9,7 @@ import { makeIamCall } from "../iam/IamCall.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
+import type { Send } from "../upstream/UpstreamTransport.ts"
 import {
   type Check,
   callTimeoutSeconds,
@@ -51,17 +51,17 @@ const clockFinding = (aheadSeconds: number): Finding => {
 }
 
 export const checkIam = (
-  client: HttpClient.HttpClient,
+  send: Send,
   { iam: settings }: Pick<SettingsValues, "iam">,
   secretBroken: boolean
 ): Check => {
   const iam = { ...settings, timeoutSeconds: Math.min(settings.timeoutSeconds, callTimeoutSeconds) }
-  const call = makeIamCall(client, iam)
+  const call = makeIamCall(send, iam)
   const credentials = { secret: iam.applicationSecret, testing: false }
   const addressFix = "set MUSIC_IAM_URL to the address of IAM, and allow this machine to connect to it"
 
   // Sent first, without the secret: it identifies the other side as IAM.
-  const identify = makeUpstream(client, {
+  const identify = makeUpstream(send, {
     dependency: "iam",
     url: iam.url,
     timeoutSeconds: iam.timeoutSeconds,

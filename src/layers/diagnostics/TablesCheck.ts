@@ -1,6 +1,5 @@
 /** Checks that the table service is reachable and accepts our keys. Stores nothing. */
 import { randomUUID } from "node:crypto"
-import * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -14,6 +13,7 @@ import { TablesFromSettings } from "../tables/HttpTables.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
+import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import {
   type Check,
   callTimeoutSeconds,
@@ -57,7 +57,7 @@ const verdict = (table: TableName, code: string | undefined): Finding => {
 }
 
 export const checkTables = (
-  client: HttpClient.HttpClient,
+  send: Send,
   settings: SettingsValues,
   broken: (variable: string) => boolean
 ): Check =>
@@ -72,7 +72,7 @@ export const checkTables = (
         .filter((name) => !keys.has(name) && !broken(tableKeyNames[name]))
         .map((name) => skip(lineOf(name), "off: it has no key", `to turn it on, set ${tableKeyNames[name]}`))
 
-      const health = makeUpstream(client, {
+      const health = makeUpstream(send, {
         dependency: "tables",
         url,
         timeoutSeconds: callTimeoutSeconds,
@@ -94,7 +94,7 @@ export const checkTables = (
         Effect.provide(
           TablesFromSettings.pipe(
             Layer.provide(
-              Layer.merge(Layer.succeed(Settings, settings), Layer.succeed(HttpClient.HttpClient, client))
+              Layer.merge(Layer.succeed(Settings, settings), Layer.succeed(UpstreamTransport, { send }))
             )
           )
         ),

@@ -1,5 +1,4 @@
 /** Checks that the tracker's repository exists, accepts issues, and accepts them from our token. Files nothing. */
-import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -11,6 +10,7 @@ import { gitHubFailure } from "../tracker/GitHubFailures.ts"
 import { type GitHubRequest, gitHubTarget, toUpstreamRequest } from "../tracker/GitHubRequests.ts"
 import { makeSendRequest } from "../upstream/UpstreamRequest.ts"
 import { readJson, type UpstreamResponse } from "../upstream/UpstreamResponse.ts"
+import type { Send } from "../upstream/UpstreamTransport.ts"
 import {
   type Check,
   callTimeoutSeconds,
@@ -65,10 +65,7 @@ const later = (name: string, why: string): Finding =>
 
 const rightsName = "tracker rights"
 
-export const checkTracker = (
-  client: HttpClient.HttpClient,
-  settings: Pick<SettingsValues, "tracker">
-): Check =>
+export const checkTracker = (send: Send, settings: Pick<SettingsValues, "tracker">): Check =>
   Option.match(settings.tracker, {
     onNone: () =>
       Effect.succeed([
@@ -82,15 +79,15 @@ export const checkTracker = (
       const { owner, repository, url } = target
       const name = `${owner}/${repository}`
       const prepare = toUpstreamRequest(target)
-      const sendRequest = makeSendRequest(client, {
+      const sendRequest = makeSendRequest(send, {
         ...gitHubTarget(url),
         timeoutSeconds: callTimeoutSeconds
       })
-      const send = (request: GitHubRequest) => sendRequest(prepare(request))
+      const call = (request: GitHubRequest) => sendRequest(prepare(request))
 
       /** With the right to file, GitHub refuses the missing title; without it, the token. Files nothing either way. */
       const rights = Effect.gen(function* () {
-        const response = yield* send({
+        const response = yield* call({
           method: "POST",
           template: "/repos/{owner}/{repo}/issues",
           body: { body: "A check of permissions: this request is refused because it has no title." }
@@ -160,7 +157,7 @@ export const checkTracker = (
       }
 
       return Effect.gen(function* () {
-        const response = yield* send({ method: "GET", template: "/repos/{owner}/{repo}" })
+        const response = yield* call({ method: "GET", template: "/repos/{owner}/{repo}" })
         const now = yield* Clock.currentTimeMillis
         if (response.status !== 200) return failureFindings(gitHubFailure(response, now, 0))
         const found = repositoryFinding(response)

@@ -1,11 +1,11 @@
 /** The `Iam` port over IAM's HTTP API. */
-import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as Redacted from "effect/Redacted"
 import { Iam } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
+import { UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { makeIamBudget } from "./budget/IamBudget.ts"
 import { makeKnownCredentials } from "./budget/KnownCredentials.ts"
 import { makeRefusedCredentials } from "./budget/RefusedCredentials.ts"
@@ -19,12 +19,12 @@ import { makeTingEndpoints } from "./TingEndpoints.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
 import { makeWebhookVerifier } from "./WebhookSignature.ts"
 
-export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> = Layer.scoped(
+export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = Layer.scoped(
   Iam,
   Effect.gen(function* () {
     const { iam: settings, rateLimit } = yield* Settings
-    const client = yield* HttpClient.HttpClient
-    const call = makeIamCall(client, settings)
+    const { send } = yield* UpstreamTransport
+    const call = makeIamCall(send, settings)
     const { applicationId } = settings
     const refused = makeRefusedCredentials()
     const known = makeKnownCredentials(refused)
@@ -39,15 +39,13 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | HttpClient.HttpClient> 
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
 
     const planeCall: PlaneCall = (plane, request) =>
-      Effect.tapError(
-        call({ secret: secretOf(plane), testing: plane._tag === "Testing" }, request),
-        (failure) =>
-          plane._tag === "Testing" &&
-          failure._tag === "Refused" &&
-          (failure.code === "invalid_client" || failure.code === "unauthenticated")
-            ? testingContext.forget(plane.secret)
-            : Effect.void
-      )
+      plane._tag === "Production"
+        ? call({ secret: settings.applicationSecret, testing: false }, request)
+        : Effect.tapErrorTag(call({ secret: plane.secret, testing: true }, request), "Refused", ({ code }) =>
+            Effect.sync(() => {
+              if (code === "invalid_client" || code === "unauthenticated") testingContext.forget(plane.secret)
+            })
+          )
 
     const health = yield* makeIntrospectionHealth(planeCall, budget, known)
     const introspection = yield* makeIntrospection(health, budget, known, {

@@ -1,10 +1,9 @@
 /** One call to IAM: base URL, headers, credentials and plane selector (identity-service.md 1, 9). */
 import { randomUUID } from "node:crypto"
-import * as HttpBody from "@effect/platform/HttpBody"
-import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
+import { requestOf } from "../../services/FiberContext.ts"
 import type { UpstreamKey } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
@@ -12,7 +11,9 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { jsonBody, type RequestBody } from "../upstream/UpstreamRequest.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
+import type { Send } from "../upstream/UpstreamTransport.ts"
 
 /** The application's secret in one plane. `testing` adds the plane selector; nothing falls back to production. */
 export interface Credentials {
@@ -28,7 +29,7 @@ export interface IamRequest<A> {
   readonly form?: Readonly<Record<string, string>>
   readonly json?: unknown
   readonly key?: UpstreamKey
-  readonly headers?: Readonly<Record<string, string | Redacted.Redacted>>
+  readonly headers?: Readonly<Record<string, string>>
   readonly read: ResponseReader<A>
 }
 
@@ -48,24 +49,29 @@ const maxRetryAfterSeconds = 60
 
 const versionHeader = "silicon-iam-api-version"
 
-const bodyOf = ({ form, json }: IamRequest<unknown>): { readonly body?: HttpBody.HttpBody } => {
+const bodyOf = ({ form, json }: IamRequest<unknown>): { readonly body?: RequestBody } => {
   if (form !== undefined)
-    return { body: HttpBody.text(new URLSearchParams(form).toString(), "application/x-www-form-urlencoded") }
-  return json === undefined ? {} : { body: HttpBody.text(JSON.stringify(json), "application/json") }
+    return {
+      body: {
+        contentType: "application/x-www-form-urlencoded",
+        content: new URLSearchParams(form).toString()
+      }
+    }
+  return json === undefined ? {} : { body: jsonBody(JSON.stringify(json)) }
 }
 
 /** `Basic base64(app_id ":" app_secret)`. */
-const basic = (applicationId: string, secret: Redacted.Redacted): Redacted.Redacted =>
-  Redacted.make(`Basic ${Buffer.from(`${applicationId}:${Redacted.value(secret)}`).toString("base64")}`)
+const basic = (applicationId: string, secret: Redacted.Redacted): string =>
+  `Basic ${Buffer.from(`${applicationId}:${Redacted.value(secret)}`).toString("base64")}`
 
-const selectorOf = ({ testing }: Credentials, authorization: Redacted.Redacted) =>
+const selectorOf = ({ testing }: Credentials, authorization: string) =>
   testing ? { "x-testing-application": authorization } : {}
 
 // The default, which work outside of a request sees.
 const noRequest = Context.get(Context.empty(), RequestContext)
 
-export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsValues["iam"]): IamCall => {
-  const upstream = makeUpstream(client, {
+export const makeIamCall = (send: Send, settings: SettingsValues["iam"]): IamCall => {
+  const upstream = makeUpstream(send, {
     dependency: "iam",
     url: settings.url,
     timeoutSeconds: settings.timeoutSeconds,
@@ -81,11 +87,10 @@ export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsVal
       (headers[versionHeader] ?? "v1") === "v1" ? undefined : "answered in another version of its contract"
   })
   return (credentials, request) =>
-    Effect.gen(function* () {
-      const info = yield* RequestContext
-      const requestId = yield* Effect.sync(() => randomUUID())
+    Effect.withFiberRuntime((fiber) => {
+      const info = requestOf(fiber)
       const authorization = basic(settings.applicationId, credentials.secret)
-      return yield* upstream({
+      return upstream({
         operation: request.operation,
         method: request.method,
         path: `/api/v1${request.path}`,
@@ -93,7 +98,7 @@ export const makeIamCall = (client: HttpClient.HttpClient, settings: SettingsVal
           authorization,
           ...selectorOf(credentials, authorization),
           "silicon-iam-supported-api-versions": "v1",
-          "x-request-id": requestId,
+          "x-request-id": randomUUID(),
           "x-iam-telemetry": info !== noRequest && !info.recording ? "off" : "on",
           ...(request.key === undefined ? {} : { "idempotency-key": request.key }),
           ...request.headers

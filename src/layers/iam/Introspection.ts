@@ -1,12 +1,12 @@
 /** Live introspection of access tokens (identity-service.md 6). */
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import { clockOf, monotonicNow } from "../../services/FiberContext.ts"
 import type { IamService, Introspection } from "../../services/Iam.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { environmentIdOf, type Plane, planeId } from "../../services/Plane.ts"
+import { traced } from "../../services/Tracing.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { IamBudget } from "./budget/IamBudget.ts"
 import { type KnownCredentials, tokenKey } from "./budget/KnownCredentials.ts"
@@ -24,7 +24,7 @@ interface CachedIntrospection {
 
 export interface IntrospectionClient extends Pick<IamService, "introspect"> {
   /** Drops cached introspections of the tokens whose `tokenKey` matches, and those in flight. */
-  readonly forgetWhere: (matches: (key: string) => boolean) => Effect.Effect<void>
+  readonly forgetWhere: (matches: (key: string) => boolean) => void
 }
 
 /**
@@ -50,48 +50,58 @@ export const makeIntrospection = (
       plane: Plane,
       token: Redacted.Redacted,
       credential: string
-    ): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> =>
-      Effect.gen(function* () {
+    ): Effect.Effect<CachedIntrospection, UpstreamFailure> =>
+      Effect.withFiberRuntime((fiber) => {
         const read = readIntrospection(
           { applicationId: options.applicationId, environmentId: environmentIdOf(plane) },
-          yield* Clock.currentTimeMillis
+          clockOf(fiber).unsafeCurrentTimeMillis()
         )
-        const introspection = yield* health.send(plane, token, "access_token", { credential }, read)
-        if (Option.isSome(introspection)) {
-          const owner = Option.map(
-            introspection.value.publicId,
-            (publicId) => `${planeId(plane)} ${publicId}`
-          )
-          known.markLive(credential, Option.getOrUndefined(owner))
-          return introspection
-        }
-        yield* health.confirmInactive(credential)
-        yield* budget.recordRefusal(credential, "inactive_access_token")
-        return introspection
+        return Effect.flatMap(
+          health.send(plane, token, "access_token", { credential }, read),
+          (introspection) => {
+            const answer = { introspection, at: monotonicNow(fiber) }
+            if (Option.isSome(introspection)) {
+              const { publicId } = introspection.value
+              known.markLive(
+                credential,
+                Option.isSome(publicId) ? `${planeId(plane)} ${publicId.value}` : undefined
+              )
+              return Effect.succeed(answer)
+            }
+            return health
+              .confirmInactive(credential)
+              .pipe(
+                Effect.zipRight(budget.recordRefusal(credential, "inactive_access_token")),
+                Effect.as(answer)
+              )
+          }
+        )
       })
 
     const introspectCached = (plane: Plane, token: Redacted.Redacted, key: string) =>
-      Effect.gen(function* () {
-        const { at, introspection } = yield* cache.get(
-          key,
-          Effect.zipWith(introspectUncached(plane, token, key), monotonicMillis, (answer, now) => ({
-            introspection: answer,
-            at: now
-          }))
+      Effect.withFiberRuntime<Option.Option<Introspection>, UpstreamFailure>((fiber) =>
+        Effect.flatMap(
+          cache.get(key, introspectUncached(plane, token, key)),
+          ({ at, introspection }): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> => {
+            if (Option.isNone(introspection)) return Effect.succeed(introspection)
+            // IAM's time as of now: its `Date` plus the age of the cached answer.
+            const answeredAt = introspection.value.answeredAt + Math.round(monotonicNow(fiber) - at)
+            if (answeredAt < introspection.value.expiresAt * 1_000)
+              return Effect.succeed(Option.some({ ...introspection.value, answeredAt }))
+            cache.forget(key)
+            return Effect.map(introspectUncached(plane, token, key), (answer) => answer.introspection)
+          }
         )
-        if (Option.isNone(introspection)) return introspection
-        // IAM's time as of now: its `Date` plus the age of the cached answer.
-        const answeredAt = introspection.value.answeredAt + Math.round((yield* monotonicMillis) - at)
-        if (answeredAt < introspection.value.expiresAt * 1_000)
-          return Option.some({ ...introspection.value, answeredAt })
-        yield* cache.forget(key)
-        return yield* introspectUncached(plane, token, key)
-      })
+      )
 
-    const introspect = (plane: Plane, token: Redacted.Redacted) => {
-      const key = tokenKey(plane, token)
-      return introspectCached(plane, token, key).pipe(budget.unlessRefused(key, Effect.succeedNone))
+    return {
+      introspect: (plane, token) => {
+        const key = tokenKey(plane, token)
+        return introspectCached(plane, token, key).pipe(
+          budget.unlessRefused(key, Effect.succeedNone),
+          traced("Iam.introspect")
+        )
+      },
+      forgetWhere: cache.forgetWhere
     }
-
-    return { introspect: Effect.fn("Iam.introspect")(introspect), forgetWhere: cache.forgetWhere }
   })

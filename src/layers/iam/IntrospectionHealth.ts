@@ -9,11 +9,11 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
+import { monotonicNow } from "../../services/FiberContext.ts"
 import { type Plane, type PlaneId, planeId } from "../../services/Plane.ts"
 import { Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
-import type { IamBudget } from "./budget/IamBudget.ts"
+import type { CallObserver, IamBudget } from "./budget/IamBudget.ts"
 import type { KnownCredentials } from "./budget/KnownCredentials.ts"
 import { introspectPath, type Purpose } from "./budget/Purpose.ts"
 import type { PlaneCall } from "./IamCall.ts"
@@ -73,22 +73,21 @@ const makeOutcomes = () => {
   /** By plane: the start times of the introspections in flight, in order. */
   const inFlight = new Map<PlaneId, Map<number, number>>()
 
-  const track = <A>(plane: Plane, introspection: Effect.Effect<A, UpstreamFailure>) =>
-    Effect.flatMap(monotonicMillis, (now) => {
+  const track =
+    (plane: Plane): CallObserver =>
+    (now) => {
       const id = planeId(plane)
       started += 1
       const number = started
       const running = inFlight.get(id) ?? new Map<number, number>()
       inFlight.set(id, running.set(number, now))
-      return Effect.onExit(introspection, (exit) =>
-        Effect.sync(() => {
-          running.delete(number)
-          if (running.size === 0) inFlight.delete(id)
-          if (Exit.isFailure(exit)) failedAt.set(id, started)
-          else if (number > (failedAt.get(id) ?? number)) failedAt.delete(id)
-        })
-      )
-    })
+      return (exit) => {
+        running.delete(number)
+        if (running.size === 0) inFlight.delete(id)
+        if (Exit.isFailure(exit)) failedAt.set(id, started)
+        else if (number > (failedAt.get(id) ?? number)) failedAt.delete(id)
+      }
+    }
 
   const isFailing = (plane: Plane, now: number): boolean => {
     const [oldest = now] = inFlight.get(planeId(plane))?.values() ?? []
@@ -113,18 +112,13 @@ export const makeIntrospectionHealth = (
     })
 
     const send: SendIntrospection = (plane, token, hint, purpose, read) =>
-      outcomes
-        .track(
-          plane,
-          call(plane, {
-            operation: "introspect",
-            method: "POST",
-            path: introspectPath,
-            form: { token: Redacted.value(token), token_type_hint: hint },
-            read: expectStatus(200, read)
-          })
-        )
-        .pipe(budget.within({ plane: planeId(plane), path: introspectPath }, purpose))
+      call(plane, {
+        operation: "introspect",
+        method: "POST",
+        path: introspectPath,
+        form: { token: Redacted.value(token), token_type_hint: hint },
+        read: expectStatus(200, read)
+      }).pipe(budget.within({ plane: planeId(plane), path: introspectPath }, purpose, outcomes.track(plane)))
 
     const probe = (plane: Plane, refreshToken: Option.Option<Redacted.Redacted>) =>
       send(
@@ -143,20 +137,19 @@ export const makeIntrospectionHealth = (
         Effect.exit
       )
 
-    const ensureWorking = (plane: Plane, refreshToken: Option.Option<Redacted.Redacted>) =>
-      Effect.flatMap(monotonicMillis, (now) =>
-        outcomes.isFailing(plane, now)
-          ? Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken)))
-          : Effect.void
-      )
-
     return {
       send,
-      spendWhileWorking: (plane, refreshToken) => (spend) =>
-        Effect.zipRight(ensureWorking(plane, refreshToken), spend),
+      spendWhileWorking:
+        (plane, refreshToken) =>
+        <A>(spend: Effect.Effect<A, UpstreamFailure>) =>
+          Effect.withFiberRuntime<A, UpstreamFailure>((fiber) =>
+            outcomes.isFailing(plane, monotonicNow(fiber))
+              ? Effect.zipRight(Effect.flatten(probes.get(planeId(plane), probe(plane, refreshToken))), spend)
+              : spend
+          ),
       confirmInactive: (credential) =>
-        Effect.flatMap(monotonicMillis, (now) =>
-          isJustIssued(known.issuedAt(credential), now)
+        Effect.withFiberRuntime((fiber) =>
+          isJustIssued(known.issuedAt(credential), monotonicNow(fiber))
             ? new Unknown({
                 dependency: "iam",
                 reason: "reports a token as inactive that it has just issued"

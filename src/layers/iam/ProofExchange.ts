@@ -1,6 +1,5 @@
 /** The exchange of OBO proofs: IAM lets Ting act for a user, for one method, path and body (identity-service.md 10). */
 import { createHmac } from "node:crypto"
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
@@ -8,8 +7,10 @@ import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { testingSecretPattern } from "../../schema/Identity.ts"
 import { sha256 } from "../../services/Digest.ts"
+import { clockOf } from "../../services/FiberContext.ts"
 import type { IamService, Proof, UpstreamKey } from "../../services/Iam.ts"
 import { isPlane, type Plane, planeId } from "../../services/Plane.ts"
+import { traced } from "../../services/Tracing.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import type { IamBudget } from "./budget/IamBudget.ts"
@@ -87,18 +88,20 @@ const mayHaveMoved = (failure: UpstreamFailure): boolean =>
 
 const exchangesPath: IamPath = "/obo-access/exchanges"
 
-export const makeProofExchange = (
-  call: PlaneCall,
-  budget: IamBudget,
-  catalogue: TingEndpoints,
-  secretOf: (plane: Plane) => Redacted.Redacted
-): IamService["prove"] =>
-  Effect.fn("Iam.prove")((plane, request) => {
+export const makeProofExchange =
+  (
+    call: PlaneCall,
+    budget: IamBudget,
+    catalogue: TingEndpoints,
+    secretOf: (plane: Plane) => Redacted.Redacted
+  ): IamService["prove"] =>
+  (plane, request) => {
+    const { body, endpoint, organisation, subject } = request
+    const bodyDigest = sha256(body)
     const exchange = (path: string, key: UpstreamKey) =>
-      Effect.gen(function* () {
-        const timestamp = Math.floor((yield* Clock.currentTimeMillis) / 1_000)
-        const bodyDigest = sha256(request.body)
-        return yield* call(plane, {
+      Effect.withFiberRuntime<Proof, UpstreamFailure>((fiber) => {
+        const timestamp = Math.floor(clockOf(fiber).unsafeCurrentTimeMillis() / 1_000)
+        return call(plane, {
           operation: "prove",
           method,
           path: exchangesPath,
@@ -108,10 +111,10 @@ export const makeProofExchange = (
             "x-obo-signature": signature(secretOf(plane), { timestamp, path, bodyDigest, key })
           },
           json: {
-            org_id: request.organisation,
-            subject_token: Redacted.value(request.subject),
+            org_id: organisation,
+            subject_token: Redacted.value(subject),
             audience,
-            endpoint_id: request.endpoint,
+            endpoint_id: endpoint,
             metadata: {},
             request: { method, body_sha256: bodyDigest }
           },
@@ -119,21 +122,27 @@ export const makeProofExchange = (
         }).pipe(
           budget.within(
             { plane: planeId(plane), path: exchangesPath },
-            { credential: tokenKey(plane, request.subject) }
+            { credential: tokenKey(plane, subject) }
           )
         )
       })
-    return Effect.gen(function* () {
-      const path = yield* catalogue.pathOf(plane, request.endpoint)
-      return yield* Effect.catchIf(exchange(path, request.key), mayHaveMoved, (refused) =>
-        Effect.gen(function* () {
-          yield* catalogue.forget(plane)
-          const moved = yield* Effect.mapError(catalogue.pathOf(plane, request.endpoint), (failure) =>
-            // Without Ting or the endpoint the refusal holds. Another failure of the catalogue is no missing scope.
-            failure._tag === "Refused" && failure.status === 404 ? refused : failure
-          )
-          return yield* moved === path ? refused : exchange(moved, keyFor(request.key, moved))
-        })
+
+    const exchangeAtMovedPath = (path: string, refused: UpstreamFailure) => {
+      catalogue.forget(plane)
+      return catalogue.pathOf(plane, endpoint).pipe(
+        Effect.mapError((failure) =>
+          // Without Ting or the endpoint the refusal holds. Another failure of the catalogue is no missing scope.
+          failure._tag === "Refused" && failure.status === 404 ? refused : failure
+        ),
+        Effect.flatMap((moved) =>
+          moved === path ? Effect.fail(refused) : exchange(moved, keyFor(request.key, moved))
+        )
       )
-    })
-  })
+    }
+
+    return Effect.flatMap(catalogue.pathOf(plane, endpoint), (path) =>
+      Effect.catchIf(exchange(path, request.key), mayHaveMoved, (refused) =>
+        exchangeAtMovedPath(path, refused)
+      )
+    ).pipe(traced("Iam.prove"))
+  }

@@ -9,6 +9,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { IamService } from "../../services/Iam.ts"
 import { planeId } from "../../services/Plane.ts"
+import { traced } from "../../services/Tracing.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, expectStatus, type ResponseReader } from "../upstream/UpstreamResponse.ts"
 import type { IamBudget } from "./budget/IamBudget.ts"
@@ -37,7 +38,7 @@ export interface Revocation extends Pick<IamService, "revoke"> {
    */
   readonly mayHaveRevoked: (
     matches: (key: string) => boolean
-  ) => (exit: Exit.Exit<unknown, UpstreamFailure>) => Effect.Effect<void>
+  ) => (exit: Exit.Exit<unknown, UpstreamFailure>) => void
 }
 
 export const makeRevocation = (
@@ -46,13 +47,11 @@ export const makeRevocation = (
   known: KnownCredentials,
   introspection: Pick<IntrospectionClient, "forgetWhere">
 ): Revocation => {
-  const mayHaveRevoked: Revocation["mayHaveRevoked"] = (matches) => (exit) =>
-    hadNoEffect(exit)
-      ? Effect.void
-      : Effect.zipRight(
-          Effect.sync(() => known.endFamily(matches)),
-          introspection.forgetWhere(matches)
-        )
+  const mayHaveRevoked: Revocation["mayHaveRevoked"] = (matches) => (exit) => {
+    if (hadNoEffect(exit)) return
+    known.endFamily(matches)
+    introspection.forgetWhere(matches)
+  }
 
   const revoke: IamService["revoke"] = (plane, token, key) =>
     Effect.suspend(() => {
@@ -68,11 +67,17 @@ export const makeRevocation = (
         form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
         read: expectStatus(200, readEmpty)
       }).pipe(
-        budget.within({ plane: planeId(plane), path }, { credential, use: "session" }),
-        Effect.onExit(mayHaveRevoked((other) => other === credential || (isRefreshToken && inFamily(other)))),
-        Effect.tap(() => Effect.sync(() => known.forget(credential)))
+        budget.within({ plane: planeId(plane), path }, { credential, use: "session" }, () => {
+          const recordEnd = mayHaveRevoked(
+            (other) => other === credential || (isRefreshToken && inFamily(other))
+          )
+          return (exit) => {
+            recordEnd(exit)
+            if (Exit.isSuccess(exit)) known.forget(credential)
+          }
+        })
       )
-    })
+    }).pipe(traced("Iam.revoke"))
 
-  return { revoke: Effect.fn("Iam.revoke")(revoke), mayHaveRevoked }
+  return { revoke, mayHaveRevoked }
 }

@@ -1,12 +1,14 @@
 /** Resolves the testing environment of an application secret (identity-service.md 9.1). */
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import type { IamService } from "../../services/Iam.ts"
 import { Testing } from "../../services/Plane.ts"
+import { traced } from "../../services/Tracing.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expect, expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import type { IamBudget } from "./budget/IamBudget.ts"
@@ -53,7 +55,7 @@ const readContext =
 
 export interface TestingContextClient extends Pick<IamService, "resolvePlane"> {
   /** Drops the cached environment of a secret that IAM refused. */
-  readonly forget: (secret: Redacted.Redacted) => Effect.Effect<void>
+  readonly forget: (secret: Redacted.Redacted) => void
 }
 
 const path: IamPath = "/application/testing-context"
@@ -81,8 +83,9 @@ export const makeTestingContext = (
             read: expectStatus(200, readContext(applicationId))
           }
         ).pipe(
-          budget.within({ plane: undefined, path }, { credential, use: "session" }),
-          Effect.tap(() => Effect.sync(() => known.markLive(credential))),
+          budget.within({ plane: undefined, path }, { credential, use: "session" }, () => (exit) => {
+            if (Exit.isSuccess(exit)) known.markLive(credential)
+          }),
           Effect.tapErrorTag("Refused", ({ code }) =>
             badSecretCodes.includes(code)
               ? budget.recordRefusal(credential, "bad_testing_secret")
@@ -102,12 +105,13 @@ export const makeTestingContext = (
               credential,
               Effect.failSync(() => new Refused({ dependency: "iam", status: 401, code: "unauthenticated" }))
             ),
-            Effect.map((environment) => Testing({ ...environment, secret }))
+            Effect.map((environment) => Testing({ ...environment, secret })),
+            traced("Iam.resolvePlane")
           )
       }
 
       return {
-        resolvePlane: Effect.fn("Iam.resolvePlane")(resolvePlane),
+        resolvePlane,
         forget: (secret) => environments.forget(secretKey(secret))
       }
     }

@@ -66,7 +66,7 @@ export interface TingEndpoints {
   /** From the cache or from IAM. An endpoint that is not listed fails as 404 `not_found`. */
   readonly pathOf: (plane: Plane, endpoint: TingEndpoint) => Effect.Effect<string, UpstreamFailure>
   readonly warm: (plane: Plane) => Effect.Effect<void>
-  readonly forget: (plane: Plane) => Effect.Effect<void>
+  readonly forget: (plane: Plane) => void
 }
 
 /** Cached for 10 minutes per plane. */
@@ -95,10 +95,12 @@ export const makeTingEndpoints = (
       const forget = (plane: Plane) => catalogues.forget(planeId(plane))
       return {
         pathOf: (plane, endpoint) =>
-          Effect.flatMap(fetch(plane), (endpoints) =>
+          Effect.flatMap(fetch(plane), (endpoints) => {
+            const found = pathIn(endpoints, endpoint)
             // A catalogue without a usable entry is dropped, so that a correction takes effect at once.
-            Effect.tapError(pathIn(endpoints, endpoint), () => forget(plane))
-          ),
+            if (Either.isLeft(found)) forget(plane)
+            return found
+          }),
         warm: (plane) => Effect.ignore(fetch(plane)),
         forget
       }

@@ -6,9 +6,10 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { accessTokenPattern, OrganisationId, refreshTokenPattern } from "../../schema/Identity.ts"
+import { monotonicNow } from "../../services/FiberContext.ts"
 import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
+import { traced } from "../../services/Tracing.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
 import type { IamBudget } from "./budget/IamBudget.ts"
@@ -82,13 +83,11 @@ export const makeTokenExchange = (
       form: { app_id: applicationId, [field]: Redacted.value(presented) },
       read: expectStatus(200, readTokens)
     }).pipe(
-      budget.within({ plane: planeId(plane), path: tokensPath }, purpose),
-      // A refusal, or a lost response, may have ended the family: a second use of the token revokes it.
-      Effect.onExit((exit) =>
-        Option.isNone(refreshed) || Exit.isSuccess(exit)
-          ? Effect.void
-          : revocation.mayHaveRevoked(known.inFamilyOf(plane, presented))(exit)
-      ),
+      budget.within({ plane: planeId(plane), path: tokensPath }, purpose, () => (exit) => {
+        // A refusal, or a lost response, may have ended the family: a second use of the token revokes it.
+        if (Option.isSome(refreshed) && Exit.isFailure(exit))
+          revocation.mayHaveRevoked(known.inFamilyOf(plane, presented))(exit)
+      }),
       Effect.tapErrorTag("Refused", (refused) => {
         if (!refusesCredential(refused)) return Effect.void
         const isDead = Option.isSome(refreshed) && deadTokenCodes.includes(refused.code)
@@ -96,8 +95,11 @@ export const makeTokenExchange = (
       })
     )
     const sendReserved = budget.reserveIntrospection(plane, purpose, (place) =>
-      Effect.tap(send, (grant) =>
-        Effect.map(monotonicMillis, (now) => known.recordGrant(plane, grant, refreshed, place, now))
+      Effect.withFiberRuntime<TokenGrant, UpstreamFailure>((fiber) =>
+        Effect.map(send, (grant) => {
+          known.recordGrant(plane, grant, refreshed, place, monotonicNow(fiber))
+          return grant
+        })
       )
     )
     return health.spendWhileWorking(plane, refreshed)(sendReserved)
@@ -109,11 +111,12 @@ export const makeTokenExchange = (
       budget.unlessRefused(
         tokenKey(plane, token),
         Effect.failSync(() => new Refused({ dependency: "iam", status: 400, code: "invalid_grant" }))
-      )
+      ),
+      traced("Iam.refresh")
     )
 
   return {
-    exchange: Effect.fn("Iam.exchange")((plane, slt, key) => spend(plane, "slt", slt, key)),
-    refresh: Effect.fn("Iam.refresh")(refresh)
+    exchange: (plane, slt, key) => traced("Iam.exchange")(spend(plane, "slt", slt, key)),
+    refresh
   }
 }

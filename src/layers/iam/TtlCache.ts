@@ -2,13 +2,14 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type * as Scope from "effect/Scope"
+import { monotonicNow, requestOf } from "../../services/FiberContext.ts"
 import { type Execution, makeInFlight } from "../../services/InFlight.ts"
-import { monotonicMillis } from "../../services/MonotonicTime.ts"
-import { RequestContext } from "../../services/RequestContext.ts"
 import { putBounded } from "./BoundedMap.ts"
 
 interface Entry<A, E> {
   readonly execution: Execution<A, E>
+  /** Set when the execution has ended. */
+  exit: Exit.Exit<A, E> | undefined
   readonly expiresAt: number
   readonly recording: boolean
 }
@@ -20,8 +21,8 @@ export interface TtlCache<A, E> {
    */
   readonly get: (key: string, lookUp: Effect.Effect<A, E>) => Effect.Effect<A, E>
   /** Later callers start anew, also while a look-up is in flight; its result is not remembered. */
-  readonly forget: (key: string) => Effect.Effect<void>
-  readonly forgetWhere: (matches: (key: string) => boolean) => Effect.Effect<void>
+  readonly forget: (key: string) => void
+  readonly forgetWhere: (matches: (key: string) => boolean) => void
 }
 
 /**
@@ -40,12 +41,14 @@ export const makeTtlCache = <A, E>(options: {
     const entries = new Map<string, Entry<A, E>>()
 
     const get = (key: string, lookUp: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-      Effect.gen(function* () {
-        const now = yield* monotonicMillis
-        const { recording } = yield* RequestContext
-        const isUsable = ({ execution, expiresAt, recording: shared }: Entry<A, E>): boolean =>
-          execution.ended ? now < expiresAt : shared === recording
-        return yield* share<A, E>({
+      Effect.withFiberRuntime((fiber) => {
+        const now = monotonicNow(fiber)
+        const remembered = entries.get(key)
+        if (remembered?.exit !== undefined && now < remembered.expiresAt) return remembered.exit
+        const { recording } = requestOf(fiber)
+        const isUsable = ({ exit, expiresAt, recording: shared }: Entry<A, E>): boolean =>
+          exit === undefined ? shared === recording : now < expiresAt
+        return share<A, E>({
           ...(options.operation === undefined ? {} : { operation: options.operation }),
           find: () => {
             const entry = entries.get(key)
@@ -55,22 +58,23 @@ export const makeTtlCache = <A, E>(options: {
             putBounded(
               entries,
               key,
-              { execution, expiresAt: now + options.millis, recording },
+              { execution, exit: undefined, expiresAt: now + options.millis, recording },
               options.capacity
             ),
           onEnd: (execution, exit) => {
-            const dropped = Exit.isFailure(exit) || options.keep?.(exit.value) === false
-            if (dropped && entries.get(key)?.execution === execution) entries.delete(key)
+            const entry = entries.get(key)
+            if (entry?.execution !== execution) return
+            if (Exit.isFailure(exit) || options.keep?.(exit.value) === false) entries.delete(key)
+            else entry.exit = exit
           }
         })(lookUp)
       })
 
     return {
       get,
-      forget: (key) => Effect.sync(() => void entries.delete(key)),
-      forgetWhere: (matches) =>
-        Effect.sync(() => {
-          for (const key of entries.keys()) if (matches(key)) entries.delete(key)
-        })
+      forget: (key) => void entries.delete(key),
+      forgetWhere: (matches) => {
+        for (const key of entries.keys()) if (matches(key)) entries.delete(key)
+      }
     }
   })

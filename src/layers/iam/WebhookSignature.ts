@@ -1,12 +1,13 @@
 /** Verification of a delivery, in the order of the official verifier (identity-service.md 11.2). */
 import { createHmac, timingSafeEqual } from "node:crypto"
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Redacted from "effect/Redacted"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
+import { clockOf } from "../../services/FiberContext.ts"
 import { type IamService, type WebhookEvent, WebhookRejected } from "../../services/Iam.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
+import { traced } from "../../services/Tracing.ts"
 import { expect } from "../upstream/UpstreamResponse.ts"
 import { uuidPattern } from "./IamSchemas.ts"
 import { readEvent } from "./WebhookEnvelope.ts"
@@ -69,14 +70,12 @@ const verify = (
   })
 
 /** `secrets` by key version. The failure names the failed step and holds nothing of the delivery. */
-export const makeWebhookVerifier = (
-  secrets: SettingsValues["iam"]["webhookSecrets"]
-): IamService["verifyWebhook"] =>
-  Effect.fn("Iam.verifyWebhook")((delivery) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) =>
+export const makeWebhookVerifier =
+  (secrets: SettingsValues["iam"]["webhookSecrets"]): IamService["verifyWebhook"] =>
+  (delivery) =>
+    Effect.withFiberRuntime<WebhookEvent, WebhookRejected>((fiber) =>
       Either.mapLeft(
-        verify(secrets, delivery, Math.floor(now / 1_000)),
+        verify(secrets, delivery, Math.floor(clockOf(fiber).unsafeCurrentTimeMillis() / 1_000)),
         (reason) => new WebhookRejected({ reason })
       )
-    )
-  )
+    ).pipe(traced("Iam.verifyWebhook"))

@@ -24,15 +24,47 @@ export const jsonLine = Logger.make<unknown, string>(({ annotations, cause, date
   })
 })
 
+/**
+ * Writes the lines of one turn of the event loop together: a write for each line costs more than the rest of a small request.
+ * At the end of the scope, and of the process, what is left is written.
+ */
+const makeLineWriter = Effect.gen(function* () {
+  const { unsafe: console } = yield* Effect.console
+  let lines: Array<string> = []
+  let closed = false
+  const flush = (): void => {
+    if (lines.length === 0) return
+    const text = lines.join("\n")
+    lines = []
+    console.log(text)
+  }
+  yield* Effect.acquireRelease(
+    Effect.sync(() => process.once("exit", flush)),
+    () =>
+      Effect.sync(() => {
+        process.off("exit", flush)
+        closed = true
+        flush()
+      })
+  )
+  return (line: string): void => {
+    lines.push(line)
+    if (closed) flush()
+    else if (lines.length === 1) setImmediate(flush)
+  }
+})
+
 /** Log lines on standard output, by `MUSIC_LOG_LEVEL` and `MUSIC_LOG_FORMAT`. */
-export const LoggingLive: Layer.Layer<never, never, Settings> = Layer.unwrapEffect(
-  Effect.map(Settings, ({ logFormat, logLevel }) =>
-    Layer.merge(
+export const LoggingLive: Layer.Layer<never, never, Settings> = Layer.unwrapScoped(
+  Effect.gen(function* () {
+    const { logFormat, logLevel } = yield* Settings
+    const writeLine = yield* makeLineWriter
+    return Layer.merge(
       Logger.replace(
         Logger.defaultLogger,
-        logFormat === "json" ? Logger.withConsoleLog(jsonLine) : Logger.prettyLogger({ colors: "auto" })
+        logFormat === "json" ? Logger.map(jsonLine, writeLine) : Logger.prettyLogger({ colors: "auto" })
       ),
       Logger.minimumLogLevel(logLevel)
     )
-  )
+  })
 )

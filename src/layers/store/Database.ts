@@ -1,26 +1,27 @@
 /** Reads and writes of all repositories: one transaction a write, locks waited for, errors translated in one place. */
 import type * as SqlClient from "@effect/sql/SqlClient"
-import type { SqlError } from "@effect/sql/SqlError"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Effect from "effect/Effect"
+import * as FiberRef from "effect/FiberRef"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
+import { traced } from "../../services/Tracing.ts"
+import type { Query, Steps, WorkQueue } from "./Query.ts"
+import { type TraceStatement, traceStatements, untraced } from "./StatementSpans.ts"
 import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
 
-/** Queues that workers poll. */
-export type WorkQueue = "deliveries" | "spool"
+/** A write: one statement, or a generator of several. It is called again when its transaction had no effect. */
+export type Body<A> = () => Query<A> | Steps<A>
 
 export interface Database {
   /** Like `SQLite database /var/lib/music.sqlite`. */
   readonly name: string
+  /** Composes statements. */
   readonly sql: SqlClient.SqlClient
-  /** For a single statement: two of them may see different states. */
-  readonly read: <A>(
-    operation: string,
-    statement: Effect.Effect<A, DatabaseFailure>
-  ) => Effect.Effect<A, StoreUnavailable>
+  /** A single statement: two of them may see different states. */
+  readonly read: <A>(operation: string, query: Query<A>) => Effect.Effect<A, StoreUnavailable>
   /**
    * Commits all of `body` or nothing. `committed` runs after the commit, even when the caller was interrupted. After a failure
    * the commit may have happened and its answer been lost, so every write must be idempotent: it names its rows by stable
@@ -28,28 +29,27 @@ export interface Database {
    */
   readonly write: <A>(
     operation: string,
-    body: Effect.Effect<A, DatabaseFailure>,
-    committed?: (result: A) => Effect.Effect<void>
+    body: Body<A>,
+    committed?: (result: A) => void
   ) => Effect.Effect<A, StoreUnavailable>
-  /** Inside a write, before anything else: takes the lock of this name, for all processes, until the transaction ends. */
-  readonly alone: (name: string) => Effect.Effect<void, SqlError>
   /** Ends a SELECT inside a write: locks its rows, and skips those that another transaction has locked. */
   readonly skipLocked: Fragment
-  /** Inside a write: its commit wakes the workers of other processes. */
-  readonly announce: (queue: WorkQueue) => Effect.Effect<void, SqlError>
-  /** Calls `heard` for announcements of other processes, until the scope closes. It may be called without one, but none is missed. */
-  readonly announced: (heard: (queue: WorkQueue) => void) => Effect.Effect<void, never, Scope.Scope>
+  /** Simultaneous writes share a commit. */
+  readonly groupsWrites: boolean
+  /** Calls `heard` for notifications of other processes, until the scope closes. It may be called without one, but none is missed. */
+  readonly notified: (heard: (queue: WorkQueue) => void) => Effect.Effect<void, never, Scope.Scope>
+}
+
+export interface Transaction<A> {
+  readonly operation: string
+  readonly body: Body<A>
+  readonly committed: (result: A) => void
 }
 
 /** Operations in which SQLite and Postgres differ. */
-export interface Dialect extends Pick<Database, "alone" | "skipLocked" | "announce" | "announced"> {
-  readonly read: <A>(statement: Effect.Effect<A, DatabaseFailure>) => Effect.Effect<A, DatabaseFailure>
-  readonly transaction: <A>(
-    body: Effect.Effect<A, DatabaseFailure>,
-    committed: (result: A) => Effect.Effect<void>
-  ) => Effect.Effect<A, DatabaseFailure>
-  /** Around every access: decides what an interruption of the caller does to it. */
-  readonly access: <A, E>(effect: Effect.Effect<A, E>) => Effect.Effect<A, E>
+export interface Dialect extends Pick<Database, "skipLocked" | "groupsWrites" | "notified"> {
+  readonly read: <A>(query: Query<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
+  readonly write: <A>(transaction: Transaction<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
 }
 
 export interface DatabaseOptions {
@@ -61,36 +61,52 @@ export interface DatabaseOptions {
 
 const lockPause = "10 millis"
 
-export const makeDatabase = (
-  sql: SqlClient.SqlClient,
-  { dialect, lockWait, name }: DatabaseOptions
-): Database => {
-  const { alone, announce, announced, skipLocked } = dialect
+const nothing = () => undefined
 
-  // The drivers do not wait for locks: SQLite would block the thread.
+/** An access of the database, which may be started again. */
+export type Access = <A>(
+  operation: string,
+  attempt: (trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
+) => Effect.Effect<A, StoreUnavailable>
+
+/** Waits for locks: the drivers do not, and SQLite would block the thread. */
+export const makeAccess = ({ lockWait, name }: Pick<DatabaseOptions, "name" | "lockWait">): Access => {
   const lockRetries = Schedule.spaced(lockPause).pipe(
     Schedule.jittered,
     Schedule.intersect(recurWithin(lockWait))
   )
-  const retryWhileLocked = <A>(effect: Effect.Effect<A, DatabaseFailure>) =>
-    Effect.retry(effect, { while: isLocked, schedule: lockRetries })
-
-  const access = <A>(operation: string, effect: Effect.Effect<A, DatabaseFailure>) =>
-    retryWhileLocked(effect).pipe(
-      Effect.mapError(toStoreUnavailable(name, operation)),
-      Effect.withSpan(operation, { captureStackTrace: false }),
-      dialect.access
+  return (operation, attempt) => {
+    const settled = (trace: TraceStatement) =>
+      Effect.catchAll(attempt(trace), (error) =>
+        isLocked(error)
+          ? Effect.delay(
+              Effect.retry(attempt(trace), { while: isLocked, schedule: lockRetries }),
+              lockPause
+            ).pipe(Effect.mapError(toStoreUnavailable(name, operation)))
+          : Effect.fail(toStoreUnavailable(name, operation)(error))
+      )
+    return Effect.withFiberRuntime((fiber) =>
+      fiber.getFiberRef(FiberRef.currentTracerEnabled)
+        ? traced(operation)(Effect.flatMap(traceStatements, settled))
+        : settled(untraced)
     )
+  }
+}
 
+export const makeDatabase = (
+  sql: SqlClient.SqlClient,
+  { dialect, ...options }: DatabaseOptions
+): Database => {
+  const { groupsWrites, notified, skipLocked } = dialect
+  const access = makeAccess(options)
   return {
-    name,
+    name: options.name,
     sql,
-    alone,
-    announce,
-    announced,
+    groupsWrites,
+    notified,
     skipLocked,
-    read: (operation, statement) => access(operation, dialect.read(statement)),
-    write: (operation, body, committed = () => Effect.void) =>
-      access(operation, dialect.transaction(body, committed))
+    read: (operation, query) => access(operation, (trace) => dialect.read(query, trace)),
+    write: (operation, body, committed = nothing) =>
+      access(operation, (trace) => dialect.write({ operation, body, committed }, trace))
   }
 }

@@ -1,92 +1,80 @@
 /** Simultaneous callers share one commit, and so one disk sync. */
 import * as Arr from "effect/Array"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 
-interface Pending<A, B, E> {
-  readonly item: A
-  readonly answer: Deferred.Deferred<B, E>
+export interface Groups<Item> {
+  /** The item is part of the next commit. */
+  readonly add: (item: Item) => void
+  /** Withdraws an item whose commit has not begun. */
+  readonly remove: (item: Item) => void
 }
 
-/** Yields one turn of the event loop, so that concurrent callers join this group. */
-const yieldTurn = Effect.async<void>((resume) => {
-  const handle = setImmediate(() => resume(Effect.void))
-  return Effect.sync(() => clearImmediate(handle))
-})
-
 /**
- * Passes items to `commit` in groups, in order of arrival, one group at a time: all that arrived meanwhile, up to a weight of
- * `atMost` (a heavier item goes alone). `commit` answers each item of its group, in order, or fails for all of them. An
- * interrupted caller does not affect its group. When the scope closes, pending items are still committed; a later item is a
- * group of its own.
+ * Passes items to `commit` in groups, in order of arrival, one group at a time: all that arrived before it begins, up to a weight
+ * of `atMost` (a heavier item goes alone). `commit` calls `done` once, when the next one may begin. When the scope closes,
+ * pending items are still committed; a later item is a group of its own.
  */
-export const groupCommit = <A, B, E>(
-  commit: (items: Arr.NonEmptyReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  { atMost, weight }: { readonly atMost: number; readonly weight: (item: A) => number }
-): Effect.Effect<(item: A) => Effect.Effect<B, E>, never, Scope.Scope> =>
-  Effect.gen(function* () {
-    const pending: Array<Pending<A, B, E>> = []
-    const arrivals = yield* Queue.sliding<void>(1)
-    let closed = false
+export const makeGroups = <Item>(
+  commit: (group: Arr.NonEmptyReadonlyArray<Item>, done: () => void) => void,
+  { atMost, weight }: { readonly atMost: number; readonly weight: (item: Item) => number } = {
+    atMost: Number.POSITIVE_INFINITY,
+    weight: () => 1
+  }
+): Effect.Effect<Groups<Item>, never, Scope.Scope> =>
+  Effect.suspend(() => {
+    const pending: Array<Item> = []
+    let scheduled: NodeJS.Immediate | undefined
+    let running = false
+    let closing: (() => void) | undefined
 
     /** The oldest items that fit together. */
-    const nextGroup = (): ReadonlyArray<Pending<A, B, E>> => {
+    const takeGroup = (): ReadonlyArray<Item> => {
       let sum = 0
-      const end = pending.findIndex(({ item }, index) => {
+      const end = pending.findIndex((item, index) => {
         sum += weight(item)
         return index > 0 && sum > atMost
       })
       return pending.splice(0, end === -1 ? pending.length : end)
     }
 
-    const answer = (group: ReadonlyArray<Pending<A, B, E>>, exit: Exit.Exit<ReadonlyArray<B>, E>) =>
-      Effect.forEach(
-        group,
-        (one, index) =>
-          Deferred.done(
-            one.answer,
-            Exit.flatMap(exit, (answers) => {
-              const own = answers[index]
-              return own === undefined ? Exit.die(new Error("A group lacks an answer")) : Exit.succeed(own)
-            })
-          ),
-        { discard: true }
-      )
+    const commitNext = (): void => {
+      scheduled = undefined
+      const group = takeGroup()
+      if (Arr.isNonEmptyReadonlyArray(group)) {
+        running = true
+        commit(group, () => {
+          running = false
+          schedule()
+        })
+      } else closing?.()
+    }
 
-    const commitAll: Effect.Effect<void> = Effect.suspend(() => {
-      const group = nextGroup()
-      if (!Arr.isNonEmptyReadonlyArray(group)) return Effect.void
-      return commit(Arr.map(group, ({ item }) => item)).pipe(
-        Effect.exit,
-        Effect.flatMap((exit) => answer(group, exit)),
-        Effect.uninterruptible,
-        Effect.zipRight(yieldTurn),
-        Effect.zipRight(commitAll)
-      )
+    /** After a turn of the event loop: callers of the same turn join the group, and other work runs between two groups. */
+    const schedule = (): void => {
+      if (running) return
+      if (closing !== undefined) commitNext()
+      else if (pending.length > 0) scheduled ??= setImmediate(commitNext)
+    }
+
+    const close = Effect.async<void>((resume) => {
+      closing = () => resume(Effect.void)
+      if (scheduled !== undefined) clearImmediate(scheduled)
+      schedule()
     })
 
-    yield* Effect.addFinalizer(() =>
-      Effect.suspend(() => {
-        closed = true
-        return commitAll
-      })
+    const groups: Groups<Item> = {
+      add: (item) => {
+        pending.push(item)
+        schedule()
+      },
+      remove: (item) => {
+        const index = pending.indexOf(item)
+        if (index !== -1) pending.splice(index, 1)
+      }
+    }
+    return Effect.as(
+      Effect.addFinalizer(() => close),
+      groups
     )
-    yield* Queue.take(arrivals).pipe(
-      Effect.zipRight(yieldTurn),
-      Effect.zipRight(commitAll),
-      Effect.forever,
-      Effect.forkScoped
-    )
-
-    return (item) =>
-      Effect.gen(function* () {
-        const own = yield* Deferred.make<B, E>()
-        pending.push({ item, answer: own })
-        if (closed) yield* commitAll
-        else yield* Queue.offer(arrivals, undefined)
-        return yield* Deferred.await(own)
-      })
   })

@@ -3,6 +3,7 @@ import { recordNow, storeWritesFailed } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
+import { run } from "./Query.ts"
 import { isLasting } from "./StoreErrors.ts"
 import { writeMark } from "./sqlite/ApplicationId.ts"
 import { migrationsTable } from "./migrations/Migrations.ts"
@@ -37,12 +38,13 @@ export const makeWriteProbe = (
       if (contradicts || now < distrustedUntil) distrustedUntil = now + distrustPeriod
     })
 
-  const probe = database.write(
-    "Store.check",
-    sql.onDialectOrElse({
-      sqlite: () => sql.unsafe(writeMark),
-      orElse: () => sql`UPDATE ${sql(migrationsTable)} SET name = name WHERE migration_id = 1`
-    })
+  const probe = database.write("Store.check", () =>
+    run(
+      sql.onDialectOrElse({
+        sqlite: () => sql.unsafe(writeMark),
+        orElse: () => sql`UPDATE ${sql(migrationsTable)} SET name = name WHERE migration_id = 1`
+      })
+    )
   )
 
   const writable = Effect.gen(function* () {

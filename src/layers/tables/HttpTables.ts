@@ -1,16 +1,17 @@
 import { randomUUID } from "node:crypto"
-import * as HttpBody from "@effect/platform/HttpBody"
-import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { Settings } from "../../services/Settings.ts"
-import { Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
+import { type TableRecord, Tables, type TablesService, type WriteResult } from "../../services/Tables.ts"
+import { traced } from "../../services/Tracing.ts"
 import { NotExecuted, Refused, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { jsonBody } from "../upstream/UpstreamRequest.ts"
+import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { batchCodes, encodeBatch, readAcknowledgement } from "./TableBatch.ts"
 
 const dependency = "tables"
@@ -29,9 +30,9 @@ const outcomeOf = (refusal: Refused): UpstreamFailure => {
 
 const make = (
   target: { readonly url: string; readonly keys: ReadonlyMap<TableName, Redacted.Redacted> },
-  client: HttpClient.HttpClient
+  send: Send
 ): TablesService => {
-  const upstream = makeUpstream(client, {
+  const upstream = makeUpstream(send, {
     dependency,
     url: target.url,
     timeoutSeconds: 10,
@@ -39,29 +40,30 @@ const make = (
     failureOf: envelopeFailure({ requestIdHeader: "x-request-id" })
   })
 
-  const write: TablesService["write"] = Effect.fn("Tables.write")(function* (records): Effect.fn.Return<
-    WriteResult,
-    UpstreamFailure
-  > {
+  const keyed = (record: TableRecord) => {
+    const key = target.keys.get(record.table)
+    return key === undefined
+      ? Effect.dieMessage(`the table ${record.table} has no key`)
+      : Effect.succeed({ key: Redacted.value(key), record })
+  }
+
+  const write = Effect.fnUntraced(function* (
+    records: ReadonlyArray<TableRecord>
+  ): Effect.fn.Return<WriteResult, UpstreamFailure> {
     if (records.length === 0) return { duplicates: [], refused: [] }
-    const keyed = yield* Effect.forEach(records, (record) => {
-      const key = target.keys.get(record.table)
-      return key === undefined
-        ? Effect.dieMessage(`the table ${record.table} has no key`)
-        : Effect.succeed({ key: Redacted.value(key), record })
-    })
+    const entries = yield* Effect.forEach(records, keyed)
     const batchId = yield* Effect.sync(() => randomUUID())
     const verdict = yield* upstream({
       operation: "write",
       method: "POST",
       path: "/api/ingest",
       headers: {},
-      body: HttpBody.text(encodeBatch(batchId, keyed), "application/json"),
+      body: jsonBody(encodeBatch(batchId, entries)),
       read: readAcknowledgement(batchId, records)
     }).pipe(Effect.catchTag("Refused", (refusal) => Effect.fail(outcomeOf(refusal))))
     if (verdict._tag === "Spoiled") return yield* new Refused({ dependency, status: 200, code: verdict.code })
     return verdict.result
-  })
+  }, traced("Tables.write"))
 
   return { open: new Set(target.keys.keys()), write }
 }
@@ -72,14 +74,14 @@ const off: TablesService = {
 }
 
 /** The table service of the settings (`MUSIC_TABLES_URL`). Without one no table is open. */
-export const TablesFromSettings: Layer.Layer<Tables, never, Settings | HttpClient.HttpClient> = Layer.effect(
+export const TablesFromSettings: Layer.Layer<Tables, never, Settings | UpstreamTransport> = Layer.effect(
   Tables,
   Effect.gen(function* () {
     const { tables } = yield* Settings
-    const client = yield* HttpClient.HttpClient
+    const { send } = yield* UpstreamTransport
     return Option.match(tables, {
       onNone: () => off,
-      onSome: (target) => make(target, client)
+      onSome: (target) => make(target, send)
     })
   })
 )

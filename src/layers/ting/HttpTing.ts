@@ -1,6 +1,4 @@
 /** The `Ting` port over Ting's HTTP API (notification-service.md 3). */
-import * as HttpBody from "@effect/platform/HttpBody"
-import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -9,9 +7,12 @@ import { version } from "../../schema/Release.ts"
 import type { Proof } from "../../services/Iam.ts"
 import { Settings } from "../../services/Settings.ts"
 import { type PreparedCall, Ting } from "../../services/Ting.ts"
+import { traced } from "../../services/Tracing.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { jsonBody } from "../upstream/UpstreamRequest.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
+import { UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { readAcceptance, readRegistration } from "./TingResponses.ts"
 
 /** Bytes (notification-service.md 1). */
@@ -22,21 +23,21 @@ const serialise = (fields: Readonly<Record<string, unknown>>): Uint8Array =>
   utf8.encode(JSON.stringify(fields))
 
 /** Both testing headers, or neither. */
-const testingHeaders = (proof: Proof): Readonly<Record<string, Redacted.Redacted>> =>
+const testingHeaders = (proof: Proof): Readonly<Record<string, string>> =>
   Option.match(proof.testing, {
     onNone: () => ({}),
     onSome: ({ applicationSecret, environmentKey }) => ({
-      iam_test_app_secret: applicationSecret,
-      "x-testing-environment-key": environmentKey
+      iam_test_app_secret: Redacted.value(applicationSecret),
+      "x-testing-environment-key": Redacted.value(environmentKey)
     })
   })
 
-export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient.HttpClient> = Layer.effect(
+export const HttpTing: Layer.Layer<Ting, never, Settings | UpstreamTransport> = Layer.effect(
   Ting,
   Effect.gen(function* () {
     const { iam, ting: settings } = yield* Settings
-    const client = yield* HttpClient.HttpClient
-    const upstream = makeUpstream(client, {
+    const { send } = yield* UpstreamTransport
+    const upstream = makeUpstream(send, {
       dependency: "ting",
       url: settings.url,
       timeoutSeconds: settings.timeoutSeconds,
@@ -48,18 +49,23 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient.HttpClient
       })
     })
 
-    const post = <A>(operation: string, call: PreparedCall, proof: Proof, read: ResponseReader<A>) =>
-      Effect.suspend(() =>
+    const post = <A>(
+      operation: "register" | "send",
+      call: PreparedCall,
+      proof: Proof,
+      read: ResponseReader<A>
+    ) =>
+      traced(`Ting.${operation}`)(
         upstream({
           operation,
           method: "POST",
           path: proof.path,
           headers: {
-            authorization: Redacted.make(`Bearer ${Redacted.value(proof.bearer)}`),
+            authorization: `Bearer ${Redacted.value(proof.bearer)}`,
             "ting-client-version": version,
             ...testingHeaders(proof)
           },
-          body: HttpBody.uint8Array(call.body, "application/json"),
+          body: jsonBody(call.body),
           read
         })
       )
@@ -82,10 +88,9 @@ export const HttpTing: Layer.Layer<Ting, never, Settings | HttpClient.HttpClient
         }),
         expected: key
       }),
-      register: Effect.fn("Ting.register")((call, proof) =>
-        post("register", call, proof, readRegistration(iam.applicationId, call.expected))
-      ),
-      send: Effect.fn("Ting.send")((call, proof) => post("send", call, proof, readAcceptance(call.expected)))
+      register: (call, proof) =>
+        post("register", call, proof, readRegistration(iam.applicationId, call.expected)),
+      send: (call, proof) => post("send", call, proof, readAcceptance(call.expected))
     }
   })
 )

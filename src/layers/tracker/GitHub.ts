@@ -1,10 +1,10 @@
 /** The `Tracker` port over GitHub Issues (issue-tracker.md 2 and 4). */
-import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { type FoundIssue, type Issue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
+import { traced } from "../../services/Tracing.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import {
@@ -13,6 +13,7 @@ import {
   readJson,
   type UpstreamResponse
 } from "../upstream/UpstreamResponse.ts"
+import type { Send } from "../upstream/UpstreamTransport.ts"
 import { configurationTroubles, gitHubFailure } from "./GitHubFailures.ts"
 import {
   type GitHubRepository,
@@ -83,7 +84,7 @@ const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
 })
 
 export const makeGitHub = (
-  client: HttpClient.HttpClient,
+  send: Send,
   settings: GitHubRepository & { readonly url: string }
 ): TrackerService => {
   /** The token owner's login: undefined before the first request for it, none when GitHub does not disclose it. */
@@ -92,7 +93,7 @@ export const makeGitHub = (
   let limitsInARow = 0
 
   const prepare = toUpstreamRequest(settings)
-  const upstream = makeUpstream(client, {
+  const upstream = makeUpstream(send, {
     ...gitHubTarget(settings.url),
     failureOf: (_, response, now) => {
       const failure = gitHubFailure(response, now, limitsInARow)
@@ -152,7 +153,7 @@ export const makeGitHub = (
         return { number, url: html_url }
       }),
       trackTrouble("file"),
-      Effect.withSpan("Tracker.file")
+      traced("Tracker.file")
     )
 
   const ownLogin: Effect.Effect<Option.Option<string>, UpstreamFailure> = Effect.suspend(() => {
@@ -213,7 +214,7 @@ export const makeGitHub = (
         onSome: (name) => name.toLowerCase()
       })
       return hits.map(({ author, ...issue }): FoundIssue => ({ ...issue, own: author === owner }))
-    }).pipe(trackTrouble("search"), Effect.withSpan("Tracker.findByMarker"))
+    }).pipe(trackTrouble("search"), traced("Tracker.findByMarker"))
 
   const closeDuplicate: TrackerService["closeDuplicate"] = (duplicate, original) =>
     Effect.gen(function* () {
@@ -246,7 +247,7 @@ export const makeGitHub = (
         readIssue
       )
       return commentRefusal
-    }).pipe(Effect.withSpan("Tracker.closeDuplicate"))
+    }).pipe(traced("Tracker.closeDuplicate"))
 
   return {
     enabled: true,

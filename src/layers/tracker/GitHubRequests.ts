@@ -1,8 +1,7 @@
 /** Requests to the GitHub REST API: base URL, headers, paths, limits and redirects (issue-tracker.md 1). */
-import * as HttpBody from "@effect/platform/HttpBody"
 import * as Redacted from "effect/Redacted"
 import type { UpstreamCall } from "../upstream/UpstreamClient.ts"
-import type { UpstreamRequest, UpstreamTarget } from "../upstream/UpstreamRequest.ts"
+import { jsonBody, type UpstreamRequest, type UpstreamTarget } from "../upstream/UpstreamRequest.ts"
 import type { UpstreamResponse } from "../upstream/UpstreamResponse.ts"
 
 /** A page of 100 issues with bodies of 256 KiB (issue-tracker.md 2), and as much again for escapes and other fields. */
@@ -60,9 +59,9 @@ export const toUpstreamRequest =
       .replace("{repo}", encodeURIComponent(repository))
       .replace("{issue_number}", String(issueNumber)),
     headers: {
-      authorization: Redacted.make(`Bearer ${Redacted.value(token)}`),
+      authorization: `Bearer ${Redacted.value(token)}`,
       "x-github-api-version": "2022-11-28"
     },
     ...(query === undefined ? {} : { query }),
-    ...(body === undefined ? {} : { body: HttpBody.text(JSON.stringify(body), "application/json") })
+    ...(body === undefined ? {} : { body: jsonBody(JSON.stringify(body)) })
   })

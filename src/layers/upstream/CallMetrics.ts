@@ -1,13 +1,11 @@
 /** Metrics and spans of calls to other systems, and the header that continues the trace there. */
-import * as Cause from "effect/Cause"
+import type * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as FiberRef from "effect/FiberRef"
-import * as Option from "effect/Option"
+import type * as Fiber from "effect/Fiber"
 import * as Tracer from "effect/Tracer"
 import { recordNow, upstreamRequestDuration, upstreamRequests } from "../../services/Metrics.ts"
-import type { Dependency, UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import { isTracing } from "../../services/Tracing.ts"
+import type { Dependency } from "../../services/UpstreamFailure.ts"
 
 /** The destination of a call, as span attributes. */
 export interface Peer {
@@ -25,86 +23,61 @@ export const peerOf = (dependency: Dependency, url: string): Peer => {
   }
 }
 
-export interface ObservedCall {
-  readonly peer: Peer
-  /** Name of the operation, such as `introspect`; one of a few. */
-  readonly operation: string
-  readonly method: string
-  /** The path with `{name}` in place of what varies. */
-  readonly template: string
+/** `Interrupted`: the caller went away, and the outcome is unknown. */
+const outcomes = {
+  Success: "ok",
+  Refused: "refused",
+  NotExecuted: "not_executed",
+  Unknown: "unknown",
+  Interrupted: "interrupted"
+} as const
+
+/** Starts to measure a call. The returned function counts and times it; only its first call counts. */
+export const measureCall = (
+  dependency: Dependency,
+  operation: string,
+  clock: Clock.Clock
+): ((outcome: keyof typeof outcomes) => void) => {
+  const startedAt = clock.unsafeCurrentTimeNanos()
+  let measured = false
+  return (outcome) => {
+    if (measured) return
+    measured = true
+    const seconds = Number(clock.unsafeCurrentTimeNanos() - startedAt) / 1e9
+    recordNow(upstreamRequests({ dependency, operation, outcome: outcomes[outcome] }), 1)
+    recordNow(upstreamRequestDuration({ dependency, operation }), seconds)
+  }
 }
 
-const outcomes = { Refused: "refused", NotExecuted: "not_executed", Unknown: "unknown" } as const
-
-/** `interrupted`: the caller went away, and the outcome is unknown. */
-const outcomeOf = Exit.match({
-  onSuccess: () => "ok",
-  onFailure: (cause: Cause.Cause<UpstreamFailure>) =>
-    Option.match(Cause.failureOption(cause), {
-      onNone: () => "interrupted",
-      onSome: ({ _tag }) => outcomes[_tag]
-    })
-})
-
 /** OpenTelemetry's attributes of an HTTP client span, without query and headers. */
-const attributesOf = ({ method, operation, peer, template }: ObservedCall) => ({
+export const spanAttributes = (
+  peer: Peer,
+  call: { readonly operation: string; readonly method: string; readonly template: string }
+) => ({
   ...peer,
-  "http.request.method": method,
-  "url.template": template,
-  "music.operation": operation
+  "http.request.method": call.method,
+  "url.template": call.template,
+  "music.operation": call.operation
 })
 
-const recordMetrics = <A, R>(
-  { operation, peer }: ObservedCall,
-  effect: Effect.Effect<A, UpstreamFailure, R>
-): Effect.Effect<A, UpstreamFailure, R> =>
-  Effect.clockWith((clock) => {
-    const startedAt = clock.unsafeCurrentTimeNanos()
-    const dependency = peer["peer.service"]
-    return Effect.onExit(effect, (exit) =>
-      Effect.sync(() => {
-        const seconds = Number(clock.unsafeCurrentTimeNanos() - startedAt) / 1e9
-        recordNow(upstreamRequests({ dependency, operation, outcome: outcomeOf(exit) }), 1)
-        recordNow(upstreamRequestDuration({ dependency, operation }), seconds)
-      })
-    )
-  })
+type AnyFiber = Fiber.RuntimeFiber<unknown, unknown>
 
-const tracerEnabled = FiberRef.get(FiberRef.currentTracerEnabled)
-
-/** Counts and times one call. With tracing it is a span of its own, the parent that `traceHeaders` names inside. */
-export const observeCall =
-  (call: ObservedCall) =>
-  <A, R>(effect: Effect.Effect<A, UpstreamFailure, R>): Effect.Effect<A, UpstreamFailure, R> =>
-    Effect.flatMap(tracerEnabled, (enabled) =>
-      enabled
-        ? Effect.withSpan(recordMetrics(call, effect), `${call.method} ${call.template}`, {
-            kind: "client",
-            attributes: attributesOf(call),
-            captureStackTrace: false
-          })
-        : recordMetrics(call, effect)
-    )
+/** The span of the fiber, while tracing is on. */
+const spanOf = (fiber: AnyFiber): Tracer.Span | undefined => {
+  const span = isTracing(fiber) ? fiber.currentSpan : undefined
+  return span?._tag === "Span" ? span : undefined
+}
 
 /** Adds the response's status to the call's span. */
-export const recordResponseStatus = (status: number): Effect.Effect<void> =>
-  Effect.flatMap(tracerEnabled, (enabled) =>
-    enabled ? Effect.annotateCurrentSpan("http.response.status_code", status) : Effect.void
-  )
+export const recordResponseStatus = (fiber: AnyFiber, status: number): void =>
+  spanOf(fiber)?.attribute("http.response.status_code", status)
 
 const noHeaders: Readonly<Record<string, string>> = {}
 
 /** `traceparent`, with which the other side's spans join this trace (W3C Trace Context); none without tracing. */
-export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
-  tracerEnabled,
-  (enabled) =>
-    enabled
-      ? Effect.match(Effect.currentSpan, {
-          onFailure: () => noHeaders,
-          onSuccess: ({ context, sampled, spanId, traceId }) =>
-            Context.get(context, Tracer.DisablePropagation)
-              ? noHeaders
-              : { traceparent: `00-${traceId}-${spanId}-${sampled ? "01" : "00"}` }
-        })
-      : Effect.succeed(noHeaders)
-)
+export const traceHeaders = (fiber: AnyFiber): Readonly<Record<string, string>> => {
+  const span = spanOf(fiber)
+  return span === undefined || Context.get(span.context, Tracer.DisablePropagation)
+    ? noHeaders
+    : { traceparent: `00-${span.traceId}-${span.spanId}-${span.sampled ? "01" : "00"}` }
+}

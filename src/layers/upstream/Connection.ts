@@ -1,6 +1,6 @@
 /**
- * The HTTP client for other systems: one connection pool with a short connect timeout and no redirects. It distinguishes a
- * connection that was never made from one that was lost.
+ * The connections to other systems: one pool with a short connect timeout. It distinguishes a connection that was never
+ * made from one that was lost.
  */
 import type * as HttpClient from "@effect/platform/HttpClient"
 import type * as HttpClientError from "@effect/platform/HttpClientError"
@@ -33,7 +33,8 @@ const makeConnector = (): Undici.buildConnector.connector => {
     })
 }
 
-const Dispatcher = Layer.scoped(
+/** One pool of kept-alive connections for every upstream; closed with its scope. */
+export const ConnectionPool: Layer.Layer<NodeHttpClient.Dispatcher> = Layer.scoped(
   NodeHttpClient.Dispatcher,
   Effect.acquireRelease(
     Effect.sync(() => new Undici.Agent({ connect: makeConnector() })),
@@ -41,23 +42,22 @@ const Dispatcher = Layer.scoped(
   )
 )
 
-/** One pool of kept-alive connections for every upstream; closed with its scope. */
-export const UpstreamHttpClient: Layer.Layer<HttpClient.HttpClient> = Layer.provide(
+/** The library's client over such a pool, for what needs its interface: exporters of OTLP, the check of this server. */
+export const PooledHttpClient: Layer.Layer<HttpClient.HttpClient> = Layer.provide(
   NodeHttpClient.layerUndiciWithoutDispatcher,
-  Dispatcher
+  ConnectionPool
 )
 
 /** The system's error code, such as `ECONNRESET`. */
-export const transportCode = (error: HttpClientError.HttpClientError): string => {
-  const { cause } = error
-  return typeof cause === "object" && cause !== null && "code" in cause && typeof cause.code === "string"
-    ? cause.code
+export const errorCode = (error: unknown): string =>
+  typeof error === "object" && error !== null && "code" in error && typeof error.code === "string"
+    ? error.code
     : "no code"
-}
 
-/** True when no byte of the request can have arrived: no name, no route, no listener, no trusted certificate. */
+/** True when the connection was never made: no name, no route, no listener, no trusted certificate. */
+export const isConnectError = (error: unknown): boolean =>
+  (error instanceof Error && connectErrors.has(error)) || connectErrorCodes.has(errorCode(error))
+
+/** True when no byte of the request can have arrived. */
 export const neverSent = (error: HttpClientError.HttpClientError): boolean =>
-  error._tag === "RequestError" &&
-  (error.reason !== "Transport" ||
-    (error.cause instanceof Error && connectErrors.has(error.cause)) ||
-    connectErrorCodes.has(transportCode(error)))
+  error._tag === "RequestError" && (error.reason !== "Transport" || isConnectError(error.cause))

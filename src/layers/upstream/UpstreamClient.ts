@@ -1,16 +1,23 @@
 /**
- * Calls to another system over HTTP. Each call is one request, and each way in which it can fail is typed by outcome
- * (services/UpstreamFailure.ts). Calls are logged, measured and traced without bodies and credentials.
+ * Calls to another system over HTTP. Each call is one request and one asynchronous operation, and each way in which it can
+ * fail is typed by outcome (services/UpstreamFailure.ts). Calls are logged, measured and traced without bodies and
+ * credentials.
  */
-import type * as Headers from "@effect/platform/Headers"
-import type * as HttpClient from "@effect/platform/HttpClient"
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import type * as Fiber from "effect/Fiber"
+import { clockOf } from "../../services/FiberContext.ts"
+import { isTracing } from "../../services/Tracing.ts"
 import { type Dependency, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
-import { observeCall, peerOf } from "./CallMetrics.ts"
-import { makeSendRequest, type UpstreamRequest, type UpstreamTarget } from "./UpstreamRequest.ts"
+import { measureCall, peerOf, recordResponseStatus, spanAttributes, traceHeaders } from "./CallMetrics.ts"
+import {
+  makeStartRequest,
+  type RequestOutcome,
+  type UpstreamRequest,
+  type UpstreamTarget
+} from "./UpstreamRequest.ts"
 import type { ResponseReader, UpstreamResponse } from "./UpstreamResponse.ts"
+import type { Send } from "./UpstreamTransport.ts"
 
 /** The outcome of a response other than 2xx; `now` in milliseconds. */
 export type FailureReader = (
@@ -22,7 +29,7 @@ export type FailureReader = (
 export interface UpstreamOptions extends UpstreamTarget {
   readonly failureOf: FailureReader
   /** Reason to distrust a response of any status because of its headers. */
-  readonly rejectHeaders?: (headers: Headers.Headers) => string | undefined
+  readonly rejectHeaders?: (headers: UpstreamResponse["headers"]) => string | undefined
 }
 
 export interface UpstreamCall<A> extends UpstreamRequest {
@@ -34,13 +41,13 @@ export interface UpstreamCall<A> extends UpstreamRequest {
   readonly read: ResponseReader<A>
 }
 
-/** Sends one request, never a second one after a failure. */
+/** Sends one request, never a second one after a failure. Its interruption ends the request. */
 export type Upstream = <A>(call: UpstreamCall<A>) => Effect.Effect<A, UpstreamFailure>
 
-export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOptions): Upstream => {
+export const makeUpstream = (send: Send, options: UpstreamOptions): Upstream => {
   const { dependency, failureOf, rejectHeaders } = options
   const peer = peerOf(dependency, options.url)
-  const send = makeSendRequest(client, options)
+  const start = makeStartRequest(send, options)
 
   const outcomeOf = <A>(
     response: UpstreamResponse,
@@ -57,18 +64,53 @@ export const makeUpstream = (client: HttpClient.HttpClient, options: UpstreamOpt
     )
   }
 
-  return ({ operation, read, template, ...request }) => {
-    const path = template ?? request.path
-    return Effect.zipWith(send(request), Clock.currentTimeMillis, (response, now) =>
-      outcomeOf(response, read, now)
-    ).pipe(
-      Effect.flatten,
-      Effect.tapError((failure) =>
-        failure._tag === "Refused"
-          ? Effect.logDebug(`${dependency} refused`, { path, status: failure.status, code: failure.code })
-          : Effect.logWarning(`${dependency} gave no usable answer`, { path, reason: failure.reason })
-      ),
-      observeCall({ peer, operation, method: request.method, template: path })
+  const logFailure = (path: string, failure: UpstreamFailure): Effect.Effect<void> =>
+    failure._tag === "Refused"
+      ? Effect.logDebug(`${dependency} refused`, { path, status: failure.status, code: failure.code })
+      : Effect.logWarning(`${dependency} gave no usable answer`, { path, reason: failure.reason })
+
+  const perform = <A>(
+    call: UpstreamCall<A>,
+    template: string,
+    fiber: Fiber.RuntimeFiber<unknown, unknown>
+  ): Effect.Effect<A, UpstreamFailure> => {
+    const clock = clockOf(fiber)
+    const measure = measureCall(dependency, call.operation, clock)
+    const conclude = (sent: RequestOutcome): Effect.Effect<A, UpstreamFailure> => {
+      if (Either.isRight(sent)) recordResponseStatus(fiber, sent.right.status)
+      const outcome = Either.flatMap(sent, (response) =>
+        outcomeOf(response, call.read, clock.unsafeCurrentTimeMillis())
+      )
+      if (Either.isRight(outcome)) {
+        measure("Success")
+        return Effect.succeed(outcome.right)
+      }
+      measure(outcome.left._tag)
+      return Effect.zipRight(logFailure(template, outcome.left), Effect.fail(outcome.left))
+    }
+    return Effect.async<A, UpstreamFailure>((resume) => {
+      const cancel = start(call, { clock, trace: traceHeaders(fiber) }, (sent) =>
+        // In the fiber, so that a reader's defect is one of the call.
+        resume(Effect.suspend(() => conclude(sent)))
+      )
+      return Effect.sync(() => {
+        cancel()
+        measure("Interrupted")
+      })
+    })
+  }
+
+  return <A>(call: UpstreamCall<A>) => {
+    const template = call.template ?? call.path
+    const run = (fiber: Fiber.RuntimeFiber<A, UpstreamFailure>) => perform(call, template, fiber)
+    return Effect.withFiberRuntime<A, UpstreamFailure>((fiber) =>
+      isTracing(fiber)
+        ? Effect.withSpan(Effect.withFiberRuntime(run), `${call.method} ${template}`, {
+            kind: "client",
+            attributes: spanAttributes(peer, { ...call, template }),
+            captureStackTrace: false
+          })
+        : run(fiber)
     )
   }
 }

@@ -2,30 +2,16 @@
  * One HTTP request to another system: sent once, bounded in time and bytes. Every response is a success here; a failure
  * means that no complete response came. No body and no credential reaches a log or a span.
  */
-import * as Headers from "@effect/platform/Headers"
-import type * as HttpBody from "@effect/platform/HttpBody"
-import * as HttpClient from "@effect/platform/HttpClient"
-import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
-import type * as HttpClientResponse from "@effect/platform/HttpClientResponse"
-import * as Duration from "effect/Duration"
+import type * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Redacted from "effect/Redacted"
-import * as Stream from "effect/Stream"
+import * as Either from "effect/Either"
 import { version } from "../../schema/Release.ts"
+import { clockOf } from "../../services/FiberContext.ts"
+import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Dependency, NotExecuted, Unknown } from "../../services/UpstreamFailure.ts"
-import { recordResponseStatus, traceHeaders } from "./CallMetrics.ts"
-import { neverSent, transportCode } from "./Connection.ts"
+import { traceHeaders } from "./CallMetrics.ts"
 import type { UpstreamResponse } from "./UpstreamResponse.ts"
-
-/** Credentials beside those that the platform redacts by itself; lower case, as spans name headers. */
-export const sensitiveHeaders: ReadonlyArray<string> = [
-  "x-testing-environment-key",
-  "x-testing-application",
-  "iam_test_app_secret",
-  "x-obo-signature",
-  "x-silicon-iam-signature",
-  "idempotency-key"
-]
+import type { Delivery, OutgoingRequest, Send } from "./UpstreamTransport.ts"
 
 export interface UpstreamTarget {
   readonly dependency: Dependency
@@ -41,98 +27,110 @@ export interface UpstreamTarget {
   readonly redirectTo?: (response: UpstreamResponse) => string | undefined
 }
 
+export interface RequestBody {
+  readonly contentType: string
+  readonly content: string | Uint8Array
+}
+
+/** A body of JSON text. */
+export const jsonBody = (content: string | Uint8Array): RequestBody => ({
+  contentType: "application/json",
+  content
+})
+
 export interface UpstreamRequest {
-  readonly method: "GET" | "POST" | "PATCH"
+  readonly method: OutgoingRequest["method"]
   readonly path: string
   readonly query?: Readonly<Record<string, string>>
-  readonly headers: Readonly<Record<string, string | Redacted.Redacted>>
-  readonly body?: HttpBody.HttpBody
+  /** Names in lower case. Holds credentials. */
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: RequestBody
 }
 
 /** `NotExecuted` when the connection was never made, otherwise `Unknown`. */
-export type SendRequest = (request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>
+export type RequestOutcome = Either.Either<UpstreamResponse, NotExecuted | Unknown>
 
-const toClientRequest = (
-  url: string,
-  { body, headers, method, query }: UpstreamRequest,
-  accept: string,
-  trace: Readonly<Record<string, string>>
-): HttpClientRequest.HttpClientRequest =>
-  HttpClientRequest.make(method)(url, {
-    headers: {
-      ...trace,
-      "user-agent": `music-backend/${version}`,
-      accept,
-      ...Object.fromEntries(
-        Object.entries(headers).map(([name, value]) => [
-          name,
-          Redacted.isRedacted(value) ? Redacted.value(value) : value
-        ])
-      )
-    },
-    ...(query === undefined ? {} : { urlParams: query }),
-    ...(body === undefined ? {} : { body })
-  })
+/** Calls `settle` once, unless the returned function is called before, which ends the request. */
+export type StartRequest = (
+  request: UpstreamRequest,
+  context: { readonly clock: Clock.Clock; readonly trace: Readonly<Record<string, string>> },
+  settle: (outcome: RequestOutcome) => void
+) => () => void
 
-const noChunks = (): { readonly chunks: Array<Uint8Array>; readonly size: number } => ({
-  chunks: [],
-  size: 0
-})
+const userAgent = `music-backend/${version}`
 
-export const makeSendRequest = (client: HttpClient.HttpClient, target: UpstreamTarget): SendRequest => {
+/** The request in plain code. */
+export const makeStartRequest = (send: Send, target: UpstreamTarget): StartRequest => {
   const { accept = "application/json", dependency, maxResponseBytes, redirectTo, timeoutSeconds } = target
-  // The scope aborts a response that is not read to its end. The library's own span would hold every header.
-  const scoped = HttpClient.withTracerDisabledWhen(HttpClient.withScope(client), () => true)
-  const unknown = (reason: string) => new Unknown({ dependency, reason })
-  const tooLarge = () => unknown(`answered more than ${maxResponseBytes} bytes`)
+  const base = new URL(target.url)
+  const prefix = base.pathname.replace(/\/$/, "")
 
-  const readBody = (response: HttpClientResponse.HttpClientResponse) =>
-    Number(response.headers["content-length"] ?? 0) > maxResponseBytes
-      ? Effect.fail(tooLarge())
-      : Stream.runFoldEffect(
-          Stream.mapError(response.stream, (error) => unknown(`lost the answer: ${transportCode(error)}`)),
-          noChunks(),
-          ({ chunks, size }, chunk) => {
-            if (size + chunk.length > maxResponseBytes) return Effect.fail(tooLarge())
-            chunks.push(chunk)
-            return Effect.succeed({ chunks, size: size + chunk.length })
-          }
-        ).pipe(Effect.map(({ chunks }): Uint8Array => Buffer.concat(chunks)))
+  const unknown = (reason: string) => Either.left(new Unknown({ dependency, reason }))
 
-  const sendTo = (
-    url: string,
-    request: UpstreamRequest
-  ): Effect.Effect<UpstreamResponse, NotExecuted | Unknown> =>
-    Effect.gen(function* () {
-      const prepared = toClientRequest(url, request, accept, yield* traceHeaders)
-      const response = yield* Effect.mapError(scoped.execute(prepared), (error) =>
-        neverSent(error)
-          ? new NotExecuted({ dependency, reason: `no connection: ${transportCode(error)}` })
-          : unknown(`lost the connection: ${transportCode(error)}`)
-      )
-      yield* recordResponseStatus(response.status)
-      const date = Date.parse(response.headers.date ?? "")
-      return {
-        status: response.status,
-        headers: response.headers,
-        date: Number.isNaN(date) ? undefined : date,
-        body: yield* readBody(response)
+  const outcomeOf = (delivery: Delivery): RequestOutcome => {
+    switch (delivery._tag) {
+      case "Answered": {
+        const { body, headers, status } = delivery
+        const date = Date.parse(headers.date ?? "")
+        return Either.right({ status, headers, body, date: Number.isNaN(date) ? undefined : date })
       }
-    }).pipe(
-      Effect.scoped,
-      Effect.timeoutFail({
-        duration: Duration.seconds(timeoutSeconds),
-        onTimeout: () => unknown(`no answer within ${timeoutSeconds} seconds`)
-      }),
-      Effect.locallyWith(Headers.currentRedactedNames, (names) => [...names, ...sensitiveHeaders])
-    )
-
-  return (request) => {
-    const sent = sendTo(`${target.url}${request.path}`, request)
-    if (redirectTo === undefined) return sent
-    return Effect.flatMap(sent, (response) => {
-      const url = redirectTo(response)
-      return url === undefined ? Effect.succeed(response) : sendTo(url, request)
-    })
+      case "NotSent":
+        return Either.left(new NotExecuted({ dependency, reason: `no connection: ${delivery.code}` }))
+      case "Lost":
+        return unknown(`lost the ${delivery.withinResponse ? "answer" : "connection"}: ${delivery.code}`)
+      case "TooLarge":
+        return unknown(`answered more than ${maxResponseBytes} bytes`)
+      case "Late":
+        return unknown(`no answer within ${timeoutSeconds} seconds`)
+    }
   }
+
+  const startAt =
+    (origin: string, path: string): StartRequest =>
+    ({ body, headers, method, query }, { clock, trace }, settle) =>
+      send(
+        {
+          origin,
+          path: query === undefined ? path : `${path}?${new URLSearchParams(query)}`,
+          method,
+          headers: {
+            ...trace,
+            "user-agent": userAgent,
+            accept,
+            ...headers,
+            ...(body === undefined ? {} : { "content-type": body.contentType })
+          },
+          body: body?.content,
+          maxResponseBytes,
+          deadlineAt: unsafeMonotonicMillis(clock) + timeoutSeconds * 1_000
+        },
+        (delivery) => settle(outcomeOf(delivery))
+      )
+
+  return (request, context, settle) => {
+    const start = startAt(base.origin, `${prefix}${request.path}`)
+    if (redirectTo === undefined) return start(request, context, settle)
+    let cancelSecond: (() => void) | undefined
+    const cancelFirst = start(request, context, (outcome) => {
+      const url = Either.isRight(outcome) ? redirectTo(outcome.right) : undefined
+      if (url === undefined) return settle(outcome)
+      const { origin, pathname } = new URL(url)
+      cancelSecond = startAt(origin, pathname)(request, context, settle)
+    })
+    return () => (cancelSecond ?? cancelFirst)()
+  }
+}
+
+/** The request as an effect that is neither measured nor logged; its interruption ends the request. */
+export const makeSendRequest = (
+  send: Send,
+  target: UpstreamTarget
+): ((request: UpstreamRequest) => Effect.Effect<UpstreamResponse, NotExecuted | Unknown>) => {
+  const start = makeStartRequest(send, target)
+  return (request) =>
+    Effect.withFiberRuntime((fiber) =>
+      Effect.async((resume) =>
+        Effect.sync(start(request, { clock: clockOf(fiber), trace: traceHeaders(fiber) }, resume))
+      )
+    )
 }

@@ -1,11 +1,11 @@
 /** An HTTP response of another system, and readers for it: bounded bytes, strict UTF-8, JSON of a known shape. */
-import type * as Headers from "@effect/platform/Headers"
 import * as Either from "effect/Either"
 import * as Schema from "effect/Schema"
 
 export interface UpstreamResponse {
   readonly status: number
-  readonly headers: Headers.Headers
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
   /** At most the upstream's `maxResponseBytes`. */
   readonly body: Uint8Array
   /** The response's own `Date`, milliseconds since the epoch. */
@@ -39,11 +39,9 @@ const isJson = (contentType: string | undefined): boolean =>
 export const readJson = <A, I>(schema: Schema.Schema<A, I>): ResponseReader<A> => {
   const decode = Schema.decodeUnknownEither(schema)
   return ({ body, headers }) =>
-    Either.gen(function* () {
-      yield* expect(isJson(headers["content-type"]), "is not JSON")
-      const value = yield* parseJson(body)
-      return yield* Either.mapLeft(decode(value), () => "has another shape")
-    })
+    isJson(headers["content-type"])
+      ? Either.flatMap(parseJson(body), (value) => Either.mapLeft(decode(value), () => "has another shape"))
+      : Either.left("is not JSON")
 }
 
 /** Seconds; a longer pause is cut to this. */

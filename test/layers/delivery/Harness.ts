@@ -2,8 +2,6 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import * as HttpClient from "@effect/platform/HttpClient"
-import * as HttpClientResponse from "@effect/platform/HttpClientResponse"
 import * as Cause from "effect/Cause"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -17,10 +15,12 @@ import * as Scope from "effect/Scope"
 import type { DeliveryLimits } from "../../../src/layers/delivery/DeliveryLimits.ts"
 import { deliveryWith } from "../../../src/layers/delivery/Delivery.ts"
 import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
+import { any } from "../../../src/layers/store/Query.ts"
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
+import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
+import { type Send, UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
 import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
@@ -65,7 +65,9 @@ export const makeHarness = Effect.gen(function* () {
   const records = makeOperatorQueries(database)
   /** Removes a delivery whose report still exists, as an earlier version did. */
   const forget = (id: string) =>
-    database.write("Test.forget", database.sql`DELETE FROM deliveries WHERE id = ${id} RETURNING id`)
+    database.write("Test.forget", () =>
+      any(database.sql`DELETE FROM deliveries WHERE id = ${id} RETURNING id`)
+    )
   const lines: Array<{ readonly level: string; readonly text: string }> = []
   const logger = Logger.make(({ cause, logLevel, message }) => {
     lines.push({ level: logLevel.label, text: JSON.stringify(message) + Cause.pretty(cause) })
@@ -73,24 +75,26 @@ export const makeHarness = Effect.gen(function* () {
   let calls = 0
   let hanging = 0
 
-  const counted = <A, E>(call: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-    Effect.acquireUseRelease(
-      Effect.sync(() => {
-        calls += 1
-      }),
-      () => call,
-      () =>
-        Effect.sync(() => {
-          calls -= 1
-        })
-    )
-  const upstreamClient = Layer.map(UpstreamHttpClient, (context) =>
-    Context.make(
-      HttpClient.HttpClient,
-      HttpClient.transformResponse(Context.get(context, HttpClient.HttpClient), (sent) =>
-        counted(Effect.flatMap(sent, readWhole))
-      )
-    )
+  const countCalls =
+    (send: Send): Send =>
+    (request, settle) => {
+      calls += 1
+      let ended = false
+      const end = () => {
+        if (!ended) calls -= 1
+        ended = true
+      }
+      const cancel = send(request, (delivery) => {
+        end()
+        settle(delivery)
+      })
+      return () => {
+        end()
+        cancel()
+      }
+    }
+  const transport = Layer.map(UndiciTransport, (context) =>
+    Context.make(UpstreamTransport, { send: countCalls(Context.get(context, UpstreamTransport).send) })
   )
 
   /** Until no call to an upstream is in flight, which takes real time; at most about two seconds. */
@@ -150,7 +154,7 @@ export const makeHarness = Effect.gen(function* () {
         ),
         TablesFromSettings,
         Layer.succeed(Store, own)
-      ).pipe(Layer.provide(upstreamClient))
+      ).pipe(Layer.provide(transport))
       const scope = yield* Scope.make()
       const context = yield* deliveryWith(bounds).pipe(
         Layer.provide(ports),
@@ -202,15 +206,3 @@ export const makeHarness = Effect.gen(function* () {
 export type Harness = Effect.Effect.Success<typeof makeHarness>
 
 const realPause = () => new Promise<void>((wake) => setTimeout(wake, 2))
-
-/** The response with its body read, so that a counted call ends with the last byte. */
-const readWhole = (response: HttpClientResponse.HttpClientResponse) =>
-  Effect.map(response.arrayBuffer, (bytes) =>
-    HttpClientResponse.fromWeb(
-      response.request,
-      new Response(bytes.byteLength === 0 ? null : bytes, {
-        status: response.status,
-        headers: response.headers
-      })
-    )
-  )

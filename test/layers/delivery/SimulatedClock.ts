@@ -62,7 +62,7 @@ export const makeSimulatedClock = (startAt: number) =>
   })
 
 /** In these turns of the event loop, every runnable fiber reaches its next wait. */
-const eventLoopTurns = 12
+const eventLoopTurns = 40
 
 /** Completes when every fiber waits for time or for an answer. */
 export const nextTurns = Effect.promise(async () => {

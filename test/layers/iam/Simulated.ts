@@ -5,7 +5,7 @@ import * as Layer from "effect/Layer"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { HttpIam } from "../../../src/layers/iam/HttpIam.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
+import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import { startIam } from "../../../sandbox/upstreams/Iam.ts"
 import { headerOf, type Seen } from "../../../sandbox/upstreams/Simulator.ts"
 import { Iam, type UpstreamKey } from "../../../src/services/Iam.ts"
@@ -27,7 +27,7 @@ export const production: Plane = Production()
 export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =>
   Layer.build(
     HttpIam.pipe(
-      Layer.provide(UpstreamHttpClient),
+      Layer.provide(UndiciTransport),
       Layer.provide(Layer.succeed(Settings, testSettings({ iam: { url, ...overrides } })))
     )
   ).pipe(Effect.map((context) => Context.get(context, Iam)))

@@ -41,8 +41,11 @@ export const recordStatements = ({ name }: Kind): Effect.Effect<Statements, neve
   Effect.gen(function* () {
     const statements: Statements = new Map()
     const record = (text: unknown, values: ReadonlyArray<unknown>) => {
-      if (typeof text !== "string" || !/^\s*(?:SELECT|UPDATE|DELETE|INSERT|WITH)/.test(text)) return
-      if (!statements.has(text)) statements.set(text, values)
+      if (typeof text !== "string") return
+      // Several statements may leave together.
+      for (const part of text.split(/;\s*/))
+        if (/^\s*(?:SELECT|UPDATE|DELETE|INSERT|WITH)/.test(part) && !statements.has(part))
+          statements.set(part, values)
     }
     if (name === "SQLite") {
       const driver: { readonly prototype: object } = createRequire(import.meta.url)("better-sqlite3")

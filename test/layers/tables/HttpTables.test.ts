@@ -10,7 +10,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
+import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import { faults, headerOf } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTables, type TablesSimulator } from "../../../sandbox/upstreams/Tables.ts"
 import { version } from "../../../src/schema/Release.ts"
@@ -37,7 +37,7 @@ const start = (names: ReadonlyArray<TableName> = ["musicbackend", "musicclidaemo
     const logger = Logger.make((entry) => lines.push(JSON.stringify(entry)))
     const context = yield* Layer.build(
       TablesFromSettings.pipe(
-        Layer.provide(UpstreamHttpClient),
+        Layer.provide(UndiciTransport),
         Layer.provide(
           Layer.succeed(Settings, testSettings({ tables: Option.some({ url: service.url, keys }) }))
         )
@@ -200,7 +200,7 @@ describe("Without a table service", () => {
     }).pipe(
       Effect.provide(
         TablesFromSettings.pipe(
-          Layer.provide(UpstreamHttpClient),
+          Layer.provide(UndiciTransport),
           Layer.provide(Layer.succeed(Settings, testSettings()))
         )
       )

@@ -3,7 +3,7 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
+import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Ting } from "../../../src/services/Ting.ts"
 import { testSettings } from "../../support/Settings.ts"
@@ -11,7 +11,7 @@ import { testSettings } from "../../support/Settings.ts"
 export const tingOver = (url: string) =>
   Layer.build(
     HttpTing.pipe(
-      Layer.provide(UpstreamHttpClient),
+      Layer.provide(UndiciTransport),
       Layer.provide(Layer.succeed(Settings, testSettings({ ting: { url } })))
     )
   ).pipe(Effect.map((context) => Context.get(context, Ting)))

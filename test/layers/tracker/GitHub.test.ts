@@ -7,7 +7,7 @@ import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
+import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { testSettings } from "../../support/Settings.ts"
@@ -22,7 +22,7 @@ const start = Effect.gen(function* () {
   const { github, settings } = yield* simulatedTracker()
   const tracker = Context.get(
     yield* Layer.build(
-      Layer.provide(TrackerFromSettings, Layer.merge(UpstreamHttpClient, Layer.succeed(Settings, settings)))
+      Layer.provide(TrackerFromSettings, Layer.merge(UndiciTransport, Layer.succeed(Settings, settings)))
     ),
     Tracker
   )
@@ -277,7 +277,7 @@ describe("Without a token", () => {
       Effect.provide(
         Layer.provide(
           TrackerFromSettings,
-          Layer.merge(UpstreamHttpClient, Layer.succeed(Settings, testSettings()))
+          Layer.merge(UndiciTransport, Layer.succeed(Settings, testSettings()))
         )
       )
     )

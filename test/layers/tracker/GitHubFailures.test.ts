@@ -1,4 +1,3 @@
-import * as HttpClient from "@effect/platform/HttpClient"
 import { describe, expect, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
@@ -8,7 +7,8 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { faults, headerOf, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { makeGitHub } from "../../../src/layers/tracker/GitHub.ts"
-import { UpstreamHttpClient } from "../../../src/layers/upstream/Connection.ts"
+import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
+import { UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { issuesPath, token } from "./Simulated.ts"
 import { answering, eventually } from "../upstream/Simulated.ts"
@@ -23,8 +23,8 @@ const created: Reply = {
 const scripted = (answer: Reply) =>
   Effect.gen(function* () {
     const server = yield* answering(() => answer)
-    const client = Context.get(yield* Layer.build(UpstreamHttpClient), HttpClient.HttpClient)
-    const tracker = makeGitHub(client, {
+    const { send } = Context.get(yield* Layer.build(UndiciTransport), UpstreamTransport)
+    const tracker = makeGitHub(send, {
       url: server.url,
       token: Redacted.make(token),
       owner: "harbor",

@@ -8,6 +8,7 @@
  */
 import { boundOpensAt, countsUntil, isBusy, leftToOthers, ownCalls } from "./CredentialBounds.ts"
 import { makePathPause, type PathPause } from "./PathPause.ts"
+import { makePlaces, type Place, type Places } from "./Places.ts"
 import { ceilingOf, type Share } from "./Shares.ts"
 
 const minute = 60_000
@@ -17,19 +18,6 @@ const promiseGrace = 10_000
 const promisedPart = 0.9
 /** Milliseconds; no promise lies further ahead. */
 const farthestPromise = 15 * minute
-
-/** One call in a window: out now, answered in the last 60 s, or reserved. */
-export interface Place {
-  readonly key: string | undefined
-  readonly share: Share
-  /** Monotonic milliseconds; infinite while the call is out. */
-  freeAt: number
-  /** Monotonic milliseconds until which it counts against the bound of its key. */
-  ownUntil: number
-  /** Kept for one more call of the same credential. */
-  reserved: boolean
-  takenAt: number
-}
 
 export interface Claim {
   /** Plane and path. */
@@ -50,7 +38,7 @@ export type Admission =
   | { readonly _tag: "Refused"; readonly retryAfterSeconds: number }
 
 interface Window {
-  readonly places: Set<Place>
+  readonly places: Places
   /** Key of a refused credential, and the time for which it was promised a place. */
   readonly promised: Map<string, number>
   readonly pause: PathPause
@@ -87,7 +75,7 @@ const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => 
 /** `windows` holds the state, by plane and path. */
 export const makeCallWindows = (budget: number, windows = new Map<string, Window>()): CallWindows => {
   const removeExpired = (window: Window, now: number): void => {
-    for (const place of window.places) if (place.freeAt <= now) window.places.delete(place)
+    window.places.removeExpired(now)
     for (const [key, at] of window.promised) if (at + promiseGrace < now) window.promised.delete(key)
   }
 
@@ -100,9 +88,9 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     // Testing planes come and go, so idle windows are removed.
     for (const [other, window] of windows) {
       removeExpired(window, now)
-      if (window.places.size + window.promised.size === 0 && window.pause.isOver(now)) windows.delete(other)
+      if (window.places.size() + window.promised.size === 0 && window.pause.isOver(now)) windows.delete(other)
     }
-    const window = { places: new Set<Place>(), promised: new Map(), pause: makePathPause() }
+    const window = { places: makePlaces(), promised: new Map(), pause: makePathPause() }
     windows.set(name, window)
     return window
   }
@@ -118,15 +106,15 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     hasPromise: boolean,
     now: number
   ): number => {
-    const ends = [...places]
+    const ends = [...places.all()]
       .filter((place) => (ceiling === 0 ? place.share === share : canInherit(share, place)))
       .map(({ freeAt }) => Math.min(freeAt, now + minute))
       .sort((one, other) => one - other)
-    const first = ends[ceiling === 0 ? 0 : Math.max(0, places.size - ceiling)] ?? now + minute
+    const first = ends[ceiling === 0 ? 0 : Math.max(0, places.size() - ceiling)] ?? now + minute
     if (share === "essential" || hasPromise) return first
     let last = 0
     for (const at of promised.values()) last = Math.max(last, at)
-    const perMinute = Math.max(1, promisedPart * (ceiling - (places.size - ends.length)))
+    const perMinute = Math.max(1, promisedPart * (ceiling - (places.size() - ends.length)))
     return Math.min(Math.max(first, last + minute / perMinute), now + farthestPromise)
   }
 
@@ -147,18 +135,19 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
       claim.place.takenAt = now
       return send(claim.place)
     }
-    const own = ownCalls(places, key, share, now)
+    const own = key === undefined ? [] : ownCalls(places.ofKey(key), share, now)
     const ownOpensAt = boundOpensAt(own, bound, now)
     if (ownOpensAt !== undefined) return refuseUntil(ownOpensAt)
     const promise = key === undefined ? undefined : promised.get(key)
-    const held = count(places, (place) => place.share === share)
+    const held = places.heldBy(share)
     const ceiling = ceilingOf(share, budget, held, leftToOthers(own.length, budget))
     // A due promise may use half of what lies between the ceiling and the budget, in case essential calls were more than expected.
-    const kept = promise !== undefined && promise <= now && places.size < (ceiling + budget) / 2
+    const kept = promise !== undefined && promise <= now && places.size() < (ceiling + budget) / 2
     const others = share === "essential" ? 0 : count(promised, ([other, at]) => other !== key && at <= now)
-    if (kept || places.size + others < ceiling) {
+    if (kept || places.size() + others < ceiling) {
       if (now < opensAt) return refuseUntil(opensAt)
       const place: Place = {
+        window: name,
         key,
         share,
         freeAt: Number.POSITIVE_INFINITY,
@@ -177,18 +166,21 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     return refuseUntil(at)
   }
 
+  const endLater = (place: Place, now: number): void =>
+    windows.get(place.window)?.places.endAt(place, now + minute)
+
   return {
     admit,
     release: (place, now, isAnswered = true) => {
-      place.freeAt = now + minute
+      endLater(place, now)
       place.ownUntil = countsUntil(now, isAnswered)
     },
     reserve: (place, now) => {
-      place.freeAt = now + minute
+      endLater(place, now)
       place.ownUntil = countsUntil(now, true)
       place.reserved = true
     },
-    cancel: (name, place) => void windows.get(name)?.places.delete(place),
+    cancel: (name, place) => void windows.get(name)?.places.remove(place),
     block: (name, blockedSeconds, now) => open(name, now).pause.begin(blockedSeconds, now),
     unblock: (name, { takenAt }) => windows.get(name)?.pause.recordSuccess(takenAt)
   }

@@ -25,7 +25,6 @@ export const boundOf = (counted: Counted, use: Purpose["use"], callsPerMinute: n
 
 /** A call, as far as it counts against its credential. */
 export interface CredentialCall {
-  readonly key: string | undefined
   readonly share: Share
   /** Monotonic milliseconds until which it counts against the bound of its key. */
   readonly ownUntil: number
@@ -40,21 +39,15 @@ export const countsUntil = (now: number, isAnswered: boolean): number =>
   now + (isAnswered ? answeredMillis : unansweredMillis)
 
 /**
- * The calls that count against the next call of a credential. Against an essential call (a refresh, the introspection that
+ * Those of the calls of a credential that count against its next call. Against an essential call (a refresh, the introspection that
  * completes it) only essential calls count, so that frequent introspection cannot block a refresh.
  */
 export const ownCalls = <Call extends CredentialCall>(
   calls: Iterable<Call>,
-  key: string | undefined,
   share: Share,
   now: number
 ): ReadonlyArray<Call> =>
-  key === undefined
-    ? []
-    : [...calls].filter(
-        (call) =>
-          call.key === key && call.ownUntil > now && (share !== "essential" || call.share === "essential")
-      )
+  [...calls].filter((call) => call.ownUntil > now && (share !== "essential" || call.share === "essential"))
 
 /** The time at which a credential that has made all of its calls may make the next; undefined while it has calls left. */
 export const boundOpensAt = (

@@ -5,19 +5,21 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import { identity } from "effect/Function"
-import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
+import { bracket } from "../../../services/Bracket.ts"
+import { clockOf, monotonicNow, requestOf } from "../../../services/FiberContext.ts"
 import { iamCallsRefused, recordNow } from "../../../services/Metrics.ts"
-import { monotonicMillis } from "../../../services/MonotonicTime.ts"
+import { unsafeMonotonicMillis } from "../../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
-import { RequestContext } from "../../../services/RequestContext.ts"
 import { Refused, type UpstreamFailure } from "../../../services/UpstreamFailure.ts"
-import { type Admission, type Claim, makeCallWindows, type Place } from "./CallWindows.ts"
+import { type Admission, type Claim, makeCallWindows } from "./CallWindows.ts"
 import { boundOf } from "./CredentialBounds.ts"
 import type { KnownCredentials } from "./KnownCredentials.ts"
 import { makeNetworkAndActorQuotas } from "./NetworkAndActorQuotas.ts"
+import type { Place } from "./Places.ts"
 import { type Counted, introspectPath, type Purpose } from "./Purpose.ts"
 import type { Refusal, RefusedCredentials } from "./RefusedCredentials.ts"
 import { completingShare, makeMembership, type Share, shares } from "./Shares.ts"
@@ -25,11 +27,18 @@ import { completingShare, makeMembership, type Share, shares } from "./Shares.ts
 /** The code of a refusal by the budget; the call did not reach IAM. */
 const overBudget = "over_budget"
 
+/** Plain code at both ends of a call; `now` in monotonic milliseconds. */
+export type CallObserver = (now: number) => (exit: Exit.Exit<unknown, UpstreamFailure>) => void
+
 export interface IamBudget {
-  /** Runs the call, or fails with 429 and the seconds after which there is a place for its credential. */
+  /**
+   * Runs the call, or fails with 429 and the seconds after which there is a place for its credential. `observe` is called
+   * when the call begins, and what it returns when the call ends; not for a call that is refused here.
+   */
   readonly within: (
     counted: Counted,
-    purpose: Purpose
+    purpose: Purpose,
+    observe?: CallObserver
   ) => <A>(call: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
   /**
    * Reserves the place for the introspection that completes a login or refresh, then runs `spend`. Without a place nothing
@@ -80,90 +89,108 @@ export const makeIamBudget = (
       : undefined
 
   const take = (
+    { network, now }: { readonly network: string; readonly now: number },
     window: string,
     counted: Counted,
     purpose: Purpose,
     place: Place | undefined,
     adjust: (share: Share) => Share = identity
-  ): Effect.Effect<Place, Refused> =>
-    Effect.gen(function* () {
-      const now = yield* monotonicMillis
-      const { clientNetwork } = yield* RequestContext
-      const completing = purpose.completing === true || place !== undefined
-      const claim: Claim = {
-        window,
-        share: adjust(membership.shareOf({ ...purpose, completing }, isKnown(purpose), clientNetwork, now)),
-        key: purpose.credential === undefined ? undefined : known.budgetKey(purpose.credential),
-        bound: boundOf(counted, purpose.use, options.callsPerMinute),
-        promise: isKnown(purpose),
-        place
+  ): Either.Either<Place, Refused> => {
+    const completing = purpose.completing === true || place !== undefined
+    const claim: Claim = {
+      window,
+      share: adjust(membership.shareOf({ ...purpose, completing }, isKnown(purpose), network, now)),
+      key: purpose.credential === undefined ? undefined : known.budgetKey(purpose.credential),
+      bound: boundOf(counted, purpose.use, options.callsPerMinute),
+      promise: isKnown(purpose),
+      place
+    }
+    const quota = quotas.take(counted, purpose, network, now)
+    const admission: Admission =
+      quota.retryAfterSeconds > 0
+        ? { _tag: "Refused", retryAfterSeconds: quota.retryAfterSeconds }
+        : windows.admit(claim, now)
+    if (admission._tag === "Admitted") return Either.right(admission.place)
+    quota.giveBack()
+    recordNow(iamCallsRefused({ priority: claim.share }), 1)
+    const { retryAfterSeconds } = admission
+    return Either.left(new Refused({ dependency: "iam", status: 429, code: overBudget, retryAfterSeconds }))
+  }
+
+  const settle = (
+    window: string,
+    place: Place,
+    exit: Exit.Exit<unknown, UpstreamFailure>,
+    now: number
+  ): void => {
+    const failure = Exit.isSuccess(exit) ? undefined : Option.getOrUndefined(Cause.failureOption(exit.cause))
+    // The call did not reach IAM, so IAM did not count it.
+    if (failure?._tag === "NotExecuted") {
+      windows.cancel(window, place)
+      return
+    }
+    windows.release(place, now, failure?._tag !== "Unknown")
+    if (Exit.isSuccess(exit)) windows.unblock(window, place)
+    else if (failure?._tag === "Refused" && failure.status === 429)
+      windows.block(window, failure.retryAfterSeconds ?? 1, now)
+  }
+
+  const within: IamBudget["within"] = (counted, purpose, observe) => (call) =>
+    bracket(
+      (fiber) => {
+        const clock = clockOf(fiber)
+        const now = unsafeMonotonicMillis(clock)
+        // Read once: the credential may become known during the call.
+        const window = windowOf(counted, purpose)
+        const place = reservedPlace(counted, purpose)
+        return Either.map(
+          take({ network: requestOf(fiber).clientNetwork, now }, window, counted, purpose, place),
+          (taken) => ({ clock, window, place: taken, end: observe?.(now) })
+        )
+      },
+      () => call,
+      ({ clock, end, place, window }, exit) => {
+        settle(window, place, exit, unsafeMonotonicMillis(clock))
+        end?.(exit)
       }
-      const quota = quotas.take(counted, purpose, clientNetwork, now)
-      const admission: Admission =
-        quota.retryAfterSeconds > 0
-          ? { _tag: "Refused", retryAfterSeconds: quota.retryAfterSeconds }
-          : windows.admit(claim, now)
-      if (admission._tag === "Admitted") return admission.place
-      quota.giveBack()
-      yield* Metric.increment(iamCallsRefused({ priority: claim.share }))
-      const { retryAfterSeconds } = admission
-      return yield* new Refused({ dependency: "iam", status: 429, code: overBudget, retryAfterSeconds })
-    })
-
-  const settle =
-    (window: string) =>
-    (place: Place, exit: Exit.Exit<unknown, UpstreamFailure>): Effect.Effect<void> =>
-      Effect.map(monotonicMillis, (now) => {
-        const failure = Exit.isSuccess(exit)
-          ? undefined
-          : Option.getOrUndefined(Cause.failureOption(exit.cause))
-        // The call did not reach IAM, so IAM did not count it.
-        if (failure?._tag === "NotExecuted") return windows.cancel(window, place)
-        windows.release(place, now, failure?._tag !== "Unknown")
-        if (Exit.isSuccess(exit)) windows.unblock(window, place)
-        else if (failure?._tag === "Refused" && failure.status === 429)
-          windows.block(window, failure.retryAfterSeconds ?? 1, now)
-      })
-
-  const within: IamBudget["within"] = (counted, purpose) => (call) =>
-    Effect.suspend(() => {
-      // Read once: the credential may become known during the call.
-      const window = windowOf(counted, purpose)
-      return Effect.acquireUseRelease(
-        take(window, counted, purpose, reservedPlace(counted, purpose)),
-        () => call,
-        settle(window)
-      )
-    })
+    )
 
   const reserveIntrospection: IamBudget["reserveIntrospection"] = (plane, purpose, spend) => {
     const introspection: Counted = { plane: planeId(plane), path: introspectPath }
-    const window = windowOf(introspection, purpose)
-    return Effect.acquireUseRelease(
-      take(window, introspection, purpose, undefined, completingShare),
-      spend,
-      (place, exit) =>
+    return bracket(
+      (fiber) => {
+        const clock = clockOf(fiber)
+        const window = windowOf(introspection, purpose)
+        const caller = { network: requestOf(fiber).clientNetwork, now: unsafeMonotonicMillis(clock) }
+        return Either.map(
+          take(caller, window, introspection, purpose, undefined, completingShare),
+          (place) => ({ clock, window, place })
+        )
+      },
+      ({ place }) => spend(place),
+      ({ clock, place, window }, exit) =>
         Exit.isSuccess(exit)
-          ? Effect.map(monotonicMillis, (now) => windows.reserve(place, now))
-          : Effect.sync(() => windows.cancel(window, place))
+          ? windows.reserve(place, unsafeMonotonicMillis(clock))
+          : windows.cancel(window, place)
     )
   }
 
   const unlessRefused: IamBudget["unlessRefused"] =
     <A, E>(credential: string, repeated: Effect.Effect<A, E>) =>
     <B, E2>(call: Effect.Effect<B, E2>) =>
-      Effect.flatMap(
-        monotonicMillis,
-        (now): Effect.Effect<A | B, E | E2> => (refused.isRefused(credential, now) ? repeated : call)
+      Effect.withFiberRuntime<A | B, E | E2>(
+        (fiber): Effect.Effect<A | B, E | E2> =>
+          refused.isRefused(credential, monotonicNow(fiber)) ? repeated : call
       )
 
   const recordRefusal: IamBudget["recordRefusal"] = (credential, refusal, use) =>
-    Effect.gen(function* () {
-      const now = yield* monotonicMillis
-      const { clientNetwork } = yield* RequestContext
+    Effect.withFiberRuntime((fiber) => {
+      const now = monotonicNow(fiber)
       known.forget(credential)
       // One dead credential that is repeated does not make its network suspect.
-      if (refused.record(credential, refusal, now)) membership.recordRefusal(use, clientNetwork, now)
+      if (refused.record(credential, refusal, now))
+        membership.recordRefusal(use, requestOf(fiber).clientNetwork, now)
+      return Effect.void
     })
 
   return { within, reserveIntrospection, unlessRefused, recordRefusal }

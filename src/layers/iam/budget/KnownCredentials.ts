@@ -9,7 +9,7 @@ import { digestOf } from "../../../services/Digest.ts"
 import type { TokenGrant } from "../../../services/Iam.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
 import { putBounded } from "../BoundedMap.ts"
-import type { Place } from "./CallWindows.ts"
+import type { Place } from "./Places.ts"
 import type { RefusedCredentials } from "./RefusedCredentials.ts"
 
 /** Credentials that are kept. Beyond it the one with the oldest write is removed. */

@@ -10,7 +10,8 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
 import { migrationsTable } from "../migrations/Migrations.ts"
-import { all, first, OptionalWhole, Whole } from "../repositories/Rows.ts"
+import { all, first, runByClient } from "../Query.ts"
+import { OptionalWhole, Whole } from "../repositories/Rows.ts"
 import { applicationId } from "../sqlite/ApplicationId.ts"
 import { type DatabaseFailure, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
 
@@ -148,21 +149,25 @@ export const checkDatabase = (
     const sql = yield* openFile(file, { readonly: true, fix })
     const refuse = (problem: string) => new BackupFailed({ reason: `${subject} ${problem}`, fix })
 
-    const marked = yield* first(Marked)(sql`PRAGMA application_id`)
+    const marked = yield* runByClient(first(Marked)(sql`PRAGMA application_id`))
     if (!Option.exists(marked, ({ application_id }) => application_id === applicationId))
       return yield* refuse("is not a database of this program")
-    const problems = yield* all(Problem)(sql`PRAGMA integrity_check(1)`)
+    const problems = yield* runByClient(all(Problem)(sql`PRAGMA integrity_check(1)`))
     if (problems.some(({ integrity_check }) => integrity_check !== "ok"))
       return yield* refuse("is corrupt: its integrity check fails")
-    const newest = yield* first(Newest)(sql`SELECT MAX(migration_id) AS latest FROM ${sql(migrationsTable)}`)
+    const newest = yield* runByClient(
+      first(Newest)(sql`SELECT MAX(migration_id) AS latest FROM ${sql(migrationsTable)}`)
+    )
     const migration = Option.flatMap(newest, ({ latest }) => latest)
     if (Option.isNone(migration)) return yield* refuse("has no schema")
 
-    const tables = yield* all(Table)(sql`
+    const tables = yield* runByClient(
+      all(Table)(sql`
       SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name`)
+    )
     const rows = yield* Effect.forEach(tables, ({ name }) =>
       Effect.map(
-        first(Count)(sql`SELECT COUNT(*) AS count FROM ${sql(name)}`),
+        runByClient(first(Count)(sql`SELECT COUNT(*) AS count FROM ${sql(name)}`)),
         (row) => [name, Option.match(row, { onNone: () => 0, onSome: ({ count }) => count })] as const
       )
     )

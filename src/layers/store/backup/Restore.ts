@@ -24,6 +24,7 @@ import {
   publish
 } from "./DatabaseFiles.ts"
 import { refusePostgresRestore } from "./PostgresTools.ts"
+import { runByClient } from "../Query.ts"
 import { markUnfiledUnknown } from "./RestoreReconciliation.ts"
 
 /** Reads a backup from end to end; fails unless this version can restore it. Changes nothing. */
@@ -56,7 +57,7 @@ const markUnfiled = (partial: string): Effect.Effect<number, BackupFailed> => {
   const fix = "Free some space, and try again."
   return openFile(partial, { readonly: false, fix }).pipe(
     Effect.flatMap((sql) =>
-      Effect.mapError(markUnfiledUnknown(sql), failedIn(nameOf(partial), "Backup.restore", fix))
+      Effect.mapError(runByClient(markUnfiledUnknown(sql)), failedIn(nameOf(partial), "Backup.restore", fix))
     ),
     Effect.scoped
   )

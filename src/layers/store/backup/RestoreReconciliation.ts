@@ -3,32 +3,29 @@
  * Each of them is searched for in the tracker, from the report's creation on, before it is sent.
  */
 import type { SqlClient } from "@effect/sql/SqlClient"
-import * as Effect from "effect/Effect"
+import type * as Effect from "effect/Effect"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import type { DatabaseFailure } from "../StoreErrors.ts"
+import { count, type Query } from "../Query.ts"
 
 /**
  * Marks each unfiled report as sent once more, at its creation, by a sender that was lost: all searches are made, and a second
  * request brings the sweep. A failed delivery stays failed, and a state of a later version stays too; a retry makes the same
  * searches. Uses only columns that the first version's schema has. Returns how many were marked.
  */
-export const markUnfiledUnknown = (sql: SqlClient): Effect.Effect<number, DatabaseFailure> => {
+export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
   const created = sql`
     COALESCE((SELECT reports.created_at FROM reports WHERE reports.id = deliveries.subject), created_at)`
-  return Effect.map(
-    sql`
+  return count(sql`
       UPDATE deliveries SET
         state = CASE WHEN state IN ('waiting', 'leased') THEN 'unknown' ELSE state END,
         attempts = attempts + 1, looks = 0,
         sent_at = ${created}, sending_at = NULL, available_at = ${created},
         fence = fence + 1, leased_from = NULL, lease_owner = NULL, lease_until = NULL
       WHERE kind = 'report' AND state <> 'delivered'
-      RETURNING id`,
-    ({ length }) => length
-  )
+      RETURNING id`)
 }
 
 /** The same in a database that another tool restored, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
-  write("Restore.finish", markUnfiledUnknown(sql))
+  write("Restore.finish", () => markUnfiledUnknown(sql))

@@ -13,7 +13,9 @@ import discardedDeliveries from "./0003_discarded_deliveries.ts"
 import boundedReports from "./0004_bounded_reports.ts"
 import loginRefusals from "./0005_login_refusals.ts"
 import orderedReading from "./0006_ordered_reading.ts"
-import { any, first, OptionalWhole } from "../repositories/Rows.ts"
+import { any, first } from "../Query.ts"
+import { OptionalWhole } from "../repositories/Rows.ts"
+import { migrationFailed } from "../StoreErrors.ts"
 
 const migrations = {
   "0001_initial": initial,
@@ -34,10 +36,9 @@ const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), 
  * Runs missing migrations, inside a transaction; does nothing to a database of this version or of a newer one. The migrator
  * detects a missing table by a failing statement, which in Postgres would end the transaction: the table is made first.
  */
-export const migrate: Effect.Effect<void, SqlError | Migrator.MigrationError, SqlClient> = Effect.gen(
-  function* () {
-    const sql = yield* SqlClient
-    yield* sql.onDialectOrElse({
+export const migrate = (sql: SqlClient, name: string): Effect.Effect<void, SqlError | StoreUnavailable> =>
+  sql
+    .onDialectOrElse({
       pg: () =>
         Effect.asVoid(sql`
           CREATE TABLE IF NOT EXISTS ${sql(migrationsTable)} (
@@ -47,9 +48,13 @@ export const migrate: Effect.Effect<void, SqlError | Migrator.MigrationError, Sq
           )`),
       orElse: () => Effect.void
     })
-    yield* runMissing
-  }
-)
+    .pipe(
+      Effect.zipRight(runMissing),
+      Effect.provideService(SqlClient, sql),
+      Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
+      Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect))),
+      Effect.asVoid
+    )
 
 /** Number of the last applied migration; 0 without one. */
 const latestApplied = ({ sql, read }: Database, operation: string) =>

@@ -1,74 +1,214 @@
+/** A pool of connections to a server that may go away and come back at any time. An access is one effect. */
 import * as SqlClient from "@effect/sql/SqlClient"
-import type { Connection } from "@effect/sql/SqlConnection"
 import { SqlError } from "@effect/sql/SqlError"
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import pg from "pg"
-import type { Dialect } from "../Database.ts"
+import type { Dialect, Transaction } from "../Database.ts"
+import { Query, type Rows, type Steps } from "../Query.ts"
+import { withCamelCase } from "../RowNames.ts"
+import type { TraceStatement } from "../StatementSpans.ts"
 import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
+import type { PgNotify } from "./PgNotify.ts"
 
-const lost = (cause: Cause.Cause<DatabaseFailure>): boolean =>
+type Outcome<A> = Exit.Exit<A, DatabaseFailure>
+
+/** A connection while one access uses it. */
+interface Session {
+  readonly ask: (text: string, values?: ReadonlyArray<unknown>) => Promise<Either.Either<Answer, SqlError>>
+  /** The pool would reuse a connection with a pending answer or an open transaction; it closes this one instead. */
+  readonly discard: () => void
+}
+
+/** Of the last statement that was sent. */
+type Answer = Pick<pg.QueryResult<Record<string, unknown>>, "command" | "rows">
+
+const failed = (cause: unknown) => new SqlError({ cause, message: "Failed to execute statement" })
+
+const isLost = (cause: Cause.Cause<DatabaseFailure>): boolean =>
   Option.exists(Cause.failureOption(cause), isConnectionLost)
 
-/** The pool would reuse a connection with a pending answer or an open transaction; it drops one that was ended. */
-const discard = (connection: Connection): Effect.Effect<void> =>
-  Effect.sync(() => {
-    if ("pg" in connection && connection.pg instanceof pg.Client) connection.pg.end(() => undefined)
-  })
-
-/** Postgres answers the COMMIT of a failed transaction with a successful ROLLBACK. */
-const commit = (connection: Connection): Effect.Effect<void, SqlError> =>
-  Effect.flatMap(connection.executeRaw("COMMIT", []), (result) =>
-    typeof result === "object" && result !== null && "command" in result && result.command === "COMMIT"
-      ? Effect.void
-      : Effect.fail(new SqlError({ message: "Nothing was committed", cause: new Error("Rolled back") }))
-  )
+/** The comment shows the operation to the server's administrator, in `pg_stat_activity`. */
+const named = (operation: string, statement: string) => `/* ${operation} */ ${statement}`
 
 /**
  * Independent of the server's defaults. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous
  * holder. READ WRITE: a standby refuses at once.
  */
-const begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+const mode = "ISOLATION LEVEL READ COMMITTED READ WRITE"
+const begin = `BEGIN ${mode}`
 
-/** A pool of connections to a server that may go away and come back at any time. */
-export const pgDialect = (
-  sql: SqlClient.SqlClient,
-  notify: Pick<Dialect, "announce" | "announced">
-): Dialect => {
-  /** Uses one connection, and discards it when it is lost. */
-  const session = <A>(
-    use: (connection: Connection) => Effect.Effect<A, DatabaseFailure>
-  ): Effect.Effect<A, DatabaseFailure> =>
-    Effect.gen(function* () {
-      const connection = yield* sql.reserve
-      const exit = yield* use(connection).pipe(
-        Effect.provideService(SqlClient.TransactionConnection, [connection, 0]),
-        Effect.exit
-      )
-      if (Exit.isFailure(exit) && lost(exit.cause)) yield* discard(connection)
-      return yield* exit
-    }).pipe(Effect.scoped)
+/** The same for statements that are a transaction of their own. */
+export const setTransactionMode = `SET SESSION CHARACTERISTICS AS TRANSACTION ${mode}`
+
+/** Without parameters, so that it can be sent together with the BEGIN. */
+const lockStatement = (name: string) =>
+  // Postgres stores no NUL, so no row's name has one.
+  `SELECT pg_advisory_xact_lock(hashtextextended(${pg.escapeLiteral(name.replaceAll("\0", ""))}, 0))`
+
+const noRows: Rows = []
+
+/**
+ * Sends the statements of one transaction. Only rows that are used are waited for: after a failed statement the server ignores
+ * the later ones, and nothing is committed.
+ */
+const runSteps = async <A>(
+  { ask }: Session,
+  {
+    operation,
+    steps,
+    notify
+  }: { readonly operation: string; readonly steps: Steps<A>; readonly notify: PgNotify },
+  trace: TraceStatement
+): Promise<Outcome<A>> => {
+  /** Of the first statement that failed; the later ones fail because of it. */
+  let failure: SqlError | undefined
+  const send = async (text: string, values?: ReadonlyArray<unknown>): Promise<Answer | undefined> => {
+    const end = trace(text)
+    const answer = await ask(text, values)
+    end()
+    if (Either.isRight(answer)) return answer.right
+    failure ??= answer.left
+    return undefined
+  }
+  const failedFirst = () => Exit.fail(failure ?? failed(new Error("Rolled back")))
+
+  let next = steps.next()
+  const opening = next.done !== true && next.value._tag === "Lock" ? next.value.name : undefined
+  const begun = await send(
+    named(operation, opening === undefined ? begin : `${begin}; ${lockStatement(opening)}`)
+  )
+  if (begun === undefined) return failedFirst()
+  if (opening !== undefined) next = steps.next(noRows)
+
+  const notifications = new Set<string>()
+  while (next.done !== true) {
+    const step = next.value
+    let rows = noRows
+    switch (step._tag) {
+      case "Failure":
+        return Exit.fail(step.error)
+      case "Lock":
+        void send(lockStatement(step.name))
+        break
+      case "Notification":
+        notifications.add(notify.statementFor(step.queue))
+        break
+      case "Statement": {
+        const answer = send(step.text, step.values)
+        if (!step.rowsUsed) break
+        const used = await answer
+        if (used === undefined) return failedFirst()
+        rows = withCamelCase(used.rows)
+      }
+    }
+    next = steps.next(rows)
+  }
+  const committed = await send([...notifications, "COMMIT"].join("; "))
+  // Postgres answers the COMMIT of a failed transaction with a successful ROLLBACK.
+  return committed?.command === "COMMIT" ? Exit.succeed(next.value) : failedFirst()
+}
+
+/** One connection for one access. A lost one is closed, and the pool opens another one when it is needed. */
+const useSession = async <A>(
+  pool: pg.Pool,
+  use: (session: Session) => Promise<Outcome<A>>
+): Promise<Outcome<A>> => {
+  const connected = await pool.connect().then(Either.right, (cause: unknown) => Either.left(failed(cause)))
+  if (Either.isLeft(connected)) return Exit.fail(connected.left)
+  const client = connected.right
+  let discarded = false
+  const discard = () => {
+    discarded = true
+  }
+  client.on("error", discard)
+  const ask: Session["ask"] = (text, values = []) =>
+    new Promise((resolve) => {
+      client.query(text, [...values], (cause: Error | null, result: Answer | ReadonlyArray<Answer>) => {
+        const answer = Array.isArray(result) ? result.at(-1) : result
+        resolve(cause === null || cause === undefined ? Either.right(answer) : Either.left(failed(cause)))
+      })
+    })
+  const exit = await use({ ask, discard }).catch((defect: unknown) => Exit.die(defect))
+  if (Exit.isFailure(exit) && isLost(exit.cause)) discard()
+  client.off("error", discard)
+  client.release(discarded)
+  return exit
+}
+
+const ended = <A>(result: Either.Either<A, DatabaseFailure>): Outcome<A> =>
+  Either.isRight(result) ? Exit.succeed(result.right) : Exit.fail(result.left)
+
+/** A statement that is a transaction of its own. `prefix` is a comment. */
+const runAlone = async <A>(
+  { ask }: Session,
+  { decode, statement }: Query<A>,
+  trace: TraceStatement,
+  prefix: (text: string) => string = (text) => text
+): Promise<Outcome<A>> => {
+  const [text, values] = statement.compile()
+  const end = trace(text)
+  const answer = await ask(prefix(text), values)
+  end()
+  return ended(Either.flatMap(answer, ({ rows }) => decode(withCamelCase(rows))))
+}
+
+export const pgDialect = (pool: pg.Pool, sql: SqlClient.SqlClient, notify: PgNotify): Dialect => {
+  /** An interrupted caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
+  const access = <A>(use: (session: Session) => Promise<Outcome<A>>): Effect.Effect<A, DatabaseFailure> =>
+    Effect.async((resume) => {
+      void useSession(pool, use).then(resume)
+    })
+
+  const write = async <A>(
+    session: Session,
+    { body, operation }: Transaction<A>,
+    trace: TraceStatement
+  ): Promise<Outcome<A>> => {
+    const asked = body()
+    if (asked instanceof Query) return runAlone(session, asked, trace, (text) => named(operation, text))
+    const exit = await runSteps(session, { operation, steps: asked, notify }, trace).catch(
+      (defect: unknown) => Exit.die(defect)
+    )
+    if (Exit.isFailure(exit) && !isLost(exit.cause) && Either.isLeft(await session.ask("ROLLBACK")))
+      session.discard()
+    return exit
+  }
 
   return {
-    read: (statement) => session(() => statement),
-    transaction: (body, committed) =>
-      session((connection) =>
-        Effect.gen(function* () {
-          const run = (statement: string) => connection.execute(statement, [], undefined)
-          yield* run(begin)
-          const exit = yield* Effect.exit(Effect.zipLeft(body, commit(connection)))
-          if (Exit.isSuccess(exit)) yield* committed(exit.value)
-          else if (!lost(exit.cause)) yield* Effect.catchAll(run("ROLLBACK"), () => discard(connection))
-          return yield* exit
-        })
-      ),
-    // An interrupted caller does not wait, and the access runs to its end: interrupting a wait for a connection would leak it, and
-    // a request to cancel a statement could cancel the next one.
-    access: (effect) => Effect.disconnect(Effect.uninterruptible(effect)),
-    alone: (name) => Effect.asVoid(sql`SELECT pg_advisory_xact_lock(hashtextextended(${name}, 0))`),
+    read: (query, trace) => access((session) => runAlone(session, query, trace)),
+    write: (transaction, trace) =>
+      access(async (session) => {
+        const exit = await write(session, transaction, trace)
+        if (Exit.isSuccess(exit)) transaction.committed(exit.value)
+        return exit
+      }),
     skipLocked: sql.literal("FOR UPDATE SKIP LOCKED"),
-    ...notify
+    groupsWrites: false,
+    notified: notify.notified
   }
 }
+
+/** A migration, which is an effect, in a transaction of its own under the lock of this name. */
+export const migrateInTransaction = (
+  sql: SqlClient.SqlClient,
+  lock: string,
+  migration: Effect.Effect<void, DatabaseFailure>
+): Effect.Effect<void, DatabaseFailure> =>
+  Effect.gen(function* () {
+    const connection = yield* sql.reserve
+    const run = (statement: string) => connection.executeRaw(statement, [])
+    yield* run(named("Store.migrate", begin))
+    const exit = yield* run(lockStatement(lock)).pipe(
+      Effect.zipRight(migration),
+      Effect.provideService(SqlClient.TransactionConnection, [connection, 0]),
+      Effect.zipRight(run("COMMIT")),
+      Effect.asVoid,
+      Effect.exit
+    )
+    if (Exit.isFailure(exit)) yield* Effect.ignore(run("ROLLBACK"))
+    yield* exit
+  }).pipe(Effect.scoped, Effect.uninterruptible)

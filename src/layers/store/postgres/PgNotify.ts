@@ -1,13 +1,13 @@
 /** `LISTEN` and `NOTIFY`: a commit of one process wakes the workers of all. */
 import { randomUUID } from "node:crypto"
-import type { SqlClient } from "@effect/sql/SqlClient"
 import * as Cause from "effect/Cause"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
 import * as Schedule from "effect/Schedule"
 import pg from "pg"
-import type { Dialect, WorkQueue } from "../Database.ts"
+import type { Database } from "../Database.ts"
+import type { WorkQueue } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
 
 const channel = "music_backend"
@@ -24,10 +24,18 @@ export interface NotifyOptions {
   readonly pause?: number
 }
 
-export const pgNotify = (
-  sql: SqlClient,
-  { client: config, name, pause = 1_000, checkEvery = 10_000, checkWithin = 5_000 }: NotifyOptions
-): Pick<Dialect, "announce" | "announced"> => {
+export interface PgNotify extends Pick<Database, "notified"> {
+  /** Part of a transaction: its commit notifies the other processes. */
+  readonly statementFor: (queue: WorkQueue) => string
+}
+
+export const pgNotify = ({
+  client: config,
+  name,
+  pause = 1_000,
+  checkEvery = 10_000,
+  checkWithin = 5_000
+}: NotifyOptions): PgNotify => {
   /** Own notifications are ignored: the workers of this process were woken already. */
   const own = randomUUID()
 
@@ -60,8 +68,8 @@ export const pgNotify = (
     }).pipe(Effect.scoped)
 
   return {
-    announce: (queue) => Effect.asVoid(sql`SELECT pg_notify(${channel}, ${`${queue} ${own}`})`),
-    announced: (heard) =>
+    statementFor: (queue) => `SELECT pg_notify('${channel}', '${queue} ${own}')`,
+    notified: (heard) =>
       Effect.gen(function* () {
         const tried = yield* Deferred.make<void>()
         const failing = yield* Ref.make(false)

@@ -1,6 +1,5 @@
 /** The shared store: a Postgres database, for several processes on several machines. */
 import * as Reactivity from "@effect/experimental/Reactivity"
-import { SqlClient } from "@effect/sql/SqlClient"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -11,12 +10,13 @@ import { snakeToCamel } from "effect/String"
 import pg from "pg"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
-import { type Database, makeDatabase } from "../Database.ts"
-import { migrationFailed, openFailed } from "../StoreErrors.ts"
+import { type Database, makeAccess, makeDatabase } from "../Database.ts"
+import { first } from "../Query.ts"
+import { openFailed } from "../StoreErrors.ts"
 import { checkReadable, migrate, prepareSchema } from "../migrations/Migrations.ts"
-import { pgDialect } from "./PgDialect.ts"
+import { migrateInTransaction, pgDialect, setTransactionMode } from "./PgDialect.ts"
 import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
-import { first, Whole } from "../repositories/Rows.ts"
+import { Whole } from "../repositories/Rows.ts"
 
 export interface PgOptions {
   /** Connections of this process besides the one that listens; default 10. */
@@ -57,37 +57,35 @@ const parse = (url: Redacted.Redacted): pg.Client => new pg.Client({ connectionS
 const nameOf = ({ database = "", host, port }: pg.Client): string =>
   `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
 
-const clientOf = (
-  config: pg.PoolConfig,
-  closeWithin: number,
-  opening: (error: unknown) => StoreUnavailable
-) =>
-  PgClient.fromPool({
-    transformResultNames: snakeToCamel,
-    acquire: Effect.acquireRelease(
-      Effect.sync(() => {
-        const pool = new pg.Pool(config)
-        // A connection that breaks while idle is replaced when the next one is needed.
-        pool.on("error", () => undefined)
-        return pool
-      }),
-      (pool) =>
-        Effect.promise(() => pool.end()).pipe(
-          Effect.interruptible,
-          Effect.timeoutOption(closeWithin),
-          Effect.ignore
-        )
-    )
-  }).pipe(Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make), Effect.mapError(opening))
+const openPool = (config: pg.PoolConfig, closeWithin: number) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      // Statements are sent before earlier ones are answered.
+      const pool = new pg.Pool({ ...config, pipeline: true })
+      // A connection that breaks while idle is replaced when the next one is needed.
+      pool.on("error", () => undefined)
+      return pool
+    }),
+    (pool) =>
+      Effect.promise(() => pool.end()).pipe(
+        Effect.interruptible,
+        Effect.timeoutOption(closeWithin),
+        Effect.ignore
+      )
+  )
+
+const clientOf = (pool: pg.Pool, opening: (error: unknown) => StoreUnavailable) =>
+  PgClient.fromPool({ transformResultNames: snakeToCamel, acquire: Effect.succeed(pool) }).pipe(
+    Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
+    Effect.mapError(opening)
+  )
 
 /**
  * A commit waits for the disk, whatever the server's default. Always set in the session: a session that inherits the default
  * would follow a later change of it.
  */
-const setSynchronousCommit = (client: pg.ClientBase): Promise<unknown> =>
-  client.query(
-    "SELECT set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, false) FROM current_setting('synchronous_commit') AS now"
-  )
+const setSynchronousCommit =
+  "SELECT set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, false) FROM current_setting('synchronous_commit') AS now"
 
 const Server = Schema.Struct({ version: Schema.String, number: Whole, encoding: Schema.String })
 
@@ -140,9 +138,9 @@ export const openPostgres = (
       application_name: "music-backend",
       connectionTimeoutMillis: timeouts.connect,
       keepAlive: true,
-      onConnect: setSynchronousCommit
+      onConnect: (client) => client.query(`${setTransactionMode}; ${setSynchronousCommit}`)
     }
-    const sql = yield* clientOf(
+    const pool = yield* openPool(
       {
         ...connection,
         max: connections,
@@ -152,33 +150,23 @@ export const openPostgres = (
         idle_in_transaction_session_timeout: timeouts.idleInTransaction,
         query_timeout: timeouts.answer
       },
-      timeouts.close,
-      opening
+      timeouts.close
     )
-    const dialect = pgDialect(sql, pgNotify(sql, { name, client: connection, ...notify }))
+    const sql = yield* clientOf(pool, opening)
+    const dialect = pgDialect(pool, sql, pgNotify({ name, client: connection, ...notify }))
     const database = makeDatabase(sql, { name, lockWait, dialect })
 
     yield* checkServer(database)
 
     /** On a connection of its own, without the statement timeout: a large table may take long. */
     const migration = Effect.gen(function* () {
-      const unhurried = yield* clientOf(
+      const unhurried = yield* openPool(
         { ...connection, max: 1, lock_timeout: migrationWait },
-        timeouts.close,
-        opening
+        timeouts.close
       )
-      const { alone, write } = makeDatabase(unhurried, {
-        name,
-        lockWait,
-        dialect: pgDialect(unhurried, dialect)
-      })
-      yield* write(
-        "Store.migrate",
-        Effect.zipRight(alone("music_backend migrations"), migrate).pipe(
-          Effect.provideService(SqlClient, unhurried),
-          Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
-          Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect)))
-        )
+      const client = yield* clientOf(unhurried, opening)
+      yield* makeAccess({ name, lockWait })("Store.migrate", () =>
+        migrateInTransaction(client, "music_backend migrations", migrate(client, name))
       )
     }).pipe(Effect.scoped)
 

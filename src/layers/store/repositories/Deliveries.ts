@@ -6,7 +6,8 @@ import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, knownKinds, priorities, toDelivery } from "./DeliveryRows.ts"
-import { all, any, first, OptionalWhole, Whole } from "./Rows.ts"
+import { all, any, first, lock, notify, run, type Steps } from "../Query.ts"
+import { OptionalWhole, Whole } from "./Rows.ts"
 
 /** Only kinds and states of this version are leased. */
 const LeasedRow = Schema.Struct({
@@ -16,12 +17,18 @@ const LeasedRow = Schema.Struct({
   priority: Whole
 })
 
+/** Decoders of rows. */
+const leasedRows = all(LeasedRow)
+const deliveryRows = all(DeliveryRow)
+const leaseSums = all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))
+const dueTimes = all(Schema.Struct({ availableAt: Whole }))
+
 const day = 24 * 3_600_000
 
-/** `wakeUp` runs after a commit that may let another worker continue. */
+/** `wakeUp` runs after a commit that may let another worker of this process continue. */
 export const makeDeliveries = (
-  { sql, read, write, alone, skipLocked }: Database,
-  wakeUp: Effect.Effect<void> = Effect.void
+  { sql, read, write, skipLocked }: Database,
+  wakeUp: () => void = () => undefined
 ): Deliveries => {
   /**
    * When it was sent. A time in the future was written by a clock that ran fast: then the search starts at the creation, or,
@@ -80,15 +87,15 @@ export const makeDeliveries = (
     )
 
   const leases = (kinds: ReadonlyArray<DeliveryKind>) =>
-    all(Schema.Struct({ count: Whole, endsAt: OptionalWhole }))(sql`
+    leaseSums(sql`
       SELECT COUNT(*) AS count, MIN(lease_until) AS ends_at
-      FROM deliveries WHERE ${sql.in("kind", kinds)} AND state = 'leased'`).pipe(
-      Effect.map(([row]) => row ?? { count: 0, endsAt: Option.none() })
+      FROM deliveries WHERE ${sql.in("kind", kinds)} AND state = 'leased'`).map(
+      ([row]) => row ?? { count: 0, endsAt: Option.none() }
     )
 
   /** Changes the row only for the holder of the newest lease. */
   const whileHeld = (id: string, fence: number, changes: Fragment) =>
-    all(DeliveryRow)(sql`
+    deliveryRows(sql`
       UPDATE deliveries SET ${changes}
       WHERE id = ${id} AND fence = ${fence} AND state = 'leased'
       RETURNING *`)
@@ -117,21 +124,24 @@ export const makeDeliveries = (
     }
   }
 
-  const recordDelivered = ({ subject }: DeliveryRow, { at, issue, sweepAt }: Delivered) =>
-    Effect.gen(function* () {
-      if (Option.isSome(issue))
-        yield* sql`
-          UPDATE reports SET issue_number = ${issue.value.number}, issue_url = ${issue.value.url}
-          WHERE id = ${subject}`
-      if (Option.isSome(sweepAt))
-        yield* enqueue(sql, {
-          kind: "sweep",
-          subject,
-          createdAt: at,
-          availableAt: sweepAt.value,
-          priority: "first"
-        })
-    })
+  function* recordDelivered({ subject }: DeliveryRow, { at, issue, sweepAt }: Delivered): Steps<void> {
+    if (Option.isSome(issue))
+      yield* run(sql`
+        UPDATE reports SET issue_number = ${issue.value.number}, issue_url = ${issue.value.url}
+        WHERE id = ${subject}`)
+    if (Option.isSome(sweepAt))
+      yield* enqueue(sql, {
+        kind: "sweep",
+        subject,
+        createdAt: at,
+        availableAt: sweepAt.value,
+        priority: "first"
+      })
+  }
+
+  const wakeUpIf = (changed: boolean) => {
+    if (changed) wakeUp()
+  }
 
   /** An operator cannot change leased and delivered ones. */
   const byOperator = (
@@ -142,26 +152,28 @@ export const makeDeliveries = (
   ) =>
     write(
       operation,
-      any(sql`
-        UPDATE deliveries SET ${changes}
-        WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${condition} RETURNING id`),
-      (changed) => (changed ? wakeUp : Effect.void)
+      function* () {
+        const changed = yield* any(sql`
+          UPDATE deliveries SET ${changes}
+          WHERE id = ${id} AND ${sql.in("kind", knownKinds)} AND ${condition} RETURNING id`)
+        if (changed) yield* notify("deliveries")
+        return changed
+      },
+      wakeUpIf
     )
 
   return {
     lease: ({ kinds, count, concurrency, now, leaseUntil, owner }) =>
-      write(
-        "Deliveries.lease",
-        Effect.gen(function* () {
-          // One lease at a time: two at once would count the same free places.
-          yield* alone(`deliveries ${[...kinds].sort().join(" ")}`)
-          yield* recover(kinds, now, latestLeaseEnd(now, leaseUntil))
-          yield* bringForward(kinds, now)
-          const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
-          if (free <= 0) return []
-          // MATERIALIZED: a subquery that runs again for each row would skip the rows that it has locked itself, and lock the next ones.
-          // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
-          const leased = yield* all(LeasedRow)(sql`
+      write("Deliveries.lease", function* () {
+        // One lease at a time: two at once would count the same free places.
+        yield* lock(`deliveries ${[...kinds].sort().join(" ")}`)
+        yield* run(recover(kinds, now, latestLeaseEnd(now, leaseUntil)))
+        yield* run(bringForward(kinds, now))
+        const free = Math.min(count, concurrency - (yield* leases(kinds)).count)
+        if (free <= 0) return []
+        // MATERIALIZED: a subquery that runs again for each row would skip the rows that it has locked itself, and lock the next ones.
+        // `unknown` sorts before `waiting`: searches keep their times, and write nothing.
+        const leased = yield* leasedRows(sql`
             WITH due AS MATERIALIZED (
               SELECT id FROM (${heads(kinds, { count: free, dueBy: now, lock: skipLocked })}) AS heads
               ORDER BY state, priority, available_at, id LIMIT ${free})
@@ -170,43 +182,40 @@ export const makeDeliveries = (
               lease_owner = ${owner}, lease_until = ${leaseUntil}
             WHERE id IN (SELECT id FROM due)
             RETURNING *`)
-          return leased
-            .map((row) => ({ ...row, state: row.leasedFrom }))
-            .sort(inLeaseOrder)
-            .map(({ leasedFrom: _, priority: __, ...row }): Delivery => toDelivery(row))
-        })
-      ),
+        return leased
+          .map((row) => ({ ...row, state: row.leasedFrom }))
+          .sort(inLeaseOrder)
+          .map(({ leasedFrom: _, priority: __, ...row }): Delivery => toDelivery(row))
+      }),
     extend: (id, fence, leaseUntil) =>
-      write(
-        "Deliveries.extend",
-        Effect.map(whileHeld(id, fence, sql`lease_until = ${leaseUntil}`), (rows) => rows.length > 0)
+      write("Deliveries.extend", () =>
+        whileHeld(id, fence, sql`lease_until = ${leaseUntil}`).map((rows) => rows.length > 0)
       ),
     update: (id, fence, update) =>
       write(
-        "Deliveries.update",
-        Effect.gen(function* () {
+        `Deliveries.update:${update._tag}`,
+        function* () {
           const [row] = yield* whileHeld(id, fence, changesOf(update))
           if (row === undefined) return false
           if (update._tag === "Delivered") yield* recordDelivered(row, update)
+          // A place is free again, for any process.
+          if (update._tag !== "Sending") yield* notify("deliveries")
           return true
-        }),
-        // A place is free again, for any process.
-        (changed) => (changed && update._tag !== "Sending" ? wakeUp : Effect.void)
+        },
+        (changed) => wakeUpIf(changed && update._tag !== "Sending")
       ),
     nextDueAt: (kinds, concurrency = Number.POSITIVE_INFINITY) =>
       Effect.gen(function* () {
         const { count, endsAt } = yield* read("Deliveries.held", leases(kinds))
         if (count >= concurrency) return endsAt
-        const due = yield* read(
-          "Deliveries.nextDueAt",
-          all(Schema.Struct({ availableAt: Whole }))(sql`${heads(kinds, { count: 1 })}`)
-        )
+        const due = yield* read("Deliveries.nextDueAt", dueTimes(sql`${heads(kinds, { count: 1 })}`))
         const times = [...Option.toArray(endsAt), ...due.map((row) => row.availableAt)]
         return times.length === 0 ? Option.none() : Option.some(Math.min(...times))
       }),
     find: (id) =>
-      read("Deliveries.find", first(DeliveryRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`)).pipe(
-        Effect.map(Option.map(toDelivery))
+      read(
+        "Deliveries.find",
+        first(DeliveryRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDelivery))
       ),
     // Anything ever sent may be filed, also when its last attempt was refused, so the searches start again. A failed or
     // discarded delivery may have had an unknown outcome before.
@@ -239,8 +248,8 @@ export const makeDeliveries = (
       "Deliveries.oldestOpen",
       first(Schema.Struct({ createdAt: OptionalWhole }))(sql`
         SELECT MIN(created_at) AS created_at FROM deliveries
-        WHERE kind = 'report' AND finished_at IS NULL`)
-    ).pipe(Effect.map(Option.flatMap((row) => row.createdAt)))
+        WHERE kind = 'report' AND finished_at IS NULL`).map(Option.flatMap((row) => row.createdAt))
+    )
   }
 }
 

@@ -1,12 +1,11 @@
 /** Rows of `deliveries`, and the writes that other repositories make in their own transactions. */
 import type { SqlClient } from "@effect/sql/SqlClient"
-import type { SqlError } from "@effect/sql/SqlError"
 import type { Fragment } from "@effect/sql/Statement"
-import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { DeliveryStatus } from "../../../services/OperatorQueries.ts"
 import type { Delivery, DeliveryKind, StoredDelivery } from "../../../services/Store.ts"
+import { type Query, run } from "../Query.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 /** The kinds of this version. Rows of other kinds belong to a later version: they are listed, and never changed. */
@@ -60,8 +59,8 @@ export const enqueue = (
     readonly availableAt?: number
     readonly state?: "waiting" | "unknown"
   }
-): Effect.Effect<void, SqlError> =>
-  Effect.asVoid(sql`
+): Query<void> =>
+  run(sql`
     INSERT INTO deliveries (id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority)
     VALUES
       (${`${kind}:${subject}`}, ${kind}, ${subject}, ${state}, 0, ${availableAt}, 0, 0, ${createdAt},
@@ -70,7 +69,7 @@ export const enqueue = (
 
 /** Part of the transaction that stores the verified reporter of an earlier report. */
 export const prioritise = (sql: SqlClient, { kind, subject }: Pick<Delivery, "kind" | "subject">) =>
-  Effect.asVoid(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
+  run(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
 
 /** Condition for rows of a status; a discarded delivery is stored as failed. */
 export const hasStatus = (sql: SqlClient, status: DeliveryStatus): Fragment => {

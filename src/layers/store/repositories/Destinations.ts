@@ -1,11 +1,11 @@
-import type { SqlError } from "@effect/sql/SqlError"
-import * as Effect from "effect/Effect"
+import type { Statement } from "@effect/sql/Statement"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { latestDueTime } from "../../../services/ClockSkew.ts"
 import type { DestinationState, Destinations } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { all, Flag, first, OptionalText, toFlag, Whole } from "./Rows.ts"
+import { all, first, lock, type Query, run } from "../Query.ts"
+import { Flag, OptionalText, toFlag, Whole } from "./Rows.ts"
 
 const hour = 3_600_000
 
@@ -23,21 +23,24 @@ const neverFailed: DestinationState = {
   lastFailure: Option.none()
 }
 
-export const makeDestinations = ({ sql, read, write, alone }: Database): Destinations => {
-  const state = (name: string) =>
+const writtenAt = all(Schema.Struct({ writtenAt: Whole }))
+
+export const makeDestinations = ({ sql, read, write }: Database): Destinations => {
+  const state = (name: string): Query<DestinationState> =>
     first(Row)(sql`
-      SELECT failures, stopped, paused_until, last_failure FROM destinations WHERE name = ${name}`).pipe(
-      Effect.map(Option.getOrElse(() => neverFailed))
+      SELECT failures, stopped, paused_until, last_failure FROM destinations WHERE name = ${name}`).map(
+      Option.getOrElse(() => neverFailed)
     )
 
   /** Returns the previous state, read under the lock of the change, so that exactly one process sees each transition. */
-  const change = (name: string, makeChange: (before: DestinationState) => Effect.Effect<unknown, SqlError>) =>
-    Effect.gen(function* () {
-      yield* alone(`destination ${name}`)
+  const change = (name: string, statementFor: (before: DestinationState) => Statement<object> | undefined) =>
+    function* () {
+      yield* lock(`destination ${name}`)
       const before = yield* state(name)
-      yield* makeChange(before)
+      const statement = statementFor(before)
+      if (statement !== undefined) yield* run(statement)
       return before
-    })
+    }
 
   return {
     find: (name) => read("Destinations.find", state(name)),
@@ -64,34 +67,31 @@ export const makeDestinations = ({ sql, read, write, alone }: Database): Destina
         "Destinations.answered",
         change(name, ({ failures, stopped }) =>
           (stopped && !wrote) || (failures === 0 && !stopped)
-            ? Effect.void
+            ? undefined
             : sql`
                 UPDATE destinations SET failures = 0, stopped = 0, last_failure = NULL, changed_at = ${now}
                 WHERE name = ${name}`
         )
       ),
     reserveWrite: (name, { now, spacing, hourly }) =>
-      write(
-        "Destinations.reserveWrite",
-        Effect.gen(function* () {
-          yield* alone(`destination ${name}`)
-          // Writes are reserved less than an hour ahead: a later time was written by a clock that ran fast.
-          yield* sql`
+      write("Destinations.reserveWrite", function* () {
+        yield* lock(`destination ${name}`)
+        // Writes are reserved less than an hour ahead: a later time was written by a clock that ran fast.
+        yield* run(sql`
             DELETE FROM destination_writes
-            WHERE destination = ${name} AND (written_at <= ${now - hour} OR written_at > ${now + hour})`
-          const newest = yield* all(Schema.Struct({ writtenAt: Whole }))(sql`
+            WHERE destination = ${name} AND (written_at <= ${now - hour} OR written_at > ${now + hour})`)
+        const newest = yield* writtenAt(sql`
             SELECT written_at FROM destination_writes
             WHERE destination = ${name} ORDER BY written_at DESC LIMIT ${hourly}`)
-          const last = newest[0]
-          const hourAgo = newest[hourly - 1]
-          const at = Math.max(
-            now,
-            last === undefined ? now : last.writtenAt + spacing,
-            hourAgo === undefined ? now : hourAgo.writtenAt + hour
-          )
-          yield* sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`
-          return at
-        })
-      )
+        const last = newest[0]
+        const hourAgo = newest[hourly - 1]
+        const at = Math.max(
+          now,
+          last === undefined ? now : last.writtenAt + spacing,
+          hourAgo === undefined ? now : hourAgo.writtenAt + hour
+        )
+        yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
+        return at
+      })
   }
 }

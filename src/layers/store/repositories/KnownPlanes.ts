@@ -3,7 +3,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { KnownPlanes } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { any, first } from "./Rows.ts"
+import { any, first, run } from "../Query.ts"
 
 const Row = Schema.Struct({ environmentId: Schema.String })
 
@@ -19,23 +19,21 @@ export const makeKnownPlanes = ({ sql, read, write }: Database): KnownPlanes => 
       Effect.flatMap((known) =>
         known
           ? Effect.void
-          : write(
-              "KnownPlanes.remember",
-              sql`
+          : write("KnownPlanes.remember", () =>
+              run(sql`
                 INSERT INTO known_planes (environment_id, webhook_key_digest, remembered_at)
                 VALUES (${environmentId}, ${webhookKeyDigest}, ${now})
                 ON CONFLICT (environment_id) DO UPDATE SET
                   webhook_key_digest = excluded.webhook_key_digest,
-                  remembered_at = excluded.remembered_at`
+                  remembered_at = excluded.remembered_at`)
             )
-      ),
-      Effect.asVoid
+      )
     ),
   findByKeyDigest: (keyDigest) =>
     read(
       "KnownPlanes.findByKeyDigest",
       first(Row)(sql`
         SELECT environment_id FROM known_planes WHERE webhook_key_digest = ${keyDigest}
-        ORDER BY remembered_at DESC, environment_id LIMIT 1`)
-    ).pipe(Effect.map(Option.map((row) => row.environmentId)))
+        ORDER BY remembered_at DESC, environment_id LIMIT 1`).map(Option.map((row) => row.environmentId))
+    )
 })

@@ -1,10 +1,10 @@
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { LoginOutcome, type LoginOutcomes } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { Flag, first, OptionalText, toFlag } from "./Rows.ts"
+import { first, run } from "../Query.ts"
+import { Flag, OptionalText, toFlag } from "./Rows.ts"
 
 const Row = Schema.Struct({
   subscribed: Flag,
@@ -58,13 +58,12 @@ const lifetime = 12 * 60 * 60 * 1_000
 
 export const makeLoginOutcomes = ({ sql, read, write }: Database): LoginOutcomes => ({
   record: (key, plane, outcome) =>
-    write(
-      "LoginOutcomes.record",
-      Effect.gen(function* () {
-        const now = yield* Clock.currentTimeMillis
+    Effect.clockWith((clock) =>
+      write("LoginOutcomes.record", () => {
+        const now = clock.unsafeCurrentTimeMillis()
         const { error, refusal, subscribed, subscription_id, transient } = toColumns(outcome)
         // The first lasting outcome stays: a late attempt must not change what a replay answers.
-        yield* sql`
+        return run(sql`
           INSERT INTO login_outcomes
             (upstream_key, plane, subscribed, subscription_id, error, refusal, transient, recorded_at)
           VALUES
@@ -76,16 +75,18 @@ export const makeLoginOutcomes = ({ sql, read, write }: Database): LoginOutcomes
             refusal = excluded.refusal,
             transient = excluded.transient,
             recorded_at = excluded.recorded_at
-          WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`
+          WHERE login_outcomes.transient = 1 OR login_outcomes.recorded_at <= ${now - lifetime}`)
       })
     ),
   find: (key) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) =>
+    Effect.clockWith((clock) =>
       read(
         "LoginOutcomes.find",
         first(Row)(sql`
           SELECT subscribed, subscription_id, error, refusal, transient FROM login_outcomes
-          WHERE upstream_key = ${key} AND recorded_at > ${now - lifetime}`)
+          WHERE upstream_key = ${key} AND recorded_at > ${clock.unsafeCurrentTimeMillis() - lifetime}`).map(
+          Option.map(toOutcome)
+        )
       )
-    ).pipe(Effect.map(Option.map(toOutcome)))
+    )
 })

@@ -16,7 +16,8 @@ import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { ReportRow, toReport } from "./Reports.ts"
-import { all, any, Flag, first, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { all, any, first, lock, notify } from "../Query.ts"
+import { Flag, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const FinishedRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
 
@@ -80,13 +81,7 @@ const pageOf = <A>(
 const reporterText = (reporter: string): string =>
   reporter === "anonymous" || reporter === "unverified" ? reporter : `verified:${reporter}`
 
-export const makeOperatorQueries = ({
-  alone,
-  announce,
-  read,
-  sql,
-  write
-}: Database): OperatorQueriesService => {
+export const makeOperatorQueries = ({ read, sql, write }: Database): OperatorQueriesService => {
   /** A condition for a filter that is set. */
   const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
     Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
@@ -169,8 +164,8 @@ export const makeOperatorQueries = ({
     delivery: (id) =>
       read(
         "OperatorQueries.delivery",
-        first(FinishedRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`)
-      ).pipe(Effect.map(Option.map(toDelivery))),
+        first(FinishedRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDelivery))
+      ),
 
     webhooks: (filter, page) =>
       Effect.gen(function* () {
@@ -213,28 +208,25 @@ export const makeOperatorQueries = ({
       }),
 
     enqueue: (reportId, now) =>
-      write(
-        "OperatorQueries.enqueue",
-        Effect.gen(function* () {
-          yield* alone(`deliveries of ${reportId}`)
-          // Reports of testing planes are never filed (api.md, reports).
-          const open = yield* any(sql`
+      write("OperatorQueries.enqueue", function* () {
+        yield* lock(`deliveries of ${reportId}`)
+        // Reports of testing planes are never filed (api.md, reports).
+        const open = yield* any(sql`
             SELECT 1 FROM reports
             WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
-          if (open) {
-            // A delivery that retention removed may have filed it: search first.
-            yield* enqueue(sql, {
-              kind: "report",
-              subject: reportId,
-              createdAt: now,
-              state: "unknown",
-              priority: "first"
-            })
-            yield* announce("deliveries")
-          }
-          return open
-        })
-      )
+        if (open) {
+          // A delivery that retention removed may have filed it: search first.
+          yield* enqueue(sql, {
+            kind: "report",
+            subject: reportId,
+            createdAt: now,
+            state: "unknown",
+            priority: "first"
+          })
+          yield* notify("deliveries")
+        }
+        return open
+      })
   }
 }

@@ -1,4 +1,3 @@
-import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import {
@@ -13,7 +12,8 @@ import {
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { prioritise, enqueue } from "./DeliveryRows.ts"
-import { all, first, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { all, first, lock, notify, type Query, run, type Steps } from "../Query.ts"
+import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const verified = "verified:"
 
@@ -82,34 +82,30 @@ const repeatedBy = (rows: ReadonlyArray<Row>, reporter: string, contentDigest: s
 /** Bytes that a report counts besides its content, for its row, keys and delivery. Triggers keep the sum (migration 0004). */
 const bytesBeside = 1_000
 
-export const makeReports = (
-  { sql, read, write, alone, announce }: Database,
-  wakeUp: Effect.Effect<void>
-): Reports => {
+export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void): Reports => {
   const underKey = (plane: string, keyDigest: string) =>
     all(Row)(sql`
       SELECT * FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} ORDER BY created_at, id`)
 
-  const stored = Effect.map(
-    first(Schema.Struct({ bytes: Whole }))(sql`SELECT bytes FROM report_totals WHERE id = 1`),
+  const stored: Query<number> = first(Schema.Struct({ bytes: Whole }))(sql`
+    SELECT bytes FROM report_totals WHERE id = 1`).map(
     Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
   )
 
   /** Names a reporter who was unverified at first. Delivery before report: the worker locks them in the same order. */
-  const verify = (row: Row, reporter: string) =>
-    row.reporter === "unverified" && reporter.startsWith(verified)
-      ? prioritise(sql, { kind: "report", subject: row.id }).pipe(
-          Effect.zipRight(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`),
-          Effect.as({ ...row, reporter })
-        )
-      : Effect.succeed(row)
+  function* verify(row: Row, reporter: string): Steps<Row> {
+    if (row.reporter !== "unverified" || !reporter.startsWith(verified)) return row
+    yield* prioritise(sql, { kind: "report", subject: row.id })
+    yield* run(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`)
+    return { ...row, reporter }
+  }
 
   return {
     admit: (report, deliver, limitBytes = Number.POSITIVE_INFINITY) =>
       write(
         "Reports.admit",
-        Effect.gen(function* () {
-          yield* alone(`reports ${report.plane} ${report.keyDigest}`)
+        function* () {
+          yield* lock(`reports ${report.plane} ${report.keyDigest}`)
           const reporter = toText(report.reporter)
           const rows = yield* underKey(report.plane, report.keyDigest)
 
@@ -120,16 +116,16 @@ export const makeReports = (
 
           const content = JSON.stringify(report.content)
           // One at a time: two concurrent reports would use the same room.
-          yield* alone("reports")
+          yield* lock("reports")
           if ((yield* stored) + Buffer.byteLength(content) + bytesBeside > limitBytes)
             return ReportAdmission.Full()
-          yield* sql`
+          yield* run(sql`
             INSERT INTO reports
               (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
             VALUES
               (${report.id}, ${report.plane}, ${report.keyDigest}, ${report.contentDigest}, ${reporter},
                ${content}, ${report.source}, ${report.requestId}, ${report.createdAt},
-               ${report.marker})`
+               ${report.marker})`)
           if (deliver) {
             yield* enqueue(sql, {
               kind: "report",
@@ -137,17 +133,17 @@ export const makeReports = (
               createdAt: report.createdAt,
               priority: report.reporter._tag === "Verified" ? "first" : "usual"
             })
-            yield* announce("deliveries")
+            yield* notify("deliveries")
           }
           const { contentDigest: _, keyDigest: __, ...admitted } = report
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
-        }),
-        ({ _tag }) => (deliver && _tag === "Stored" ? wakeUp : Effect.void)
+        },
+        ({ _tag }) => {
+          if (deliver && _tag === "Stored") wakeUp()
+        }
       ),
     find: (id) =>
-      read("Reports.find", first(Row)(sql`SELECT * FROM reports WHERE id = ${id}`)).pipe(
-        Effect.map(Option.map(toReport))
-      ),
+      read("Reports.find", first(Row)(sql`SELECT * FROM reports WHERE id = ${id}`).map(Option.map(toReport))),
     storedBytes: read("Reports.storedBytes", stored)
   }
 }

@@ -17,8 +17,7 @@ import { makeWriteProbe } from "../WriteProbe.ts"
 
 /** Keeps one wake-up, however often it is sent. Waiting uses it up, so each has one consumer. */
 const makeWakeup = Effect.map(Queue.sliding<void>(1), (queue) => ({
-  wakeUp: Effect.asVoid(Queue.offer(queue, undefined)),
-  unsafeWakeUp: () => void queue.unsafeOffer(undefined),
+  wakeUp: () => void queue.unsafeOffer(undefined),
   wait: Queue.take(queue)
 }))
 
@@ -27,12 +26,7 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
   Effect.gen(function* () {
     const { database, writable } = makeWriteProbe(given)
     const wakeups = { deliveries: yield* makeWakeup, spool: yield* makeWakeup }
-    /** Here and in the other processes; a lost announcement costs them a wait until their next poll. */
-    const wakeUpEverywhere = Effect.zipRight(
-      wakeups.deliveries.wakeUp,
-      Effect.ignore(database.announce("deliveries"))
-    )
-    yield* database.announced((work) => wakeups[work].unsafeWakeUp())
+    yield* database.notified((work) => wakeups[work].wakeUp())
     return {
       recipients: makeRecipients(database),
       loginOutcomes: makeLoginOutcomes(database),
@@ -40,7 +34,7 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
       webhooks: makeWebhookInbox(database),
       spool: yield* makeTelemetrySpool(database, wakeups.spool.wakeUp),
       planes: makeKnownPlanes(database),
-      deliveries: makeDeliveries(database, wakeUpEverywhere),
+      deliveries: makeDeliveries(database, wakeups.deliveries.wakeUp),
       destinations: makeDestinations(database),
       retention: makeRetention(database),
       check: Effect.zipRight(checkSchema(database), writable),

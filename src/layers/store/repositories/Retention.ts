@@ -1,7 +1,7 @@
-import type { SqlError } from "@effect/sql/SqlError"
-import * as Effect from "effect/Effect"
+import type { Statement } from "@effect/sql/Statement"
 import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
+import { count } from "../Query.ts"
 import { knownKinds } from "./DeliveryRows.ts"
 import { isOneOf, knownTables } from "./Rows.ts"
 
@@ -10,33 +10,7 @@ const batchSize = 200
 
 /** Deliveries and refusals of a later version's kinds are kept, and reports wait for their deliveries. */
 export const makeRetention = ({ sql, write }: Database): Retention => {
-  const remove = (operation: string, statement: Effect.Effect<ReadonlyArray<unknown>, SqlError>) =>
-    Effect.map(write(operation, statement), ({ length }) => length)
-
-  const deliveredBefore = (finishedBefore: number) =>
-    remove(
-      "Retention.deliveries",
-      sql`
-        DELETE FROM deliveries WHERE id IN (
-          SELECT id FROM deliveries
-          WHERE state = 'delivered' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
-          ORDER BY finished_at LIMIT ${batchSize})
-        RETURNING id`
-    )
-
-  /** Reads all failed ones. That of an unfiled report is kept for as long as the report. */
-  const failedBefore = (finishedBefore: number) =>
-    remove(
-      "Retention.deliveries",
-      sql`
-        DELETE FROM deliveries WHERE id IN (
-          SELECT id FROM deliveries
-          WHERE state = 'failed' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
-            AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
-          ORDER BY created_at, id LIMIT ${batchSize})
-        RETURNING id`
-    )
-
+  const remove = (operation: string, statement: Statement<object>) => write(operation, () => count(statement))
   return {
     // Never before its delivery is over, however old the report is.
     reports: (createdBefore) =>
@@ -61,11 +35,24 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
           RETURNING event_id`
       ),
     deliveries: (finishedBefore) =>
-      Effect.flatMap(deliveredBefore(finishedBefore), (removed) =>
-        removed === batchSize
-          ? Effect.succeed(removed)
-          : Effect.map(failedBefore(finishedBefore), (failed) => removed + failed)
-      ),
+      write("Retention.deliveries", function* () {
+        const delivered = yield* count(sql`
+          DELETE FROM deliveries WHERE id IN (
+            SELECT id FROM deliveries
+            WHERE state = 'delivered' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
+            ORDER BY finished_at LIMIT ${batchSize})
+          RETURNING id`)
+        if (delivered === batchSize) return delivered
+        // Reads all failed ones. That of an unfiled report is kept for as long as the report.
+        const failed = yield* count(sql`
+          DELETE FROM deliveries WHERE id IN (
+            SELECT id FROM deliveries
+            WHERE state = 'failed' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
+              AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
+            ORDER BY created_at, id LIMIT ${batchSize})
+          RETURNING id`)
+        return delivered + failed
+      }),
     recipients: (changedBefore) =>
       remove(
         "Retention.recipients",

@@ -1,14 +1,6 @@
-/**
- * Columns as both databases return them (Postgres gives 64-bit integers as text), and statements with decoded rows. Not
- * `SqlSchema`, which also encodes the request: the ports have types already.
- */
+/** Columns as both databases return them: Postgres gives 64-bit integers as text. */
 import type { SqlClient } from "@effect/sql/SqlClient"
-import type { SqlError } from "@effect/sql/SqlError"
 import type { Fragment } from "@effect/sql/Statement"
-import * as Arr from "effect/Array"
-import * as Effect from "effect/Effect"
-import type * as Option from "effect/Option"
-import type { ParseError } from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { backendTable, clientTables } from "../../../schema/Telemetry.ts"
 
@@ -35,32 +27,3 @@ export const Table = Schema.Literal(...knownTables)
  */
 export const isOneOf = (sql: SqlClient, column: string, values: ReadonlyArray<string>): Fragment =>
   sql`${sql(column)} || '' IN ${sql.in(values)}`
-
-type Rows = Effect.Effect<ReadonlyArray<unknown>, SqlError>
-
-/** Runs a statement and decodes its rows. */
-export const all = <A, I>(schema: Schema.Schema<A, I>) => {
-  const decode = Schema.decodeUnknown(Schema.Array(schema))
-  return (rows: Rows): Effect.Effect<ReadonlyArray<A>, SqlError | ParseError> => Effect.flatMap(rows, decode)
-}
-
-/** Runs a statement and decodes its first row. */
-export const first = <A, I>(schema: Schema.Schema<A, I>) => {
-  const decode = Schema.decodeUnknown(schema)
-  return (rows: Rows): Effect.Effect<Option.Option<A>, SqlError | ParseError> =>
-    Effect.flatMap(rows, ([row]) => (row === undefined ? Effect.succeedNone : Effect.asSome(decode(row))))
-}
-
-/** Whether a statement returned a row; with `RETURNING`, whether it changed one. */
-export const any = (rows: Rows): Effect.Effect<boolean, SqlError> =>
-  Effect.map(rows, ({ length }) => length > 0)
-
-/** Items of one statement; bounds its parameters and the number of prepared statements. */
-const chunk = 100
-
-/** Runs a statement for one chunk of the items after the other, and returns all rows. */
-export const inChunks = <A, B, E>(
-  items: ReadonlyArray<A>,
-  run: (some: Arr.NonEmptyReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>
-): Effect.Effect<ReadonlyArray<B>, E> =>
-  Effect.map(Effect.forEach(Arr.chunksOf(items, chunk), run), Arr.flatten)

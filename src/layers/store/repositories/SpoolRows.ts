@@ -2,10 +2,10 @@
 import type { SqlClient } from "@effect/sql/SqlClient"
 import type { Fragment } from "@effect/sql/Statement"
 import * as Arr from "effect/Array"
-import * as Effect from "effect/Effect"
 import * as Schema from "effect/Schema"
 import type { SpoolCounts } from "../../../services/Store.ts"
-import { all, Whole } from "./Rows.ts"
+import { all, run, type Steps } from "../Query.ts"
+import { Whole } from "./Rows.ts"
 
 const CountsRow = Schema.Struct({
   tableName: Schema.String,
@@ -35,15 +35,14 @@ export const bytesOf = (rows: ReadonlyArray<{ readonly bytes: number }>): number
 
 /** Each change of the spool is counted in the same transaction, so that the sums survive crashes. */
 export const makeCounts = (sql: SqlClient) => {
-  const counts = Effect.map(
-    all(CountsRow)(sql`SELECT * FROM spool_counts ORDER BY table_name`),
+  const counts = all(CountsRow)(sql`SELECT * FROM spool_counts ORDER BY table_name`).map(
     Arr.map(({ tableName: table, ...sums }): SpoolCounts => ({ table, ...sums }))
   )
 
   const count = (table: string, change: Partial<Omit<SpoolCounts, "table">>) => {
     const { accepted = 0, delivered = 0, duplicates = 0, expired = 0, refused = 0 } = change
     const { waiting = 0, waitingBytes = 0 } = change
-    return sql`
+    return run(sql`
       INSERT INTO spool_counts
         (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
       VALUES
@@ -55,24 +54,21 @@ export const makeCounts = (sql: SqlClient) => {
         expired = spool_counts.expired + excluded.expired,
         refused = spool_counts.refused + excluded.refused,
         waiting = spool_counts.waiting + excluded.waiting,
-        waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`
+        waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`)
   }
 
   /** Counts rows that have left the spool. */
-  const countRemoved = (
+  function* countRemoved(
     rows: ReadonlyArray<RemovedRow>,
     end: "delivered" | "duplicates" | "expired" | "refused"
-  ) =>
-    Effect.forEach(
-      Object.values(Arr.groupBy(rows, (row) => row.tableName)),
-      (removed) =>
-        count(removed[0].tableName, {
-          [end]: removed.length,
-          waiting: -removed.length,
-          waitingBytes: -bytesOf(removed)
-        }),
-      { discard: true }
-    )
+  ): Steps<void> {
+    for (const removed of Object.values(Arr.groupBy(rows, (row) => row.tableName)))
+      yield* count(removed[0].tableName, {
+        [end]: removed.length,
+        waiting: -removed.length,
+        waitingBytes: -bytesOf(removed)
+      })
+  }
 
   return { counts, count, countRemoved }
 }

@@ -1,4 +1,3 @@
-import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -6,7 +5,8 @@ import type * as Scope from "effect/Scope"
 import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { all, first, inChunks, isOneOf, knownTables, Table, Whole } from "./Rows.ts"
+import { all, count as countRows, first, inChunks, lock, runInChunks } from "../Query.ts"
+import { isOneOf, knownTables, Table, Whole } from "./Rows.ts"
 import { makeOffer } from "./SpoolAdmission.ts"
 import { makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
 
@@ -23,7 +23,11 @@ const EntryRow = Schema.Struct({
   acceptedAt: Whole
 })
 
-const Candidate = Schema.Struct({ sequence: Whole, bytes: Whole })
+/** Decoders of rows. */
+const entryRows = all(EntryRow)
+const removedRows = all(RemovedRow)
+const sequences = all(Schema.Struct({ sequence: Whole }))
+const candidates = all(Schema.Struct({ sequence: Whole, bytes: Whole }))
 const bySequence = (one: { readonly sequence: number }, other: { readonly sequence: number }): number =>
   one.sequence - other.sequence
 
@@ -33,21 +37,21 @@ const bySequence = (one: { readonly sequence: number }, other: { readonly sequen
  */
 export const makeTelemetrySpool = (
   database: Database,
-  wakeUp: Effect.Effect<void>
+  wakeUp: () => void
 ): Effect.Effect<TelemetrySpool, never, Scope.Scope> => {
-  const { alone, read, skipLocked, sql, write } = database
+  const { read, skipLocked, sql, write } = database
   const { counts, countRemoved } = makeCounts(sql)
 
   /** Leaves out entries that another owner has leased by now, or that have left the spool. */
   const remove = (owner: string, recordIds: ReadonlyArray<string>) =>
     inChunks(recordIds, (ids) =>
-      all(RemovedRow)(sql`
+      removedRows(sql`
         DELETE FROM spool WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)}
         RETURNING record_id, table_name, event_at, bytes`)
     )
 
   const rememberDelivered = (rows: ReadonlyArray<RemovedRow>, now: number) =>
-    inChunks(
+    runInChunks(
       rows,
       (some) => sql`
         INSERT INTO spool_delivered ${sql.insert(some.map((row) => ({ record_id: row.recordId, delivered_at: now })))}
@@ -56,7 +60,7 @@ export const makeTelemetrySpool = (
 
   /** The newest refusal of a record counts: it may be accepted, and refused, again. */
   const listRefused = (rows: ReadonlyArray<RemovedRow>, codes: ReadonlyMap<string, string>, now: number) =>
-    inChunks(
+    runInChunks(
       rows,
       (some) => sql`
         INSERT INTO spool_refused ${sql.insert(
@@ -78,20 +82,19 @@ export const makeTelemetrySpool = (
     )
 
   const expireSome = (acceptedBefore: number) =>
-    write(
-      "Spool.expire",
-      Effect.gen(function* () {
-        yield* alone("spool")
-        const now = yield* Clock.currentTimeMillis
+    Effect.clockWith((clock) =>
+      write("Spool.expire", function* () {
+        yield* lock("spool")
+        const now = clock.unsafeCurrentTimeMillis()
         // Leased entries will be settled, and must not be counted twice. Records of a table that only a later version knows
         // are left to that version.
-        const old = yield* all(Schema.Struct({ sequence: Whole }))(sql`
+        const old = yield* sequences(sql`
           SELECT sequence FROM spool
           WHERE accepted_at < ${acceptedBefore} AND ${isOneOf(sql, "table_name", knownTables)}
             AND ${notLeased(sql, now, latestDueTime(now))}
           ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>
-          all(RemovedRow)(sql`
+          removedRows(sql`
             DELETE FROM spool WHERE ${sql.in(
               "sequence",
               some.map(({ sequence }) => sequence)
@@ -104,18 +107,14 @@ export const makeTelemetrySpool = (
     )
 
   const forgetSome = (deliveredBefore: number) =>
-    write(
-      "Spool.forget",
-      Effect.gen(function* () {
-        yield* alone("spool")
-        const rows = yield* sql`
+    write("Spool.forget", function* () {
+      yield* lock("spool")
+      return yield* countRows(sql`
           DELETE FROM spool_delivered WHERE record_id IN (
             SELECT record_id FROM spool_delivered WHERE delivered_at < ${deliveredBefore}
             ORDER BY delivered_at LIMIT ${expiryBatch})
-          RETURNING record_id`
-        return rows.length
-      })
-    )
+          RETURNING record_id`)
+    })
 
   /** Delivery time of the oldest of the newest `atMost` ids. Reads the index no further than that. */
   const oldestRemembered = (atMost: number) =>
@@ -123,8 +122,10 @@ export const makeTelemetrySpool = (
       "Spool.oldestDelivered",
       first(Schema.Struct({ deliveredAt: Whole }))(sql`
         SELECT delivered_at FROM spool_delivered
-        ORDER BY delivered_at DESC LIMIT 1 OFFSET ${atMost - 1}`)
-    ).pipe(Effect.map(Option.match({ onNone: () => 0, onSome: (row) => row.deliveredAt })))
+        ORDER BY delivered_at DESC LIMIT 1 OFFSET ${atMost - 1}`).map(
+        Option.match({ onNone: () => 0, onSome: (row) => row.deliveredAt })
+      )
+    )
 
   /** Requests run between two batches. */
   const repeatBatches = <E>(some: Effect.Effect<number, E>): Effect.Effect<void, E> =>
@@ -140,57 +141,50 @@ export const makeTelemetrySpool = (
     lease: ({ tables, count, bytes, now, leaseUntil, owner }) =>
       tables.size === 0
         ? Effect.succeed([])
-        : write(
-            "Spool.lease",
-            Effect.gen(function* () {
-              const free = notLeased(sql, now, latestLeaseEnd(now, leaseUntil))
-              // Table by table, along the index, so that rows of other tables are not read.
-              const oldest = yield* Effect.forEach([...tables], (table) =>
-                all(Candidate)(sql`
-                  SELECT sequence, bytes FROM spool
-                  WHERE table_name = ${table} AND ${free}
-                  ORDER BY sequence LIMIT ${count} ${skipLocked}`)
+        : write("Spool.lease", function* () {
+            const free = notLeased(sql, now, latestLeaseEnd(now, leaseUntil))
+            // Table by table, along the index, so that rows of other tables are not read.
+            const oldest: Array<Candidate> = []
+            for (const table of tables)
+              oldest.push(
+                ...(yield* candidates(sql`
+                    SELECT sequence, bytes FROM spool
+                    WHERE table_name = ${table} AND ${free}
+                    ORDER BY sequence LIMIT ${count} ${skipLocked}`))
               )
-              const chosen = takeWithin(oldest.flat().sort(bySequence).slice(0, count), bytes)
-              const rows = yield* inChunks(chosen, (some) =>
-                all(EntryRow)(sql`
+            const chosen = takeWithin(oldest.sort(bySequence).slice(0, count), bytes)
+            const rows = yield* inChunks(chosen, (some) =>
+              entryRows(sql`
                   UPDATE spool SET lease_owner = ${owner}, lease_until = ${leaseUntil}
                   WHERE ${sql.in("sequence", some)}
                   RETURNING sequence, record_id, table_name AS "table", event_at, json, bytes, accepted_at`)
-              )
-              return [...rows].sort(bySequence).map(({ sequence: _, ...entry }): SpoolEntry => entry)
-            })
-          ),
+            )
+            return [...rows].sort(bySequence).map(({ sequence: _, ...entry }): SpoolEntry => entry)
+          }),
 
     settle: ({ owner, now, delivered, duplicates, refused }) =>
-      write(
-        "Spool.settle",
-        Effect.gen(function* () {
-          yield* alone("spool")
-          const arrived = yield* remove(owner, delivered)
-          const repeated = yield* remove(owner, duplicates)
-          yield* rememberDelivered([...arrived, ...repeated], now)
-          const codes = new Map(refused.map(({ recordId, code }) => [recordId, code]))
-          const rejected = yield* remove(owner, [...codes.keys()])
-          yield* listRefused(rejected, codes, now)
-          yield* countRemoved(arrived, "delivered")
-          yield* countRemoved(repeated, "duplicates")
-          yield* countRemoved(rejected, "refused")
-        })
-      ),
+      write("Spool.settle", function* () {
+        yield* lock("spool")
+        const arrived = yield* remove(owner, delivered)
+        const repeated = yield* remove(owner, duplicates)
+        yield* rememberDelivered([...arrived, ...repeated], now)
+        const codes = new Map(refused.map(({ recordId, code }) => [recordId, code]))
+        const rejected = yield* remove(owner, [...codes.keys()])
+        yield* listRefused(rejected, codes, now)
+        yield* countRemoved(arrived, "delivered")
+        yield* countRemoved(repeated, "duplicates")
+        yield* countRemoved(rejected, "refused")
+      }),
 
     release: (owner, recordIds) =>
-      Effect.asVoid(
-        write(
-          "Spool.release",
-          inChunks(
-            recordIds,
-            (ids) => sql`
-              UPDATE spool SET lease_owner = NULL, lease_until = NULL
-              WHERE sequence IN (
-                SELECT sequence FROM spool
-                WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)} ${skipLocked})`
-          )
+      write("Spool.release", () =>
+        runInChunks(
+          recordIds,
+          (ids) => sql`
+            UPDATE spool SET lease_owner = NULL, lease_until = NULL
+            WHERE sequence IN (
+              SELECT sequence FROM spool
+              WHERE lease_owner = ${owner} AND ${sql.in("record_id", ids)} ${skipLocked})`
         )
       ),
 
@@ -204,11 +198,13 @@ export const makeTelemetrySpool = (
   }))
 }
 
+interface Candidate {
+  readonly sequence: number
+  readonly bytes: number
+}
+
 /** The oldest entries up to this many bytes; always at least one, however large. */
-const takeWithin = (
-  oldest: ReadonlyArray<{ readonly sequence: number; readonly bytes: number }>,
-  bytes: number
-): ReadonlyArray<number> => {
+const takeWithin = (oldest: ReadonlyArray<Candidate>, bytes: number): ReadonlyArray<number> => {
   let sum = 0
   const end = oldest.findIndex((entry, index) => {
     sum += entry.bytes

@@ -1,24 +1,19 @@
 /** The embedded store: one SQLite file, private to its owner, whose commits survive a power cut. */
 import { closeSync, existsSync, mkdirSync, openSync } from "node:fs"
 import { dirname, resolve } from "node:path"
-import * as Reactivity from "@effect/experimental/Reactivity"
-import * as SqlClient from "@effect/sql/SqlClient"
-import { SqlError } from "@effect/sql/SqlError"
-import type { Statement } from "@effect/sql/Statement"
-import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Ref from "effect/Ref"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
-import { snakeToCamel } from "effect/String"
 import { StoreUnavailable } from "../../../services/Store.ts"
-import { type Database, makeDatabase } from "../Database.ts"
-import { migrationFailed, openFailed } from "../StoreErrors.ts"
+import { type Database, makeAccess, makeDatabase } from "../Database.ts"
+import { first, run } from "../Query.ts"
+import { openFailed } from "../StoreErrors.ts"
 import { applicationId, writeMark } from "./ApplicationId.ts"
 import { checkReadable, migrate, migrationsTable, prepareSchema } from "../migrations/Migrations.ts"
-import { first, Whole } from "../repositories/Rows.ts"
-import { sqliteDialect } from "./SqliteDialect.ts"
+import { Whole } from "../repositories/Rows.ts"
+import { openConnection } from "./SqliteConnection.ts"
+import { migrateInTransaction, sqliteDialect } from "./SqliteDialect.ts"
 import { watchFiles } from "./SqliteFiles.ts"
 
 interface SqliteOptions {
@@ -56,25 +51,14 @@ const anyRead = "SELECT COUNT(*) FROM sqlite_master"
 
 const Owner = Schema.Struct({ id: Whole, tables: Whole, migrated: Whole })
 
-/**
- * The first statement on a connection reads the schema, so preparing it fails while another process has the file locked. The
- * client caches that failure, so the statement is not cached; a failure to prepare an uncached one is a defect, caught here.
- */
-const uncached = <A extends object>(statement: Statement<A>) =>
-  Effect.catchAllDefect(statement.unprepared, (cause) =>
-    Effect.fail(new SqlError({ cause, message: "Failed to prepare statement" }))
-  )
-
 /** Refuses a file of another program. An application id of 0 is a new file, or one whose first opening did not finish. */
 const refuseForeign = ({ name, read, sql }: Database) =>
   read(
     "Store.open",
-    first(Owner)(
-      uncached(sql`
-        SELECT (SELECT application_id FROM pragma_application_id) AS id, COUNT(*) AS tables,
-          COALESCE(SUM(name = ${migrationsTable}), 0) AS migrated
-        FROM sqlite_master WHERE type = 'table'`)
-    )
+    first(Owner)(sql`
+      SELECT (SELECT application_id FROM pragma_application_id) AS id, COUNT(*) AS tables,
+        COALESCE(SUM(name = ${migrationsTable}), 0) AS migrated
+      FROM sqlite_master WHERE type = 'table'`)
   ).pipe(
     Effect.filterOrFail(
       Option.exists(
@@ -97,45 +81,37 @@ export const openDatabase = (
     if (migrating) yield* Effect.try({ try: () => createFile(file), catch: opening })
     else if (!existsSync(file))
       return yield* new StoreUnavailable({ database: name, problem: { kind: "absent_file" } })
-    const sql = yield* SqliteClient.make({
-      filename: file,
-      // Set below, where a failure is typed.
-      disableWAL: true,
-      transformResultNames: snakeToCamel,
-      prepareCacheSize: 500,
-      // Short, since the client also caches statements that failed to prepare.
-      prepareCacheTTL: "5 seconds"
-    }).pipe(
-      Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
-      Effect.catchAllDefect((defect) => Effect.fail(opening(defect)))
+    const connection = yield* openConnection(file, opening)
+    const { sql } = connection
+    const files = watchFiles(file)
+    let closed = false
+    const problem = () => {
+      // The last process to close a database removes its log.
+      if (closed) return new StoreUnavailable({ database: name, problem: { kind: "closed" } })
+      return files.arePresent()
+        ? undefined
+        : new StoreUnavailable({ database: name, problem: { kind: "gone" } })
+    }
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        closed = true
+      })
     )
-    const closed = yield* Ref.make(false)
-    yield* Effect.addFinalizer(() => Ref.set(closed, true))
-    const files = yield* watchFiles(file, name)
-    // The last process to close a database removes its log.
-    const present = Effect.if(Ref.get(closed), {
-      onTrue: () => Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "closed" } })),
-      onFalse: () => files.present
-    })
-    const database = makeDatabase(sql, { name, lockWait, dialect: sqliteDialect(sql, present) })
+    const dialect = yield* sqliteDialect(connection, problem)
+    const database = makeDatabase(sql, { name, lockWait, dialect })
 
-    const set = (pragma: string) => database.read("Store.open", sql.unsafe(`PRAGMA ${pragma}`))
+    const set = (pragma: string) => database.read("Store.open", run(sql.unsafe(`PRAGMA ${pragma}`)))
     yield* set(withoutWaiting)
     yield* refuseForeign(database)
     for (const pragma of pragmas) yield* set(pragma)
-    yield* database.read("Store.open", sql.unsafe(anyRead))
-    yield* files.watchLog
-    const migration = database.write(
-      "Store.migrate",
-      migrate.pipe(
-        Effect.provideService(SqlClient.SqlClient, sql),
-        Effect.catchTag("MigrationError", (error) => Effect.fail(migrationFailed(name, error))),
-        Effect.catchAllDefect((defect) => Effect.fail(migrationFailed(name, defect)))
-      )
+    yield* database.read("Store.open", run(sql.unsafe(anyRead)))
+    files.watchLog()
+    const migration = makeAccess({ name, lockWait })("Store.migrate", () =>
+      migrateInTransaction(connection, migrate(sql, name))
     )
     if (older) yield* checkReadable(database)
     else yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
     // Only a write shows that the file is writable.
-    if (migrating) yield* database.write("Store.open", sql.unsafe(writeMark))
+    if (migrating) yield* database.write("Store.open", () => run(sql.unsafe(writeMark)))
     return database
   })

@@ -4,9 +4,9 @@ import * as FastCheck from "effect/FastCheck"
 import {
   type CallWindows,
   type Claim,
-  makeCallWindows,
-  type Place
+  makeCallWindows
 } from "../../../../src/layers/iam/budget/CallWindows.ts"
+import type { Place } from "../../../../src/layers/iam/budget/Places.ts"
 import { type Share, shares } from "../../../../src/layers/iam/budget/Shares.ts"
 
 const second = 1_000

@@ -107,6 +107,7 @@ describe("Refreshes", () => {
       const known = (name: string) => {
         const token = Redacted.make(`ort_${name.padStart(43, "x")}`)
         const place = {
+          window: "production /oauth/introspect",
           key: undefined,
           share: "essential" as const,
           freeAt: 0,

@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import type { Place } from "../../../../src/layers/iam/budget/CallWindows.ts"
+import type { Place } from "../../../../src/layers/iam/budget/Places.ts"
 import {
   makeKnownCredentials,
   secretKey,
@@ -21,6 +21,7 @@ const testing: Plane = Testing({
 })
 
 const reservedPlace: Place = {
+  window: "production /oauth/introspect",
   key: undefined,
   share: "essential",
   freeAt: 0,

@@ -13,6 +13,8 @@ export interface PgProxy {
   readonly repair: Effect.Effect<void>
   /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
   readonly loseNextCommit: Effect.Effect<void>
+  /** Requests that followed an answer, so far: statements that are sent together count once. */
+  readonly roundTrips: () => number
 }
 
 const listening = async (port: number, accept: (socket: Socket) => void) => {
@@ -29,12 +31,14 @@ export const pgProxy = (address: string) =>
         const pairs = new Set<readonly [Socket, Socket]>()
         let frozen = false
         let losing = false
+        let roundTrips = 0
 
         const accept = (near: Socket) => {
           const far = dial(Number(target.port), target.hostname)
           const pair = [near, far] as const
           pairs.add(pair)
           let lost = false
+          let answered = true
           const end = () => {
             pairs.delete(pair)
             near.destroy()
@@ -46,9 +50,15 @@ export const pgProxy = (address: string) =>
               losing = false
               lost = true
             }
+            if (answered) roundTrips += 1
+            answered = false
             far.write(chunk)
           })
-          far.on("data", (chunk) => (lost ? end() : near.write(chunk)))
+          far.on("data", (chunk) => {
+            answered = true
+            if (lost) end()
+            else near.write(chunk)
+          })
           if (frozen) pause(pair)
         }
         const pause = (pair: readonly [Socket, Socket]) => {
@@ -84,16 +94,18 @@ export const pgProxy = (address: string) =>
           },
           lose: () => {
             losing = true
-          }
+          },
+          roundTrips: () => roundTrips
         }
       }),
       ({ cut, repair }) => Effect.promise(() => repair().then(cut))
     ),
-    ({ cut, freeze, lose, repair, url }): PgProxy => ({
+    ({ cut, freeze, lose, repair, roundTrips, url }): PgProxy => ({
       url,
       cut: Effect.promise(cut),
       freeze: Effect.sync(freeze),
       repair: Effect.promise(repair),
-      loseNextCommit: Effect.sync(lose)
+      loseNextCommit: Effect.sync(lose),
+      roundTrips
     })
   )

@@ -1,21 +1,24 @@
 /** Rules that concern PostgreSQL only: outages, session settings and concurrent connections. */
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as Schema from "effect/Schema"
+import { all, lock, run } from "../../../../src/layers/store/Query.ts"
 import { openPostgres, type PgOptions } from "../../../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
+import type { Statement } from "@effect/sql/Statement"
 import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
 import { pgProxy } from "./PgProxy.ts"
 import {
   postgres,
   sampleEntry,
+  sampleEvent,
   sampleLease,
   sampleReport,
   sampleSpoolLease,
@@ -29,6 +32,10 @@ const open = (url: string, options?: PgOptions) =>
     const database = yield* openPostgres(Redacted.make(url), options)
     return { ...(yield* makeStore(database)), database }
   }).pipe(Logger.withMinimumLogLevel(LogLevel.None))
+
+/** The column `value` of each row. */
+const values = (statement: Statement<object>) =>
+  all(Schema.Struct({ value: Schema.String }))(statement).map((rows) => rows.map(({ value }) => value))
 
 const ana = { plane: productionId, organisation: "acme", publicId: "c:ana" }
 const activate = ({ recipients }: StoreService) => recipients.activate({ ...ana, organisationUuid: "uuid" })
@@ -54,12 +61,9 @@ describe("A Postgres database", () => {
       const { database } = yield* open(yield* freshPath)
       const shown = yield* Effect.forEach(
         ["application_name", "statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout"],
-        (name) => database.read("Test", database.sql`SELECT current_setting(${name}) AS value`)
+        (name) => database.read("Test", values(database.sql`SELECT current_setting(${name}) AS value`))
       )
-      deepStrictEqual(
-        shown.map(([row]) => row?.value),
-        ["music-backend", "10s", "2s", "15s"]
-      )
+      deepStrictEqual(shown.flat(), ["music-backend", "10s", "2s", "15s"])
     })
   )
 
@@ -75,12 +79,15 @@ describe("A Postgres database", () => {
       )
       const { database, ...store } = yield* open(url)
       yield* activate(store)
-      const settings = yield* database.write(
-        "Test",
-        database.sql`
-          SELECT current_setting('synchronous_commit') AS wait, current_setting('transaction_isolation') AS sees`
-      )
-      deepStrictEqual(settings, [{ wait: "on", sees: "read committed" }])
+      const settings = values(database.sql`
+        SELECT concat_ws(', ', current_setting('synchronous_commit'), current_setting('transaction_isolation'),
+          current_setting('transaction_read_only')) AS value`)
+      const expected = ["on, read committed, off"]
+      deepStrictEqual(yield* database.write("Test", () => settings), expected)
+      const inTransaction = database.write("Test", function* () {
+        return yield* settings
+      })
+      deepStrictEqual(yield* inTransaction, expected)
     })
   )
 
@@ -90,10 +97,10 @@ describe("A Postgres database", () => {
       Effect.gen(function* () {
         const url = yield* postgres.emptyPath
         const name = new URL(url).pathname.slice(1)
-        const showing = "SELECT current_setting('synchronous_commit') AS wait"
+        const showing = "SELECT current_setting('synchronous_commit') AS value"
         const { database } = yield* open(url, { connections: 1 })
-        const shown = database.read("Test", database.sql.unsafe(showing))
-        deepStrictEqual(yield* shown, [{ wait: "on" }])
+        const shown = database.read("Test", values(database.sql.unsafe(showing)))
+        deepStrictEqual(yield* shown, ["on"])
 
         const system = (change: string) =>
           Effect.zipRight(rawQuery(url, `ALTER SYSTEM ${change}`), rawQuery(url, "SELECT pg_reload_conf()"))
@@ -103,15 +110,15 @@ describe("A Postgres database", () => {
         // Another session shows when the change has taken effect.
         yield* rawQuery(url, showing).pipe(
           Effect.delay("20 millis"),
-          Effect.repeat({ until: ([row]) => row?.wait === "off", times: 200 })
+          Effect.repeat({ until: ([row]) => row?.value === "off", times: 200 })
         )
-        deepStrictEqual(yield* shown, [{ wait: "on" }])
+        deepStrictEqual(yield* shown, ["on"])
 
         for (const wait of ["local", "remote_apply"]) {
           yield* rawQuery(url, `ALTER DATABASE ${name} SET synchronous_commit = ${wait}`)
           const later = yield* open(url)
-          const found = yield* later.database.read("Test", later.database.sql.unsafe(showing))
-          deepStrictEqual(found, [{ wait }])
+          const found = yield* later.database.read("Test", values(later.database.sql.unsafe(showing)))
+          deepStrictEqual(found, [wait])
         }
       })
   )
@@ -214,13 +221,10 @@ describe("A Postgres database", () => {
         const { sql, write } = database
         for (let index = 0; index < 3; index += 1) {
           const failure = yield* Effect.flip(
-            write(
-              "Test.end",
-              Effect.zipRight(
-                sql`INSERT INTO spool_delivered (record_id, delivered_at) VALUES ('a', 1)`,
-                sql`SELECT pg_terminate_backend(pg_backend_pid())`
-              )
-            )
+            write("Test.end", function* () {
+              yield* run(sql`INSERT INTO spool_delivered (record_id, delivered_at) VALUES ('a', 1)`)
+              yield* run(sql`SELECT pg_terminate_backend(pg_backend_pid())`)
+            })
           )
           assertReason(failure, url, /does not answer( \(57P01\))?, in Test\.end$/)
         }
@@ -248,15 +252,43 @@ describe("A Postgres database", () => {
   })
 
   describe("transactions", () => {
-    it.scopedLive("a failed statement fails the transaction, even when its error was ignored", () =>
+    it.scopedLive("take few round trips: statements without a result are not waited for", () =>
+      Effect.gen(function* () {
+        const proxy = yield* pgProxy(yield* freshPath)
+        const store = yield* open(proxy.url, { connections: 1 })
+        yield* activate(store)
+        const counted = <A, E>(use: Effect.Effect<A, E>) => {
+          const before = proxy.roundTrips()
+          return Effect.map(use, () => proxy.roundTrips() - before)
+        }
+        const entries = Array.from({ length: 10 }, (_, index) => sampleEntry(`${index}`))
+        deepStrictEqual(
+          {
+            isActive: yield* counted(isActive(store)),
+            activate: yield* counted(activate(store)),
+            receive: yield* counted(store.webhooks.receive(sampleEvent(), [])),
+            admit: yield* counted(store.reports.admit(sampleReport(), true)),
+            offer: yield* counted(store.spool.offer(entries, { limitBytes: 1_000 }))
+          },
+          { isActive: 1, activate: 1, receive: 3, admit: 4, offer: 4 }
+        )
+      })
+    )
+
+    it.scopedLive("a failed statement fails the transaction, also when its answer was not waited for", () =>
       Effect.gen(function* () {
         const url = yield* freshPath
         const { database } = yield* open(url, { connections: 1 })
         const { sql, write } = database
         const insert = sql`INSERT INTO spool_delivered (record_id, delivered_at) VALUES ('a', 1)`
-        yield* Effect.flip(write("Test.fail", Effect.zipRight(insert, Effect.ignore(sql`SELECT 1 / 0`))))
+        const failing = write("Test.fail", function* () {
+          yield* run(insert)
+          yield* run(sql`SELECT 1 / 0`)
+          yield* run(sql`UPDATE spool_delivered SET delivered_at = 2`)
+        })
+        assertReason(yield* Effect.flip(failing), url, /failed \(22012\), in Test\.fail$/)
         deepStrictEqual(yield* rawQuery(url, "SELECT * FROM spool_delivered"), [])
-        yield* write("Test.pass", insert)
+        yield* write("Test.pass", () => run(insert))
       })
     )
 
@@ -265,25 +297,17 @@ describe("A Postgres database", () => {
         const url = yield* freshPath
         const { pathname } = new URL(url)
         yield* rawQuery(url, `ALTER DATABASE ${pathname.slice(1)} SET deadlock_timeout = '20ms'`)
-        const { alone, write } = (yield* open(url)).database
-        const arrived = [yield* Deferred.make<void>(), yield* Deferred.make<void>()] as const
-        const both = (
-          first: string,
-          second: string,
-          [own, other]: readonly [Deferred.Deferred<void>, Deferred.Deferred<void>]
-        ) =>
-          write(
-            "Test.both",
-            Effect.gen(function* () {
-              yield* alone(first)
-              yield* Deferred.succeed(own, undefined)
-              yield* Deferred.await(other)
-              yield* alone(second)
-            })
-          )
-        yield* Effect.all([both("one", "other", arrived), both("other", "one", [arrived[1], arrived[0]])], {
-          concurrency: "unbounded"
-        })
+        const { sql, write } = (yield* open(url)).database
+        let attempts = 0
+        const both = (first: string, second: string) =>
+          write("Test.both", function* () {
+            attempts += 1
+            yield* lock(first)
+            yield* values(sql`SELECT pg_sleep(0.2)::text AS value`)
+            yield* lock(second)
+          })
+        yield* Effect.all([both("one", "other"), both("other", "one")], { concurrency: "unbounded" })
+        assert.isAbove(attempts, 2)
       })
     )
 

@@ -31,6 +31,19 @@ const states = ({ recipients }: StoreService) =>
 const allActive = { ana: true, eva: true, elsewhere: true, inPlane: true }
 
 onBoth("Webhooks", ({ freshPath, freshStore, rawQuery, withStore }) => {
+  it.scoped("stores text that has a meaning in SQL as it is", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const odd = "it's \\'; ROLLBACK; -- /* $1 ? */"
+      yield* withStore(path, ({ webhooks }) =>
+        webhooks.receive(sampleEvent({ aggregateType: odd, aggregateId: odd, data: odd }), [])
+      )
+      deepStrictEqual(yield* rawQuery(path, "SELECT aggregate_type, aggregate_id, data FROM webhook_inbox"), [
+        { aggregate_type: odd, aggregate_id: odd, data: odd }
+      ])
+    })
+  )
+
   it.scoped(
     "the first delivery of an event is stored whole; a second one is reported and changes nothing",
     () =>

@@ -1,0 +1,97 @@
+/** The requests of the benchmarks: what the client, the daemon and IAM send. */
+import { randomUUID } from "node:crypto"
+import * as Schema from "effect/Schema"
+import { mintSlt, type SimulatedUpstreams } from "../sandbox/SimulatedUpstreams.ts"
+import { production } from "../sandbox/upstreams/Iam.ts"
+
+export interface Outgoing {
+  readonly method: "GET" | "POST"
+  readonly path: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body?: string
+}
+
+const Session = Schema.Struct({ access_token: Schema.String, refresh_token: Schema.String })
+export type Session = typeof Session.Type
+export const decodeSession = Schema.decodeUnknownSync(Schema.parseJson(Session))
+
+/** Sends one request, and fails unless its answer is a success. */
+export const send = async (url: string, { body, headers, method, path }: Outgoing): Promise<string> => {
+  const response = await fetch(url + path, { method, headers, ...(body === undefined ? {} : { body }) })
+  const text = await response.text()
+  if (!response.ok) throw new Error(`${method} ${path} answered ${response.status}: ${text}`)
+  return text
+}
+
+const get = (path: string, headers: Outgoing["headers"] = {}): Outgoing => ({ method: "GET", path, headers })
+
+const post = (path: string, body: unknown, headers: Outgoing["headers"] = {}): Outgoing => ({
+  method: "POST",
+  path,
+  headers: { "content-type": "application/json", ...headers },
+  body: JSON.stringify(body)
+})
+
+const signed = (token: string) => ({ authorization: `Bearer ${token}`, "x-org-id": "acme" })
+
+const event = (id: string) => ({
+  id,
+  type: "playback.track.started",
+  data: { track: "Harbor Lights", position_ms: 184_220, queue: [7, 12, 31] },
+  metadata: { occurred_at: Date.now(), version: "0.1.0", platform: "linux" }
+})
+
+/** `newId` makes the ids by which a server recognises a repetition. */
+export const requestsOf = (world: SimulatedUpstreams, newId: () => string = randomUUID) => {
+  const keyed = () => ({ "idempotency-key": newId() })
+  return {
+    healthz: () => get("/healthz"),
+    version: () => get("/api/v1/version"),
+    iam: () => get("/api/v1/iam"),
+    me: (token: string) => get("/api/v1/auth/me", signed(token)),
+    login: (slt: string) => post("/api/v1/auth/login", { slt }, keyed()),
+    refresh: (token: string) => post("/api/v1/auth/refresh", { refresh_token: token }, keyed()),
+    logout: (token: string) => post("/api/v1/auth/logout", { token }, keyed()),
+    ting: (token: string) =>
+      post(
+        "/api/v1/tings",
+        { type: "music.trigger.fired", key: `si:deejay/${newId()}`, data: { trigger: "sunrise" } },
+        signed(token)
+      ),
+    subscribe: (token: string) => post("/api/v1/ting/subscription", {}, signed(token)),
+    report: () =>
+      post(
+        "/api/v1/reports",
+        { message: "The player stops after a seek near the end of a track.", context: { version: "0.1.0" } },
+        keyed()
+      ),
+    telemetry: () =>
+      post("/api/v1/telemetry", {
+        table: "musicclidaemon",
+        events: Array.from({ length: 10 }, () => event(newId()))
+      }),
+    webhook: (): Outgoing => {
+      const changed = world.iam.controls.events.membershipUpdated(production, "si:lyra", "acme")
+      const { body, headers } = world.iam.controls.buildWebhook(production, {
+        ...changed,
+        eventId: randomUUID(),
+        // Deliveries of one aggregate are serialised; IAM sends events of many aggregates.
+        aggregate: { type: "organization_membership", id: randomUUID(), version: 1 }
+      })
+      return { method: "POST", path: "/webhook/", headers: { ...headers }, body: body.toString("utf8") }
+    }
+  }
+}
+
+/** The access tokens of different logins, so that no two connections share an introspection. */
+export const login = async (
+  url: string,
+  world: SimulatedUpstreams,
+  count: number
+): Promise<ReadonlyArray<string>> => {
+  const requests = requestsOf(world)
+  const tokens: Array<string> = []
+  while (tokens.length < count)
+    tokens.push(decodeSession(await send(url, requests.login(mintSlt(world)))).access_token)
+  return tokens
+}

@@ -1,0 +1,138 @@
+/** The measured servers as processes: each alone on one core, while load and upstreams have the other. */
+import { execFileSync, spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { setTimeout as pause } from "node:timers/promises"
+import { fileURLToPath } from "node:url"
+import { type SimulatedUpstreams, upstreamEnvironment } from "../sandbox/SimulatedUpstreams.ts"
+import { bundle } from "../test/durability/Fleet.ts"
+import { freePort, root } from "../test/support/Process.ts"
+
+export const serverNames = ["ours", "peer", "raw"] as const
+export type ServerName = (typeof serverNames)[number]
+
+const serverCore = "0"
+const loadCore = "1"
+
+/** Whether each side can have a core of its own. */
+export const hasOwnCores = spawnSync("taskset", ["-c", `${serverCore},${loadCore}`, "true"]).status === 0
+
+/** Moves this process, with its threads, to the core of the load. */
+export const moveToLoadCore = (): void => {
+  if (hasOwnCores) execFileSync("taskset", ["-a", "-p", "-c", loadCore, String(process.pid)])
+}
+
+export interface Programs {
+  readonly files: Readonly<Record<ServerName, string>>
+  readonly remove: () => void
+}
+
+/** Builds the production bundle, and bundles the peer in the same way. */
+export const buildPrograms = async (): Promise<Programs> => {
+  execFileSync(process.execPath, ["scripts/build.mjs"], { cwd: root })
+  const peer = await bundle(fileURLToPath(new URL("peer/main.js", import.meta.url)))
+  return {
+    files: {
+      ours: join(root, "dist/main.js"),
+      peer: peer.file,
+      raw: fileURLToPath(new URL("peer/raw.js", import.meta.url))
+    },
+    remove: peer.remove
+  }
+}
+
+export interface Server {
+  readonly name: ServerName
+  readonly url: string
+  /** Milliseconds from the spawn to the first 200 of /readyz. */
+  readonly readyMillis: number
+  /** Milliseconds of CPU that the process used so far. */
+  readonly cpuMillis: () => number
+  /** MiB of resident memory: now, and the most so far. */
+  readonly memory: () => { readonly now: number; readonly peak: number }
+  readonly stop: () => Promise<void>
+}
+
+/** `USER_HZ`, which Linux fixes at 100 for programs. */
+const ticksPerSecond = 100
+
+const cpuMillisOf = (pid: number): number => {
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+    .replace(/^.*\) /, "")
+    .split(" ")
+  return ((Number(fields[11]) + Number(fields[12])) * 1_000) / ticksPerSecond
+}
+
+const memoryOf = (pid: number) => {
+  const status = readFileSync(`/proc/${pid}/status`, "utf8")
+  const mebibytes = (name: string) =>
+    Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(status)?.[1] ?? Number.NaN) / 1024
+  return { now: mebibytes("VmRSS"), peak: mebibytes("VmHWM") }
+}
+
+/**
+ * The same environment for every server. No limit of this service or of its budget for IAM may refuse a measured request; the
+ * backend's own telemetry is off, because the peer has none.
+ */
+const environmentOf = (world: SimulatedUpstreams, port: number, folder: string) => {
+  const { MUSIC_BACKEND_TABLE_KEY: _, ...upstreams } = upstreamEnvironment(world)
+  return {
+    PATH: process.env.PATH,
+    NODE_ENV: "production",
+    ...upstreams,
+    MUSIC_BIND: `127.0.0.1:${port}`,
+    MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
+    MUSIC_RATE_LIMIT: "off",
+    MUSIC_IAM_CALLS_PER_MINUTE: "10000",
+    MUSIC_LOG_FORMAT: "json"
+  }
+}
+
+const isReady = (url: string): Promise<boolean> =>
+  fetch(`${url}/readyz`).then(
+    async (response) => {
+      await response.arrayBuffer()
+      return response.ok
+    },
+    () => false
+  )
+
+/** Starts a server on an empty database; its standard output goes to /dev/null. */
+export const startServer = async (
+  { files }: Programs,
+  name: ServerName,
+  world: SimulatedUpstreams
+): Promise<Server> => {
+  const folder = mkdtempSync(join(tmpdir(), `music-bench-${name}-`))
+  const port = await freePort()
+  const command = [process.execPath, files[name]]
+  const [program = "", ...parameters] = hasOwnCores ? ["taskset", "-c", serverCore, ...command] : command
+  const startedAt = performance.now()
+  const child = spawn(program, parameters, {
+    cwd: root,
+    env: environmentOf(world, port, folder),
+    stdio: ["ignore", "ignore", "inherit"]
+  })
+  const ended = once(child, "exit")
+  const url = `http://127.0.0.1:${port}`
+  while (!(await isReady(url))) {
+    if (child.exitCode !== null) throw new Error(`${name} ended before it was ready`)
+    await pause(2)
+  }
+  const readyMillis = performance.now() - startedAt
+  const pid = child.pid ?? 0
+  return {
+    name,
+    url,
+    readyMillis,
+    cpuMillis: () => cpuMillisOf(pid),
+    memory: () => memoryOf(pid),
+    stop: async () => {
+      child.kill("SIGKILL")
+      await ended
+      rmSync(folder, { recursive: true, force: true })
+    }
+  }
+}

@@ -1,0 +1,25 @@
+/** Spans of the service's own steps. Without an exporter none is made, because each one would cost more than most steps. */
+import * as Effect from "effect/Effect"
+import type * as Fiber from "effect/Fiber"
+import * as FiberRef from "effect/FiberRef"
+
+/** Whether the spans of this fiber are exported. */
+export const isTracing = (fiber: Fiber.RuntimeFiber<unknown, unknown>): boolean =>
+  fiber.getFiberRef(FiberRef.currentTracerEnabled)
+
+/** Runs the effect in a span of this name, if the fiber traces. */
+export const traced =
+  (name: string, attributes: Readonly<Record<string, string>> = {}) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.withFiberRuntime((fiber) =>
+      isTracing(fiber) ? Effect.withSpan(effect, name, { attributes, captureStackTrace: false }) : effect
+    )
+
+/** The same around every run of a function. */
+export const tracedFn =
+  <Arguments extends ReadonlyArray<unknown>, A, E, R>(
+    name: string,
+    run: (...given: Arguments) => Effect.Effect<A, E, R>
+  ): ((...given: Arguments) => Effect.Effect<A, E, R>) =>
+  (...given) =>
+    traced(name)(run(...given))
