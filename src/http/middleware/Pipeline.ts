@@ -5,6 +5,7 @@
  */
 import type { IncomingMessage, ServerResponse } from "node:http"
 import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as FiberId from "effect/FiberId"
@@ -88,8 +89,14 @@ export const makePipeline = Effect.gen(function* () {
   const logRequest = yield* makeAccessLog
   const serving = yield* makeServing
   const clock = yield* Effect.clock
-  // A request always ends with its log line; `handle` makes its work interruptible.
-  const runtime = Runtime.disableRuntimeFlag(yield* Effect.runtime<never>(), RuntimeFlags.Interruption)
+  const { fiberRefs, runtimeFlags } = yield* Effect.runtime<never>()
+  const runtime = Runtime.make({
+    // The handlers hold their services; a context with all of them would be copied for every request.
+    context: Context.empty(),
+    fiberRefs,
+    // A request always ends with its log line; `handle` makes its work interruptible.
+    runtimeFlags: RuntimeFlags.disable(runtimeFlags, RuntimeFlags.Interruption)
+  })
   // The end of the scope interrupts requests that outlast the grace period.
   const running = yield* FiberSet.make()
   const origins = makeWebOrigins(settings.webOrigins)
