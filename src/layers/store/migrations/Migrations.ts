@@ -12,6 +12,7 @@ import durableDelivery from "./0002_durable_delivery.ts"
 import discardedDeliveries from "./0003_discarded_deliveries.ts"
 import boundedReports from "./0004_bounded_reports.ts"
 import loginRefusals from "./0005_login_refusals.ts"
+import orderedReading from "./0006_ordered_reading.ts"
 import { any, first } from "../Query.ts"
 import { OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
@@ -21,7 +22,8 @@ const migrations = {
   "0002_durable_delivery": durableDelivery,
   "0003_discarded_deliveries": discardedDeliveries,
   "0004_bounded_reports": boundedReports,
-  "0005_login_refusals": loginRefusals
+  "0005_login_refusals": loginRefusals,
+  "0006_ordered_reading": orderedReading
 }
 
 export const migrationsTable = "migrations"

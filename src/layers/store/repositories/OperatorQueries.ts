@@ -17,7 +17,7 @@ import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
 import { ReportRow, toReport } from "./Reports.ts"
 import { all, any, first, lock, notify } from "../Query.ts"
-import { Flag, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { Flag, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const FinishedRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
 
@@ -95,7 +95,7 @@ export const makeOperatorQueries = ({ read, sql, write }: Database): OperatorQue
             "OperatorQueries.deliveriesOf",
             all(DeliveryRow)(sql`
               SELECT * FROM deliveries
-              WHERE kind = 'report' AND ${sql.in(
+              WHERE ${isOneOf(sql, "kind", ["report"])} AND ${sql.in(
                 "subject",
                 reports.map(({ id }) => id)
               )}`)
@@ -118,9 +118,9 @@ export const makeOperatorQueries = ({ read, sql, write }: Database): OperatorQue
           ...when(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
           ...when(
             filter.delivery,
-            (state) => sql`EXISTS (
-              SELECT 1 FROM deliveries
-              WHERE subject = reports.id AND kind = 'report' AND ${hasStatus(sql, state)})`
+            // Not EXISTS: for each report, SQLite would read all deliveries of the state.
+            (state) => sql`id IN (
+              SELECT subject FROM deliveries WHERE kind = 'report' AND ${hasStatus(sql, state)})`
           )
         ]
         const rows = yield* read(

@@ -3,7 +3,7 @@ import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { count } from "../Query.ts"
 import { knownKinds } from "./DeliveryRows.ts"
-import { knownTables } from "./Rows.ts"
+import { isOneOf, knownTables } from "./Rows.ts"
 
 /** Rows of one transaction, so that it stays short. */
 const batchSize = 200
@@ -34,19 +34,25 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
             WHERE received_at < ${receivedBefore} ORDER BY received_at LIMIT ${batchSize})
           RETURNING event_id`
       ),
-    // The delivery of an unfiled report is kept for as long as the report.
     deliveries: (finishedBefore) =>
-      remove(
-        "Retention.deliveries",
-        sql`
+      write("Retention.deliveries", function* () {
+        const delivered = yield* count(sql`
           DELETE FROM deliveries WHERE id IN (
             SELECT id FROM deliveries
-            WHERE ${sql.in("kind", knownKinds)} AND state IN ('delivered', 'failed') AND finished_at < ${finishedBefore}
-              AND (state = 'delivered' OR kind <> 'report'
-                OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
+            WHERE state = 'delivered' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
             ORDER BY finished_at LIMIT ${batchSize})
-          RETURNING id`
-      ),
+          RETURNING id`)
+        if (delivered === batchSize) return delivered
+        // Reads all failed ones. That of an unfiled report is kept for as long as the report.
+        const failed = yield* count(sql`
+          DELETE FROM deliveries WHERE id IN (
+            SELECT id FROM deliveries
+            WHERE state = 'failed' AND ${isOneOf(sql, "kind", knownKinds)} AND finished_at < ${finishedBefore}
+              AND (kind <> 'report' OR NOT EXISTS (SELECT 1 FROM reports WHERE reports.id = subject))
+            ORDER BY created_at, id LIMIT ${batchSize})
+          RETURNING id`)
+        return delivered + failed
+      }),
     recipients: (changedBefore) =>
       remove(
         "Retention.recipients",

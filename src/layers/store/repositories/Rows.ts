@@ -1,4 +1,6 @@
 /** Columns as both databases return them: Postgres gives 64-bit integers as text. */
+import type { SqlClient } from "@effect/sql/SqlClient"
+import type { Fragment } from "@effect/sql/Statement"
 import * as Schema from "effect/Schema"
 import { backendTable, clientTables } from "../../../schema/Telemetry.ts"
 
@@ -18,3 +20,10 @@ export const OptionalText = Schema.OptionFromNullOr(Schema.String)
 /** The tables of this version. The spool may hold records of others, which belong to a later version. */
 export const knownTables = [...clientTables, backendTable] as const
 export const Table = Schema.Literal(...knownTables)
+
+/**
+ * A condition that no index answers. SQLite prefers an index by equal values to one in the order of the result, and would then read and
+ * sort all rows.
+ */
+export const isOneOf = (sql: SqlClient, column: string, values: ReadonlyArray<string>): Fragment =>
+  sql`${sql(column)} || '' IN ${sql.in(values)}`

@@ -6,7 +6,7 @@ import { latestDueTime, latestLeaseEnd } from "../../../services/ClockSkew.ts"
 import type { SpoolEntry, TelemetrySpool } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, count as countRows, first, inChunks, lock, runInChunks } from "../Query.ts"
-import { knownTables, Table, Whole } from "./Rows.ts"
+import { isOneOf, knownTables, Table, Whole } from "./Rows.ts"
 import { makeOffer } from "./SpoolAdmission.ts"
 import { makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
 
@@ -90,7 +90,7 @@ export const makeTelemetrySpool = (
         // are left to that version.
         const old = yield* sequences(sql`
           SELECT sequence FROM spool
-          WHERE accepted_at < ${acceptedBefore} AND ${sql.in("table_name", knownTables)}
+          WHERE accepted_at < ${acceptedBefore} AND ${isOneOf(sql, "table_name", knownTables)}
             AND ${notLeased(sql, now, latestDueTime(now))}
           ORDER BY accepted_at LIMIT ${expiryBatch} ${skipLocked}`)
         const rows = yield* inChunks(old, (some) =>

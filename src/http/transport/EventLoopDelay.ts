@@ -1,0 +1,73 @@
+/**
+ * How late the event loop runs. A process that gets more requests than its core can serve has few of them in flight: they wait in
+ * the sockets, and each turn of the loop takes longer. The delay of a timer shows that before the requests wait for long.
+ */
+
+export interface EventLoopDelayOptions {
+  /** Milliseconds of mean delay from which a part of the requests is refused. */
+  readonly low?: number
+  /** Milliseconds of mean delay from which all of them are. */
+  readonly high?: number
+}
+
+export interface EventLoopDelay {
+  /**
+   * Whether to refuse the request that has just arrived, while so many are in flight. The refused part grows evenly from none at `low` to all at `high`, so that the
+   * load settles at what the process can serve.
+   */
+  readonly isOverloaded: (inFlight: number) => boolean
+  /** Mean delay in milliseconds. */
+  readonly mean: () => number
+  readonly stop: () => void
+}
+
+/** Milliseconds between two measurements. */
+export const measureEvery = 10
+/** Milliseconds over which delays are averaged: one collection of garbage or one slow commit refuses nothing. */
+const memory = 400
+
+/** With fewer requests in flight, the delay comes from other load on the machine, and a refusal would not lessen it. */
+export const leastInFlight = 16
+
+/**
+ * The rule without the clock: `measure` takes the milliseconds since the measurement before, and `decide` says whether the next
+ * request is refused.
+ */
+export const makeDelayRule = ({ low = 40, high = 80 }: EventLoopDelayOptions = {}) => {
+  let mean = 0
+  /** Refusals that the requests so far have added up to, a fraction between two of them. */
+  let owed = 0
+
+  const measure = (elapsed: number): void => {
+    const delay = Math.max(0, elapsed - measureEvery)
+    // A long turn counts for its whole length.
+    mean += (1 - Math.exp(-elapsed / memory)) * (delay - mean)
+  }
+
+  const decide = (inFlight: number): boolean => {
+    const part = inFlight < leastInFlight ? 0 : Math.min(1, Math.max(0, (mean - low) / (high - low)))
+    if (part === 0) {
+      owed = 0
+      return false
+    }
+    owed += part
+    if (owed < 1) return false
+    owed -= 1
+    return true
+  }
+
+  return { measure, decide, mean: () => mean }
+}
+
+/** Measures until `stop`; the timer does not keep the process running. */
+export const startEventLoopDelay = (options?: EventLoopDelayOptions): EventLoopDelay => {
+  const rule = makeDelayRule(options)
+  let measuredAt = performance.now()
+  const timer = setInterval(() => {
+    const now = performance.now()
+    rule.measure(now - measuredAt)
+    measuredAt = now
+  }, measureEvery)
+  timer.unref()
+  return { isOverloaded: rule.decide, mean: rule.mean, stop: () => clearInterval(timer) }
+}

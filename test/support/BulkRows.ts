@@ -1,0 +1,175 @@
+/** Fills a database with many valid rows, by a few statements of its own dialect. The store's triggers count them. */
+import { createRequire } from "node:module"
+import pg from "pg"
+
+/** Rows of each table. */
+export interface Volumes {
+  readonly reports: number
+  /** Of the reports; they are not filed, and are due. */
+  readonly waitingDeliveries: number
+  /** Of the reports, and older than the bound of retention. */
+  readonly failedDeliveries: number
+  /** Of the reports; they are too young for retention. */
+  readonly finishedDeliveries: number
+  readonly webhooks: number
+  readonly spool: number
+  /** Ids of delivered telemetry. */
+  readonly remembered: number
+  readonly recipients: number
+  readonly loginOutcomes: number
+  readonly refused: number
+}
+
+/** The volumes of an old and busy deployment, in proportion to its reports. */
+export const volumesOf = (reports: number): Volumes => ({
+  reports,
+  waitingDeliveries: Math.ceil(reports / 10),
+  failedDeliveries: Math.ceil(reports / 100),
+  finishedDeliveries: Math.ceil(reports / 10),
+  webhooks: reports,
+  spool: Math.ceil(reports / 10),
+  remembered: Math.ceil(reports / 2),
+  recipients: Math.ceil(reports / 10),
+  loginOutcomes: Math.ceil(reports / 20),
+  refused: Math.ceil(reports / 100)
+})
+
+export type DialectName = "sqlite" | "postgres"
+
+const hour = 3_600_000
+const day = 24 * hour
+
+const content = JSON.stringify({
+  message: `Playback stops after a seek near the end of a track. ${"The player shows the last frame. ".repeat(8)}`,
+  pr: null,
+  attachments: [{ name: "player.log", content: "12:00:01 seek 182\n".repeat(8) }],
+  context: { os: "linux", version: "1.4.2", track: 7 }
+})
+
+const record = JSON.stringify({
+  type: "playback.track.started",
+  data: { track: 7, source: "library" },
+  metadata: { version: "1.4.2", session: "0199a0aa-0000-7000-8000-000000000001" }
+})
+
+/** The statements that add rows, oldest first. */
+export const bulkStatements = (
+  dialect: DialectName,
+  now: number,
+  volumes: Volumes
+): ReadonlyArray<string> => {
+  const hex = (bytes: 16 | 32, salt: string) =>
+    dialect === "sqlite"
+      ? `lower(hex(randomblob(${bytes})))`
+      : bytes === 16
+        ? `md5(random()::text || i || '${salt}')`
+        : `md5(random()::text || i || '${salt}') || md5(random()::text || i)`
+  const series = (count: number) =>
+    dialect === "sqlite"
+      ? `(WITH RECURSIVE n(i) AS (SELECT 0 WHERE ${count} > 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < ${count}) SELECT i FROM n) AS n`
+      : `generate_series(0, ${count}::bigint - 1) AS n(i)`
+  /** Evenly spread over the last `span` milliseconds, oldest first. */
+  const spread = (span: number, count: number) =>
+    `${now - span} + i * ${Math.max(1, Math.floor(span / Math.max(1, count)))}`
+  const text = (expression: string) => `CAST(${expression} AS TEXT)`
+  const { failedDeliveries, finishedDeliveries, reports, waitingDeliveries } = volumes
+  const firstWaiting = reports - waitingDeliveries
+  const firstFinished = firstWaiting - finishedDeliveries
+  const firstFailed = firstFinished - failedDeliveries
+  const isFiled = `i < ${firstWaiting} AND NOT (i >= ${firstFailed} AND i < ${firstFinished})`
+  const step = Math.floor((29 * day) / Math.max(1, finishedDeliveries))
+  return [
+    `INSERT INTO reports
+      (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, issue_number, issue_url)
+    SELECT 'rep_' || ${hex(16, "id")}, 'production', ${hex(32, "key")}, ${hex(32, "content")},
+      CASE WHEN i % 3 = 0 THEN 'anonymous' ELSE 'verified:c:listener' || ${text("i % 10000")} END,
+      '${content}', 'cli', 'bulk_' || ${text("i")}, ${spread(300 * day, reports)}, ${hex(16, "marker")},
+      CASE WHEN ${isFiled} THEN i + 1 END,
+      CASE WHEN ${isFiled} THEN 'https://github.com/harbor/music/issues/' || ${text("i + 1")} END
+    FROM ${series(reports)}`,
+    `INSERT INTO deliveries
+      (id, kind, subject, state, attempts, available_at, looks, last_failure, fence, created_at, finished_at, priority)
+    SELECT 'report:' || id, 'report', id,
+      CASE WHEN i >= ${firstWaiting} THEN 'waiting' WHEN i >= ${firstFinished} THEN 'delivered' ELSE 'failed' END,
+      CASE WHEN i >= ${firstWaiting} THEN 0 ELSE 1 END, created_at, 0,
+      CASE WHEN i < ${firstFinished} THEN 'the tracker refused it' END, 1, created_at,
+      CASE WHEN i < ${firstFinished} THEN created_at + 2000 WHEN i < ${firstWaiting} THEN ${now - 29 * day} + (i - ${firstFinished}) * ${step} END,
+      CASE WHEN reporter = 'anonymous' THEN 1 ELSE 0 END
+    FROM (SELECT reports.*, ${dialect === "sqlite" ? "CAST(SUBSTR(request_id, 6) AS INTEGER)" : "SUBSTR(request_id, 6)::bigint"} AS i
+      FROM reports WHERE request_id LIKE 'bulk@_%' ESCAPE '@') AS numbered
+    WHERE i >= ${firstFailed}`,
+    `INSERT INTO webhook_inbox
+      (plane, event_id, event_type, occurred_at, organisation_uuid, aggregate_type, aggregate_id, aggregate_version, data, received_at)
+    SELECT 'production', ${hex(16, "event")}, 'organization.membership.updated.v1', '2026-09-25T10:15:30.123456Z',
+      '0199a0aa-0000-7000-8000-000000000001', 'organization_membership', ${hex(16, "aggregate")}, 1,
+      '{"public_id":"c:listener","status":"active","roles":["listener"]}', ${spread(45 * day, volumes.webhooks)}
+    FROM ${series(volumes.webhooks)}`,
+    `INSERT INTO spool (record_id, table_name, event_at, json, bytes, accepted_at)
+    SELECT ${hex(16, "record")}, 'musicclidaemon', ${spread(12 * hour, volumes.spool)}, '${record}', ${record.length},
+      ${spread(12 * hour, volumes.spool)}
+    FROM ${series(volumes.spool)}`,
+    `INSERT INTO spool_counts (table_name, accepted, delivered, duplicates, expired, refused, waiting, waiting_bytes)
+    VALUES ('musicclidaemon', ${volumes.spool}, 0, 0, 0, 0, ${volumes.spool}, ${volumes.spool * record.length})
+    ON CONFLICT (table_name) DO UPDATE SET
+      accepted = spool_counts.accepted + excluded.accepted,
+      waiting = spool_counts.waiting + excluded.waiting,
+      waiting_bytes = spool_counts.waiting_bytes + excluded.waiting_bytes`,
+    `INSERT INTO spool_delivered (record_id, delivered_at)
+    SELECT ${hex(16, "delivered")}, ${spread(20 * hour, volumes.remembered)} FROM ${series(volumes.remembered)}`,
+    `INSERT INTO recipients (plane, organisation, organisation_uuid, public_id, subscription_id, active, changed_at)
+    SELECT 'production', 'org' || ${text("i % 1000")}, '0199a0aa-0000-7000-8000-' || ${text("i % 1000")},
+      'c:listener' || ${text("i")}, ${hex(16, "subscription")}, CASE WHEN i % 20 = 0 THEN 0 ELSE 1 END,
+      ${spread(80 * day, volumes.recipients)}
+    FROM ${series(volumes.recipients)}`,
+    `INSERT INTO login_outcomes (upstream_key, plane, subscribed, subscription_id, transient, recorded_at)
+    SELECT ${hex(32, "login")}, 'production', 1, ${hex(16, "subscription")}, 0, ${spread(20 * hour, volumes.loginOutcomes)}
+    FROM ${series(volumes.loginOutcomes)}`,
+    `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
+    SELECT ${hex(16, "refused")}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day, volumes.refused)}
+    FROM ${series(volumes.refused)}`
+  ]
+}
+
+/** The part of the untyped driver that is used. */
+interface SqliteConnection {
+  readonly exec: (script: string) => void
+  readonly close: () => void
+}
+type SqliteDriver = new (path: string) => SqliteConnection
+
+/** Runs statements on a connection without the store's rules. */
+export interface RawDatabase {
+  readonly run: (statement: string) => Promise<void>
+  readonly close: () => Promise<void>
+}
+
+export const openRaw = async (dialect: DialectName, place: string): Promise<RawDatabase> => {
+  if (dialect === "postgres") {
+    const client = new pg.Client({ connectionString: place })
+    client.on("error", () => undefined)
+    await client.connect()
+    return { run: async (statement) => void (await client.query(statement)), close: () => client.end() }
+  }
+  // The driver has no types.
+  const Sqlite = createRequire(import.meta.url)("better-sqlite3") as SqliteDriver
+  const connection = new Sqlite(place)
+  connection.exec("PRAGMA synchronous = OFF; PRAGMA cache_size = -1000000; PRAGMA temp_store = MEMORY")
+  return { run: async (statement) => connection.exec(statement), close: async () => connection.close() }
+}
+
+/** Adds the rows to a database that has the schema, in one transaction each, and updates the planner's statistics. */
+export const fill = async (
+  dialect: DialectName,
+  place: string,
+  volumes: Volumes,
+  now: number
+): Promise<void> => {
+  const database = await openRaw(dialect, place)
+  try {
+    for (const statement of bulkStatements(dialect, now, volumes)) await database.run(statement)
+    // As autovacuum does some time later. SQLite has no statistics until somebody asks for them, and the store does not.
+    await database.run(dialect === "postgres" ? "VACUUM ANALYZE" : "PRAGMA wal_checkpoint(TRUNCATE)")
+  } finally {
+    await database.close()
+  }
+}
