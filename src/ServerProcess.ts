@@ -4,6 +4,7 @@ import { Backend } from "./Backend.ts"
 import { reportUncaughtExceptions } from "./layers/process/UncaughtExceptions.ts"
 import { LoggingLive } from "./layers/observability/Logging.ts"
 import { SettingsFromEnvironment } from "./layers/settings/Settings.ts"
+import { limitHeapGrowth } from "./layers/process/HeapGrowth.ts"
 import { exitAfterGracePeriod, exitOnSecondSignal } from "./layers/process/ProcessSignals.ts"
 import { reportStartupError } from "./layers/process/StartupErrors.ts"
 
@@ -11,7 +12,8 @@ import { reportStartupError } from "./layers/process/StartupErrors.ts"
 const ReportUncaughtExceptions = Layer.provide(Layer.effectDiscard(reportUncaughtExceptions), LoggingLive)
 
 /** The server, with the settings of this process, until it is interrupted; sets the exit code when it does not start. */
-export const serve: Effect.Effect<void> = exitOnSecondSignal.pipe(
+export const serve: Effect.Effect<void> = limitHeapGrowth.pipe(
+  Effect.zipRight(exitOnSecondSignal),
   Effect.zipRight(exitAfterGracePeriod),
   Effect.zipRight(Layer.launch(Layer.provideMerge(Backend, ReportUncaughtExceptions))),
   Effect.provide(SettingsFromEnvironment),

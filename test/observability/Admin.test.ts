@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import { vi } from "vitest"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -97,7 +98,9 @@ describe("The admin server", () => {
       const { log } = yield* startObserved({
         settings: { adminBind: Option.some({ host: "0.0.0.0", port: 0 }) }
       })
-      expect(log.filter((line) => line.includes("not authenticated"))).toHaveLength(1)
+      yield* Effect.promise(() =>
+        vi.waitFor(() => expect(log.filter((line) => line.includes("not authenticated"))).toHaveLength(1))
+      )
     })
   )
 

@@ -9,7 +9,8 @@ import { startSandbox } from "../../sandbox/Run.ts"
 export const keptConsole = () => {
   const lines: Array<string> = []
   const keep = (...parts: ReadonlyArray<unknown>) => {
-    lines.push(parts.map(String).join(" "))
+    // The lines of one turn of the event loop arrive together.
+    lines.push(...parts.map(String).join(" ").split("\n"))
   }
   const kept = (...parts: ReadonlyArray<unknown>) => Effect.sync(() => keep(...parts))
   const console: Console.Console = {

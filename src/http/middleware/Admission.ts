@@ -4,13 +4,17 @@ import * as Layer from "effect/Layer"
 import { Overloaded, ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
+import { startEventLoopDelay } from "../transport/EventLoopDelay.ts"
 import type { Call } from "./Routes.ts"
 
 /** Requests in flight at once; more would only wait and time out together. */
 export const defaultBound = 1_000
 
 interface AdmissionService {
-  /** Why a call is refused on arrival: the process drains, or too many requests are in flight. Probes are always admitted. */
+  /**
+   * Why a call is refused on arrival: the process drains, too many requests are in flight, or the event loop runs late. Probes
+   * are always admitted.
+   */
   readonly refusal: (call: Call) => Overloaded | ShuttingDown | undefined
   /**
    * Takes a place among the requests in flight, which its holder frees at its end. A request takes it once its body has
@@ -26,15 +30,20 @@ interface AdmissionService {
 /** Counts the requests in flight and refuses those beyond the bound. */
 export class Admission extends Context.Tag("music/http/Admission")<Admission, AdmissionService>() {
   static readonly layer = (bound: number = defaultBound): Layer.Layer<Admission, never, Drain> =>
-    Layer.effect(
+    Layer.scoped(
       Admission,
       Effect.gen(function* () {
         const { isDraining } = yield* Drain
         const idle = yield* Effect.makeLatch(true)
+        const delay = yield* Effect.acquireRelease(
+          Effect.sync(() => startEventLoopDelay()),
+          ({ stop }) => Effect.sync(stop)
+        )
         let inFlight = 0
 
+        const overloaded = () => new Overloaded({ retryAfterSeconds: 1 })
         const refuseBeyondBound = ({ probe }: Call): Overloaded | undefined =>
-          !probe && inFlight >= bound ? new Overloaded({ retryAfterSeconds: 1 }) : undefined
+          !probe && inFlight >= bound ? overloaded() : undefined
 
         const count = (change: 1 | -1) => {
           inFlight += change
@@ -42,7 +51,11 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
         }
 
         return {
-          refusal: (call) => (!call.probe && isDraining() ? new ShuttingDown() : refuseBeyondBound(call)),
+          refusal: (call) => {
+            if (call.probe) return undefined
+            if (isDraining()) return new ShuttingDown()
+            return delay.isOverloaded(inFlight) ? overloaded() : refuseBeyondBound(call)
+          },
           takePlace: (call) => {
             // Checked again: many bodies may have arrived since this request was admitted.
             const refusal = refuseBeyondBound(call)

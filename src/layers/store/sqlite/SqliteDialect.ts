@@ -160,7 +160,15 @@ export const migrateInTransaction = (
   migration: Effect.Effect<void, DatabaseFailure>
 ): Effect.Effect<void, DatabaseFailure> =>
   Effect.gen(function* () {
-    const connection = yield* sql.reserve
+    const reserved = yield* sql.reserve
+    const connection: typeof reserved = {
+      ...reserved,
+      // A full disk rolls everything back at once. The migrator's own rollback would then fail and hide why.
+      executeUnprepared: (text, values, transform) =>
+        text.startsWith("ROLLBACK TO") && !isInTransaction()
+          ? Effect.succeed(noRows)
+          : reserved.executeUnprepared(text, values, transform)
+    }
     yield* execute("/* Store.migrate */ BEGIN IMMEDIATE")
     const exit = yield* migration.pipe(
       Effect.provideService(SqlClient.TransactionConnection, [connection, 0]),
