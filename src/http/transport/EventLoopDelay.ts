@@ -24,16 +24,16 @@ export interface EventLoopDelay {
 /** Milliseconds between two measurements. */
 export const measureEvery = 10
 /** Milliseconds over which delays are averaged: one collection of garbage or one slow commit refuses nothing. */
-const memory = 400
+const memory = 200
 
 /** With fewer requests in flight, the delay comes from other load on the machine, and a refusal would not lessen it. */
-export const leastInFlight = 16
+export const leastInFlight = 64
 
 /**
  * The rule without the clock: `measure` takes the milliseconds since the measurement before, and `decide` says whether the next
  * request is refused.
  */
-export const makeDelayRule = ({ low = 40, high = 80 }: EventLoopDelayOptions = {}) => {
+export const makeDelayRule = ({ low = 20, high = 40 }: EventLoopDelayOptions = {}) => {
   let mean = 0
   /** Refusals that the requests so far have added up to, a fraction between two of them. */
   let owed = 0
