@@ -100,6 +100,8 @@ export interface Measured {
   readonly answered: number
   /** Answers other than 2xx, and lost connections. */
   readonly failed: number
+  /** Of those, answers 503. */
+  readonly refused: number
   readonly perSecond: number
   /** Milliseconds. */
   readonly p50: number
@@ -107,13 +109,18 @@ export interface Measured {
   readonly p999: number
 }
 
-const summarise = (latencies: Array<number>, failed: number, seconds: number): Measured => {
+const summarise = (
+  latencies: Array<number>,
+  { failed, refused }: { readonly failed: number; readonly refused: number },
+  seconds: number
+): Measured => {
   const sorted = Float64Array.from(latencies).sort()
   const at = (share: number) =>
     sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN
   return {
     answered: sorted.length,
     failed,
+    refused,
     perSecond: sorted.length / seconds,
     p50: at(0.5),
     p99: at(0.99),
@@ -139,6 +146,7 @@ export const closedLoop = async (
   const open = await Promise.all(Array.from({ length: connections }, () => Connection.open(url)))
   const latencies: Array<number> = []
   let failed = 0
+  let refused = 0
   let left = requests
   const began = performance.now()
   const end = began + seconds * 1_000
@@ -157,6 +165,7 @@ export const closedLoop = async (
               const now = performance.now()
               if (isSuccess(status)) latencies.push(now - at)
               else failed += 1
+              if (status === 503) refused += 1
               if (status === 0) resolve()
               else sendNext(now)
             })
@@ -167,7 +176,7 @@ export const closedLoop = async (
   )
   const took = (performance.now() - began) / 1_000
   for (const connection of open) connection.close()
-  return summarise(latencies, failed, took)
+  return summarise(latencies, { failed, refused }, took)
 }
 
 /**
@@ -176,15 +185,17 @@ export const closedLoop = async (
  */
 export const openLoop = async (
   url: string,
-  rate: { readonly perSecond: number; readonly seconds: number },
+  rate: { readonly perSecond: number; readonly seconds: number; readonly connections?: number },
   next: NextRequest
 ): Promise<Measured> => {
-  const idle = await Promise.all(Array.from({ length: 64 }, () => Connection.open(url)))
+  const { connections = 64 } = rate
+  const idle = await Promise.all(Array.from({ length: connections }, () => Connection.open(url)))
   const all = [...idle]
   const waiting: Array<() => void> = []
   const latencies: Array<number> = []
-  const total = rate.perSecond * rate.seconds
+  const total = Math.round(rate.perSecond * rate.seconds)
   let failed = 0
+  let refused = 0
   let settled = 0
   const began = performance.now()
   await new Promise<void>((resolve) => {
@@ -203,6 +214,7 @@ export const openLoop = async (
       connection.send(next(), (status) => {
         if (isSuccess(status)) latencies.push(performance.now() - due)
         else failed += 1
+        if (status === 503) refused += 1
         finish(connection)
       })
     }
@@ -221,5 +233,5 @@ export const openLoop = async (
   })
   const took = (performance.now() - began) / 1_000
   for (const connection of all) connection.close()
-  return summarise(latencies, failed, took)
+  return summarise(latencies, { failed, refused }, took)
 }

@@ -4,6 +4,7 @@
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as FiberId from "effect/FiberId"
@@ -18,6 +19,7 @@ interface Deadline {
 
 const makeDeadlines = Effect.gen(function* () {
   const deadlines = new Set<Deadline>()
+  const defects: Array<unknown> = []
   const earlier = yield* Effect.makeLatch(false)
   /** Monotonic milliseconds until which the fiber sleeps. A deadline before that wakes it up. */
   let sleepsUntil = Number.POSITIVE_INFINITY
@@ -28,7 +30,9 @@ const makeDeadlines = Effect.gen(function* () {
     for (const deadline of deadlines)
       if (deadline.at <= now) {
         deadlines.delete(deadline)
-        deadline.onPassed()
+        // One that throws must not end the deadlines of all others.
+        const called = Either.try(deadline.onPassed)
+        if (Either.isLeft(called)) defects.push(called.left)
       } else next = Math.min(next, deadline.at)
     return next
   }
@@ -36,15 +40,18 @@ const makeDeadlines = Effect.gen(function* () {
   const serve = Effect.flatMap(monotonicMillis, (now) => {
     sleepsUntil = callDue(now)
     earlier.unsafeClose()
-    return Number.isFinite(sleepsUntil)
+    const sleep = Number.isFinite(sleepsUntil)
       ? Effect.timeoutOption(earlier.await, Math.max(1, Math.ceil(sleepsUntil - now)))
       : earlier.await
+    const failed = defects.splice(0)
+    return failed.length === 0
+      ? sleep
+      : Effect.zipRight(Effect.logError("Work at its deadline failed", Cause.die(failed)), sleep)
   })
   yield* Effect.forkScoped(Effect.forever(serve))
 
   /**
-   * Calls `onPassed` once at `at` (monotonic milliseconds), unless the returned function is called before. `onPassed` must
-   * not throw. It is never called before this function returns.
+   * Calls `onPassed` once at `at` (monotonic milliseconds), unless the returned function is called before. It is never called before this function returns.
    */
   const add = (at: number, onPassed: () => void): (() => void) => {
     const deadline: Deadline = { at, onPassed }

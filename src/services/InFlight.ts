@@ -41,9 +41,22 @@ export interface InFlight {
   ) => <R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | Refusal, R>
 }
 
+/** Whether the scope has ended. */
+const makeClosed: Effect.Effect<() => boolean, never, Scope.Scope> = Effect.suspend(() => {
+  let closed = false
+  return Effect.as(
+    Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        closed = true
+      })
+    ),
+    () => closed
+  )
+})
+
 export const makeInFlight: Effect.Effect<InFlight, never, Scope.Scope> = Effect.map(
-  FiberSet.make<unknown, unknown>(),
-  (executions) => {
+  Effect.zip(FiberSet.make<unknown, unknown>(), makeClosed),
+  ([executions, isClosed]) => {
     /** Starts the effect in a fiber of the process: its first caller may disconnect, and the others still wait. */
     const start = <A, E, R>(runtime: Runtime.Runtime<R>, effect: Effect.Effect<A, E, R>) => {
       const fiber = Runtime.runFork(Runtime.enableRuntimeFlag(runtime, RuntimeFlags.Interruption))(effect)
@@ -64,6 +77,8 @@ export const makeInFlight: Effect.Effect<InFlight, never, Scope.Scope> = Effect.
                 recordNow(sharedRequests({ operation: slot.operation }), 1)
               return Deferred.await(found.result)
             }
+            // Its fiber would begin before the set could interrupt it.
+            if (isClosed()) return Effect.interrupt
             const refusal = slot.refuse?.()
             if (refusal !== undefined) return Effect.fail(refusal)
             const execution: Execution<A, E> = {

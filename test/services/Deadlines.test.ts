@@ -32,6 +32,19 @@ describe("Deadlines", () => {
     }).pipe(Effect.provide(Deadlines.Default))
   )
 
+  it.scoped("go on after one that throws", () =>
+    Effect.gen(function* () {
+      const deadlines = yield* Deadlines
+      const { add, passed } = yield* setUp
+      deadlines.add((yield* monotonicMillis) + 500, () => {
+        throw new Error("a defect")
+      })
+      add("later", 1_000)
+      yield* TestClock.adjust("1 seconds")
+      expect(passed).toEqual(["later"])
+    }).pipe(Effect.provide(Deadlines.Default))
+  )
+
   it.scoped("wake up for an earlier one, also after an idle time", () =>
     Effect.gen(function* () {
       const { add, passed } = yield* setUp

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from "node:http"
-import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import type { Failure } from "../../schema/Failure.ts"
 import { tooLarge } from "./BodyHeaders.ts"
@@ -43,8 +42,3 @@ export const readBytes = (
   })
 
 const empty = new Uint8Array()
-
-/** Reads the body of the current request; only for calls that take one. */
-export class CurrentBody extends Context.Reference<CurrentBody>()("music/http/Body", {
-  defaultValue: (): Effect.Effect<Uint8Array, Failure> => Effect.dieMessage("This call takes no body")
-}) {}

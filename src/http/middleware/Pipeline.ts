@@ -15,7 +15,7 @@ import * as HashMap from "effect/HashMap"
 import * as Runtime from "effect/Runtime"
 import * as RuntimeFlags from "effect/RuntimeFlags"
 import type * as Tracer from "effect/Tracer"
-import { type Failure, InvalidInput } from "../../schema/Failure.ts"
+import { type Failure, InvalidInput, ShuttingDown } from "../../schema/Failure.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { RequestContext } from "../../services/RequestContext.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
@@ -70,13 +70,13 @@ const makeServing = Effect.gen(function* () {
   const serving = new Map<Call, Serve>()
   for (const { calls } of routes.values())
     for (const call of calls.values()) {
-      const handler = handlers.get(call.endpoint?.name ?? "")
-      serving.set(
-        call,
-        call.endpoint === undefined || handler === undefined
-          ? ({ facts: { message, path } }) => serveDocument(path, message)
-          : interpret(call.endpoint, call, handler)
-      )
+      if (call.endpoint === undefined) {
+        serving.set(call, ({ facts: { message, path } }) => serveDocument(path, message))
+        continue
+      }
+      const handler = handlers.get(call.endpoint.name)
+      if (handler === undefined) return yield* Effect.dieMessage(`${call.endpoint.name} has no handler`)
+      serving.set(call, interpret(call.endpoint, call, handler))
     }
   return serving
 })
@@ -169,8 +169,9 @@ export const makePipeline = Effect.gen(function* () {
       endedAt: clock.unsafeCurrentTimeNanos(),
       now: clock.unsafeCurrentTimeMillis()
     }
-    if (span !== undefined) endRequestSpan(span, facts, findings, ending)
-    return logRequest(facts, findings, ending)
+    if (span === undefined) return logRequest(facts, findings, ending)
+    endRequestSpan(span, facts, findings, ending)
+    return Effect.annotateLogs(logRequest(facts, findings, ending), "trace_id", span.traceId)
   }
 
   const freePlace = (findings: RequestFindings): void => {
@@ -184,8 +185,7 @@ export const makePipeline = Effect.gen(function* () {
     rateLimitHeaders: RequestFindings["rateLimitHeaders"],
     code?: Ending["code"]
   ): Effect.Effect<void> => {
-    const { facts, findings, target } = exchange
-    freePlace(findings)
+    const { facts, target } = exchange
     const draining = admission.isDraining()
     const closing = draining || leavesUnreadBody(facts.message, response.status)
     const headers = { ...response.headers, ...responseHeaders(facts, origins, rateLimitHeaders, closing) }
@@ -202,22 +202,33 @@ export const makePipeline = Effect.gen(function* () {
     return respond(exchange, toResponse(failure), headers, failure.code)
   }
 
+  /** A defect of the response itself: the connection cannot be used any more. */
+  const abandon = (exchange: Exchange, cause: Cause.Cause<never>): Effect.Effect<void> => {
+    exchange.target.destroy()
+    return Effect.zipRight(Effect.logError("Response failed", cause), end(exchange, 500, "internal"))
+  }
+
   const handle = (exchange: Exchange): Effect.Effect<void> => {
-    const { facts, findings } = exchange
+    const { facts, findings, target } = exchange
     return Effect.matchCauseEffect(Effect.interruptible(Effect.suspend(() => answer(facts, findings))), {
-      onSuccess: (response) => respond(exchange, response, findings.rateLimitHeaders),
+      onSuccess: (response) => {
+        freePlace(findings)
+        return respond(exchange, response, findings.rateLimitHeaders)
+      },
       onFailure: (cause) => {
+        freePlace(findings)
         if (!Cause.isInterruptedOnly(cause))
           return Effect.flatMap(toFailure(cause, facts.call), (failure) =>
             respondWithFailure(exchange, failure)
           )
-        freePlace(findings)
+        // Not by the client: the process ends.
+        if (!target.destroyed) return respondWithFailure(exchange, new ShuttingDown())
         return end(exchange, clientClosedRequest)
       }
-    })
+    }).pipe(Effect.catchAllCause((cause) => abandon(exchange, cause)))
   }
 
-  return (message: IncomingMessage, target: ServerResponse): void => {
+  const listen = (message: IncomingMessage, target: ServerResponse): void => {
     const facts = readFacts(message)
     const findings = initialFindings(selectsTestingPlane(message, facts.call))
     const exchange: Exchange = { facts, findings, target, span: undefined, ended: false }
@@ -243,5 +254,13 @@ export const makePipeline = Effect.gen(function* () {
       if (findings.committing) runFork(end(exchange, clientClosedRequest))
       else fiber.unsafeInterruptAsFork(FiberId.none)
     })
+  }
+
+  return (message: IncomingMessage, target: ServerResponse): void => {
+    const listened = Either.try(() => listen(message, target))
+    // A defect before the request has a fiber must not end the process.
+    if (Either.isRight(listened)) return
+    Runtime.runFork(runtime)(Effect.logError("Request failed", Cause.die(listened.left)))
+    target.destroy()
   }
 })

@@ -68,7 +68,9 @@ export const writeResponse = (
   }
   target.writeHead(status, { ...headers, "content-length": String(Buffer.byteLength(body)) })
   if (closing && !message.complete) {
-    target.write(body)
+    // `write` does not send the head of a response to HEAD.
+    if (message.method === "HEAD") target.flushHeaders()
+    else target.write(body)
     discardRest(message, draining ? lingerMillisWhileDraining : lingerMillis, () => target.end())
   } else target.end(body)
 }

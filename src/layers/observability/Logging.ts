@@ -1,5 +1,6 @@
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as HashMap from "effect/HashMap"
 import * as Inspectable from "effect/Inspectable"
 import * as Layer from "effect/Layer"
@@ -8,6 +9,13 @@ import { Settings } from "../../services/Settings.ts"
 
 const fieldsOf = (value: unknown): object =>
   typeof value === "object" && value !== null && !Array.isArray(value) ? value : { data: value }
+
+/** With the stacks; some values that were thrown, such as an error that is its own cause, cannot be formatted. */
+const formatCause = (cause: Cause.Cause<unknown>): string =>
+  Either.getOrElse(
+    Either.try(() => Cause.pretty(cause, { renderErrorCause: true })),
+    () => "A cause that cannot be shown"
+  )
 
 /** One JSON object per line. Effect's `Logger.json` drops the stack and cause of an error; this one keeps them. */
 export const jsonLine = Logger.make<unknown, string>(({ annotations, cause, date, logLevel, message }) => {
@@ -20,7 +28,7 @@ export const jsonLine = Logger.make<unknown, string>(({ annotations, cause, date
     message: texts.map(String).join(" "),
     ...Object.fromEntries(HashMap.map(annotations, Inspectable.toJSON)),
     ...Object.assign({}, ...objects.map((part) => fieldsOf(Inspectable.toJSON(part)))),
-    ...(Cause.isEmpty(cause) ? {} : { cause: Cause.pretty(cause, { renderErrorCause: true }) })
+    ...(Cause.isEmpty(cause) ? {} : { cause: formatCause(cause) })
   })
 })
 

@@ -107,6 +107,8 @@ const runSteps = async <A>(
     }
     next = steps.next(rows)
   }
+  // A statement that the client could not send has not failed the transaction of the server.
+  if (failure !== undefined) return failedFirst()
   const committed = await send([...notifications, "COMMIT"].join("; "))
   // Postgres answers the COMMIT of a failed transaction with a successful ROLLBACK.
   return committed?.command === "COMMIT" ? Exit.succeed(next.value) : failedFirst()

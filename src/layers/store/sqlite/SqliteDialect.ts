@@ -99,25 +99,38 @@ export const sqliteDialect = (
     return kept && Either.isRight(execute(`RELEASE "${write.operation}"`))
   }
 
-  /** False when the transaction failed as a whole, so that nothing was committed. */
+  /** False when the transaction failed after it began, so that nothing was committed. */
   const commitTogether = (writes: ReadonlyArray<Write>): boolean => {
-    const committed =
-      Either.isRight(begin()) && writes.every(runInSavepoint) && Either.isRight(execute("COMMIT"))
+    const committed = writes.every(runInSavepoint) && Either.isRight(execute("COMMIT"))
     rollBack()
     return committed
   }
 
-  const commit = (writes: ReadonlyArray<Write>): void => {
+  /** The failure of the transaction that all of them share; `alone` when each needs one of its own. */
+  const tryTogether = (writes: ReadonlyArray<Write>): DatabaseFailure | "committed" | "alone" => {
     const gone = problem()
-    const together = gone === undefined && writes.length > 1 && commitTogether(writes)
-    // One of them, such as the largest one on a full disk, must not fail the others.
-    for (const write of writes) write.settle(together ? undefined : (gone ?? commitAlone(write)))
+    if (gone !== undefined) return gone
+    if (writes.length === 1) return "alone"
+    const begun = begin()
+    // A lock of another process says nothing about any write; each is retried.
+    if (Either.isLeft(begun)) return begun.left
+    return commitTogether(writes) ? "committed" : "alone"
+  }
+
+  const commit = (writes: ReadonlyArray<Write>): void => {
+    const outcome = tryTogether(writes)
+    // Alone, one of them, such as the largest one on a full disk, does not fail the others.
+    for (const write of writes)
+      write.settle(outcome === "alone" ? commitAlone(write) : outcome === "committed" ? undefined : outcome)
   }
 
   return Effect.map(
     makeGroups<Write>((writes, done) => {
-      commit(writes)
-      done()
+      try {
+        commit(writes)
+      } finally {
+        done()
+      }
     }),
     (groups): Dialect => ({
       read: <A>(query: Query<A>, trace: TraceStatement) =>
@@ -137,8 +150,8 @@ export const sqliteDialect = (
               return Exit.isSuccess(result)
             },
             settle: (failure) => {
-              if (failure === undefined && Exit.isSuccess(result)) committed(result.value)
               resume(failure === undefined ? result : Exit.fail(failure))
+              if (failure === undefined && Exit.isSuccess(result)) committed(result.value)
             }
           }
           groups.add(write)

@@ -43,7 +43,9 @@ const pragmas = [
   "journal_mode = WAL",
   // A committed request survives a power cut.
   "synchronous = FULL",
-  "foreign_keys = ON"
+  "foreign_keys = ON",
+  // A savepoint keeps what it changes in a temporary file otherwise: a full or read-only /tmp would fail writes.
+  "temp_store = MEMORY"
 ]
 
 /** A read opens the log, which then stays open as long as the connection. */
