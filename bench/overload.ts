@@ -51,7 +51,7 @@ const probe = `
       response.resume()
       response.on("end", () => end(response.statusCode === 200))
     }).on("error", () => end(false))
-  }, 50)
+  }, 250)
   parentPort.once("message", () => {
     stopping = true
     clearInterval(timer)
@@ -63,7 +63,7 @@ interface Probed {
   readonly failed: number
 }
 
-/** Probes `healthz` every 50 ms while `work` runs. */
+/** Probes `healthz` every 250 ms while `work` runs. */
 const probing = async (url: string, work: () => Promise<Measured>) => {
   const worker = new Worker(probe, { eval: true, workerData: `${url}/healthz` })
   await once(worker, "online")

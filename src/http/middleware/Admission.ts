@@ -10,6 +10,9 @@ import type { Call } from "./Routes.ts"
 /** Requests in flight at once; more would only wait and time out together. */
 export const defaultBound = 1_000
 
+// Made once: its stack trace costs as much as the rest of a refusal.
+const overloaded = new Overloaded({ retryAfterSeconds: 1 })
+
 interface AdmissionService {
   /**
    * Why a call is refused on arrival: the process drains, too many requests are in flight, or the event loop runs late. Probes
@@ -41,9 +44,8 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
         )
         let inFlight = 0
 
-        const overloaded = () => new Overloaded({ retryAfterSeconds: 1 })
         const refuseBeyondBound = ({ probe }: Call): Overloaded | undefined =>
-          !probe && inFlight >= bound ? overloaded() : undefined
+          !probe && inFlight >= bound ? overloaded : undefined
 
         const count = (change: 1 | -1) => {
           inFlight += change
@@ -54,7 +56,7 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
           refusal: (call) => {
             if (call.probe) return undefined
             if (isDraining()) return new ShuttingDown()
-            return delay.isOverloaded(inFlight) ? overloaded() : refuseBeyondBound(call)
+            return delay.isOverloaded(inFlight) ? overloaded : refuseBeyondBound(call)
           },
           takePlace: (call) => {
             // Checked again: many bodies may have arrived since this request was admitted.

@@ -33,7 +33,7 @@ export const leastInFlight = 64
  * The rule without the clock: `measure` takes the milliseconds since the measurement before, and `decide` says whether the next
  * request is refused.
  */
-export const makeDelayRule = ({ low = 20, high = 40 }: EventLoopDelayOptions = {}) => {
+export const makeDelayRule = ({ low = 15, high = 35 }: EventLoopDelayOptions = {}) => {
   let mean = 0
   /** Refusals that the requests so far have added up to, a fraction between two of them. */
   let owed = 0
