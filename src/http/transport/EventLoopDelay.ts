@@ -12,8 +12,8 @@ export interface EventLoopDelayOptions {
 
 export interface EventLoopDelay {
   /**
-   * Whether to refuse the request that has just arrived, while so many are in flight. The refused part grows evenly from none at `low` to all at `high`, so that the
-   * load settles at what the process can serve.
+   * Whether to refuse the request that has just arrived, while so many are in flight. The refused part grows evenly from none
+   * at `low` to all at `high`, so that the load settles at what the process can serve.
    */
   readonly isOverloaded: (inFlight: number) => boolean
   /** Mean delay in milliseconds. */
