@@ -9,10 +9,10 @@ export const isTracing = (fiber: Fiber.RuntimeFiber<unknown, unknown>): boolean 
 
 /** Runs the effect in a span of this name, if the fiber traces. */
 export const traced =
-  (name: string, attributes: Readonly<Record<string, string>> = {}) =>
+  (name: string) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
     Effect.withFiberRuntime((fiber) =>
-      isTracing(fiber) ? Effect.withSpan(effect, name, { attributes, captureStackTrace: false }) : effect
+      isTracing(fiber) ? Effect.withSpan(effect, name, { captureStackTrace: false }) : effect
     )
 
 /** The same around every run of a function. */

@@ -9,6 +9,8 @@ import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
+import { leastInFlight } from "../../src/http/transport/EventLoopDelay.ts"
+import { MethodNotAllowed } from "../../src/schema/Failure.ts"
 import { bodiesArriving } from "../../src/services/Metrics.ts"
 import {
   type Answer,
@@ -311,6 +313,54 @@ describe("Overload", () => {
       expect((yield* call(server, { method: "OPTIONS", path: "/api/v1/version" })).status).toBe(204)
       yield* me.release
       expect((yield* Fiber.join(first)).status).toBe(200)
+      expect((yield* call(server, good.version)).status).toBe(200)
+    })
+  )
+
+  it.scoped("refuses requests while the event loop runs late and many are in flight, and serves probes", () =>
+    Effect.gen(function* () {
+      const me = yield* gate
+      const server = yield* backend({ during: { me: me.body } })
+      const waiting = yield* Effect.fork(
+        Effect.all(
+          Array.from({ length: leastInFlight }, () => call(server, good.me)),
+          { concurrency: "unbounded" }
+        )
+      )
+      yield* eventually(
+        () => server.reached.filter(({ useCase }) => useCase === "me").length === leastInFlight
+      )
+      for (let turn = 0; turn < 5; turn += 1) {
+        const end = performance.now() + 150
+        while (performance.now() < end);
+        yield* settle
+      }
+      const [refused, probe] = yield* Effect.all([call(server, good.version), call(server, good.healthz)], {
+        concurrency: "unbounded"
+      })
+      expect([refused.status, errorOf(refused).code, refused.headers["retry-after"]]).toEqual([
+        503,
+        "overloaded",
+        "1"
+      ])
+      expect(probe.status).toBe(200)
+      yield* me.release
+      expect((yield* Fiber.join(waiting)).map(({ status }) => status)).toEqual(
+        Array.from({ length: leastInFlight }, () => 200)
+      )
+      expect((yield* call(server, good.version)).status).toBe(200)
+    })
+  )
+
+  it.scoped("frees the place of a request whose response cannot be written, and logs why", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({
+        inFlight: 1,
+        during: { me: Effect.fail(new MethodNotAllowed({ allow: "GET\nPOST" })) }
+      })
+      const answered = yield* Effect.exit(Effect.sandbox(call(server, good.me)))
+      expect(answered._tag).toBe("Failure")
+      expect(server.lines.some(({ message }) => message === "Response failed")).toBe(true)
       expect((yield* call(server, good.version)).status).toBe(200)
     })
   )

@@ -1,8 +1,8 @@
 /** The span of a request: continues the caller's trace (W3C Trace Context) and is the parent of all work for the request. */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as FiberRef from "effect/FiberRef"
 import * as Tracer from "effect/Tracer"
+import { isTracing } from "../../services/Tracing.ts"
 import type { Ending, RequestFacts, RequestFindings } from "./RequestState.ts"
 
 /** Version 00 exactly, later versions as far as they agree with it; ids of zeros are invalid. */
@@ -36,8 +36,8 @@ export const withRequestSpan = <A, E, R>(
   request: RequestFacts,
   use: (span: Tracer.Span | undefined) => Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> =>
-  Effect.flatMap(FiberRef.get(FiberRef.currentTracerEnabled), (tracing) => {
-    if (!tracing) return use(undefined)
+  Effect.withFiberRuntime((fiber) => {
+    if (!isTracing(fiber)) return use(undefined)
     const parent = parseTraceparent(request.message.headers.traceparent)
     return Effect.flatMap(
       Effect.makeSpan(spanName(request), {

@@ -3,7 +3,7 @@
  * the sockets, and each turn of the loop takes longer. The delay of a timer shows that before the requests wait for long.
  */
 
-export interface EventLoopDelayOptions {
+interface EventLoopDelayOptions {
   /** Milliseconds of mean delay from which a part of the requests is refused. */
   readonly low?: number
   /** Milliseconds of mean delay from which all of them are. */
@@ -60,8 +60,8 @@ export const makeDelayRule = ({ low = 15, high = 35 }: EventLoopDelayOptions = {
 }
 
 /** Measures until `stop`; the timer does not keep the process running. */
-export const startEventLoopDelay = (options?: EventLoopDelayOptions): EventLoopDelay => {
-  const rule = makeDelayRule(options)
+export const startEventLoopDelay = (): EventLoopDelay => {
+  const rule = makeDelayRule()
   let measuredAt = performance.now()
   const timer = setInterval(() => {
     const now = performance.now()

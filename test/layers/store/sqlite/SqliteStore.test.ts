@@ -94,6 +94,8 @@ describe("SqliteStore", () => {
       assert.strictEqual(yield* pragma("journal_mode"), "wal")
       assert.strictEqual(yield* pragma("synchronous"), full)
       assert.strictEqual(yield* pragma("foreign_keys"), 1)
+      // 2 is MEMORY: no write depends on room in a temporary folder.
+      assert.strictEqual(yield* pragma("temp_store"), 2)
     })
   )
 
