@@ -289,3 +289,17 @@ export const describeStoreFailure = (cause: unknown): StoreProblem => {
   }
   return complete({ reason: "unavailable" })
 }
+
+/** The failure as an error that names `path`. Keeps an error that a store wrote itself. */
+export const storeErrorOf = (cause: unknown, path?: string): Error => {
+  if (cause instanceof Error && stated(cause) !== undefined) return cause
+  const { code, hint, reason, retryable } = describeStoreFailure(cause)
+  return new SessionStoreError({
+    reason,
+    retryable,
+    ...(path === undefined ? {} : { path }),
+    ...(code === undefined ? {} : { code }),
+    // The message of a JSON error quotes the text around the error.
+    ...(reason === "corrupt" ? {} : { hint, cause })
+  })
+}
