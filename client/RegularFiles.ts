@@ -37,7 +37,8 @@ export const readRegularFile = async (
   try {
     const stats = await handle.stat()
     if (!stats.isFile())
-      return Promise.reject(
+      // Awaited here: while the handle is closed below, the rejection would count as unhandled.
+      return await Promise.reject(
         new SessionStoreError({
           reason: "misconfigured",
           path,
