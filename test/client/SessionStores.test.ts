@@ -222,7 +222,6 @@ describe("A failure of the web store", () => {
       Object.defineProperty(globalThis, "indexedDB", { configurable: true, get: throwing })
       await expect(webSessionStore().load("slot")).rejects.toMatchObject(refused)
       const locks: WebLocks = { request: () => Promise.reject(error) }
-      const locks: WebLocks = { request: blocked }
       const { signal } = new AbortController()
       await expect(webSessionStore({ locks }).lock?.acquire("slot", signal)).rejects.toMatchObject(refused)
     }))
