@@ -12,12 +12,15 @@ import { performance } from "node:perf_hooks"
 import { threadId } from "node:worker_threads"
 import { catchCode, codeOf, readRegularFile } from "./RegularFiles.ts"
 import type { SessionLock } from "./SessionStore.ts"
-import { SessionStoreError, storeErrorOf } from "./StoreFailures.ts"
+import { describeStoreFailure, SessionStoreError, storeErrorOf } from "./StoreFailures.ts"
 
 /** Milliseconds between two heartbeats. */
-const heartbeatMillis = 2_000
-/** Milliseconds that a process itself observes a holder before it trusts the age of the heartbeat: the clock may be set. */
-const leastObservation = 1.5 * heartbeatMillis
+const heartbeatMillis = 1_000
+/**
+ * Milliseconds that a process itself observes a holder before it trusts the age of the heartbeat, because a clock may be set:
+ * one and a half heartbeats of an older client, which writes one every 2,000.
+ */
+const leastObservation = 3_000
 /** Milliseconds between two measurements of that age. */
 const leastPause = 500
 /** Bytes; a lock file is much smaller. */
@@ -25,7 +28,7 @@ const mostBytes = 4_096
 
 export interface FileLockOptions {
   /**
-   * Milliseconds without a heartbeat after which a holder counts as dead; default 15,000. A heartbeat is written every 2,000.
+   * Milliseconds without a heartbeat after which a holder counts as dead; default 15,000. A heartbeat is written every 1,000.
    * A dead process of this host is detected at once.
    */
   readonly staleMilliseconds?: number
@@ -135,9 +138,11 @@ const release = async (path: string, { handle, holder }: Held): Promise<void> =>
   }
 }
 
+const clockOf = (path: string) => `${path}.clock`
+
 /** The time of the file system: the time of a file that is written now. Undefined when none can be written. */
 const fileSystemTime = async (path: string): Promise<number | undefined> => {
-  const clock = `${path}.clock`
+  const clock = clockOf(path)
   const flags = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | (constants.O_NOFOLLOW ?? 0)
   const handle = await open(clock, flags, 0o600).catch(() => undefined)
   if (handle === undefined) return undefined
@@ -200,11 +205,17 @@ const breakLock = async (path: string, dead: string): Promise<boolean> => {
   if (held === undefined) return false
   try {
     if ((await readLock(path))?.heartbeat === dead) await remove(path)
+    // Left by a process that was killed.
+    await unlink(clockOf(path)).catch(() => undefined)
   } finally {
     await release(breaker, held)
   }
   return true
 }
+
+/** Names the file of the failure, which may be the one of a breaker. */
+const failureOf = (cause: unknown, path: string): Error =>
+  storeErrorOf(cause, describeStoreFailure(cause).path ?? path)
 
 const startHeartbeat = (path: string, held: Held): (() => Promise<void>) => {
   let count = 0
@@ -220,7 +231,7 @@ const startHeartbeat = (path: string, held: Held): (() => Promise<void>) => {
     if (released) return
     released = true
     clearInterval(timer)
-    await release(path, held).catch((cause) => Promise.reject(storeErrorOf(cause, path)))
+    await release(path, held).catch((cause) => Promise.reject(failureOf(cause, path)))
   }
 }
 
@@ -274,7 +285,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
       if (problem !== undefined) return Promise.reject(problem)
       const path = pathOf(slot)
       return wait(path, signal).catch((cause) =>
-        Promise.reject(signal.aborted && cause === signal.reason ? cause : storeErrorOf(cause, path))
+        Promise.reject(signal.aborted && cause === signal.reason ? cause : failureOf(cause, path))
       )
     }
   }

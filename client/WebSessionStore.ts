@@ -53,6 +53,8 @@ const webLock = (locks: WebLocks): SessionLock => ({
 })
 
 const sessions = "sessions"
+/** Milliseconds for opening the database: a browser may wait for ever, for example for the end of a deletion. */
+const openMillis = 5_000
 
 const unavailable = () =>
   new SessionStoreError({
@@ -61,6 +63,25 @@ const unavailable = () =>
     message: "IndexedDB is not available.",
     hint: "Use a browser with IndexedDB, or memorySessionStore()."
   })
+
+const silent = () =>
+  new SessionStoreError({
+    reason: "unavailable",
+    message: "The browser does not open the database of the session store.",
+    hint: "Close other tabs of this site, or restart the browser, and retry."
+  })
+
+/** Rejects when the database does not open in time; closes it if it opens later. */
+const openInTime = (opening: Promise<IDBPDatabase>): Promise<IDBPDatabase> => {
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => {
+      reject(silent())
+      opening.then((database) => database.close()).catch(() => undefined)
+    }, openMillis)
+  })
+  return Promise.race([opening, late]).finally(() => clearTimeout(timer))
+}
 
 /** An aborted transaction, which an `AbortError` is elsewhere: the end of a wait for the lock. */
 const isAbort = (cause: unknown): boolean => describeStoreFailure(cause).reason === "locked"
@@ -99,9 +120,11 @@ export const webSessionStore = (
     // Some browsers have null here when storage is blocked.
     const factory = page().indexedDB
     if (factory === undefined || factory === null) return Promise.reject(unavailable())
-    const database = await openDB(options.database ?? "music-session", 1, {
-      upgrade: (made) => void made.createObjectStore(sessions)
-    })
+    const database = await openInTime(
+      openDB(options.database ?? "music-session", 1, {
+        upgrade: (made) => void made.createObjectStore(sessions)
+      })
+    )
     try {
       return await run(database)
     } finally {

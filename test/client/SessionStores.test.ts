@@ -208,6 +208,42 @@ describe("A failure of the web store", () => {
         await expect(use()).rejects.toMatchObject({ reason: "misconfigured", retryable: false })
     }))
 
+  it("ends the wait for a database that never opens, and closes one that opens late", () =>
+    inPage(async (factory) => {
+      const open = factory.open.bind(factory)
+      let continueOpening: () => void = () => undefined
+      vi.spyOn(factory, "open").mockImplementation((name: string, version?: number) => {
+        const request = open(name, version)
+        const dispatch = request.dispatchEvent.bind(request)
+        const waiting = new Promise<void>((resolve) => {
+          continueOpening = resolve
+        })
+        vi.spyOn(request, "dispatchEvent").mockImplementation((event: { readonly type: string }) => {
+          if (event.type !== "success") return dispatch(event)
+          void waiting.then(() => dispatch(event))
+          return true
+        })
+        return request
+      })
+      const close = vi.spyOn(IndexedDb.IDBDatabase.prototype, "close")
+      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+      try {
+        const loaded = webSessionStore().load("slot")
+        const refused = expect(loaded).rejects.toMatchObject({ reason: "unavailable", retryable: true })
+        await vi.advanceTimersByTimeAsync(5_000)
+        await refused
+        expect(close).not.toHaveBeenCalled()
+        await vi.waitFor(() => {
+          continueOpening()
+          vi.advanceTimersByTime(10)
+          expect(close).toHaveBeenCalledOnce()
+        })
+      } finally {
+        vi.useRealTimers()
+        close.mockRestore()
+      }
+    }))
+
   it("has a reason: the browser blocks storage, whether it refuses the database or its property", () =>
     inPage(async (factory) => {
       const error = new DOMException("blocked", "SecurityError")
