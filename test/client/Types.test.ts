@@ -64,6 +64,7 @@ describe("The client's modules", () => {
       "./Events.ts",
       "./Options.ts",
       "./SessionStore.ts",
+      "./StoreFailures.ts",
       "./Types.ts",
       "../src/schema/FailureTable.ts"
     ]
@@ -72,6 +73,7 @@ describe("The client's modules", () => {
       "Events.ts",
       "Options.ts",
       "SessionStore.ts",
+      "StoreFailures.ts",
       "Types.ts",
       "WebSessionStore.ts"
     ].flatMap(importsOf)
