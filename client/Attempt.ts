@@ -10,7 +10,7 @@ import type { ReportEvent } from "./Events.ts"
 import { clientFailure, type MusicFailure, toError, withFacts } from "./Failures.ts"
 import type { CallRequest } from "./Requests.ts"
 import type { BrokenExchange, Transport, WireAnswer, WireHead, WireRequest } from "./Transport.ts"
-import type { Metadata } from "./Types.ts"
+import type { Metadata, RateLimit } from "./Types.ts"
 
 /** Where the exchange behind a success is noted, for a caller that wants it. */
 export interface MetadataHolder {
@@ -82,6 +82,21 @@ export const runAttempt = <A>(
     report({ type: "request", ...facts, method: request.method, path: call.endpoint.path })
     const begun = yield* monotonicMillis
     if (call.sent !== undefined) call.sent.at = begun
+    const reportResponse = (
+      head: WireHead | undefined,
+      rateLimits: ReadonlyArray<RateLimit>,
+      failure: MusicFailure | undefined
+    ) =>
+      Effect.map(monotonicMillis, (now) =>
+        report({
+          type: "response",
+          ...facts,
+          status: head?.status ?? null,
+          milliseconds: now - begun,
+          rateLimits,
+          ...(failure === undefined ? {} : { error: toError(failure) })
+        })
+      )
     const { head, result } = yield* transport.send(request).pipe(
       Effect.merge,
       Effect.map((answer) => decodeOutcome(attempts, answer)),
@@ -89,19 +104,13 @@ export const runAttempt = <A>(
         duration: milliseconds,
         onSuccess: (outcome) => outcome,
         onTimeout: (): Outcome<A> => ({ head: undefined, result: timedOut(deadline, { requestId }) })
-      })
+      }),
+      Effect.onInterrupt(() => reportResponse(undefined, [], clientFailure("aborted", { requestId })))
     )
     const rateLimits = head === undefined ? [] : readRateLimits(head)
     const failure =
       "value" in result ? undefined : complete(result, head, requestId, yield* Clock.currentTimeMillis)
-    report({
-      type: "response",
-      ...facts,
-      status: head?.status ?? null,
-      milliseconds: (yield* monotonicMillis) - begun,
-      rateLimits,
-      ...(failure === undefined ? {} : { error: toError(failure) })
-    })
+    yield* reportResponse(head, rateLimits, failure)
     const minVersion = head?.headers["x-music-min-cli"]
     if (minVersion !== undefined) noteMinVersion(minVersion)
     if (!("value" in result)) return yield* Effect.fail(failure ?? result)

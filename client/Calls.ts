@@ -14,7 +14,7 @@ import {
 import { randomUuid } from "./IdempotencyKeys.ts"
 import { attemptMillisecondsOf, type MusicClientOptions } from "./Options.ts"
 import { findOptionsProblem } from "./OptionsCheck.ts"
-import { type CallRequest, composeRequest } from "./Requests.ts"
+import { addressOf, type CallRequest, composeRequest } from "./Requests.ts"
 import { retryUntil } from "./Retry.ts"
 import type { Transport } from "./Transport.ts"
 import { packageVersion } from "./Version.ts"
@@ -50,7 +50,7 @@ export interface Calls {
 export const makeCalls = (options: MusicClientOptions, transport: Transport, report: ReportEvent): Calls => {
   // With an options problem no call is ever sent.
   const problem = findOptionsProblem(options)
-  const baseUrl = problem === undefined ? options.baseUrl.replace(/\/+$/, "") : ""
+  const address = problem === undefined ? addressOf(options.baseUrl) : ""
   const attemptMilliseconds = attemptMillisecondsOf(options)
   let outdated = false
   const connection: Connection = {
@@ -67,7 +67,7 @@ export const makeCalls = (options: MusicClientOptions, transport: Transport, rep
     if (problem !== undefined) return Effect.fail(problem)
     return Effect.flatMap(randomUuid, (uuid) => {
       const requestId = `${options.source}-${uuid}`
-      const request = composeRequest(options, baseUrl, requestId, call)
+      const request = composeRequest(options, address, requestId, call)
       if ("code" in request) return Effect.fail(request)
       const attempts = { call, request, requestId, deadline: call.deadline }
       return retryUntil(

@@ -49,7 +49,7 @@ export type ClientEvent =
 
 export type EventListener = (event: ClientEvent) => unknown
 
-/** Reports an event. A listener that throws or rejects never affects a call. */
+/** Reports an event. A listener that throws, rejects or changes the event never affects a call. */
 export type ReportEvent = (event: ClientEvent) => void
 
 const ignore = () => undefined
@@ -59,7 +59,8 @@ export const eventReporter =
   (event) => {
     if (typeof listener !== "function") return
     try {
-      Promise.resolve(listener(event)).catch(ignore)
+      // A copy: the event shares members with the result of the call. Events are JSON.
+      Promise.resolve(listener(JSON.parse(JSON.stringify(event)))).catch(ignore)
     } catch {
       // The listener's own fault.
     }

@@ -17,8 +17,9 @@ import {
 } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import { type CallOptions, deadlineMillisecondsOf, type MusicClientOptions } from "./Options.ts"
-import { findDeadlineProblem } from "./OptionsCheck.ts"
-import { rawEndpoint } from "./RawRequest.ts"
+import { findDeadlineProblem, findOptionsProblem } from "./OptionsCheck.ts"
+import { checkRawCall } from "./RawRequest.ts"
+import { addressOf } from "./Requests.ts"
 import { makeSessionRefresh, type RefreshFailure } from "./Refresh.ts"
 import {
   type DeadlineOf,
@@ -176,21 +177,21 @@ export const makeMusicClient = (
 
     const request: MusicClientService["request"] = (method, path, call) =>
       Effect.gen(function* () {
-        const endpoint = rawEndpoint(options.baseUrl, method, path, call?.query)
-        if ("_tag" in endpoint) return yield* endpoint
-        const isRead = endpoint.method === "GET" || endpoint.method === "HEAD"
-        const facts = {
-          call: "request",
-          endpoint,
-          ...(call?.body === undefined ? {} : { payload: call.body }),
-          ...(call?.headers === undefined ? {} : { headers: call.headers }),
-          ...(isRead && call?.idempotencyKey === undefined
-            ? {}
-            : { idempotencyKey: call?.idempotencyKey ?? (yield* newIdempotencyKey) })
-        }
+        const problem = findOptionsProblem(options)
+        if (problem !== undefined) return yield* problem
+        const checked = checkRawCall(addressOf(options.baseUrl), method, path, call)
+        if ("code" in checked) return yield* checked
+        const { isRead, session, ...facts } = checked
+        const key = isRead || facts.idempotencyKey !== undefined ? undefined : yield* newIdempotencyKey
         const send = (signature: Signature | undefined, deadline: Deadline) =>
-          calls.runAny({ ...facts, ...sign(signature), deadline })
-        switch (call?.session) {
+          calls.runAny({
+            ...facts,
+            ...(key === undefined ? {} : { idempotencyKey: key }),
+            ...sign(signature),
+            call: "request",
+            deadline
+          })
+        switch (session) {
           case "none":
             return yield* send(undefined, yield* deadlineOf(call))
           case "required":

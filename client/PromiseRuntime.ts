@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { identity } from "effect/Function"
 import * as Option from "effect/Option"
-import { clientFailure, type MusicFailure, toError } from "./Failures.ts"
+import { clientFailure, invalidInput, type MusicFailure, toError } from "./Failures.ts"
 import { fetchTransport } from "./FetchTransport.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import { type MusicClientService, makeMusicClient, withMetadata } from "./MusicClient.ts"
@@ -59,24 +59,48 @@ export interface PromiseRuntime {
 const isGiven = <A>(part: A | null | undefined): part is A => part !== undefined && part !== null
 const nothingGiven: PromiseClientOptions = { baseUrl: "", source: "cli", telemetry: false }
 
+/** The problem of an option that only this face has. */
+const findProblem = ({ clock, fetch, random }: PromiseClientOptions) => {
+  if (isGiven(fetch) && typeof fetch !== "function") return invalidInput("fetch", "must be a function")
+  if (isGiven(random) && typeof random !== "function") return invalidInput("random", "must be a function")
+  return isGiven(clock) && !(typeof clock.now === "function" && typeof clock.monotonic === "function")
+    ? invalidInput("clock", "must have now and monotonic")
+    : undefined
+}
+
+const wrongSignal = invalidInput("signal", "must be an AbortSignal")
+
+const isSignal = (signal: unknown): boolean =>
+  typeof signal === "object" &&
+  signal !== null &&
+  "addEventListener" in signal &&
+  typeof signal.addEventListener === "function"
+
 export const startRuntime = (given: PromiseClientOptions): PromiseRuntime => {
   const options = isGiven(given) ? given : nothingGiven
+  const problem = findProblem(options)
   const { clock, fetch, random } = options
   const provideOptions = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-    effect.pipe(
-      isGiven(random) ? Effect.provideService(Jitter, Effect.sync(random)) : identity,
-      isGiven(clock) ? Effect.withClock(clockOf(clock)) : identity
-    )
+    problem === undefined
+      ? effect.pipe(
+          isGiven(random) ? Effect.provideService(Jitter, Effect.sync(random)) : identity,
+          isGiven(clock) ? Effect.withClock(clockOf(clock)) : identity
+        )
+      : effect
+  const run = <A>(effect: Effect.Effect<A, MusicFailure>) =>
+    provideOptions(withMetadata(problem === undefined ? effect : Effect.fail(problem)))
   const transport = fetchTransport(isGiven(fetch) ? fetch : undefined)
   const service = Effect.runSync(provideOptions(makeMusicClient(options, transport)))
   return {
     service,
-    runNow: (effect) => resultOf(Effect.runSyncExit(provideOptions(withMetadata(effect)))),
-    runAsync: (effect, call) =>
-      Effect.runPromiseExit(
-        provideOptions(withMetadata(effect)),
-        isGiven(call?.signal) ? { signal: call.signal } : {}
-      ).then(resultOf)
+    runNow: (effect) => resultOf(Effect.runSyncExit(run(effect))),
+    runAsync: (effect, call) => {
+      const signal = call?.signal
+      if (!isGiven(signal)) return Effect.runPromiseExit(run(effect)).then(resultOf)
+      return isSignal(signal)
+        ? Effect.runPromiseExit(run(effect), { signal }).then(resultOf)
+        : Effect.runPromiseExit(run(Effect.fail(wrongSignal))).then(resultOf<never>)
+    }
   }
 }
 

@@ -140,13 +140,23 @@ export const makeSessionRefresh = (parts: {
   }
 
   /** The stored session if another program changed it meanwhile; its session is newer. */
-  const loadIfChanged = (stored: StoredSession) =>
+  const loadIfChanged = (stored: StoredSession, clears: number) =>
     slot.load.pipe(
       Effect.map((now) => (now.refresh_token === stored.refresh_token ? undefined : now)),
       Effect.catchIf(
         (failure) => failure.code === "not_logged_in",
-        () => Effect.suspend(() => Effect.fail(end("replaced", null)))
+        // A logout of this client is reported there.
+        (failure) =>
+          Effect.suspend(() => Effect.fail(slot.clears() === clears ? end("replaced", null) : failure))
       )
+    )
+
+  /** A logout that does not wait for the lock may clear the store between the check and the end of a save. */
+  const clearIfForgotten = (clears: number) =>
+    Effect.suspend(() =>
+      slot.clears() === clears
+        ? Effect.void
+        : Effect.zipRight(slot.clear, Effect.fail(clientFailure("not_logged_in")))
     )
 
   const endSession = ({
@@ -162,6 +172,7 @@ export const makeSessionRefresh = (parts: {
 
   const rotate = (refused: string, deadline: Deadline): Effect.Effect<StoredSession, RefreshFailure> =>
     Effect.gen(function* () {
+      const clears = slot.clears()
       const stored = yield* slot.load
       // Another program refreshed first.
       if (stored.access_token !== refused && !(yield* slot.isDue(stored))) return stored
@@ -171,15 +182,18 @@ export const makeSessionRefresh = (parts: {
       )
       // A new pair is held in memory until it is saved: the service replays it for 10 minutes only.
       unsaved = Option.getOrUndefined(Either.getRight(answer))
-      const changed = yield* loadIfChanged(stored)
+      const changed = yield* loadIfChanged(stored, clears)
       if (changed !== undefined) {
         unsaved = undefined
         return changed
       }
       if (Either.isRight(answer)) {
         const { sentAt, session } = answer.right
-        const saved = yield* slot.save(session, { login_key: stored.login_key, ting: stored.ting }, sentAt)
+        const saved = yield* slot
+          .save(session, { login_key: stored.login_key, ting: stored.ting }, sentAt)
+          .pipe(Effect.tapError(() => loadIfChanged(stored, clears)))
         unsaved = undefined
+        yield* clearIfForgotten(clears)
         report({ type: "refreshed", session: infoOf(saved) })
         // The pair may have expired before it could be saved.
         return kept !== undefined && (yield* slot.isDue(saved)) ? yield* rotate(refused, deadline) : saved

@@ -22,7 +22,7 @@ export interface CallRequest<A> {
   readonly bearer?: string
   /** Organisation. */
   readonly org?: string
-  /** Further headers; the client's own win. */
+  /** Further headers, with names in lower case; the client's own win. */
   readonly headers?: Readonly<Record<string, string>>
   /** The request may outlive its page. */
   readonly keepalive?: boolean
@@ -31,12 +31,15 @@ export interface CallRequest<A> {
 }
 
 /** The option or parameter behind a header. */
-const sources: Readonly<Record<string, string>> = {
-  "x-org-id": "org",
-  "idempotency-key": "idempotencyKey",
-  "x-music-client-version": "version",
-  authorization: "sessionStore"
-}
+const sources: ReadonlyMap<string, string> = new Map([
+  ["x-org-id", "org"],
+  ["idempotency-key", "idempotencyKey"],
+  ["x-music-client-version", "version"],
+  ["authorization", "sessionStore"]
+])
+
+/** The address of the service, in front of the path of each call, without a slash at its end. */
+export const addressOf = (baseUrl: string): string => new URL(baseUrl).href.replace(/\/+$/, "")
 
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 // Bytes other than control characters (RFC 9110, section 5.5).
@@ -48,39 +51,36 @@ const findHeaderProblem = (
   for (const [name, value] of Object.entries(headers)) {
     // Programs without a type checker may pass any value.
     const isSendable = headerName.test(name) && typeof value === "string" && headerValue.test(value)
-    if (!isSendable) return invalidInput(sources[name] ?? `headers.${name}`, "cannot be sent in a header")
+    if (!isSendable) return invalidInput(sources.get(name) ?? `headers.${name}`, "cannot be sent in a header")
   }
   return undefined
 }
 
-/** The text of a payload; a failure when it is not JSON. */
-const toText = (payload: unknown): string | MusicFailure<"invalid_input"> | undefined => {
+/** The text of a payload; a failure when it is not JSON. `path` names it for the caller. */
+const toText = (payload: unknown, path: string): string | MusicFailure<"invalid_input"> | undefined => {
   if (payload === undefined) return undefined
   // A cycle, a BigInt or a `toJSON` of the caller can throw.
   try {
-    return JSON.stringify(payload) ?? invalidInput("body", "must be JSON")
+    return JSON.stringify(payload) ?? invalidInput(path, "must be JSON")
   } catch {
-    return invalidInput("body", "must be JSON: without cycles and without BigInt")
+    return invalidInput(path, "must be JSON: without cycles and without BigInt")
   }
 }
 
-const lowerCased = (headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
-  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]))
-
-/** The request of a call, or the failure of what the caller gave. `baseUrl` has no slash at its end. */
+/** The request of a call, or the failure of what the caller gave. */
 export const composeRequest = <A>(
   options: MusicClientOptions,
-  baseUrl: string,
+  address: string,
   requestId: string,
   call: CallRequest<A>
 ): WireRequest | MusicFailure<"invalid_input"> => {
   const { bearer, endpoint, idempotencyKey, org, payload } = call
-  const body = toText(payload)
+  const body = toText(payload, call.call === "request" ? "body" : call.call)
   if (typeof body === "object") return body
   const headers = {
     accept: "application/json",
     ...(body === undefined ? {} : { "content-type": "application/json" }),
-    ...lowerCased(call.headers ?? {}),
+    ...call.headers,
     "x-music-source": options.source,
     "x-music-client-version": options.version ?? packageVersion,
     "x-music-telemetry": options.telemetry ? "on" : "off",
@@ -93,7 +93,7 @@ export const composeRequest = <A>(
   return (
     findHeaderProblem(headers) ?? {
       method: endpoint.method,
-      url: `${baseUrl}${endpoint.path}`,
+      url: `${address}${endpoint.path}`,
       headers,
       body,
       keepalive: call.keepalive === true

@@ -13,8 +13,9 @@ import {
 import { type Deadline, monotonicMillis, within } from "./Deadline.ts"
 import { clientFailure, type MusicFailure, type OptionsProblem } from "./Failures.ts"
 import { sha256 } from "./IdempotencyKeys.ts"
-import type { MusicClientOptions } from "./Options.ts"
+import { deadlineMillisecondsOf, type MusicClientOptions } from "./Options.ts"
 import { findOptionsProblem } from "./OptionsCheck.ts"
+import { addressOf } from "./Requests.ts"
 import type { LoggedOutReason, SessionInfo } from "./Types.ts"
 import { memorySessionStore, processLock, type StoredSession } from "./SessionStore.ts"
 import { describeStoreFailure, SessionStoreError } from "./StoreFailures.ts"
@@ -32,8 +33,6 @@ const isStored = objectOf<StoredSession>({
 })
 
 const isTesting = (options: MusicClientOptions): boolean => typeof options.testingKey === "string"
-
-const addressOf = (baseUrl: string): string => new URL(baseUrl).href.replace(/\/+$/, "")
 
 /**
  * The name of the slot: file-name-safe, with a digest of the testing secret. Options with a problem have no slot, so a
@@ -87,6 +86,8 @@ export interface SessionSlot {
   /** Fails when the stored session could not be replaced now; changes nothing. */
   readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
   readonly clear: Effect.Effect<void, SlotFailure>
+  /** How often this client has cleared the slot, also without the lock. */
+  readonly clears: () => number
   /** Milliseconds until the access token expires. */
   readonly millisLeft: (session: StoredSession) => Effect.Effect<number>
   readonly isDue: (session: StoredSession) => Effect.Effect<boolean>
@@ -112,11 +113,11 @@ const laterSession = clientFailure("store_failed", {
   details: { reason: "misconfigured" }
 })
 
-/** A session without its tokens. */
+/** A session without its tokens: a copy, because a caller that changes it must not change the stored one. */
 export const infoOf = (stored: StoredSession): SessionInfo => ({
-  actor: stored.actor,
+  actor: { ...stored.actor },
   org_id: stored.org_id,
-  org_ids: stored.org_ids,
+  org_ids: [...stored.org_ids],
   scope: stored.scope,
   testing_environment_id: stored.testing_environment_id,
   expires_at: endOf(stored)
@@ -136,23 +137,36 @@ const foreignSession = clientFailure("store_failed", {
   details: { reason: "misconfigured" }
 })
 
+/** A store that never answers must not keep a call for ever. */
+const silentStore = clientFailure("store_failed", {
+  message: "The session store did not answer.",
+  details: { reason: "unavailable" }
+})
+
 export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<SessionSlot> =>
   Effect.gen(function* () {
     const store = options.sessionStore ?? memorySessionStore()
+    const storeMilliseconds = deadlineMillisecondsOf(options)
     const lock = options.lock ?? store.lock ?? processLock()
     const name = yield* Effect.cached(nameOf(options))
     // Monotonic time of the request for the current token: independent of the wall clock, while this program runs.
     let end: LoggedOutReason | undefined
+    let clears = 0
     let receipt: { readonly token: string; readonly at: number } | undefined
 
     const isOwn = (session: { readonly testing_environment_id: string | null }) =>
       (session.testing_environment_id !== null) === isTesting(options)
 
-    const asked = <A>(run: (slot: string) => Promise<A>) =>
-      Effect.flatMap(name, (slot) => Effect.tryPromise({ try: () => run(slot), catch: storeFailed }))
+    const asked = <A>(run: (slot: string) => Promise<A>, milliseconds?: number) =>
+      Effect.flatMap(name, (slot) => {
+        const answer = Effect.tryPromise({ try: () => run(slot), catch: storeFailed })
+        return milliseconds === undefined
+          ? answer
+          : Effect.timeoutFail(answer, { duration: milliseconds, onTimeout: () => silentStore })
+      })
 
     const load: SessionSlot["load"] = Effect.gen(function* () {
-      const found = yield* asked((slot) => store.load(slot))
+      const found = yield* asked((slot) => store.load(slot), storeMilliseconds)
       if (found === undefined || found === null) return yield* clientFailure("not_logged_in")
       if (isOfLaterVersion(found)) return yield* laterSession
       if (!isStored(found)) return yield* storeFailed(new SessionStoreError({ reason: "corrupt" }))
@@ -226,7 +240,11 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
       save,
       probe: (stored) =>
         asked((slot) => (store.probe === undefined ? store.save(slot, stored) : store.probe(slot, stored))),
-      clear: asked((slot) => store.clear(slot)),
+      clear: Effect.suspend(() => {
+        clears += 1
+        return asked((slot) => store.clear(slot), storeMilliseconds)
+      }),
+      clears: () => clears,
       millisLeft,
       isDue: (session) =>
         Effect.map(millisLeft(session), (left) => left <= Math.min(longestMargin, session.expires_in * 100)),

@@ -1,13 +1,15 @@
 /** Login, logout, and signed calls. */
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
-import type { WireLogin } from "./Answers.ts"
+import { isText, type WireLogin } from "./Answers.ts"
 import type { CallFacts, CallFailure, Calls } from "./Calls.ts"
-import { type Deadline, deadlineIn, monotonicMillis } from "./Deadline.ts"
+import { type Deadline, deadlineIn, monotonicMillis, within } from "./Deadline.ts"
 import type { EndpointName, AnswerOf } from "./Endpoints.ts"
 import type { ReportEvent } from "./Events.ts"
 import {
   clientFailure,
+  invalidInput,
   isOver,
   type MusicFailure,
   type OptionsProblem,
@@ -17,7 +19,7 @@ import {
 import { deriveKey, isSingleUse, loginKey } from "./IdempotencyKeys.ts"
 import type { CallOptions, MusicClientOptions } from "./Options.ts"
 import { type RefreshFailure, requireOwnPlane, type SessionRefresh } from "./Refresh.ts"
-import { infoOf, isCorrupt, type SessionSlot, type SlotFailure } from "./SessionSlot.ts"
+import { infoOf, isCorrupt, type SessionSlot, type SlotFailure, type StoreFailed } from "./SessionSlot.ts"
 import type { StoredSession } from "./SessionStore.ts"
 import type { LoginInfo, LogoutInfo } from "./Types.ts"
 
@@ -25,8 +27,8 @@ import type { LoginInfo, LogoutInfo } from "./Types.ts"
 const renewal = { most: 5_000, part: 1 / 3 } as const
 /** Refreshes for one call with a refused access token: the first may return another program's token that is dead too. */
 const renewals = 2
-/** `logout({ forget: true })` waits no longer for the lock, nor for the revocation, milliseconds. */
-const forgetMilliseconds = { lock: 500, revocation: 2_000 } as const
+/** The longest waits of `logout({ forget: true })`, milliseconds. */
+const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
 
 export interface LoginOptions extends CallOptions {
   /** Continues a login that began with this key; default: a key derived from the short-lived token. */
@@ -89,6 +91,7 @@ export const makeSessions = (
   }
 ): Sessions => {
   const { calls, deadlineOf, refresh, report, slot } = parts
+  let refusedLogin: string | undefined
 
   const reportHealed = ({ details }: MusicFailure<"store_failed">) =>
     report({ type: "session_healed", ...(details.path === undefined ? {} : { path: details.path }) })
@@ -97,20 +100,24 @@ export const makeSessions = (
   const login: Sessions["login"] = (slt, call) =>
     Effect.gen(function* () {
       const deadline = yield* deadlineOf(call)
+      if (!isText(slt)) return yield* invalidInput("slt", "must be a text")
       const key = call?.idempotencyKey ?? (yield* loginKey(slt))
       let corrupt: MusicFailure<"store_failed"> | undefined
       // The session of this login may be stored already: a replay would return a pair that was rotated since.
       const known = slot.load.pipe(
-        Effect.map((stored) => (stored.login_key === key ? stored : undefined)),
+        Effect.map((stored) => {
+          // Another login may have replaced it.
+          corrupt = undefined
+          return stored.login_key === key ? stored : undefined
+        }),
         Effect.catchAll((failure) => {
-          if (failure.code === "not_logged_in") return Effect.succeed(undefined)
-          if (!isCorrupt(failure)) return Effect.fail(failure)
-          corrupt = failure
+          if (failure.code !== "not_logged_in" && !isCorrupt(failure)) return Effect.fail(failure)
+          corrupt = isCorrupt(failure) ? failure : undefined
           return Effect.succeed(undefined)
         })
       )
       const before = yield* known
-      if (before !== undefined) return { ...infoOf(before), ting: before.ting, healed: false }
+      if (before !== undefined) return { ...infoOf(before), ting: { ...before.ting }, healed: false }
       const sent = { at: 0 }
       const asked = calls.run("login", {
         deadline,
@@ -146,7 +153,7 @@ export const makeSessions = (
         })
       )
       const stored = yield* slot.withLock(deadline)(begun)
-      return { ...infoOf(stored), ting: stored.ting, healed: corrupt !== undefined }
+      return { ...infoOf(stored), ting: { ...stored.ting }, healed: corrupt !== undefined }
     })
 
   const revoke = (stored: StoredSession, deadline: Deadline, once: boolean) =>
@@ -191,27 +198,59 @@ export const makeSessions = (
       })
     )
 
-  /** Clears first. A held lock is not waited for: whoever holds it finds the store cleared and saves nothing. */
+  /** Bounds the wait for a store that may never answer. */
+  const withPatience = <A, E, R>(use: Effect.Effect<A, E, R>) =>
+    Effect.flatMap(deadlineIn(forgetMilliseconds.store), (patience) => within(patience)(use))
+
+  /** Clears whatever is stored. A session that cannot be read is removed all the same. */
+  const clearNow = Effect.gen(function* () {
+    const found = yield* withPatience(loadForLogout).pipe(
+      Effect.catchAll((failure): Effect.Effect<Found, Exclude<SlotFailure, StoreFailed>> => {
+        if (failure.code === "timed_out") return Effect.succeed({})
+        return failure.code === "store_failed" ? Effect.succeed({ corrupt: failure }) : Effect.fail(failure)
+      })
+    )
+    const cleared = yield* Effect.either(withPatience(slot.clear))
+    return { ...found, cleared }
+  })
+
+  const isInTheWay = (failure: MusicFailure) =>
+    failure.code === "timed_out" || failure.code === "store_failed"
+
+  /** Clears again what a refresh of another program saved at the moment of the first clearing. */
+  const clearAgain = ({ login_key }: StoredSession) => {
+    const again = Effect.flatMap(slot.load, (now) =>
+      now.login_key === login_key ? slot.clear : Effect.void
+    ).pipe(withPatience, Effect.ignore)
+    return Effect.flatMap(deadlineIn(forgetMilliseconds.lock), (patience) =>
+      slot
+        .withLock(patience)(again)
+        .pipe(Effect.catchIf(isInTheWay, () => again))
+    )
+  }
+
+  /**
+   * Clears first. A held lock is not waited for: its holder finds the store cleared and saves nothing, or has saved when the
+   * store is cleared again.
+   */
   const forget = Effect.gen(function* () {
-    const cleared = Effect.gen(function* () {
-      // A session that cannot be read is removed all the same.
-      const found = yield* Effect.option(loadForLogout)
-      yield* slot.clear
-      return Option.getOrElse(found, (): Found => ({}))
-    })
     const patience = yield* deadlineIn(forgetMilliseconds.lock)
-    const { corrupt, stored } = yield* slot
-      .withLock(patience)(Effect.either(cleared))
+    const { cleared, corrupt, isLocked, stored } = yield* slot
+      .withLock(patience)(Effect.map(clearNow, (found) => ({ ...found, isLocked: true })))
       .pipe(
-        Effect.flatten,
-        Effect.catchIf(
-          (failure) => failure.code === "timed_out" || failure.code === "store_failed",
-          () => cleared
-        )
+        Effect.catchIf(isInTheWay, () => Effect.map(clearNow, (found) => ({ ...found, isLocked: false })))
       )
     const deadline = yield* deadlineIn(forgetMilliseconds.revocation)
-    const revoked = stored === undefined ? false : yield* Effect.isSuccess(revoke(stored, deadline, true))
-    return yield* reportEnd(revoked, corrupt, stored !== undefined)
+    const [revoked] = yield* Effect.all(
+      stored === undefined
+        ? [Effect.succeed(false), Effect.void]
+        : [Effect.isSuccess(revoke(stored, deadline, true)), isLocked ? Effect.void : clearAgain(stored)],
+      { concurrency: 2 }
+    )
+    if (Either.isRight(cleared)) return yield* reportEnd(revoked, corrupt, stored !== undefined)
+    // Its tokens are worthless, but they are still there.
+    if (revoked) yield* reportEnd(revoked, undefined, true)
+    return yield* cleared.left
   })
 
   const logout: Sessions["logout"] = (call) =>
@@ -225,6 +264,13 @@ export const makeSessions = (
     session
   })
 
+  /** The session stays stored, so each call finds it refused; that is reported once for each login. */
+  const refuse = ({ login_key }: StoredSession, requestId: string | null) => {
+    if (refusedLogin !== login_key) report({ type: "logged_out", reason: "refused", requestId })
+    refusedLogin = login_key
+    return clientFailure("logged_out", { requestId, details: { reason: "refused" } })
+  }
+
   /** Runs a call, and again with a new access token when the service refuses the present one. */
   const runSigned = <A, E extends MusicFailure>(
     call: CallOptions | undefined,
@@ -237,9 +283,7 @@ export const makeSessions = (
         (failure): Effect.Effect<A, E | RefreshFailure> => {
           if (failure.code !== "unauthenticated") return Effect.fail(failure)
           return left === 0
-            ? Effect.fail(
-                clientFailure("logged_out", { requestId: failure.requestId, details: { reason: "refused" } })
-              )
+            ? Effect.fail(refuse(stored, failure.requestId))
             : Effect.flatMap(refresh.renewSession(stored.access_token, deadline), (next) =>
                 from(next, left - 1)
               )

@@ -6,11 +6,10 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Runtime from "effect/Runtime"
-import { failureTable } from "../src/schema/FailureTable.ts"
 import type { CallFailure, Calls } from "./Calls.ts"
 import { type Deadline, deadlineIn, monotonicMillis, within } from "./Deadline.ts"
 import type { ClientEvent, ReportEvent } from "./Events.ts"
-import { clientFailure, isServiceFailureCode, type MusicFailure, toError } from "./Failures.ts"
+import { clientFailure, type MusicFailure, toError } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
 import { type Backoff, pauseAfter } from "./Retry.ts"
@@ -50,9 +49,9 @@ export interface Telemetry {
   readonly close: Effect.Effect<TelemetryStats>
 }
 
-/** The service refused the events themselves: a repetition has the same result. */
-const isPermanentRefusal = ({ code }: TelemetryFailure): boolean =>
-  isServiceFailureCode(code) && !failureTable[code].retryable && failureTable[code].status < 500
+/** The service refused the events themselves, perhaps with a code of a later version: a repetition has the same result. */
+const isPermanentRefusal = ({ code, retryable, status }: TelemetryFailure): boolean =>
+  code !== "unexpected_answer" && status !== null && status < 500 && !retryable
 
 /** Positions that the service refused, from `events.<position>…` in the fields of the failure. */
 const readPositions = (failure: TelemetryFailure): ReadonlySet<number> =>
@@ -68,7 +67,9 @@ const selectRefused = (
   failure: TelemetryFailure
 ): ReadonlyArray<QueuedEvent> => {
   const positions = readPositions(failure)
-  return positions.size === 0 ? batch : batch.filter((_, index) => positions.has(index))
+  const refused = batch.filter((_, index) => positions.has(index))
+  // Without a position in the batch the whole batch is refused: it would be sent again for ever.
+  return refused.length === 0 ? batch : refused
 }
 
 /** Runs later, without keeping the process alive. */
@@ -191,6 +192,7 @@ export const makeTelemetry = (
         const occurredAt = new Date(yield* Clock.currentTimeMillis).toISOString()
         const ready = prepareEvent(table, event, { id: yield* randomUuid, occurredAt })
         if ("code" in ready) return yield* ready
+        if (options.telemetry && closed) reportDropped(1, "closed")
         if (!options.telemetry || closed) return { id: ready.id, queued: false }
         if (isFull(ready)) {
           reportDropped(1, "full")

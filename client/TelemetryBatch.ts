@@ -49,14 +49,23 @@ const complete = (event: JsonObject, id: string, occurredAt: string): JsonObject
   return { ...event, id, metadata: { occurred_at: occurredAt, ...metadata } }
 }
 
-const textOf = (event: JsonObject): string | undefined => {
-  // A cycle, a BigInt or a `toJSON` of the caller can throw.
+/** The text of an event and its value; undefined when it is no JSON object. */
+const toJson = (event: JsonObject, id: string, occurredAt: string) => {
+  // A cycle, a BigInt, a getter or a `toJSON` of the caller can throw.
   try {
-    return JSON.stringify(event)
+    const text = JSON.stringify(complete(event, id, occurredAt))
+    const value: unknown = JSON.parse(text)
+    return isRecord(value) && value.id === id ? { text, value } : undefined
   } catch {
     return undefined
   }
 }
+
+const tables: ReadonlyArray<unknown> = [
+  "musicclidaemon",
+  "musicfrontendanalytics",
+  "musicfrontendevents"
+] satisfies ReadonlyArray<ClientTable>
 
 /** Prepares an event for the queue. An event that the service would refuse fails here, alone and at once. */
 export const prepareEvent = (
@@ -64,12 +73,19 @@ export const prepareEvent = (
   event: unknown,
   own: { readonly id: string; readonly occurredAt: string }
 ): QueuedEvent | MusicFailure<"invalid_input" | "payload_too_large"> => {
+  if (!tables.includes(table))
+    return invalidInput(
+      "table",
+      `must be one of ${tables.join(", ")}`,
+      "Correct the table; the event was not queued."
+    )
   if (!isRecord(event)) return refusal("must be an object")
   const { id = own.id } = event
   if (typeof id !== "string" || !uuidPattern.test(id)) return refusal("id must be a UUID")
-  const text = textOf(complete(event, id, own.occurredAt))
-  if (text === undefined) return refusal("must be JSON")
-  const problem = findProblem(JSON.parse(text), 0)
+  const json = toJson(event, id, own.occurredAt)
+  if (json === undefined) return refusal("must be a JSON object")
+  const { text, value } = json
+  const problem = findProblem(value, 0)
   if (problem !== undefined) return refusal(problem)
   const bytes = utf8.encode(text).length
   return bytes + frameBytes(table) > batchLimits.bytes
