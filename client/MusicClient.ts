@@ -127,10 +127,9 @@ export const makeMusicClient = (
     const calls = makeCalls(options, transport, report)
     const deadlineMilliseconds = deadlineMillisecondsOf(options)
     const deadlineOf: DeadlineOf = (call) => {
-      const problem = findDeadlineProblem(call?.deadlineMilliseconds)
-      return problem === undefined
-        ? deadlineIn(call?.deadlineMilliseconds ?? deadlineMilliseconds)
-        : Effect.fail(problem)
+      const milliseconds = call?.deadlineMilliseconds ?? deadlineMilliseconds
+      const problem = findDeadlineProblem(milliseconds)
+      return problem === undefined ? deadlineIn(milliseconds) : Effect.fail(problem)
     }
     const slot = yield* makeSessionSlot(options)
     const refresh = makeSessionRefresh({ calls, slot, report, deadlineMilliseconds })

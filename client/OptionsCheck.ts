@@ -52,7 +52,8 @@ export const findOptionsProblem = (options: MusicClientOptions): OptionsProblem 
   if (typeof options.telemetry !== "boolean") return invalidInput("telemetry", "must be true or false")
   const { testingKey } = options
   // An empty or malformed key is a mistake in a test's configuration; it must never select production.
-  if ("testingKey" in options && testingKey !== null && !testingSecretPattern.test(testingKey ?? ""))
+  const isSecret = typeof testingKey === "string" && testingSecretPattern.test(testingKey)
+  if ("testingKey" in options && testingKey !== null && !isSecret)
     return serviceFailure("testing_secret_invalid", {
       hint: "Give testingKey an `ask_` secret, or null for production."
     })

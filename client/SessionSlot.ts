@@ -95,7 +95,7 @@ export interface SessionSlot {
   readonly withLock: (
     deadline: Deadline
   ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | SlotFailure | MusicFailure<"timed_out">>
-  /** Remembers why the session ended, until the next login of this client. */
+  /** Remembers why the session ended, until another one is stored. */
   readonly noteEnd: (reason: LoggedOutReason | undefined) => void
   readonly ended: () => LoggedOutReason | undefined
   /** Whether a session belongs to the plane of this client. */
@@ -166,11 +166,15 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
       })
 
     const load: SessionSlot["load"] = Effect.gen(function* () {
+      const before = end
       const found = yield* asked((slot) => store.load(slot), storeMilliseconds)
       if (found === undefined || found === null) return yield* clientFailure("not_logged_in")
       if (isOfLaterVersion(found)) return yield* laterSession
       if (!isStored(found)) return yield* storeFailed(new SessionStoreError({ reason: "corrupt" }))
-      return found.slot === (yield* name) && isOwn(found) ? found : yield* foreignSession
+      if (found.slot !== (yield* name) || !isOwn(found)) return yield* foreignSession
+      // Another program has logged in since. An end during the load is newer than its session.
+      if (end === before) end = undefined
+      return found
     })
 
     const save: SessionSlot["save"] = (session, kept, sentAt) =>
