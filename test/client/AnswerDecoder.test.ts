@@ -1,4 +1,5 @@
 /** Reading answers: what the service's schemas can produce passes, what lacks a promised member does not. */
+import { readFileSync } from "node:fs"
 import * as HttpApi from "@effect/platform/HttpApi"
 import { describe, expect, it } from "@effect/vitest"
 import * as Arbitrary from "effect/Arbitrary"
@@ -95,6 +96,46 @@ describe("An answer of the service", () => {
         { numRuns: 20 }
       )
   })
+})
+
+interface DocumentedExample {
+  readonly value?: unknown
+  readonly $ref?: string
+}
+interface DocumentedResponse {
+  readonly content?: {
+    readonly "application/json": { readonly examples: Readonly<Record<string, DocumentedExample>> }
+  }
+}
+
+describe("An example of the published document", () => {
+  const document = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")) as {
+    readonly paths: Record<
+      string,
+      Record<string, { readonly responses: Record<string, DocumentedResponse> } | undefined> | undefined
+    >
+    readonly components: { readonly examples: Record<string, DocumentedExample | undefined> }
+  }
+
+  for (const name of names)
+    it(`is read as what it is: ${name}`, () => {
+      const { method, path } = endpoints[name]
+      const responses = Object.entries(document.paths[path]?.[method.toLowerCase()]?.responses ?? {})
+      expect(responses.length).toBeGreaterThan(1)
+      for (const [status, { content }] of responses)
+        for (const [code, given] of Object.entries(content?.["application/json"].examples ?? {})) {
+          const { value } = given.$ref === undefined ? given : (document.components.examples[code] ?? {})
+          const read = decode(name, JSON.stringify(value), Number(status))
+          if (Number(status) < 300) expect(read).toEqual({ value })
+          else
+            expect(read).toMatchObject({
+              ...(value as { error: object }).error,
+              hint: expect.any(String),
+              message: expect.any(String),
+              status: Number(status)
+            })
+        }
+    })
 })
 
 /** Values of each kind of JSON. */

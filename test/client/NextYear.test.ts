@@ -183,6 +183,26 @@ describe("A success of a later service", () => {
     await remove()
   })
 
+  it("is a session whose lifetime may be any number", async () => {
+    const { answers, client } = await loggedIn()
+    await FastCheck.assert(
+      FastCheck.asyncProperty(
+        FastCheck.double({ noNaN: true, noDefaultInfinity: true }),
+        FastCheck.uuid(),
+        async (expires_in, token) => {
+          answers.login = () => json({ ...examples["auth.login"].response, expires_in, access_token: token })
+          expect(await client.login(`oac_${token}`)).toMatchObject({ ok: true })
+          expect(await client.session()).toMatchObject({
+            ok: true,
+            value: { expires_at: expect.stringMatching(/Z$/) }
+          })
+          expect(await client.me()).toMatchObject({ ok: true })
+        }
+      ),
+      runs
+    )
+  })
+
   it("keeps its rate limits, and its request id in any case of the header's name", async () => {
     const fetch = async () =>
       // What a fetch of the program's own may return.
@@ -427,6 +447,37 @@ const responseOf = ({ body, headers, status }: ValueOf<typeof anyAnswer>) =>
 /** A deadline that leaves no room for a second attempt. */
 const oneAttempt = { deadlineMilliseconds: 100 }
 
+/** A body that never ends, and whether the client gave it up. */
+const endless = (status: number, begin = "[") => {
+  const state = { cancelled: false, bytes: 0 }
+  const chunk = new TextEncoder().encode("1,".repeat(32 * 1024))
+  const response = () =>
+    new Response(
+      new ReadableStream<Uint8Array>({
+        start: (controller) => controller.enqueue(new TextEncoder().encode(begin)),
+        pull: (controller) => {
+          state.bytes += chunk.byteLength
+          controller.enqueue(chunk)
+        },
+        cancel: () => {
+          state.cancelled = true
+        }
+      }),
+      { status }
+    )
+  return { state, response }
+}
+
+/** A body that breaks after its first bytes. */
+const broken = (status: number) => () =>
+  new Response(
+    new ReadableStream<Uint8Array>({
+      start: (controller) => controller.enqueue(new TextEncoder().encode('{"authenticated":')),
+      pull: (controller) => controller.error(new TypeError("terminated"))
+    }),
+    { status }
+  )
+
 describe("Any other answer", () => {
   for (const [name, { path, run }] of Object.entries(calls))
     it(`is a failure, never a defect, and keeps the session: ${name}`, async () => {
@@ -500,11 +551,83 @@ describe("Any other answer", () => {
           { numRuns: 50 }
         )
       )
+      const { response, state } = endless(200)
+      answers.me = response
+      const tooLarge = yield* Effect.flip(client.me())
+      expect(tooLarge).toMatchObject({ _tag: "UnexpectedAnswer", details: { reason: "too_large" } })
+      expect(state.cancelled).toBe(true)
+      answers.me = broken(401)
+      const incomplete = yield* Effect.flip(client.me())
+      expect(incomplete).toMatchObject({ _tag: "UnexpectedAnswer", details: { reason: "incomplete" } })
       expect(yield* client.session).toMatchObject({ _tag: "Some" })
     })
     await Effect.runPromise(
       run.pipe(Effect.provide(layer), Effect.provideService(FetchHttpClient.Fetch, fetch))
     )
+  })
+})
+
+describe("A fetch of the program's own", () => {
+  const whole = JSON.stringify(examples["descriptors.version"].response)
+  const returned: Readonly<Record<string, unknown>> = {
+    nothing: undefined,
+    null: null,
+    "a number": 7,
+    "an object": {},
+    "a status alone": { status: 200 },
+    "headers that are none": { status: 200, headers: null, text: async () => whole },
+    "a text that is none": { status: 200, headers: new Headers(), text: async () => undefined },
+    "a text that cannot be read": {
+      status: 200,
+      headers: new Headers(),
+      text: () => Promise.reject(new Error("gone"))
+    },
+    "no status": { headers: new Headers(), text: async () => whole },
+    "a body that was read before": (() => {
+      const response = new Response(whole)
+      void response.text()
+      return response
+    })()
+  }
+  const thrown: ReadonlyArray<unknown> = [
+    undefined,
+    null,
+    "gone",
+    7,
+    {},
+    new Error("gone"),
+    new DOMException("x", "AbortError")
+  ]
+
+  const versionWith = (fetch: () => Promise<unknown>) =>
+    createMusicClient({
+      baseUrl: "https://music.example",
+      source: "cli",
+      telemetry: false,
+      random: () => 0,
+      ...oneAttempt,
+      // Programs without a type checker may pass any function.
+      fetch: fetch as unknown as typeof globalThis.fetch
+    }).version()
+
+  for (const [name, value] of Object.entries(returned))
+    it(`may return something else than a response: ${name}`, async () => {
+      const result = await versionWith(async () => value)
+      expect(["transport_failed", "unexpected_answer"]).toContain(!result.ok && result.error.code)
+    })
+
+  it("may reject with anything, or throw", async () => {
+    for (const reason of thrown)
+      for (const fetch of [
+        () => Promise.reject(reason),
+        () => {
+          throw reason
+        }
+      ])
+        expect(await versionWith(fetch)).toMatchObject({
+          ok: false,
+          error: { code: "transport_failed", retryable: true, details: { reason: "network" } }
+        })
   })
 })
 
@@ -547,37 +670,6 @@ describe("A 401 that is not the service's own", () => {
     expect(await client.status()).toMatchObject({ state: "logged_out", reason: "revoked" })
   })
 })
-
-/** A body that never ends, and whether the client gave it up. */
-const endless = (status: number, begin = "[") => {
-  const state = { cancelled: false, bytes: 0 }
-  const chunk = new TextEncoder().encode("1,".repeat(32 * 1024))
-  const response = () =>
-    new Response(
-      new ReadableStream<Uint8Array>({
-        start: (controller) => controller.enqueue(new TextEncoder().encode(begin)),
-        pull: (controller) => {
-          state.bytes += chunk.byteLength
-          controller.enqueue(chunk)
-        },
-        cancel: () => {
-          state.cancelled = true
-        }
-      }),
-      { status }
-    )
-  return { state, response }
-}
-
-/** A body that breaks after its first bytes. */
-const broken = (status: number) => () =>
-  new Response(
-    new ReadableStream<Uint8Array>({
-      start: (controller) => controller.enqueue(new TextEncoder().encode('{"authenticated":')),
-      pull: (controller) => controller.error(new TypeError("terminated"))
-    }),
-    { status }
-  )
 
 describe("A body", () => {
   it("that never ends is given up at the bound, after one request", async () => {
