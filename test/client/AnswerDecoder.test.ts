@@ -6,6 +6,7 @@ import * as Arbitrary from "effect/Arbitrary"
 import * as FastCheck from "effect/FastCheck"
 import * as Schema from "effect/Schema"
 import { decodeAnswer, readRateLimits, readRetryAfter, unexpectedAnswer } from "../../client/AnswerDecoder.ts"
+import { isMe } from "../../client/Answers.ts"
 import { type Endpoint, type EndpointName, endpoints } from "../../client/Endpoints.ts"
 import { clientErrorTable } from "../../client/ErrorTable.ts"
 import { answerBytes } from "../../client/Transport.ts"
@@ -206,6 +207,7 @@ describe("An answer outside the contract", () => {
     const { actor, ...rest } = examples["auth.me"].response
     const hidden = Object.fromEntries([...Object.entries(rest), ["__proto__", { actor }]])
     expect(decode("me", JSON.stringify(hidden))).toMatchObject({ code: "unexpected_answer" })
+    expect(isMe(Object.create(examples["auth.me"].response))).toBe(false)
     const whole = Object.fromEntries([
       ["__proto__", { authenticated: false }],
       ...Object.entries(rest),
