@@ -1,8 +1,10 @@
 // A daemon on the Effect client: at each due time it records an event and, with a session, sends a trigger as a ting.
 // It shares its session with the command line and never refreshes at the same time.
 //
+//   npm ci && npm run build:client      # in a clone of the repository
 //   MUSIC_URL=http://127.0.0.1:8787 node --import tsx examples/effect-daemon.ts
 //
+// Elsewhere: npm install music-client effect@3 @effect/platform@0.97 @effect/platform-node@0.108 tsx
 // MUSIC_DAEMON_TICKS ends it after so many ticks; a signal ends it at any time, and the last telemetry is sent.
 import { homedir } from "node:os"
 import { join } from "node:path"
@@ -13,8 +15,8 @@ import * as Config from "effect/Config"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { exchangeOf, MusicClient } from "music-backend/client/effect"
-import { fileSessionStore } from "music-backend/client/node"
+import { exchangeOf, MusicClient } from "music-client/effect"
+import { fileSessionStore } from "music-client/node"
 
 const settings = Config.all({
   baseUrl: Config.withDefault(Config.string("MUSIC_URL"), "http://127.0.0.1:8787"),

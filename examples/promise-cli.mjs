@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // A command line on the promise client. Its session is stored in $SILICON_HOME/music and shared with the daemon.
 //
+//   npm ci && npm run build:client      # in a clone of the repository; elsewhere: npm install music-client
 //   export MUSIC_URL=http://127.0.0.1:8787
 //   node examples/promise-cli.mjs login <short-lived token>
 //   node examples/promise-cli.mjs status | ting <name> | report <text> | logout
@@ -9,8 +10,8 @@
 // milliseconds (30,000). Exit codes: 0 done, 1 refused, 2 usage, 5 an outage: retry later.
 import { homedir } from "node:os"
 import { join } from "node:path"
-import { createMusicClient } from "music-backend/client"
-import { fileSessionStore } from "music-backend/client/node"
+import { createMusicClient } from "music-client"
+import { fileSessionStore } from "music-client/node"
 
 const {
   MUSIC_PATIENCE = "30000",

@@ -1,6 +1,6 @@
 import { once } from "node:events"
 import { existsSync } from "node:fs"
-import { readFile } from "node:fs/promises"
+import { readdir, readFile } from "node:fs/promises"
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { join } from "node:path"
@@ -32,6 +32,7 @@ const pages = createServer()
 
 /** Serves the page from loopback, where a browser lets it talk to loopback; resolves to the port. */
 const serve = async (script: string): Promise<number> => {
+  const shipped = (await readdir(built.folder, { recursive: true })).filter((name) => name.endsWith(".js"))
   const files: Readonly<Record<string, readonly [type: string, text: string]>> = {
     "/": ["text/html", "<!doctype html><title>page</title><script src=/suite.js></script>"],
     "/suite.js": ["text/javascript", script],
@@ -39,7 +40,17 @@ const serve = async (script: string): Promise<number> => {
       "text/html",
       await readFile(join(root, "examples/browser/index.html"), "utf8")
     ],
-    "/dist/client/index.js": ["text/javascript", await readFile(join(built.folder, "index.js"), "utf8")]
+    ...Object.fromEntries(
+      await Promise.all(
+        shipped.map(
+          async (name) =>
+            [
+              `/dist/client/${name}`,
+              ["text/javascript", await readFile(join(built.folder, name), "utf8")] as const
+            ] as const
+        )
+      )
+    )
   }
   pages.on("request", (request: IncomingMessage, response: ServerResponse) => {
     const [type, text] = files[new URL(request.url ?? "/", origin).pathname] ?? ["text/plain", ""]
