@@ -14,6 +14,9 @@ export const makeConsumer = async (
   await mkdir(modules)
   await cp(built.folder, join(modules, "music-client"), { recursive: true })
   await writeFile(join(made.folder, "package.json"), '{"type":"module"}')
-  for (const name of installed) await symlink(join(root, "node_modules", name), join(modules, name))
+  for (const name of installed) {
+    await mkdir(join(modules, name, ".."), { recursive: true })
+    await symlink(join(root, "node_modules", name), join(modules, name))
+  }
   return made
 }
