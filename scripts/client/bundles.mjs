@@ -1,6 +1,9 @@
 import { mkdir, writeFile } from "node:fs/promises"
 import { dirname, join, relative } from "node:path"
+import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
+
+const root = fileURLToPath(new URL("../..", import.meta.url))
 
 const entries = {
   index: { platform: "browser" },
@@ -13,6 +16,8 @@ const entries = {
 
 /** Not minified: bundlers keep the marks of pure calls, and people can read it. The folder only gives names to the maps. */
 const common = {
+  // Otherwise the folder that esbuild was loaded in.
+  absWorkingDir: root,
   bundle: true,
   target: "es2022",
   legalComments: "none",
@@ -79,7 +84,7 @@ const portableMap = (text) => {
 }
 
 const write = async (out, { path, text }) => {
-  const file = join(out, relative(join(process.cwd(), common.outdir), path))
+  const file = join(out, relative(join(root, common.outdir), path))
   await mkdir(dirname(file), { recursive: true })
   await writeFile(file, path.endsWith(".map") ? portableMap(text) : text)
 }

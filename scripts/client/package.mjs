@@ -1,13 +1,19 @@
-import { existsSync, lstatSync } from "node:fs"
+import { lstatSync } from "node:fs"
 import { cp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 
 const readManifest = async (folder) => JSON.parse(await readFile(join(folder, "package.json"), "utf8"))
 
+const isClient = (folder) =>
+  readManifest(folder).then(
+    ({ name }) => name === "music-client",
+    () => false
+  )
+
 /** The folder itself stays: npm may be running in it. */
 export const emptyPackage = async (out, isStandard) => {
   const names = await readdir(out)
-  const isOurs = isStandard || names.length === 0 || existsSync(join(out, "chunks"))
+  const isOurs = isStandard || names.length === 0 || (await isClient(out))
   if (!isOurs) {
     process.stderr.write(`${out} is not empty and no build of the client: choose another folder\n`)
     process.exit(1)
