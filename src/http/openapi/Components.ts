@@ -1,4 +1,5 @@
 /** Shared components of the document: headers and examples of failures. */
+import { clientVersionMaxLength, clientVersionPattern } from "../../schema/ClientVersion.ts"
 import { toEnvelope } from "../../schema/Envelope.ts"
 import { type Details, type FailureCode, failureClasses, failureTable } from "../../schema/Failure.ts"
 import { requestIdPattern, testingSecretPattern } from "../../schema/Identity.ts"
@@ -31,6 +32,17 @@ export const parameters = {
     enum: ["cli", "daemon", "web"],
     examples: ["cli"]
   }),
+  MusicClientVersion: header(
+    "X-Music-Client-Version",
+    false,
+    "The client's version. The response to a version below `min_cli` carries `X-Music-Min-Cli`; anything that is no version is ignored.",
+    {
+      type: "string",
+      maxLength: clientVersionMaxLength,
+      pattern: clientVersionPattern.source,
+      examples: ["0.1.0"]
+    }
+  ),
   MusicTelemetry: header(
     "X-Music-Telemetry",
     false,
@@ -100,6 +112,13 @@ export const headers = {
     {
       type: "string",
       examples: ['"address";q=1200;w=60']
+    }
+  ),
+  MusicMinCli: responseHeader(
+    "The oldest client version that is supported. Present only when `X-Music-Client-Version` is below it; the call is served all the same.",
+    {
+      type: "string",
+      examples: ["0.1.0"]
     }
   ),
   WwwAuthenticate: responseHeader("The authentication scheme.", {
