@@ -114,6 +114,7 @@ describe("A CommonJS program", () => {
       const { createMusicClient, newIdempotencyKey } = require("music-client")
       const { fileSessionStore } = require("music-client/node")
       const { MusicClient } = require("music-client/effect")
+      const resolved = ["music-client", "music-client/node", "music-client/effect"].map((name) => require.resolve(name))
       const { FetchHttpClient } = require("@effect/platform")
       const { Effect, Layer } = require("effect")
       const sessionStore = fileSessionStore({ directory: __dirname + "/commonjs" })
@@ -126,15 +127,18 @@ describe("A CommonJS program", () => {
           Effect.flatMap(MusicClient, (client) => client.me()).pipe(Effect.provide(layer))
         )
         const { version } = require("music-client/package.json")
-        process.stdout.write(JSON.stringify([login.ok, me.actor, newIdempotencyKey().length, version]))
+        process.stdout.write(JSON.stringify([login.ok, me.actor, newIdempotencyKey().length, version, resolved]))
       }
       main()`
     )
     const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"))
     const actor = { type: "silicon", public_id: "si:deejay" }
+    const resolved = ["index", "node", "effect"].map((name) =>
+      join(project.folder, `node_modules/music-client/${name}.cjs`)
+    )
     const ended = await run([file])
     expect(ended).toMatchObject({ code: 0, err: "" })
-    expect(JSON.parse(ended.out)).toEqual([true, actor, 36, version])
+    expect(JSON.parse(ended.out)).toEqual([true, actor, 36, version, resolved])
   })
 })
 
