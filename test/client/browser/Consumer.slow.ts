@@ -112,7 +112,7 @@ const checkProgram = async (
 }
 
 describe("A consumer's project with nothing else installed", () => {
-  it.concurrent.each([...settings, old])("type-checks %s", (_, endings, options) =>
+  it.concurrent.each([...settings, old])("type-checks %s", { timeout: 180_000 }, (_, endings, options) =>
     checkProgram(promiseProgram, endings, options, [])
   )
 
