@@ -1,5 +1,5 @@
 /** Stores and locks of sessions. */
-import type { TingOutcome } from "./Types.ts"
+import type { Actor, TingOutcome } from "./Types.ts"
 
 /** A session as plain JSON. It holds credentials; a store must keep it private. */
 export interface StoredSession {
@@ -13,7 +13,7 @@ export interface StoredSession {
   /** Milliseconds since the epoch. */
   readonly obtained_at: number
   readonly scope: string
-  readonly actor: { readonly type: "carbon" | "silicon"; readonly public_id: string }
+  readonly actor: Actor
   readonly org_id: string
   readonly org_ids: ReadonlyArray<string>
   readonly testing_environment_id: string | null
@@ -33,7 +33,7 @@ export interface SessionLock {
 
 /**
  * Keeps one session for each slot. A slot is a file-name-safe text, one for each server and plane, so production and
- * testing clients never find each other's sessions.
+ * testing clients never find each other's sessions. A store that rejects with a `SessionStoreError` names the reason.
  */
 export interface SessionStore {
   /** The last saved value, or undefined. Rejects when it cannot be read; "unreadable" is never undefined. */
@@ -66,15 +66,19 @@ export const processLock = (): SessionLock => {
         slot,
         before.then(() => held)
       )
+      let abort: () => void = nothing
       const aborted = new Promise<never>((_, reject) => {
-        if (signal.aborted) reject(signal.reason)
-        signal.addEventListener("abort", () => reject(signal.reason), { once: true })
+        abort = () => reject(signal.reason)
+        if (signal.aborted) abort()
+        signal.addEventListener("abort", abort, { once: true })
       })
       try {
         await Promise.race([before, aborted])
       } catch (reason) {
         release()
         return Promise.reject(reason)
+      } finally {
+        signal.removeEventListener("abort", abort)
       }
       return () => {
         release()

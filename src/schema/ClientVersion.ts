@@ -1,12 +1,6 @@
 /** Versions of clients: their form and their order. `MUSIC_MIN_CLI` and `X-Music-Client-Version` are such versions. */
 import * as Order from "effect/Order"
 
-/** Three numbers, and an optional pre-release or build. */
-export const clientVersionPattern = /^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/
-
-/** Characters of the longest version that a client may send. */
-export const clientVersionMaxLength = 64
-
 const isNumber = (identifier: string): boolean => /^\d+$/.test(identifier)
 
 /** Numbers by their value and below all texts; texts by their ASCII characters. */

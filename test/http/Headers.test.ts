@@ -2,12 +2,10 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { clientVersionMaxLength } from "../../src/schema/ClientVersion.ts"
+import { clientVersionMaxLength } from "../../src/schema/Patterns.ts"
 import {
   accessToken,
   backend,
-  sharedBackend,
-  sharedBackendWith,
   bearer,
   call,
   environmentId,
@@ -17,6 +15,8 @@ import {
   json,
   jsonHeaders,
   type Sent,
+  sharedBackend,
+  sharedBackendWith,
   testingSecret
 } from "./support.ts"
 

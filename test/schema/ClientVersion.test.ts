@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest"
-import { clientVersionPattern, isLowerVersion } from "../../src/schema/ClientVersion.ts"
+import { isLowerVersion } from "../../src/schema/ClientVersion.ts"
+import { clientVersionPattern } from "../../src/schema/Patterns.ts"
 
 /** In ascending order; the pre-releases are the example of Semantic Versioning 2.0.0, 11. */
 const ascending = [

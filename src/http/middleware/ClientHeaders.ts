@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http"
-import { clientVersionMaxLength, clientVersionPattern } from "../../schema/ClientVersion.ts"
+import { clientVersionMaxLength, clientVersionPattern } from "../../schema/Patterns.ts"
 import type { Source } from "../../services/RequestContext.ts"
 
 const sources: ReadonlyArray<Source> = ["cli", "daemon", "web"]

@@ -1,8 +1,12 @@
 /** Shared components of the document: headers and examples of failures. */
-import { clientVersionMaxLength, clientVersionPattern } from "../../schema/ClientVersion.ts"
 import { toEnvelope } from "../../schema/Envelope.ts"
 import { type Details, type FailureCode, failureClasses, failureTable } from "../../schema/Failure.ts"
-import { requestIdPattern, testingSecretPattern } from "../../schema/Identity.ts"
+import {
+  clientVersionMaxLength,
+  clientVersionPattern,
+  requestIdPattern,
+  testingSecretPattern
+} from "../../schema/Patterns.ts"
 
 export interface Reference {
   readonly $ref: string

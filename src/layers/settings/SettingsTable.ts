@@ -8,8 +8,7 @@
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { clientVersionPattern } from "../../schema/ClientVersion.ts"
-import { testingSecretPattern } from "../../schema/Identity.ts"
+import { clientVersionPattern, testingSecretPattern } from "../../schema/Patterns.ts"
 import type { TableName } from "../../schema/Telemetry.ts"
 import {
   address,
