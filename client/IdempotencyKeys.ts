@@ -19,7 +19,10 @@ export const sha256 = (text: string): Effect.Effect<string, MusicFailure<"unsupp
   )
 
 /** The key of an operation on a credential: `sha256("music-client/v1\n<operation>\n<credential>")`. */
-export const deriveKey = (operation: "login" | "refresh" | "logout", credential: string) =>
+export const deriveKey = (
+  operation: "login" | "refresh" | "logout",
+  credential: string
+): Effect.Effect<string, MusicFailure<"unsupported">> =>
   sha256(`music-client/v1\n${operation}\n${credential}`)
 
 /** A random UUID (version 4). `crypto.randomUUID` is missing on pages without a secure context. */

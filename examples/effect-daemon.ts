@@ -15,7 +15,8 @@ import * as Config from "effect/Config"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { exchangeOf, MusicClient } from "music-client/effect"
+import * as Schedule from "effect/Schedule"
+import { MusicClient } from "music-client/effect"
 import { fileSessionStore } from "music-client/node"
 
 const settings = Config.all({
@@ -44,12 +45,10 @@ const fireTrigger = (due: string) =>
   }).pipe(
     Effect.catchTags({
       NotLoggedIn: () => Effect.log("there is no session: waiting for a login"),
-      LoggedOut: ({ reason }) => Effect.log(`the session has ended (${reason}): waiting for a login`)
+      LoggedOut: ({ details }) => Effect.log(`the session has ended (${details.reason}): waiting for a login`)
     }),
     // After any other failure the session is kept, and the next trigger tries again.
-    Effect.catchAll((failure) =>
-      Effect.logWarning(`${failure.code} (${exchangeOf(failure).requestId ?? "not sent"})`)
-    ),
+    Effect.catchAll((failure) => Effect.logWarning(`${failure.code} (${failure.requestId ?? "not sent"})`)),
     Effect.withSpan("Daemon.tick")
   )
 
@@ -68,7 +67,7 @@ const daemon = ({ pause, ticks }: Config.Config.Success<typeof settings>) =>
       yield* Effect.ignore(telemetry.record("musicclidaemon", { type: "daemon.tick", data: { due } }))
       yield* fireTrigger(due)
     })
-    yield* Effect.repeat(tick, { times: ticks - 1 })
+    yield* Effect.repeat(tick, Schedule.recurs(ticks - 1))
   })
 
 const program = Effect.flatMap(settings, (values) =>

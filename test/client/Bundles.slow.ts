@@ -27,7 +27,7 @@ const life = 1_800_000
 /** Most bytes, gzipped, of the client in a page that keeps its session. */
 const wholeClientBound = 80_000
 /** The same for one function that needs no Effect. */
-const oneFunctionBound = 3_000
+const oneFunctionBound = 5_000
 
 let built: Built
 let sessions: Built

@@ -111,7 +111,7 @@ describe("In a clone", () => {
     expect(status.stdout).toContain('"authenticated": false')
     const daemon = await run(process.execPath, ["--import", "tsx", "examples/effect-daemon.ts"], {
       cwd: clone,
-      env: { ...env, MUSIC_DAEMON_TICKS: "2", MUSIC_DAEMON_PAUSE: "10 millis" }
+      env: { ...env, MUSIC_DAEMON_TICKS: "1", MUSIC_DAEMON_PAUSE: "10 millis" }
     })
     expect(daemon.stdout).toContain("there is no session")
   })
