@@ -1,87 +1,111 @@
-/** One HTTP exchange: its request id, its time limit, and the failures that it maps to. */
-import type { HttpApiDecodeError } from "@effect/platform/HttpApiError"
-import type * as HttpClientError from "@effect/platform/HttpClientError"
+/** One HTTP exchange within its time limit, reported to the program, and the failures that it maps to. */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as FiberRef from "effect/FiberRef"
 import { globalValue } from "effect/GlobalValue"
-import * as ParseResult from "effect/ParseResult"
-import { type Failure, InvalidInput, isFailure } from "../src/schema/Failure.ts"
-import { TimedOut, TransportFailed, UnexpectedAnswer, type WireFailure, withExchange } from "./Failures.ts"
+import { decodeAnswer, readRateLimits, readRetryAfter, unexpectedAnswer } from "./AnswerDecoder.ts"
+import { describeConnectionFailure } from "./ConnectionFailures.ts"
+import { type Deadline, monotonicMillis, timedOut } from "./Deadline.ts"
+import type { ReportEvent } from "./Events.ts"
+import { clientFailure, type MusicFailure, toError, withFacts } from "./Failures.ts"
+import type { CallRequest } from "./Requests.ts"
+import type { BrokenExchange, Transport, WireAnswer, WireHead, WireRequest } from "./Transport.ts"
+import type { Metadata } from "./Types.ts"
 
-/** The state of one exchange. */
-export interface ExchangeState {
-  readonly requestId: string
-  /** Access token to send. */
-  readonly bearer: string | undefined
-  sent: boolean
-  answer:
-    | { readonly status: number; readonly headers: Readonly<Record<string, string | undefined>> }
-    | undefined
+/** Where the exchange behind a success is noted, for a caller that wants it. */
+export interface MetadataHolder {
+  metadata: Metadata
 }
 
-/** The exchange of the current fiber. The HTTP client records in it that the request was sent and what was answered. */
-export const currentExchange = globalValue("music/client/currentSeen", () =>
-  FiberRef.unsafeMake<ExchangeState | undefined>(undefined)
+export const currentMetadata = globalValue("music/client/currentMetadata", () =>
+  FiberRef.unsafeMake<MetadataHolder | undefined>(undefined)
 )
 
-/** Errors of the derived client itself; `runAttempt` maps them. */
-export type DerivedClientError = HttpClientError.HttpClientError | ParseResult.ParseError | HttpApiDecodeError
+/** Nothing was sent. */
+export const noExchange: Metadata = { requestId: null, rateLimits: [] }
 
-const retryAfterPattern = /^\d{1,6}$/
-
-// The text after the comma is the rejected value.
-const withoutValue = (message: string): string => message.replace(/, actual [\s\S]*$/, "")
-
-/** A request that does not fit its schema; it was not sent. */
-const toInvalidInput = (error: ParseResult.ParseError): InvalidInput =>
-  new InvalidInput({
-    details: {
-      fields: ParseResult.ArrayFormatter.formatErrorSync(error)
-        .slice(0, 20)
-        .map(({ message, path }) => ({
-          path: path.length === 0 ? "body" : path.map(String).join("."),
-          problem: withoutValue(message)
-        }))
-    }
-  })
-
-const readExchange = (seen: ExchangeState) => {
-  const retryAfter = seen.answer?.headers["retry-after"]
-  return {
-    requestId: seen.sent ? (seen.answer?.headers["x-request-id"] ?? seen.requestId) : null,
-    ...(retryAfter !== undefined && retryAfterPattern.test(retryAfter)
-      ? { retryAfterSeconds: Number(retryAfter) }
-      : {})
-  }
+/** What all attempts of one call share. */
+export interface Attempts<A> {
+  readonly call: CallRequest<A>
+  readonly request: WireRequest
+  readonly requestId: string
+  readonly deadline: Deadline
 }
 
-const toFailure =
-  (seen: ExchangeState) =>
-  <E extends Failure | DerivedClientError>(
-    error: E | TimedOut
-  ): Extract<E, Failure> | InvalidInput | WireFailure => {
-    if (error instanceof TimedOut) return error
-    // `isFailure` narrows to what `Extract` names, which the type checker cannot infer for a type parameter.
-    if (isFailure(error)) return error as Extract<E, Failure>
-    if (error instanceof ParseResult.ParseError && !seen.sent) return toInvalidInput(error)
-    // The remaining errors are the derived client's: no answer, or one that does not fit the contract.
-    return seen.answer === undefined
-      ? new TransportFailed({})
-      : new UnexpectedAnswer({ status: seen.answer.status })
-  }
+const failureOfBroken = (broken: BrokenExchange, { url }: WireRequest): MusicFailure => {
+  if (broken.head !== undefined)
+    return unexpectedAnswer(broken.head.status, broken.tooLarge ? "too_large" : "incomplete")
+  const { reason, ...more } = describeConnectionFailure(broken, new URL(url).host)
+  return clientFailure("transport_failed", { ...more, details: { reason } })
+}
 
-/** Runs one exchange for at most `milliseconds`, and attaches its request id to a failure. */
-export const runAttempt =
-  (facts: Pick<ExchangeState, "requestId" | "bearer"> & { readonly milliseconds: number }) =>
-  <A, E extends Failure | DerivedClientError>(
-    run: Effect.Effect<A, E>
-  ): Effect.Effect<A, Extract<E, Failure> | InvalidInput | WireFailure> =>
-    Effect.suspend(() => {
-      const { bearer, milliseconds, requestId } = facts
-      const seen: ExchangeState = { requestId, bearer, sent: false, answer: undefined }
-      return run.pipe(
-        Effect.timeoutFail({ duration: milliseconds, onTimeout: () => new TimedOut({}) }),
-        Effect.mapError((error) => withExchange(toFailure(seen)(error), readExchange(seen))),
-        Effect.locally(currentExchange, seen)
-      )
+/** The result of an exchange, with the head of its answer when one arrived. */
+interface Outcome<A> {
+  readonly head: WireHead | undefined
+  readonly result: { readonly value: A } | MusicFailure
+}
+
+const decodeOutcome = <A>({ call, request }: Attempts<A>, answer: WireAnswer | BrokenExchange): Outcome<A> =>
+  "body" in answer
+    ? { head: answer, result: decodeAnswer(call.endpoint, answer) }
+    : { head: answer.head, result: failureOfBroken(answer, request) }
+
+const requestIdOf = (head: WireHead | undefined, sent: string): string =>
+  head?.headers["x-request-id"] ?? sent
+
+/** Attaches the ids and times of the exchange to its failure. */
+const complete = (failure: MusicFailure, head: WireHead | undefined, requestId: string, now: number) => {
+  const retryAfterSeconds = head === undefined ? undefined : readRetryAfter(head, now)
+  return withFacts(failure, {
+    requestId: requestIdOf(head, requestId),
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+  })
+}
+
+/** What all exchanges of one client share. */
+export interface Connection {
+  readonly transport: Transport
+  readonly report: ReportEvent
+  /** Notes that the service supports no version below this one. */
+  readonly noteMinVersion: (minVersion: string) => void
+}
+
+/** Runs the exchange number `attempt` of a call for at most `milliseconds`. */
+export const runAttempt = <A>(
+  { noteMinVersion, report, transport }: Connection,
+  attempts: Attempts<A>,
+  { attempt, milliseconds }: { readonly attempt: number; readonly milliseconds: number }
+): Effect.Effect<A, MusicFailure> =>
+  Effect.gen(function* () {
+    const { call, deadline, request, requestId } = attempts
+    const facts = { call: call.call, requestId, attempt }
+    report({ type: "request", ...facts, method: request.method, path: call.endpoint.path })
+    const begun = yield* monotonicMillis
+    if (call.sent !== undefined) call.sent.at = begun
+    const { head, result } = yield* transport.send(request).pipe(
+      Effect.merge,
+      Effect.map((answer) => decodeOutcome(attempts, answer)),
+      Effect.timeoutTo({
+        duration: milliseconds,
+        onSuccess: (outcome) => outcome,
+        onTimeout: (): Outcome<A> => ({ head: undefined, result: timedOut(deadline, { requestId }) })
+      })
+    )
+    const rateLimits = head === undefined ? [] : readRateLimits(head)
+    const failure =
+      "value" in result ? undefined : complete(result, head, requestId, yield* Clock.currentTimeMillis)
+    report({
+      type: "response",
+      ...facts,
+      status: head?.status ?? null,
+      milliseconds: (yield* monotonicMillis) - begun,
+      rateLimits,
+      ...(failure === undefined ? {} : { error: toError(failure) })
     })
+    const minVersion = head?.headers["x-music-min-cli"]
+    if (minVersion !== undefined) noteMinVersion(minVersion)
+    if (!("value" in result)) return yield* Effect.fail(failure ?? result)
+    const holder = yield* FiberRef.get(currentMetadata)
+    if (holder !== undefined) holder.metadata = { requestId: requestIdOf(head, requestId), rateLimits }
+    return result.value
+  })

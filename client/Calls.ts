@@ -1,131 +1,98 @@
-/** The service's calls, derived from its contract, with the headers of every call and retries. */
-import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-import * as HttpApiClient from "@effect/platform/HttpApiClient"
-import * as HttpClient from "@effect/platform/HttpClient"
-import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
+/** The service's calls: composed, sent with retries inside a deadline, and reported. */
 import * as Effect from "effect/Effect"
-import * as FiberRef from "effect/FiberRef"
-import * as Option from "effect/Option"
-import type { Failure } from "../src/schema/Failure.ts"
-import { ClientApi } from "./ClientApi.ts"
-import { runAttempt, currentExchange, type DerivedClientError, type ExchangeState } from "./Attempt.ts"
-import type { WireFailure } from "./Failures.ts"
-import { randomUuid } from "./IdempotencyKeys.ts"
-import type { MusicClientOptions } from "./Options.ts"
-import { type OptionsProblem, findOptionsProblem } from "./OptionsCheck.ts"
+import { type Connection, runAttempt } from "./Attempt.ts"
 import type { Deadline } from "./Deadline.ts"
+import { type AnswerOf, type EndpointName, endpoints, type FailureCodesOf } from "./Endpoints.ts"
+import type { ReportEvent } from "./Events.ts"
+import {
+  type MusicFailure,
+  type OptionsProblem,
+  toError,
+  type UnknownFailure,
+  type WireFailure
+} from "./Failures.ts"
+import { randomUuid } from "./IdempotencyKeys.ts"
+import { attemptMillisecondsOf, type MusicClientOptions } from "./Options.ts"
+import { findOptionsProblem } from "./OptionsCheck.ts"
+import { type CallRequest, composeRequest } from "./Requests.ts"
 import { retryUntil } from "./Retry.ts"
+import type { Transport } from "./Transport.ts"
+import { packageVersion } from "./Version.ts"
 
-/**
- * No cookies, no cache, no redirects: a session is sent to the configured address only. In a browser a redirect has
- * status 0.
- */
-const requestInit = { redirect: "manual", credentials: "omit", cache: "no-store" } as const
+/** Failures of any call beside those that the contract declares for it. */
+export type AnyCallFailure = OptionsProblem | WireFailure | UnknownFailure
 
-const headersOf = (options: MusicClientOptions): Readonly<Record<string, string>> => ({
-  accept: "application/json",
-  "x-music-source": options.source,
-  "x-music-telemetry": options.telemetry ? "on" : "off",
-  ...(typeof options.testingKey === "string" ? { "x-testing-environment-key": options.testingKey } : {})
-})
+/** The failures of one call of the contract. */
+export type CallFailure<Name extends EndpointName> = MusicFailure<FailureCodesOf<Name>> | AnyCallFailure
 
-/** `traceparent` of the current span, if there is one (W3C Trace Context). */
-const traceHeaders = Effect.map(
-  Effect.option(Effect.currentSpan),
-  Option.match({
-    onNone: () => ({}),
-    onSome: ({ sampled, spanId, traceId }) => ({
-      traceparent: `00-${traceId}-${spanId}-${sampled ? "01" : "00"}`
-    })
-  })
-)
-
-const exchangeHeaders = ({ bearer, requestId }: ExchangeState) => ({
-  "x-request-id": requestId,
-  ...(bearer === undefined ? {} : { authorization: `Bearer ${bearer}` })
-})
-
-const withRequestHeaders =
-  (options: MusicClientOptions) =>
-  (client: HttpClient.HttpClient): HttpClient.HttpClient =>
-    client.pipe(
-      HttpClient.mapRequestEffect((request) =>
-        Effect.gen(function* () {
-          const seen = yield* FiberRef.get(currentExchange)
-          if (seen !== undefined) seen.sent = true
-          return request.pipe(
-            HttpClientRequest.setHeaders(headersOf(options)),
-            HttpClientRequest.setHeaders(yield* traceHeaders),
-            HttpClientRequest.setHeaders(seen === undefined ? {} : exchangeHeaders(seen))
-          )
-        })
-      ),
-      HttpClient.tap((response) =>
-        Effect.map(FiberRef.get(currentExchange), (seen) => {
-          if (seen !== undefined) seen.answer = { status: response.status, headers: response.headers }
-        })
-      ),
-      // The tracer would add `b3`, which the service's CORS does not allow.
-      HttpClient.withTracerDisabledWhen(() => true)
-    )
-
-const deriveClient = (options: MusicClientOptions, baseUrl: string) =>
-  HttpApiClient.make(ClientApi, {
-    baseUrl: baseUrl.replace(/\/+$/, ""),
-    transformClient: withRequestHeaders(options)
-  })
-
-/** The calls that the contract derives; only `Calls.run` uses them. */
-export type DerivedClient = Effect.Effect.Success<ReturnType<typeof deriveClient>>
-
-export interface CallRequest {
+/** How a call is repeated. */
+interface Repetition {
   readonly deadline: Deadline
-  /** Access token. */
-  readonly bearer?: string
   /** Also repeat an `internal` failure, under the same key. */
   readonly uncertain?: boolean
-  /** The request may outlive its page. */
-  readonly keepalive?: boolean
   /** One attempt only. */
   readonly once?: boolean
 }
 
-/** Failures of any call beside the service's own. */
-export type AnyCallFailure = OptionsProblem | WireFailure
+/** What a caller of a known call gives. */
+export type CallFacts = Repetition & Omit<CallRequest<never>, "call" | "endpoint">
 
 export interface Calls {
-  /** One call under one request id, with retries inside the deadline. */
-  readonly run: <A, E extends Failure | DerivedClientError>(
-    facts: CallRequest,
-    use: (client: DerivedClient) => Effect.Effect<A, E>
-  ) => Effect.Effect<A, Extract<E, Failure> | AnyCallFailure>
+  /** One call of the contract under one request id, with retries inside the deadline. */
+  readonly run: <Name extends EndpointName>(
+    name: Name,
+    facts: CallFacts
+  ) => Effect.Effect<AnswerOf<Name>, CallFailure<Name>>
+  /** The same for any other call. */
+  readonly runAny: <A>(request: CallRequest<A> & Repetition) => Effect.Effect<A, MusicFailure>
 }
 
-export const makeCalls = (
-  options: MusicClientOptions
-): Effect.Effect<Calls, never, HttpClient.HttpClient> => {
-  const problem = findOptionsProblem(options)
+export const makeCalls = (options: MusicClientOptions, transport: Transport, report: ReportEvent): Calls => {
   // With an options problem no call is ever sent.
-  return Effect.map(deriveClient(options, problem === undefined ? options.baseUrl : ""), (client) => {
-    const attemptMilliseconds = options.attemptMilliseconds ?? 10_000
-    const run: Calls["run"] = (facts, use) => {
-      if (problem !== undefined) return Effect.fail(problem)
-      const init = facts.keepalive === true ? { ...requestInit, keepalive: true } : requestInit
-      return Effect.flatMap(randomUuid, (uuid) =>
-        retryUntil({ ...facts, attemptMilliseconds }, (milliseconds) =>
-          use(client).pipe(
-            runAttempt({ requestId: `${options.source}-${uuid}`, bearer: facts.bearer, milliseconds })
-          )
-        )
-      ).pipe(Effect.provideService(FetchHttpClient.RequestInit, init))
+  const problem = findOptionsProblem(options)
+  const baseUrl = problem === undefined ? options.baseUrl.replace(/\/+$/, "") : ""
+  const attemptMilliseconds = attemptMillisecondsOf(options)
+  let outdated = false
+  const connection: Connection = {
+    transport,
+    report,
+    noteMinVersion: (minVersion) => {
+      if (outdated) return
+      outdated = true
+      report({ type: "outdated", version: options.version ?? packageVersion, minVersion })
     }
-    return { run }
-  })
-}
+  }
 
-/** The service's own failures of one call. */
-export type FailureOf<Method> = Method extends (
-  ...parameters: never
-) => Effect.Effect<infer _A, infer E, infer _R>
-  ? Extract<E, Failure>
-  : never
+  const runAny: Calls["runAny"] = (call) => {
+    if (problem !== undefined) return Effect.fail(problem)
+    return Effect.flatMap(randomUuid, (uuid) => {
+      const requestId = `${options.source}-${uuid}`
+      const request = composeRequest(options, baseUrl, requestId, call)
+      if ("code" in request) return Effect.fail(request)
+      const attempts = { call, request, requestId, deadline: call.deadline }
+      return retryUntil(
+        {
+          ...call,
+          attemptMilliseconds,
+          onRetry: (failure, attempt, pauseMilliseconds) =>
+            report({
+              type: "retry",
+              call: call.call,
+              requestId,
+              attempt,
+              pauseMilliseconds,
+              error: toError(failure)
+            })
+        },
+        (attempt, milliseconds) => runAttempt(connection, attempts, { attempt, milliseconds })
+      )
+    })
+  }
+
+  return {
+    runAny,
+    run: (name, facts) =>
+      // The table of endpoints relates each name to its answer and its failures.
+      runAny({ ...facts, call: name, endpoint: endpoints[name] } as never) as Effect.Effect<never, never>
+  }
+}

@@ -1,4 +1,5 @@
-/** Message and hint of the client's own failures, by code. */
+/** Message and hint of the client's own failures, by code, and hints in terms of the client's methods for the service's. */
+import type { FailureCode } from "../src/schema/FailureTable.ts"
 
 interface Row {
   readonly retryable: boolean
@@ -51,7 +52,45 @@ export const clientErrorTable = {
     retryable: false,
     message: "This environment has no Web Crypto.",
     hint: "Serve the page over https or from localhost, or run Node 20 or newer."
+  },
+  client_defect: {
+    retryable: false,
+    message: "The client failed with a defect.",
+    hint: "The outcome of the call is unknown; report this as a bug of the client."
   }
 } as const satisfies Record<string, Row>
 
 export type ClientErrorCode = keyof typeof clientErrorTable
+
+/** Instead of the service's hints where those speak of HTTP. */
+const methodHints: Partial<Readonly<Record<FailureCode, string>>> = {
+  invalid_input: "Correct the fields in details.fields, then call again.",
+  idempotency_key_required: "Pass an idempotencyKey of 16 to 255 visible ASCII characters.",
+  idempotency_key_invalid: "Pass an idempotencyKey of 16 to 255 visible ASCII characters, without spaces.",
+  unauthenticated: "Log in again with a new short-lived token.",
+  slt_rejected:
+    "Short-lived tokens work once and for two minutes: mint a new one for this application and call login() with it.",
+  testing_secret_invalid:
+    "Give testingKey this application's test secret of one live testing environment, or null for production.",
+  reconsent_required: "Call login() with a new token and approve all requested scopes.",
+  recipient_not_registered: "Call subscribe(), then ting() again with the same key.",
+  origin_not_allowed:
+    "An operator must add this page's origin to MUSIC_WEB_ORIGINS; pages cannot write to the daemon's table.",
+  not_found: "Use a ting type that iam() lists.",
+  idempotency_conflict: "Use a new key for new content; retry the same content under its own key.",
+  rate_limited: "Wait for retryAfterSeconds, then call again.",
+  temporarily_rate_limited: "Wait for retryAfterSeconds, then call again with the same key.",
+  internal: "Report the requestId to the operator; the service's log has the cause under this id.",
+  dependency_unavailable: "Call again after a short pause; your session is kept.",
+  overloaded: "Wait for retryAfterSeconds, then call again.",
+  reports_full:
+    "Keep the report and its idempotencyKey, and call report() with both later; signed-in callers have a larger share.",
+  spool_full: "Call flush() later: the events stay in the queue.",
+  shutting_down: "Call again: another process of the service answers soon."
+}
+
+/** The next step after a failure of the service, in terms of the client's methods. `given` is the service's own hint. */
+export const hintOf = (code: FailureCode, given: string, reason: unknown): string =>
+  code === "forbidden" && reason === "organization_not_granted"
+    ? "Pass one of the session's org_ids as org."
+    : (methodHints[code] ?? given)

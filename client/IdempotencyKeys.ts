@@ -3,15 +3,15 @@
  * is no credential. A test vector freezes them, so that other clients can derive them too.
  */
 import * as Effect from "effect/Effect"
-import { Unsupported } from "./Failures.ts"
+import { clientFailure, type MusicFailure } from "./Failures.ts"
 
 const utf8 = new TextEncoder()
 
 /** Lower-case hex SHA-256. */
-export const sha256 = (text: string): Effect.Effect<string, Unsupported> =>
+export const sha256 = (text: string): Effect.Effect<string, MusicFailure<"unsupported">> =>
   Effect.tryPromise({
     try: () => crypto.subtle.digest("SHA-256", utf8.encode(text)),
-    catch: () => new Unsupported({})
+    catch: () => clientFailure("unsupported")
   }).pipe(
     Effect.map((digest) =>
       [...new Uint8Array(digest)].map((byte) => byte.toString(16).padStart(2, "0")).join("")
@@ -37,5 +37,5 @@ export const randomUuid: Effect.Effect<string> = Effect.sync(() => {
 /** A short-lived token works once, so its digest can name the login. A test public id can log in many times. */
 export const isSingleUse = (slt: string): boolean => /^oac_/.test(slt)
 
-export const loginKey = (slt: string): Effect.Effect<string, Unsupported> =>
+export const loginKey = (slt: string): Effect.Effect<string, MusicFailure<"unsupported">> =>
   isSingleUse(slt) ? deriveKey("login", slt) : randomUuid

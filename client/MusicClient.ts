@@ -1,28 +1,46 @@
 /** The whole client as effects; the promise client and the Effect client are built on it. */
-import type * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
-import type * as Option from "effect/Option"
-import { type AnyCallFailure, type DerivedClient, type FailureOf, makeCalls } from "./Calls.ts"
-import type { SessionFailure } from "./Failures.ts"
-import { randomUuid } from "./IdempotencyKeys.ts"
-import type { CallOptions, MusicClientOptions } from "./Options.ts"
-import type { OptionsProblem } from "./OptionsCheck.ts"
-import { makeSessionRefresh, type RefreshFailure } from "./Refresh.ts"
-import { deadlineIn } from "./Deadline.ts"
+import * as Option from "effect/Option"
+import { publicIdPattern } from "../src/schema/Patterns.ts"
+import { currentMetadata, type MetadataHolder, noExchange } from "./Attempt.ts"
+import { isText } from "./Answers.ts"
+import { type CallFailure, makeCalls } from "./Calls.ts"
+import { type Deadline, deadlineIn } from "./Deadline.ts"
+import type { AnswerOf, EndpointName } from "./Endpoints.ts"
+import { eventReporter } from "./Events.ts"
 import {
+  invalidInput,
+  isOver,
+  type MusicFailure,
+  type OptionsProblem,
+  type SessionFailure
+} from "./Failures.ts"
+import { randomUuid } from "./IdempotencyKeys.ts"
+import { type CallOptions, deadlineMillisecondsOf, type MusicClientOptions } from "./Options.ts"
+import { findDeadlineProblem } from "./OptionsCheck.ts"
+import { rawEndpoint } from "./RawRequest.ts"
+import { makeSessionRefresh, type RefreshFailure } from "./Refresh.ts"
+import {
+  type DeadlineOf,
   type LoginFailure,
   type LoginOptions,
   type LogoutFailure,
   type LogoutOptions,
-  makeSessions
+  makeSessions,
+  type Signature
 } from "./Sessions.ts"
-import { makeSessionSlot } from "./SessionSlot.ts"
+import { infoOf, makeSessionSlot } from "./SessionSlot.ts"
 import { makeTelemetry, type Telemetry } from "./Telemetry.ts"
+import type { Transport } from "./Transport.ts"
 import type {
   Health,
   IamDescriptor,
   LoginInfo,
+  LogoutInfo,
   Me,
+  Metadata,
+  RawAnswer,
+  RawRequest,
   Readiness,
   Report,
   ReportRequest,
@@ -41,10 +59,7 @@ export interface ReportOptions extends CallOptions {
   readonly anonymous?: boolean
 }
 
-type CallFailure<Method> = FailureOf<Method> | AnyCallFailure
-type SignedCallFailure<Method> = CallFailure<Method> | RefreshFailure
-
-type MeFailure = SignedCallFailure<DerivedClient["auth"]["me"]>
+export type SignedCallFailure<Name extends EndpointName> = CallFailure<Name> | RefreshFailure
 
 /** A client of the service. Every failure is in its type; defects are bugs. */
 export interface MusicClientService {
@@ -54,120 +69,162 @@ export interface MusicClientService {
    */
   readonly login: (slt: string, options?: LoginOptions) => Effect.Effect<LoginInfo, LoginFailure>
   /** Revokes the session at the service, then clears it. When the service cannot be reached, the session is kept (see `forget`). */
-  readonly logout: (options?: LogoutOptions) => Effect.Effect<void, LogoutFailure>
+  readonly logout: (options?: LogoutOptions) => Effect.Effect<LogoutInfo, LogoutFailure>
   /** The stored session; makes no call. */
   readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure | OptionsProblem>
   /** Asks the service whether the session is live; distinguishes `logged_out` from `unknown`. */
-  readonly status: (options?: CallOptions) => Effect.Effect<Status<MeFailure>>
-  readonly me: (options?: CallOptions) => Effect.Effect<Me, MeFailure>
+  readonly status: (options?: CallOptions) => Effect.Effect<Status<SignedCallFailure<"me">>>
+  readonly me: (options?: CallOptions) => Effect.Effect<Me, SignedCallFailure<"me">>
   /** Registers the actor as a recipient; idempotent. */
-  readonly subscribe: (
-    options?: CallOptions
-  ) => Effect.Effect<Subscription, SignedCallFailure<DerivedClient["tings"]["subscribe"]>>
+  readonly subscribe: (options?: CallOptions) => Effect.Effect<Subscription, SignedCallFailure<"subscribe">>
   /** Sends a ting; the same key and content within 14 days is sent once. */
-  readonly ting: (
-    ting: TingRequest,
-    options?: CallOptions
-  ) => Effect.Effect<Ting, SignedCallFailure<DerivedClient["tings"]["send"]>>
+  readonly ting: (ting: TingRequest, options?: CallOptions) => Effect.Effect<Ting, SignedCallFailure<"ting">>
   /** Signed when a session is stored. */
   readonly report: (
     report: ReportRequest,
     options?: ReportOptions
-  ) => Effect.Effect<Report, SignedCallFailure<DerivedClient["reports"]["submit"]>>
-  readonly iam: (
-    options?: CallOptions
-  ) => Effect.Effect<IamDescriptor, CallFailure<DerivedClient["descriptors"]["iam"]>>
-  readonly version: (
-    options?: CallOptions
-  ) => Effect.Effect<Version, CallFailure<DerivedClient["descriptors"]["version"]>>
-  readonly healthz: (
-    options?: CallOptions
-  ) => Effect.Effect<Health, CallFailure<DerivedClient["system"]["healthz"]>>
-  readonly readyz: (
-    options?: CallOptions
-  ) => Effect.Effect<Readiness, CallFailure<DerivedClient["system"]["readyz"]>>
+  ) => Effect.Effect<Report, SignedCallFailure<"report">>
+  readonly iam: (options?: CallOptions) => Effect.Effect<IamDescriptor, CallFailure<"iam">>
+  readonly version: (options?: CallOptions) => Effect.Effect<Version, CallFailure<"version">>
+  readonly healthz: (options?: CallOptions) => Effect.Effect<Health, CallFailure<"healthz">>
+  /** One attempt: `not_ready` is a result. */
+  readonly readyz: (options?: CallOptions) => Effect.Effect<Readiness, CallFailure<"readyz">>
+  /** A call that this version does not know, with the session, the retries and the keys of the others. */
+  readonly request: (
+    method: string,
+    path: string,
+    options?: RawRequest & CallOptions
+  ) => Effect.Effect<RawAnswer, MusicFailure>
   readonly telemetry: Telemetry
 }
 
 /** Makes a key for a report, to be kept before the report is sent. */
 export const newIdempotencyKey: Effect.Effect<string> = randomUuid
 
-export const makeMusicClient = (
-  options: MusicClientOptions
-): Effect.Effect<MusicClientService, never, HttpClient.HttpClient> =>
-  Effect.gen(function* () {
-    const deadlineMilliseconds = options.deadlineMilliseconds ?? 30_000
-    const calls = yield* makeCalls(options)
-    const slot = yield* makeSessionSlot(options)
-    const refresh = makeSessionRefresh(calls, slot, deadlineMilliseconds)
-    const sessions = makeSessions(options, { calls, slot, refresh, deadlineMilliseconds })
-    const telemetry = yield* makeTelemetry(options, calls, deadlineMilliseconds)
-    const deadlineOf = (call: CallOptions | undefined) =>
-      deadlineIn(call?.deadlineMilliseconds ?? deadlineMilliseconds)
+/** The value of a call with the exchange behind it: its request id and the quotas after it. */
+export const withMetadata = <A, E, R>(
+  effect: Effect.Effect<A, E, R>
+): Effect.Effect<readonly [A, Metadata], E, R> =>
+  Effect.suspend(() => {
+    const holder: MetadataHolder = { metadata: noExchange }
+    return Effect.map(
+      Effect.locally(effect, currentMetadata, holder),
+      (value) => [value, holder.metadata] as const
+    )
+  })
 
-    const me: MusicClientService["me"] = (call) =>
-      sessions.callSigned(call, (client, organisation) =>
-        client.auth.me({ headers: { "x-org-id": organisation } })
-      )
+/** Completes the key of a ting with the public id of its sender, unless it begins with a public id. */
+const completeKey = (key: unknown, publicId: string): unknown =>
+  isText(key) && !publicIdPattern.test(key.split("/", 1)[0] ?? "") && key !== "" ? `${publicId}/${key}` : key
+
+export const makeMusicClient = (
+  options: MusicClientOptions,
+  transport: Transport
+): Effect.Effect<MusicClientService> =>
+  Effect.gen(function* () {
+    const report = eventReporter(options.onEvent)
+    const calls = makeCalls(options, transport, report)
+    const deadlineMilliseconds = deadlineMillisecondsOf(options)
+    const deadlineOf: DeadlineOf = (call) => {
+      const problem = findDeadlineProblem(call?.deadlineMilliseconds)
+      return problem === undefined
+        ? deadlineIn(call?.deadlineMilliseconds ?? deadlineMilliseconds)
+        : Effect.fail(problem)
+    }
+    const slot = yield* makeSessionSlot(options)
+    const refresh = makeSessionRefresh({ calls, slot, report, deadlineMilliseconds })
+    const sessions = makeSessions(options, { calls, slot, refresh, report, deadlineOf })
+    const telemetry = yield* makeTelemetry(options, { calls, report, deadlineOf })
+
+    const run = <Name extends EndpointName>(
+      name: Name,
+      call: CallOptions | undefined,
+      once = false
+    ): Effect.Effect<AnswerOf<Name>, CallFailure<Name>> =>
+      Effect.flatMap(deadlineOf(call), (deadline) => calls.run(name, { deadline, once }))
+
+    const me: MusicClientService["me"] = (call) => sessions.callSigned("me", call, () => ({}))
 
     const status: MusicClientService["status"] = (call) =>
       me(call).pipe(
         Effect.match({
-          onSuccess: (value): Status<MeFailure> => ({ state: "authenticated", me: value }),
-          onFailure: (failure): Status<MeFailure> =>
-            failure._tag === "NotLoggedIn" || failure._tag === "LoggedOut"
-              ? { state: "logged_out", reason: failure.code }
-              : { state: "unknown", error: failure }
+          onSuccess: (value): Status<SignedCallFailure<"me">> => ({ state: "authenticated", me: value }),
+          onFailure: (failure): Status<SignedCallFailure<"me">> => {
+            if (!isOver(failure)) return { state: "unknown", error: failure }
+            const reason =
+              failure.code === "logged_out" ? failure.details.reason : (slot.ended() ?? "not_logged_in")
+            return { state: "logged_out", reason }
+          }
         })
       )
 
-    const report: MusicClientService["report"] = (payload, call) =>
+    const sign = (signature: Signature | undefined) =>
+      signature === undefined ? {} : { bearer: signature.bearer, org: signature.org }
+
+    const submitReport: MusicClientService["report"] = (payload, call) =>
       Effect.gen(function* () {
-        const key = call?.idempotencyKey ?? (yield* newIdempotencyKey)
-        const headers = { "idempotency-key": key }
-        if (call?.anonymous === true) {
-          const deadline = yield* deadlineOf(call)
-          return yield* calls.run({ deadline }, (client) => client.reports.submit({ headers, payload }))
+        const facts = {
+          idempotencyKey: call?.idempotencyKey ?? (yield* newIdempotencyKey),
+          payload: payload ?? {}
         }
-        return yield* sessions.callSignedIfPossible(call, (client, organisation) =>
-          client.reports.submit({
-            headers: organisation === undefined ? headers : { ...headers, "x-org-id": organisation },
-            payload
-          })
+        if (call?.anonymous === true)
+          return yield* calls.run("report", { ...facts, deadline: yield* deadlineOf(call) })
+        return yield* sessions.withOptionalSession(call, (signature, deadline) =>
+          calls.run("report", { ...facts, ...sign(signature), deadline })
         )
+      })
+
+    const request: MusicClientService["request"] = (method, path, call) =>
+      Effect.gen(function* () {
+        const endpoint = rawEndpoint(options.baseUrl, method, path, call?.query)
+        if ("_tag" in endpoint) return yield* endpoint
+        const isRead = endpoint.method === "GET" || endpoint.method === "HEAD"
+        const facts = {
+          call: "request",
+          endpoint,
+          ...(call?.body === undefined ? {} : { payload: call.body }),
+          ...(call?.headers === undefined ? {} : { headers: call.headers }),
+          ...(isRead && call?.idempotencyKey === undefined
+            ? {}
+            : { idempotencyKey: call?.idempotencyKey ?? (yield* newIdempotencyKey) })
+        }
+        const send = (signature: Signature | undefined, deadline: Deadline) =>
+          calls.runAny({ ...facts, ...sign(signature), deadline })
+        switch (call?.session) {
+          case "none":
+            return yield* send(undefined, yield* deadlineOf(call))
+          case "required":
+            return yield* sessions.withSession(call, send)
+          default:
+            return yield* sessions.withOptionalSession(call, send)
+        }
       })
 
     return {
       login: sessions.login,
       logout: sessions.logout,
-      session: sessions.session,
+      session: slot.load.pipe(
+        Effect.map((stored) => Option.some(infoOf(stored))),
+        Effect.catchIf(
+          (failure) => failure.code === "not_logged_in",
+          () => Effect.succeed(Option.none())
+        )
+      ),
       status,
       me,
-      subscribe: (call) =>
-        sessions.callSigned(call, (client, organisation) =>
-          client.tings.subscribe({ headers: { "x-org-id": organisation }, payload: {} })
-        ),
-      ting: (payload, call) =>
-        sessions.callSigned(call, (client, organisation) =>
-          client.tings.send({ headers: { "x-org-id": organisation }, payload })
-        ),
-      report,
-      iam: (call) =>
-        Effect.flatMap(deadlineOf(call), (deadline) =>
-          calls.run({ deadline }, (client) => client.descriptors.iam({}))
-        ),
-      version: (call) =>
-        Effect.flatMap(deadlineOf(call), (deadline) =>
-          calls.run({ deadline }, (client) => client.descriptors.version({}))
-        ),
-      healthz: (call) =>
-        Effect.flatMap(deadlineOf(call), (deadline) =>
-          calls.run({ deadline }, (client) => client.system.healthz({}))
-        ),
-      readyz: (call) =>
-        Effect.flatMap(deadlineOf(call), (deadline) =>
-          calls.run({ deadline, once: true }, (client) => client.system.readyz({}))
-        ),
+      subscribe: (call) => sessions.callSigned("subscribe", call, () => ({ payload: {} })),
+      ting: (ting, call) =>
+        typeof ting !== "object" || ting === null
+          ? Effect.fail(invalidInput("ting", "must be an object with type, key and data"))
+          : sessions.callSigned("ting", call, ({ actor }) => ({
+              payload: { ...ting, key: completeKey(ting.key, actor.public_id) }
+            })),
+      report: submitReport,
+      iam: (call) => run("iam", call),
+      version: (call) => run("version", call),
+      healthz: (call) => run("healthz", call),
+      readyz: (call) => run("readyz", call, true),
+      request,
       telemetry
     }
   })

@@ -1,3 +1,4 @@
+import type { EventListener } from "./Events.ts"
 import type { SessionLock, SessionStore } from "./SessionStore.ts"
 import type { Source } from "./Types.ts"
 
@@ -7,6 +8,8 @@ export interface MusicClientOptions {
   readonly baseUrl: string
   /** Sent as `X-Music-Source`. */
   readonly source: Source
+  /** Version of the program, `1.2.3`; the service compares it with the oldest that it supports. Default: this package's. */
+  readonly version?: string
   /** False: every call sends `X-Music-Telemetry: off`, and no event is sent. */
   readonly telemetry: boolean
   /**
@@ -22,13 +25,24 @@ export interface MusicClientOptions {
   readonly org?: string
   /** Deadline of one call with its retries, milliseconds; default 30,000. */
   readonly deadlineMilliseconds?: number
-  /** Time limit of one attempt, milliseconds; default 10,000. */
+  /**
+   * Time limit of one attempt, milliseconds; default 28,000: longer than the service's own deadline (25 s), so that a slow
+   * call ends with the service's reason.
+   */
   readonly attemptMilliseconds?: number
   /** Most events in the telemetry queue; default 1,000. */
   readonly telemetryQueueLimit?: number
   /** Longest time that an event waits for its batch, milliseconds; default 10,000. */
   readonly telemetryIntervalMilliseconds?: number
+  /** Called with every request, retry, change of the session and dropped event; see `ClientEvent`. */
+  readonly onEvent?: EventListener
 }
+
+export const deadlineMillisecondsOf = (options: MusicClientOptions): number =>
+  options.deadlineMilliseconds ?? 30_000
+
+export const attemptMillisecondsOf = (options: MusicClientOptions): number =>
+  options.attemptMilliseconds ?? 28_000
 
 /** Options of one call. */
 export interface CallOptions {

@@ -8,9 +8,12 @@ import type {
   Health,
   IamDescriptor,
   LoginInfo,
+  LogoutInfo,
   Me,
   MusicError,
   MusicErrorCode,
+  RawAnswer,
+  RawRequest,
   Readiness,
   Report,
   ReportRequest,
@@ -45,9 +48,9 @@ export interface MusicClient {
   ) => Promise<Result<LoginInfo>>
   /**
    * Revokes the session at the service, then clears it. When the service cannot be reached, the session is kept; with
-   * `forget` it is cleared all the same, and lives at the service until it expires.
+   * `forget` it is cleared first and at once, and then revoked if the service answers within 2 s.
    */
-  readonly logout: (options?: RequestOptions & { readonly forget?: boolean }) => Promise<Result<void>>
+  readonly logout: (options?: RequestOptions & { readonly forget?: boolean }) => Promise<Result<LogoutInfo>>
   /** The stored session, or null; makes no call. */
   readonly session: () => Promise<Result<SessionInfo | null>>
   /** Asks the service whether the session is live; distinguishes `logged_out` from `unknown`. */
@@ -67,6 +70,12 @@ export interface MusicClient {
   readonly healthz: (options?: RequestOptions) => Promise<Result<Health>>
   /** One attempt: `not_ready` is a result. */
   readonly readyz: (options?: RequestOptions) => Promise<Result<Readiness>>
+  /** A call that this version does not know, with the session, the retries and the keys of the others. */
+  readonly request: (
+    method: string,
+    path: string,
+    options?: RawRequest & RequestOptions
+  ) => Promise<Result<RawAnswer>>
   readonly telemetry: {
     /** Queues an event; never waits. `queued` is false when telemetry is off. */
     readonly record: (
@@ -84,8 +93,8 @@ export interface MusicClient {
 /** Makes a key for a report, to be kept before the report is sent. */
 export const newIdempotencyKey = (): string => makeIdempotencyKey()
 
-/** Makes a client. Makes no call and never throws: a problem of the options fails every call. */
-export const createMusicClient = (options: PromiseClientOptions): MusicClient => {
+/** Makes a client whose calls resolve to results. */
+const makeClient = (options: PromiseClientOptions): MusicClient => {
   const { runAsync, runNow, service } = startRuntime(options)
   const letGo = onPageHide(() => void runAsync(service.telemetry.farewell, undefined))
   const nothingKnown: TelemetryStats = { queued: 0, delivered: 0, dropped: 0 }
@@ -105,6 +114,7 @@ export const createMusicClient = (options: PromiseClientOptions): MusicClient =>
     version: (call) => runAsync(service.version(call), call),
     healthz: (call) => runAsync(service.healthz(call), call),
     readyz: (call) => runAsync(service.readyz(call), call),
+    request: (method, path, call) => runAsync(service.request(method, path, call), call),
     telemetry: {
       record: (table, event) => runNow(service.telemetry.record(table, event)),
       flush: (call) => runAsync(service.telemetry.flush(call), call),
@@ -119,6 +129,73 @@ export const createMusicClient = (options: PromiseClientOptions): MusicClient =>
       return answer.ok ? answer.value : nothingKnown
     }
   }
+}
+
+/** The client's failure as an `Error`, for `throwOnError`. It has the members of `MusicError`. */
+export type MusicClientError = Error & MusicError
+
+/** The methods of a client, with values instead of results. They reject with a `MusicClientError`. */
+type Throwing<Client> = {
+  readonly [Name in keyof Client]: Client[Name] extends (
+    ...parameters: infer Parameters
+  ) => Promise<Result<infer A>>
+    ? (...parameters: Parameters) => Promise<A>
+    : Client[Name]
+}
+
+export interface ThrowingMusicClient extends Omit<Throwing<MusicClient>, "telemetry"> {
+  readonly telemetry: Throwing<MusicClient["telemetry"]>
+}
+
+const thrownName = "MusicClientError"
+
+/** Whether a caught value is the error of a client with `throwOnError`. */
+export const isMusicClientError = (value: unknown): value is MusicClientError =>
+  value instanceof Error && value.name === thrownName
+
+const toThrown = (error: MusicError): MusicClientError => {
+  const thrown = new Error(error.message)
+  thrown.name = thrownName
+  return Object.assign(thrown, error)
+}
+
+const valueOf = <A>(result: Result<A>): A | Promise<A> =>
+  result.ok ? result.value : Promise.reject(toThrown(result.error))
+
+const toThrowing = (client: MusicClient): ThrowingMusicClient => {
+  const { telemetry } = client
+  return {
+    ...client,
+    login: (...given) => client.login(...given).then(valueOf),
+    logout: (...given) => client.logout(...given).then(valueOf),
+    session: () => client.session().then(valueOf),
+    me: (...given) => client.me(...given).then(valueOf),
+    subscribe: (...given) => client.subscribe(...given).then(valueOf),
+    ting: (...given) => client.ting(...given).then(valueOf),
+    report: (...given) => client.report(...given).then(valueOf),
+    iam: (...given) => client.iam(...given).then(valueOf),
+    version: (...given) => client.version(...given).then(valueOf),
+    healthz: (...given) => client.healthz(...given).then(valueOf),
+    readyz: (...given) => client.readyz(...given).then(valueOf),
+    request: (...given) => client.request(...given).then(valueOf),
+    telemetry: {
+      ...telemetry,
+      flush: (...given) => telemetry.flush(...given).then(valueOf)
+    }
+  }
+}
+
+/**
+ * Makes a client. Makes no call and never throws: a problem of the options fails every call. With `throwOnError: true` the
+ * calls return values and reject with a `MusicClientError`; `status` still answers `unknown`, and `telemetry.record` returns a result.
+ */
+export const createMusicClient: {
+  (options: PromiseClientOptions & { readonly throwOnError: true }): ThrowingMusicClient
+  (options: PromiseClientOptions & { readonly throwOnError?: false }): MusicClient
+} = (options: PromiseClientOptions & { readonly throwOnError?: boolean }) => {
+  const client = makeClient(options)
+  // The overloads relate the option to the kind of client.
+  return (options?.throwOnError === true ? toThrowing(client) : client) as ThrowingMusicClient & MusicClient
 }
 
 /** Narrows an error to some of its codes. */

@@ -1,18 +1,17 @@
 /** Runs the effects of the client and returns promises and plain values. */
-import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import * as Cause from "effect/Cause"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { identity } from "effect/Function"
 import * as Option from "effect/Option"
-import { Internal } from "../src/schema/Failure.ts"
-import { type MusicClientService, makeMusicClient } from "./MusicClient.ts"
-import { abortedError, type MusicFailure, toError } from "./Failures.ts"
+import { clientFailure, type MusicFailure, toError } from "./Failures.ts"
+import { fetchTransport } from "./FetchTransport.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
+import { type MusicClientService, makeMusicClient, withMetadata } from "./MusicClient.ts"
 import type { ClientClock, PromiseClientOptions } from "./Options.ts"
 import { Jitter } from "./Retry.ts"
-import type { MusicError, Result, Status } from "./Types.ts"
+import type { Metadata, MusicError, Result, Status } from "./Types.ts"
 
 const clockOf = ({ monotonic, now }: ClientClock): Clock.Clock => {
   const system = Clock.make()
@@ -30,19 +29,12 @@ const clockOf = ({ monotonic, now }: ClientClock): Clock.Clock => {
 const errorOf = (cause: Cause.Cause<MusicFailure>): MusicError => {
   const failure = Cause.failureOption(cause)
   if (Option.isSome(failure)) return toError(failure.value)
-  return Cause.isInterruptedOnly(cause)
-    ? abortedError(null)
-    : toError(
-        new Internal({
-          message: "The client failed with a defect.",
-          hint: "The outcome of the call is unknown; report this as a bug of the client."
-        })
-      )
+  return toError(clientFailure(Cause.isInterruptedOnly(cause) ? "aborted" : "client_defect"))
 }
 
-const resultOf = <A>(exit: Exit.Exit<A, MusicFailure>): Result<A> =>
+const resultOf = <A>(exit: Exit.Exit<readonly [A, Metadata], MusicFailure>): Result<A> =>
   Exit.match(exit, {
-    onSuccess: (value) => ({ ok: true, value }),
+    onSuccess: ([value, metadata]) => ({ ok: true, value, metadata }),
     onFailure: (cause) => ({ ok: false, error: errorOf(cause) })
   })
 
@@ -72,20 +64,18 @@ export const startRuntime = (given: PromiseClientOptions): PromiseRuntime => {
   const { clock, fetch, random } = options
   const provideOptions = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
     effect.pipe(
-      isGiven(fetch) ? Effect.provideService(FetchHttpClient.Fetch, fetch) : identity,
       isGiven(random) ? Effect.provideService(Jitter, Effect.sync(random)) : identity,
       isGiven(clock) ? Effect.withClock(clockOf(clock)) : identity
     )
-  const service = Effect.runSync(
-    provideOptions(makeMusicClient(options).pipe(Effect.provide(FetchHttpClient.layer)))
-  )
+  const transport = fetchTransport(isGiven(fetch) ? fetch : undefined)
+  const service = Effect.runSync(provideOptions(makeMusicClient(options, transport)))
   return {
     service,
-    runNow: (effect) => resultOf(Effect.runSyncExit(provideOptions(effect))),
+    runNow: (effect) => resultOf(Effect.runSyncExit(provideOptions(withMetadata(effect)))),
     runAsync: (effect, call) =>
       Effect.runPromiseExit(
-        provideOptions(effect),
-        call?.signal === undefined ? {} : { signal: call.signal }
+        provideOptions(withMetadata(effect)),
+        isGiven(call?.signal) ? { signal: call.signal } : {}
       ).then(resultOf)
   }
 }

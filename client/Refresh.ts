@@ -7,15 +7,18 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as FiberId from "effect/FiberId"
 import * as Option from "effect/Option"
-import { IdempotencyResponseExpired, RateLimited, Unauthenticated } from "../src/schema/Failure.ts"
-import type { Session } from "../src/schema/Session.ts"
-import type { AnyCallFailure, Calls, DerivedClient, FailureOf } from "./Calls.ts"
-import { exchangeOf, LoggedOut, type SessionFailure, UnexpectedAnswer, withExchange } from "./Failures.ts"
-import { deriveKey } from "./IdempotencyKeys.ts"
+import { unexpectedAnswer } from "./AnswerDecoder.ts"
+import type { WireSession } from "./Answers.ts"
+import { currentMetadata } from "./Attempt.ts"
+import type { CallFailure, Calls } from "./Calls.ts"
 import { type Deadline, deadlineIn, monotonicMillis, within } from "./Deadline.ts"
+import type { ReportEvent } from "./Events.ts"
+import { clientFailure, isOver, type MusicFailure, type SessionFailure, withFacts } from "./Failures.ts"
+import { deriveKey } from "./IdempotencyKeys.ts"
 import { isRetryable } from "./Retry.ts"
-import type { SessionSlot } from "./SessionSlot.ts"
+import { infoOf, type SessionSlot } from "./SessionSlot.ts"
 import type { StoredSession } from "./SessionStore.ts"
+import type { LoggedOutReason } from "./Types.ts"
 
 /** Milliseconds that a call waits for an early refresh while its access token is still valid. */
 const earlyWait = 5_000
@@ -24,7 +27,7 @@ const earlyPause = 5_000
 /** Milliseconds: a caller starts another refresh when its deadline is later by this much than that of a failed one. */
 const worthwhile = 1_000
 
-export type RefreshFailure = FailureOf<DerivedClient["auth"]["refresh"]> | AnyCallFailure | SessionFailure
+export type RefreshFailure = CallFailure<"refresh"> | SessionFailure
 
 /** A refresh that runs, shared by all callers that wait for it. */
 interface RunningRefresh {
@@ -36,7 +39,7 @@ interface RunningRefresh {
 interface UnsavedPair {
   /** The refresh token that was spent for it. */
   readonly from: string
-  readonly session: Session
+  readonly session: WireSession
   readonly sentAt: number
 }
 
@@ -47,7 +50,7 @@ interface UnsavedPair {
 interface Refusal {
   readonly token: string
   readonly until: number
-  readonly failure: RateLimited
+  readonly failure: MusicFailure<"rate_limited">
 }
 
 export interface SessionRefresh {
@@ -60,24 +63,19 @@ export interface SessionRefresh {
 /** Refuses a session of another plane than the client's. */
 export const requireOwnPlane =
   (slot: SessionSlot) =>
-  <A extends Session>(session: A): Effect.Effect<A, UnexpectedAnswer> =>
-    slot.isOwn(session)
-      ? Effect.succeed(session)
-      : Effect.fail(
-          new UnexpectedAnswer({
-            status: 200,
-            hint: "The service answered for another plane: check testingKey."
-          })
-        )
+  <A extends WireSession>(session: A): Effect.Effect<A, MusicFailure<"unexpected_answer">> =>
+    slot.isOwn(session) ? Effect.succeed(session) : Effect.fail(unexpectedAnswer(200, "other_plane"))
 
 const lostHint =
   "The answer to the last refresh was lost more than 10 minutes ago, so the session is lost: log in with a new short-lived token."
 
-export const makeSessionRefresh = (
-  calls: Calls,
-  slot: SessionSlot,
-  deadlineMilliseconds: number
-): SessionRefresh => {
+export const makeSessionRefresh = (parts: {
+  readonly calls: Calls
+  readonly slot: SessionSlot
+  readonly report: ReportEvent
+  readonly deadlineMilliseconds: number
+}): SessionRefresh => {
+  const { calls, deadlineMilliseconds, report, slot } = parts
   let flight: RunningRefresh | undefined
   let pausedUntil = 0
   let unsaved: UnsavedPair | undefined
@@ -93,16 +91,15 @@ export const makeSessionRefresh = (
       const now = yield* monotonicMillis
       if (running === undefined || running.until <= now) return
       const { failure, until } = running
-      if (until < deadline) return yield* Effect.sleep(until - now)
-      const retryAfterSeconds = Math.ceil((until - now) / 1_000)
-      return yield* Effect.fail(withExchange(failure, { ...exchangeOf(failure), retryAfterSeconds }))
+      if (until < deadline.at) return yield* Effect.sleep(until - now)
+      return yield* withFacts(failure, { retryAfterSeconds: Math.ceil((until - now) / 1_000) })
     })
 
   const rememberRefusal = (stored: StoredSession) => (failure: RefreshFailure) =>
     Effect.map(monotonicMillis, (now) => {
-      const { retryAfterSeconds } = exchangeOf(failure)
+      const { retryAfterSeconds } = failure
       refusal =
-        failure instanceof RateLimited && retryAfterSeconds !== undefined
+        failure.code === "rate_limited" && retryAfterSeconds !== undefined
           ? { token: stored.refresh_token, until: now + retryAfterSeconds * 1_000, failure }
           : undefined
     })
@@ -110,17 +107,15 @@ export const makeSessionRefresh = (
   const requestRefresh = (stored: StoredSession, deadline: Deadline) =>
     Effect.gen(function* () {
       const key = yield* deriveKey("refresh", stored.refresh_token)
-      let sentAt = yield* monotonicMillis
-      const session = yield* calls.run({ deadline, uncertain: true }, (client) =>
-        Effect.gen(function* () {
-          sentAt = yield* monotonicMillis
-          return yield* client.auth.refresh({
-            headers: { "idempotency-key": key },
-            payload: { refresh_token: stored.refresh_token }
-          })
-        })
-      )
-      return { from: stored.refresh_token, session: yield* requireOwnPlane(slot)(session), sentAt }
+      const sent = { at: 0 }
+      const session = yield* calls.run("refresh", {
+        deadline,
+        sent,
+        uncertain: true,
+        idempotencyKey: key,
+        payload: { refresh_token: stored.refresh_token }
+      })
+      return { from: stored.refresh_token, session: yield* requireOwnPlane(slot)(session), sentAt: sent.at }
     })
 
   /** Probes the store first: no token is rotated for a store that cannot be written. */
@@ -133,23 +128,35 @@ export const makeSessionRefresh = (
       Effect.zipRight(Effect.tapError(requestRefresh(stored, deadline), rememberRefusal(stored)))
     )
 
+  /** The session is over: remembered, so that `status` can say why, and reported. */
+  const end = (reason: LoggedOutReason, requestId: string | null, hint?: string) => {
+    slot.noteEnd(reason)
+    report({ type: "logged_out", reason, requestId })
+    return clientFailure("logged_out", {
+      details: { reason },
+      requestId,
+      ...(hint === undefined ? {} : { hint })
+    })
+  }
+
   /** The stored session if another program changed it meanwhile; its session is newer. */
   const loadIfChanged = (stored: StoredSession) =>
     slot.load.pipe(
       Effect.map((now) => (now.refresh_token === stored.refresh_token ? undefined : now)),
-      Effect.catchTag("NotLoggedIn", () => Effect.fail(new LoggedOut({ reason: "replaced" })))
+      Effect.catchIf(
+        (failure) => failure.code === "not_logged_in",
+        () => Effect.suspend(() => Effect.fail(end("replaced", null)))
+      )
     )
 
-  const endSession = (failure: Unauthenticated | IdempotencyResponseExpired) =>
+  const endSession = ({
+    code,
+    requestId
+  }: MusicFailure<"unauthenticated" | "idempotency_response_expired">) =>
     Effect.zipRight(
       slot.clear,
-      Effect.fail(
-        withExchange(
-          failure instanceof Unauthenticated
-            ? new LoggedOut({ reason: "revoked" })
-            : new LoggedOut({ reason: "lost", hint: lostHint }),
-          exchangeOf(failure)
-        )
+      Effect.suspend(() =>
+        Effect.fail(code === "unauthenticated" ? end("revoked", requestId) : end("lost", requestId, lostHint))
       )
     )
 
@@ -173,11 +180,12 @@ export const makeSessionRefresh = (
         const { sentAt, session } = answer.right
         const saved = yield* slot.save(session, { login_key: stored.login_key, ting: stored.ting }, sentAt)
         unsaved = undefined
+        report({ type: "refreshed", session: infoOf(saved) })
         // The pair may have expired before it could be saved.
         return kept !== undefined && (yield* slot.isDue(saved)) ? yield* rotate(refused, deadline) : saved
       }
       const failure = answer.left
-      return failure instanceof Unauthenticated || failure instanceof IdempotencyResponseExpired
+      return failure.code === "unauthenticated" || failure.code === "idempotency_response_expired"
         ? yield* endSession(failure)
         : yield* Effect.fail(failure)
     })
@@ -188,7 +196,7 @@ export const makeSessionRefresh = (
       deadlineIn(deadlineMilliseconds),
       (usual): Effect.Effect<{ readonly own: boolean; readonly flight: RunningRefresh }> => {
         if (flight !== undefined) return Effect.succeed({ own: false, flight })
-        const deadline = Math.max(usual, wanted)
+        const deadline: Deadline = { at: Math.max(usual.at, wanted.at), last: undefined }
         const started: RunningRefresh = { landed: Deferred.unsafeMake(FiberId.none), deadline }
         flight = started
         return slot
@@ -201,6 +209,8 @@ export const makeSessionRefresh = (
               })
             ),
             Effect.exit,
+            // The exchange of a refresh is not that of the call which needs it.
+            Effect.locally(currentMetadata, undefined),
             Effect.forkDaemon,
             Effect.as({ own: true, flight: started })
           )
@@ -213,8 +223,8 @@ export const makeSessionRefresh = (
    */
   const isWorthAnother = (failure: RefreshFailure, { deadline }: RunningRefresh, wanted: Deadline) =>
     isRetryable(failure, true) &&
-    exchangeOf(failure).retryAfterSeconds === undefined &&
-    wanted - deadline >= worthwhile
+    failure.retryAfterSeconds === undefined &&
+    wanted.at - deadline.at >= worthwhile
 
   const awaitRefresh = (refused: string, deadline: Deadline): Effect.Effect<StoredSession, RefreshFailure> =>
     Effect.flatMap(startOrJoin(refused, deadline), ({ flight: current, own }) =>
@@ -233,7 +243,7 @@ export const makeSessionRefresh = (
     )
 
   const renewSession: SessionRefresh["renewSession"] = (refused, deadline) =>
-    within(deadline)(awaitRefresh(refused, deadline))
+    within(deadline, undefined, () => flight?.deadline ?? deadline)(awaitRefresh(refused, deadline))
 
   const getUsableSession: SessionRefresh["getUsableSession"] = (deadline) =>
     Effect.gen(function* () {
@@ -242,9 +252,10 @@ export const makeSessionRefresh = (
       if ((yield* slot.millisLeft(stored)) <= 0) return yield* renewSession(stored.access_token, deadline)
       const now = yield* monotonicMillis
       if (now < Math.max(pausedUntil, getRefusal(stored)?.until ?? 0)) return stored
-      return yield* renewSession(stored.access_token, Math.min(deadline, now + earlyWait)).pipe(
+      const patience = { at: Math.min(deadline.at, now + earlyWait), last: undefined }
+      return yield* renewSession(stored.access_token, patience).pipe(
         Effect.catchAll((failure) => {
-          if (failure._tag === "LoggedOut" || failure._tag === "NotLoggedIn") return Effect.fail(failure)
+          if (isOver(failure)) return Effect.fail(failure)
           // The access token is still valid: the failed early refresh is no failure of the call.
           return Effect.map(monotonicMillis, (then) => {
             pausedUntil = then + earlyPause

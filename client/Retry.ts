@@ -1,12 +1,9 @@
 /** Retries inside a deadline. Every call of this API may be repeated: it is a read, or it has an idempotency key. */
 import * as Context from "effect/Context"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Random from "effect/Random"
-import * as Schedule from "effect/Schedule"
-import { failureTable, isFailure } from "../src/schema/Failure.ts"
-import { type Deadline, monotonicMillis } from "./Deadline.ts"
-import { exchangeOf, type MusicFailure, TimedOut } from "./Failures.ts"
+import { type Deadline, monotonicMillis, timedOut } from "./Deadline.ts"
+import type { MusicFailure } from "./Failures.ts"
 
 /** Exponential backoff: the pauses double. Milliseconds. */
 export interface Backoff {
@@ -23,69 +20,63 @@ const shortestAttempt = 10
 export const pauseAfter = (backoff: Backoff, count: number, failure: MusicFailure, jitter = 1): number =>
   Math.max(
     Math.min(backoff.first * 2 ** count, backoff.longest) * jitter,
-    (exchangeOf(failure).retryAfterSeconds ?? 0) * 1_000
+    (failure.retryAfterSeconds ?? 0) * 1_000
   )
 
-/** An unreadable 200, 408, 429 and 5xx come from a failing intermediary and may be temporary; a redirect or a 404 is permanent. */
-const isTransientStatus = (status: number): boolean =>
-  status >= 500 || status === 408 || status === 429 || (status >= 200 && status < 300)
-
 /** Whether the same request can succeed later. `uncertain` calls also repeat an `internal` failure of the service. */
-export const isRetryable = (failure: MusicFailure, uncertain: boolean): boolean => {
-  if (isFailure(failure))
-    return failureTable[failure.code].retryable || (uncertain && failure.code === "internal")
-  switch (failure._tag) {
-    case "TransportFailed":
-    case "TimedOut":
-      return true
-    case "UnexpectedAnswer":
-      return isTransientStatus(failure.status)
-    default:
-      return false
-  }
-}
+export const isRetryable = (failure: MusicFailure, uncertain: boolean): boolean =>
+  failure.code === "internal"
+    ? uncertain
+    : failure.retryable && failure.code !== "store_failed" && failure.code !== "aborted"
 
 /** From 0 up to 1: spreads the pauses, so that clients which failed together do not retry together. */
 export class Jitter extends Context.Reference<Jitter>()("music/client/Jitter", {
   defaultValue: (): Effect.Effect<number> => Random.next
 }) {}
 
-/** Each pause lies between half and whole of the backoff's. Ends when the deadline leaves no room for pause and attempt. */
-const pausesUntil = (deadline: Deadline): Schedule.Schedule<Duration.Duration, MusicFailure> =>
-  Schedule.forever.pipe(
-    Schedule.intersect(Schedule.identity<MusicFailure>()),
-    Schedule.addDelayEffect(([count, failure]) =>
-      Effect.map(Effect.flatten(Jitter), (random) =>
-        Duration.millis(pauseAfter(callBackoff, count, failure, 0.5 + random / 2))
-      )
-    ),
-    Schedule.delays,
-    Schedule.checkEffect((_, pause) =>
-      Effect.map(monotonicMillis, (now) => Duration.toMillis(pause) + shortestAttempt < deadline - now)
-    )
-  )
+export interface RetryOptions {
+  readonly deadline: Deadline
+  readonly attemptMilliseconds: number
+  readonly uncertain?: boolean
+  readonly once?: boolean
+  /** Called before each pause, with the number of the failed attempt, from 1. */
+  readonly onRetry?: (failure: MusicFailure, attempt: number, pauseMilliseconds: number) => void
+}
 
 /**
  * Runs `attempt` until it succeeds, cannot succeed, or the deadline leaves no room for the next pause; then the last
- * failure is the result. `attempt` is given its time limit in milliseconds.
+ * failure is the result. `attempt` is given its number, from 1, and its time limit in milliseconds.
  */
-export const retryUntil = <A, E extends MusicFailure>(
-  options: {
-    readonly deadline: Deadline
-    readonly attemptMilliseconds: number
-    readonly uncertain?: boolean
-    readonly once?: boolean
-  },
-  attempt: (milliseconds: number) => Effect.Effect<A, E>
-): Effect.Effect<A, E | TimedOut> =>
-  Effect.flatMap(monotonicMillis, (now): Effect.Effect<A, E | TimedOut> => {
-    const left = options.deadline - now
-    return left < shortestAttempt
-      ? Effect.fail(new TimedOut({}))
-      : attempt(Math.min(left, options.attemptMilliseconds))
-  }).pipe(
-    Effect.retry({
-      while: (failure) => options.once !== true && isRetryable(failure, options.uncertain === true),
-      schedule: pausesUntil(options.deadline)
+export const retryUntil = <A>(
+  options: RetryOptions,
+  attempt: (count: number, milliseconds: number) => Effect.Effect<A, MusicFailure>
+): Effect.Effect<A, MusicFailure> => {
+  const { attemptMilliseconds, deadline, onRetry, once, uncertain } = options
+
+  const retry = (failure: MusicFailure, count: number): Effect.Effect<A, MusicFailure> =>
+    Effect.gen(function* () {
+      // A timeout says less than the failure before it.
+      if (failure.code !== "timed_out") deadline.last = failure
+      if (once === true || !isRetryable(failure, uncertain === true)) return yield* Effect.fail(failure)
+      // Each pause lies between half and whole of the backoff's.
+      const jitter = 0.5 + (yield* Effect.flatten(Jitter)) / 2
+      const pause = pauseAfter(callBackoff, count - 1, failure, jitter)
+      if (pause + shortestAttempt >= deadline.at - (yield* monotonicMillis))
+        return yield* Effect.fail(failure)
+      onRetry?.(failure, count, pause)
+      yield* Effect.sleep(pause)
+      return yield* run(count + 1)
     })
-  )
+
+  const run = (count: number): Effect.Effect<A, MusicFailure> =>
+    Effect.flatMap(monotonicMillis, (now) => {
+      const left = deadline.at - now
+      return left < shortestAttempt
+        ? Effect.fail(timedOut(deadline, { requestId: null }))
+        : Effect.catchAll(attempt(count, Math.min(left, attemptMilliseconds)), (failure) =>
+            retry(failure, count)
+          )
+    })
+
+  return run(1)
+}

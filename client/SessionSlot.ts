@@ -1,35 +1,35 @@
 /** The stored session of one server and plane: loaded, checked and saved, by one program at a time. */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
-import * as Schema from "effect/Schema"
-import { Actor } from "../src/schema/Identity.ts"
-import { type Session, TingOutcome } from "../src/schema/Session.ts"
-import { NotLoggedIn, StoreFailed, type TimedOut, type Unsupported } from "./Failures.ts"
+import {
+  isNumber,
+  isRecord,
+  isText,
+  isTingOutcome,
+  objectOf,
+  sessionMembers,
+  type WireSession
+} from "./Answers.ts"
+import { type Deadline, monotonicMillis, within } from "./Deadline.ts"
+import { clientFailure, type MusicFailure, type OptionsProblem } from "./Failures.ts"
 import { sha256 } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
-import { type OptionsProblem, findOptionsProblem } from "./OptionsCheck.ts"
-import { type Deadline, monotonicMillis, within } from "./Deadline.ts"
+import { findOptionsProblem } from "./OptionsCheck.ts"
+import type { LoggedOutReason, SessionInfo } from "./Types.ts"
 import { memorySessionStore, processLock, type StoredSession } from "./SessionStore.ts"
+import { describeStoreFailure, SessionStoreError } from "./StoreFailures.ts"
 
 /** Milliseconds: an access token is refreshed this long before its end; a short-lived one in the last tenth of its life. */
 const longestMargin = 60_000
 
-const Stored = Schema.Struct({
-  version: Schema.Literal(1),
-  slot: Schema.String,
-  access_token: Schema.String,
-  refresh_token: Schema.String,
-  expires_in: Schema.Number,
-  obtained_at: Schema.Number,
-  scope: Schema.String,
-  actor: Actor,
-  org_id: Schema.String,
-  org_ids: Schema.Array(Schema.String),
-  testing_environment_id: Schema.NullOr(Schema.String),
-  login_key: Schema.String,
-  ting: TingOutcome
+const isStored = objectOf<StoredSession>({
+  ...sessionMembers,
+  version: (value): value is 1 => value === 1,
+  slot: isText,
+  obtained_at: isNumber,
+  login_key: isText,
+  ting: isTingOutcome
 })
-const decodeStored = Schema.decodeUnknown(Stored)
 
 const isTesting = (options: MusicClientOptions): boolean => typeof options.testingKey === "string"
 
@@ -39,7 +39,9 @@ const addressOf = (baseUrl: string): string => new URL(baseUrl).href.replace(/\/
  * The name of the slot: file-name-safe, with a digest of the testing secret. Options with a problem have no slot, so a
  * wrong testing key can neither read nor clear the session of production.
  */
-const nameOf = (options: MusicClientOptions): Effect.Effect<string, Unsupported | OptionsProblem> => {
+const nameOf = (
+  options: MusicClientOptions
+): Effect.Effect<string, OptionsProblem | MusicFailure<"unsupported">> => {
   const problem = findOptionsProblem(options)
   if (problem !== undefined) return Effect.fail(problem)
   const text = `music-client/v1\nslot\n${addressOf(options.baseUrl)}\n${options.testingKey ?? ""}`
@@ -49,17 +51,36 @@ const nameOf = (options: MusicClientOptions): Effect.Effect<string, Unsupported 
   )
 }
 
-const storeFailed = (cause: unknown) => new StoreFailed({ cause })
+export type StoreFailed = MusicFailure<"store_failed">
+
+/** The failure of a store; its cause may quote a credential, so it is not kept. */
+const storeFailed = (cause: unknown): StoreFailed => {
+  const { code, hint, message, path, reason, retryable } = describeStoreFailure(cause)
+  return clientFailure("store_failed", {
+    message,
+    hint,
+    retryable,
+    details: {
+      reason,
+      ...(path === undefined ? {} : { path }),
+      ...(code === undefined ? {} : { code })
+    }
+  })
+}
+
+/** The store has something that is no session: a login replaces it, a logout removes it. */
+export const isCorrupt = (failure: MusicFailure): failure is StoreFailed =>
+  failure.code === "store_failed" && failure.details.reason === "corrupt"
 
 /** Failures of loading and saving. */
-export type SlotFailure = StoreFailed | Unsupported | OptionsProblem
+export type SlotFailure = StoreFailed | OptionsProblem | MusicFailure<"unsupported">
 
 export interface SessionSlot {
   /** The stored session; another program may have stored it. */
-  readonly load: Effect.Effect<StoredSession, NotLoggedIn | SlotFailure>
+  readonly load: Effect.Effect<StoredSession, MusicFailure<"not_logged_in"> | SlotFailure>
   /** Saves a session; `sentAt` is the monotonic time of its request, milliseconds. */
   readonly save: (
-    session: Session,
+    session: WireSession,
     kept: Pick<StoredSession, "login_key" | "ting">,
     sentAt: number
   ) => Effect.Effect<StoredSession, SlotFailure>
@@ -72,10 +93,48 @@ export interface SessionSlot {
   /** Runs under the lock of the store. The wait for the lock ends with the deadline, or when it is interrupted. */
   readonly withLock: (
     deadline: Deadline
-  ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | SlotFailure | TimedOut>
+  ) => <A, E>(use: Effect.Effect<A, E>) => Effect.Effect<A, E | SlotFailure | MusicFailure<"timed_out">>
+  /** Remembers why the session ended, until the next login of this client. */
+  readonly noteEnd: (reason: LoggedOutReason | undefined) => void
+  readonly ended: () => LoggedOutReason | undefined
   /** Whether a session belongs to the plane of this client. */
-  readonly isOwn: (session: Session) => boolean
+  readonly isOwn: (session: WireSession) => boolean
 }
+
+/** A later version of the client keeps its sessions in another form; a login of this one must not replace them. */
+const isOfLaterVersion = (found: unknown): boolean =>
+  isRecord(found) && typeof found.version === "number" && found.version > 1
+
+const laterSession = clientFailure("store_failed", {
+  message: "The stored session is of a newer version of the client.",
+  hint: "Update this program, or give it a session store of its own.",
+  retryable: false,
+  details: { reason: "misconfigured" }
+})
+
+/** A session without its tokens. */
+export const infoOf = (stored: StoredSession): SessionInfo => ({
+  actor: stored.actor,
+  org_id: stored.org_id,
+  org_ids: stored.org_ids,
+  scope: stored.scope,
+  testing_environment_id: stored.testing_environment_id,
+  expires_at: endOf(stored)
+})
+
+/** The longest time that a `Date` can hold, milliseconds. */
+const latest = 8.64e15
+
+// A store may return any numbers.
+const endOf = ({ expires_in, obtained_at }: StoredSession): string =>
+  new Date(Math.max(-latest, Math.min(latest, obtained_at + expires_in * 1_000))).toISOString()
+
+const foreignSession = clientFailure("store_failed", {
+  message: "The store returned the session of another server or plane.",
+  hint: "Use a store that keeps one session for each slot, or clear the store.",
+  retryable: false,
+  details: { reason: "misconfigured" }
+})
 
 export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<SessionSlot> =>
   Effect.gen(function* () {
@@ -83,6 +142,7 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
     const lock = options.lock ?? store.lock ?? processLock()
     const name = yield* Effect.cached(nameOf(options))
     // Monotonic time of the request for the current token: independent of the wall clock, while this program runs.
+    let end: LoggedOutReason | undefined
     let receipt: { readonly token: string; readonly at: number } | undefined
 
     const isOwn = (session: { readonly testing_environment_id: string | null }) =>
@@ -93,13 +153,10 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
 
     const load: SessionSlot["load"] = Effect.gen(function* () {
       const found = yield* asked((slot) => store.load(slot))
-      if (found === undefined || found === null) return yield* new NotLoggedIn({})
-      const session = yield* Effect.mapError(decodeStored(found), storeFailed)
-      return session.slot === (yield* name) && isOwn(session)
-        ? session
-        : yield* new StoreFailed({
-            hint: "The store holds the session of another server or plane; clear the store."
-          })
+      if (found === undefined || found === null) return yield* clientFailure("not_logged_in")
+      if (isOfLaterVersion(found)) return yield* laterSession
+      if (!isStored(found)) return yield* storeFailed(new SessionStoreError({ reason: "corrupt" }))
+      return found.slot === (yield* name) && isOwn(found) ? found : yield* foreignSession
     })
 
     const save: SessionSlot["save"] = (session, kept, sentAt) =>
@@ -174,6 +231,10 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
       isDue: (session) =>
         Effect.map(millisLeft(session), (left) => left <= Math.min(longestMargin, session.expires_in * 100)),
       withLock,
+      noteEnd: (reason) => {
+        end = reason
+      },
+      ended: () => end,
       isOwn
     }
   })

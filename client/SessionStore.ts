@@ -1,5 +1,5 @@
 /** Stores and locks of sessions. */
-import type { TingOutcome } from "./Types.ts"
+import type { Actor, TingOutcome } from "./Types.ts"
 
 /** A session as plain JSON. It holds credentials; a store must keep it private. */
 export interface StoredSession {
@@ -13,7 +13,7 @@ export interface StoredSession {
   /** Milliseconds since the epoch. */
   readonly obtained_at: number
   readonly scope: string
-  readonly actor: { readonly type: "carbon" | "silicon"; readonly public_id: string }
+  readonly actor: Actor
   readonly org_id: string
   readonly org_ids: ReadonlyArray<string>
   readonly testing_environment_id: string | null

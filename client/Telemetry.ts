@@ -6,13 +6,15 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Runtime from "effect/Runtime"
-import { failureTable, type InvalidInput, isFailure, type PayloadTooLarge } from "../src/schema/Failure.ts"
-import type { AnyCallFailure, Calls, DerivedClient, FailureOf } from "./Calls.ts"
-import { QueueFull } from "./Failures.ts"
+import { failureTable } from "../src/schema/FailureTable.ts"
+import type { CallFailure, Calls } from "./Calls.ts"
+import { type Deadline, deadlineIn, monotonicMillis, within } from "./Deadline.ts"
+import type { ClientEvent, ReportEvent } from "./Events.ts"
+import { clientFailure, isServiceFailureCode, type MusicFailure, toError } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
-import { deadlineIn, monotonicMillis, within } from "./Deadline.ts"
 import { type Backoff, pauseAfter } from "./Retry.ts"
+import type { DeadlineOf } from "./Sessions.ts"
 import { batchLimits, nextBatch, toPayload, type QueuedEvent, prepareEvent } from "./TelemetryBatch.ts"
 import type { ClientTable, TelemetryStats } from "./Types.ts"
 
@@ -24,7 +26,7 @@ const farewellBytes = 60_000
 const closeMilliseconds = 5_000
 const flushBackoff: Backoff = { first: 1_000, longest: 60_000 }
 
-export type TelemetryFailure = FailureOf<DerivedClient["telemetry"]["accept"]> | AnyCallFailure
+export type TelemetryFailure = CallFailure<"telemetry">
 
 export interface Recorded {
   readonly id: string
@@ -36,7 +38,7 @@ export interface Telemetry {
   readonly record: (
     table: ClientTable,
     event: unknown
-  ) => Effect.Effect<Recorded, InvalidInput | PayloadTooLarge | QueueFull>
+  ) => Effect.Effect<Recorded, MusicFailure<"invalid_input" | "payload_too_large" | "queue_full">>
   /** Sends the queue. On a failure, events that can still be delivered stay in the queue. */
   readonly flush: (options?: {
     readonly deadlineMilliseconds?: number
@@ -49,13 +51,13 @@ export interface Telemetry {
 }
 
 /** The service refused the events themselves: a repetition has the same result. */
-const isPermanentRefusal = (failure: TelemetryFailure): boolean =>
-  isFailure(failure) && !failureTable[failure.code].retryable && failureTable[failure.code].status < 500
+const isPermanentRefusal = ({ code }: TelemetryFailure): boolean =>
+  isServiceFailureCode(code) && !failureTable[code].retryable && failureTable[code].status < 500
 
 /** Positions that the service refused, from `events.<position>…` in the fields of the failure. */
 const readPositions = (failure: TelemetryFailure): ReadonlySet<number> =>
   new Set(
-    (isFailure(failure) ? (failure.details?.fields ?? []) : []).flatMap(({ path }) => {
+    (failure.details?.fields ?? []).flatMap(({ path }) => {
       const position = /^events\.(\d+)(?:\.|$)/.exec(path)?.[1]
       return position === undefined ? [] : [Number(position)]
     })
@@ -80,10 +82,10 @@ const runLater = (milliseconds: number, run: () => void): (() => void) => {
 
 export const makeTelemetry = (
   options: MusicClientOptions,
-  calls: Calls,
-  deadlineMilliseconds: number
+  parts: { readonly calls: Calls; readonly report: ReportEvent; readonly deadlineOf: DeadlineOf }
 ): Effect.Effect<Telemetry> =>
   Effect.gen(function* () {
+    const { calls, deadlineOf, report } = parts
     const interval = options.telemetryIntervalMilliseconds ?? 10_000
     const queueLimit = options.telemetryQueueLimit ?? 1_000
     const inBackground = Runtime.runFork(yield* Effect.runtime<never>())
@@ -108,12 +110,22 @@ export const makeTelemetry = (
       return before - queue.length
     }
 
-    const sent = (batch: ReadonlyArray<QueuedEvent>, deadline: number, keepalive: boolean) =>
-      calls.run({ deadline, once: true, keepalive }, (client) =>
-        client.telemetry.accept({ headers: {}, payload: toPayload(batch) })
-      )
+    type DropReason = Extract<ClientEvent, { readonly type: "telemetry_dropped" }>["reason"]
+    const reportDropped = (events: number, reason: DropReason, failure?: MusicFailure) => {
+      if (events > 0)
+        report({
+          type: "telemetry_dropped",
+          events,
+          reason,
+          ...(failure === undefined ? {} : { error: toError(failure) })
+        })
+      return events
+    }
 
-    const drained = (deadline: number): Effect.Effect<TelemetryStats, TelemetryFailure> =>
+    const sent = (batch: ReadonlyArray<QueuedEvent>, deadline: Deadline, keepalive: boolean) =>
+      calls.run("telemetry", { deadline, once: true, keepalive, payload: toPayload(batch) })
+
+    const drained = (deadline: Deadline): Effect.Effect<TelemetryStats, TelemetryFailure> =>
       Effect.gen(function* () {
         for (let batch = nextBatch(queue); batch.length > 0; batch = nextBatch(queue)) {
           const answer = yield* Effect.either(sent(batch, deadline, false))
@@ -122,7 +134,8 @@ export const makeTelemetry = (
             failures = 0
             pausedUntil = 0
           } else if (isPermanentRefusal(answer.left)) {
-            dropped += without(selectRefused(batch, answer.left))
+            const refused = without(selectRefused(batch, answer.left))
+            dropped += reportDropped(refused, "refused", answer.left)
           } else {
             failures += 1
             pausedUntil = (yield* monotonicMillis) + pauseAfter(flushBackoff, failures, answer.left)
@@ -133,7 +146,7 @@ export const makeTelemetry = (
       })
 
     const flush: Telemetry["flush"] = (given) =>
-      Effect.flatMap(deadlineIn(given?.deadlineMilliseconds ?? deadlineMilliseconds), (deadline) =>
+      Effect.flatMap(deadlineOf(given), (deadline) =>
         // The deadline includes the wait for another flush.
         within(deadline)(alone.withPermits(1)(drained(deadline)))
       )
@@ -177,16 +190,19 @@ export const makeTelemetry = (
       Effect.gen(function* () {
         const occurredAt = new Date(yield* Clock.currentTimeMillis).toISOString()
         const ready = prepareEvent(table, event, { id: yield* randomUuid, occurredAt })
-        if ("_tag" in ready) return yield* ready
+        if ("code" in ready) return yield* ready
         if (!options.telemetry || closed) return { id: ready.id, queued: false }
-        if (isFull(ready)) return yield* new QueueFull({})
+        if (isFull(ready)) {
+          reportDropped(1, "full")
+          return yield* clientFailure("queue_full")
+        }
         queue = [...queue, ready]
         wake()
         return { id: ready.id, queued: true }
       })
 
     const farewell = Effect.gen(function* () {
-      const deadline = yield* Effect.map(monotonicMillis, (now) => now + closeMilliseconds)
+      const deadline = yield* deadlineIn(closeMilliseconds)
       let room = farewellBytes
       let rest = queue
       const batches: Array<ReadonlyArray<QueuedEvent>> = []
@@ -211,7 +227,7 @@ export const makeTelemetry = (
       closed = true
       cancel?.()
       yield* Effect.ignore(flush({ deadlineMilliseconds: closeMilliseconds }))
-      dropped += without(queue)
+      dropped += reportDropped(without(queue), "closed")
       return statsNow()
     })
 

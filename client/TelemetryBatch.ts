@@ -1,7 +1,10 @@
 /** Checks events against the service's limits and composes batches. Plain functions without a clock. */
-import { InvalidInput, PayloadTooLarge } from "../src/schema/Failure.ts"
-import { uuidPattern } from "../src/schema/Telemetry.ts"
-import type { ClientTable, JsonObject } from "./Types.ts"
+import { uuidPattern } from "../src/schema/Patterns.ts"
+import { isRecord } from "./Answers.ts"
+import { invalidInput, type MusicFailure, serviceFailure } from "./Failures.ts"
+import type { ClientTable } from "./Types.ts"
+
+type JsonObject = Readonly<Record<string, unknown>>
 
 /** Limits of one request (specification, section 8). */
 export const batchLimits = { events: 40, bytes: 65_536 } as const
@@ -23,9 +26,6 @@ export interface QueuedEvent {
 /** Bytes of a batch without its events. */
 const frameBytes = (table: string): number => utf8.encode(JSON.stringify({ table, events: [] })).length
 
-const isObject = (value: unknown): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value)
-
 // A lone surrogate is no UTF-8: the service refuses the whole body.
 const isWhole = (text: string): boolean => !/\p{Surrogate}/u.test(text)
 
@@ -41,15 +41,11 @@ const findProblem = (value: unknown, depth: number): string | undefined => {
   return undefined
 }
 
-const refusal = (problem: string) =>
-  new InvalidInput({
-    hint: "Correct the event; it was not queued.",
-    details: { fields: [{ path: "event", problem }] }
-  })
+const refusal = (problem: string) => invalidInput("event", problem, "Correct the event; it was not queued.")
 
 const complete = (event: JsonObject, id: string, occurredAt: string): JsonObject => {
   const { metadata } = event
-  if (metadata !== undefined && !isObject(metadata)) return { ...event, id }
+  if (metadata !== undefined && !isRecord(metadata)) return { ...event, id }
   return { ...event, id, metadata: { occurred_at: occurredAt, ...metadata } }
 }
 
@@ -67,8 +63,8 @@ export const prepareEvent = (
   table: ClientTable,
   event: unknown,
   own: { readonly id: string; readonly occurredAt: string }
-): QueuedEvent | InvalidInput | PayloadTooLarge => {
-  if (!isObject(event)) return refusal("must be an object")
+): QueuedEvent | MusicFailure<"invalid_input" | "payload_too_large"> => {
+  if (!isRecord(event)) return refusal("must be an object")
   const { id = own.id } = event
   if (typeof id !== "string" || !uuidPattern.test(id)) return refusal("id must be a UUID")
   const text = textOf(complete(event, id, own.occurredAt))
@@ -77,7 +73,7 @@ export const prepareEvent = (
   if (problem !== undefined) return refusal(problem)
   const bytes = utf8.encode(text).length
   return bytes + frameBytes(table) > batchLimits.bytes
-    ? new PayloadTooLarge({ hint: "Make the event smaller; a batch holds at most 64 KiB." })
+    ? serviceFailure("payload_too_large", { hint: "Make the event smaller; a batch holds at most 64 KiB." })
     : { table, id, text, bytes }
 }
 

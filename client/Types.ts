@@ -1,6 +1,6 @@
 /**
  * The values of the client's interface, as plain types without a library, so the promise client's declarations
- * need nothing installed. A test holds them equal to the service's schemas.
+ * need nothing installed. A test compares them with the service's schemas.
  */
 import type { FailureCode, failureTable } from "../src/schema/FailureTable.ts"
 import type { ClientErrorCode, clientErrorTable } from "./ErrorTable.ts"
@@ -8,11 +8,14 @@ import type { ClientErrorCode, clientErrorTable } from "./ErrorTable.ts"
 export type { FailureCode } from "../src/schema/FailureTable.ts"
 export type { ClientErrorCode } from "./ErrorTable.ts"
 
+/** The values that are known now; a later service may send others. */
+export type Open<Known extends string> = Known | (string & Record<never, never>)
+
 /** The calling client. */
 export type Source = "cli" | "daemon" | "web"
 
 export interface Actor {
-  readonly type: "carbon" | "silicon"
+  readonly type: Open<"carbon" | "silicon">
   readonly public_id: string
 }
 
@@ -25,6 +28,8 @@ export interface SessionInfo {
   readonly scope: string
   /** UUID of the testing environment, null in production. */
   readonly testing_environment_id: string | null
+  /** End of the access token by this machine's clock, RFC 3339, UTC. The client refreshes it before; the session lasts longer. */
+  readonly expires_at: string
 }
 
 /** Result of registering the actor as a recipient; it never fails the login. */
@@ -36,6 +41,15 @@ export interface TingOutcome {
 
 export interface LoginInfo extends SessionInfo {
   readonly ting: TingOutcome
+  /** The stored session was unreadable; this login replaced it. */
+  readonly healed: boolean
+}
+
+export interface LogoutInfo {
+  /** The service has revoked the session. False: there was none, or it lives until it expires. */
+  readonly revoked: boolean
+  /** The stored session was unreadable; it was removed. */
+  readonly healed: boolean
 }
 
 export interface Me {
@@ -56,17 +70,18 @@ export interface Subscription {
   readonly active: boolean
 }
 
-export interface JsonObject {
-  readonly [name: string]: unknown
-}
-
 export interface TingRequest {
   /** One of `ting_types` of the descriptor. */
   readonly type: string
-  /** 1 to 200 bytes, starts with `<your public id>/`. Names the ting: the same key and content is sent once. */
+  /**
+   * 1 to 200 bytes: `<your public id>/<name>`, or `<name>` alone, which the client completes. Names the ting: the same key
+   * and content is sent once.
+   */
   readonly key: string
-  readonly data: JsonObject
-  readonly metadata?: JsonObject
+  /** A JSON object. */
+  readonly data: object
+  /** A JSON object. */
+  readonly metadata?: object
 }
 
 export interface Ting {
@@ -86,13 +101,13 @@ export interface ReportRequest {
   readonly pr?: string | null
   /** At most 5; name 1 to 120 characters, content at most 100,000. */
   readonly attachments?: ReadonlyArray<{ readonly name: string; readonly content: string }> | null
-  /** At most 32 KiB of JSON. */
-  readonly context?: JsonObject | null
+  /** A JSON object of at most 32 KiB. */
+  readonly context?: object | null
 }
 
 export interface Report {
   readonly id: string
-  readonly status: "stored" | "filed"
+  readonly status: Open<"stored" | "filed">
   readonly issue_url: string | null
   readonly reporter: string | null
   /** RFC 3339, UTC. */
@@ -103,7 +118,7 @@ export interface Report {
 export interface IamDescriptor {
   readonly app_id: string
   readonly org_id: string
-  readonly api_version: "v1"
+  readonly api_version: Open<"v1">
   readonly iam_url: string
   readonly ting_url: string
   readonly testing_environment_id: string | null
@@ -114,24 +129,53 @@ export interface IamDescriptor {
 
 export interface Version {
   readonly version: string
-  readonly api_versions: ReadonlyArray<"v1">
+  readonly api_versions: ReadonlyArray<Open<"v1">>
   readonly min_cli: string
 }
 
 export interface Health {
-  readonly status: "ok"
-  readonly service: "music-backend"
+  readonly status: Open<"ok">
+  readonly service: Open<"music-backend">
   readonly version: string
 }
 
-export type CheckState = "ok" | "degraded" | "failed" | "off"
+export type CheckState = Open<"ok" | "degraded" | "failed" | "off">
 
 export interface Readiness {
-  readonly status: "ready"
+  readonly status: Open<"ready">
   readonly checks: { readonly [name: string]: CheckState }
 }
 
-/** Details of a failure. */
+/**
+ * Why no answer came. `refused`: nothing listens at the address. `name_not_found`: the host name does not resolve.
+ * `name_lookup_failed`: the resolver did not answer. `unreachable`: no route, or no connection in time. `certificate`: the
+ * server's certificate is not accepted. `tls`: the port does not speak TLS, or not this version. `cors`: the server is there but
+ * does not allow this page's origin. `connection_lost`: closed before the answer. `network`: unknown.
+ */
+export type ConnectionReason =
+  | "refused"
+  | "name_not_found"
+  | "name_lookup_failed"
+  | "unreachable"
+  | "certificate"
+  | "tls"
+  | "cors"
+  | "connection_lost"
+  | "network"
+
+/**
+ * Why an answer was not understood. `not_json`: a page of an intermediary or an empty body. `incomplete`: cut off. `too_large`: longer
+ * than the client reads. `outside_contract`: JSON without the members of the contract. `other_plane`: for another plane than asked.
+ */
+export type AnswerReason = "not_json" | "incomplete" | "too_large" | "outside_contract" | "other_plane"
+
+/**
+ * Why a session is over. `revoked`: the identity service refused the refresh token. `lost`: the answer to a refresh was lost more
+ * than 10 minutes ago. `refused`: new access tokens are refused. `replaced`: another program logged out during the call.
+ */
+export type LoggedOutReason = "revoked" | "lost" | "refused" | "replaced"
+
+/** Details of an error. A later service may add members. */
 export interface ErrorDetails {
   readonly fields?: ReadonlyArray<{ readonly path: string; readonly problem: string }>
   readonly reason?: string
@@ -139,7 +183,31 @@ export interface ErrorDetails {
   readonly upstream_code?: string
   readonly upstream_request_id?: string
   readonly checks?: { readonly [name: string]: CheckState }
+  readonly [more: string]: unknown
 }
+
+/** The last known failure of a call that ended at its deadline. */
+export interface EarlierFailure {
+  readonly code: string
+  readonly message: string
+  readonly hint: string
+  readonly requestId: string | null
+}
+
+/** The details that errors of the client always have. */
+interface ClientErrorDetails {
+  readonly logged_out: { readonly reason: LoggedOutReason }
+  readonly transport_failed: { readonly reason: ConnectionReason }
+  readonly unexpected_answer: { readonly reason: AnswerReason }
+  /** `path` is the file, when the store knows it. */
+  readonly store_failed: { readonly reason: string; readonly path?: string }
+}
+
+type WithDetails<Code> = Code extends keyof ClientErrorDetails
+  ? { readonly details: ErrorDetails & ClientErrorDetails[Code] }
+  : Code extends "timed_out"
+    ? { readonly details?: ErrorDetails & { readonly last?: EarlierFailure } }
+    : { readonly details?: ErrorDetails }
 
 interface ErrorFacts {
   /** What happened. */
@@ -148,47 +216,105 @@ interface ErrorFacts {
   readonly hint: string
   /** Names the request in the service's log; null when nothing was sent. */
   readonly requestId: string | null
-  readonly details?: ErrorDetails
   readonly retryAfterSeconds?: number
 }
 
 type ServiceErrors = {
-  readonly [Code in FailureCode]: ErrorFacts & {
-    readonly code: Code
-    readonly status: (typeof failureTable)[Code]["status"]
-    readonly retryable: (typeof failureTable)[Code]["retryable"]
-  }
+  readonly [Code in FailureCode]: ErrorFacts &
+    WithDetails<Code> & {
+      readonly code: Code
+      readonly status: (typeof failureTable)[Code]["status"]
+      readonly retryable: (typeof failureTable)[Code]["retryable"]
+    }
 }
 
+/** Whether a retry can help depends on the reason. */
+type DependsOnReason = "transport_failed" | "unexpected_answer" | "store_failed"
+
 type ClientErrors = {
-  readonly [Code in ClientErrorCode]: ErrorFacts & {
-    readonly code: Code
-    /** Of the answer, when there was one. */
-    readonly status: Code extends "unexpected_answer" ? number : null
-    readonly retryable: (typeof clientErrorTable)[Code]["retryable"]
-  }
+  readonly [Code in ClientErrorCode]: ErrorFacts &
+    WithDetails<Code> & {
+      readonly code: Code
+      /** Of the answer, when there was one. */
+      readonly status: Code extends "unexpected_answer" ? number : null
+      readonly retryable: Code extends DependsOnReason
+        ? boolean
+        : (typeof clientErrorTable)[Code]["retryable"]
+    }
+}
+
+/**
+ * Stands for every code that a later service may send; `code` has the service's own text. A text type in its place would keep the
+ * known codes from narrowing.
+ */
+export type UnknownCode = "(a code of a later version)"
+
+/** A failure with a code that this version does not know; message, hint and `retryable` are the service's own. */
+export interface UnknownError extends ErrorFacts {
+  readonly code: UnknownCode
+  readonly status: number
+  readonly retryable: boolean
+  readonly details?: ErrorDetails
 }
 
 /** All errors, discriminated by `code`. */
-export type MusicError = ServiceErrors[FailureCode] | ClientErrors[ClientErrorCode]
+export type MusicError = ServiceErrors[FailureCode] | ClientErrors[ClientErrorCode] | UnknownError
 export type MusicErrorCode = MusicError["code"]
+
+/** The state of one quota after a call. */
+export interface RateLimit {
+  /** Name of the quota, such as `address` or `credential`. */
+  readonly policy: string
+  readonly remaining: number
+  /** Seconds until more is granted. */
+  readonly resetSeconds: number
+}
+
+/** The exchange behind a success. */
+export interface Metadata {
+  /** Names the request in the service's log; null when nothing was sent. */
+  readonly requestId: string | null
+  readonly rateLimits: ReadonlyArray<RateLimit>
+}
 
 /** The result of every call; no call rejects. */
 export type Result<A> =
-  | { readonly ok: true; readonly value: A }
+  | { readonly ok: true; readonly value: A; readonly metadata: Metadata }
   | { readonly ok: false; readonly error: MusicError }
 
 /** Whether a session is live. `unknown` is an outage: the session is kept. */
 export type Status<Failure = MusicError> =
   | { readonly state: "authenticated"; readonly me: Me }
-  | { readonly state: "logged_out"; readonly reason: "not_logged_in" | "logged_out" }
+  /** A session that ended while this client used it has a reason until the next login. */
+  | { readonly state: "logged_out"; readonly reason: "not_logged_in" | LoggedOutReason }
   | { readonly state: "unknown"; readonly error: Failure }
+
+/** A call that this version does not know. */
+export interface RawRequest {
+  readonly query?: Readonly<Record<string, string | number | boolean>>
+  /** A JSON value. */
+  readonly body?: unknown
+  /** Further headers; the client's own win. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** `required` fails without a session; `optional` (the default) sends the call signed when there is one; `none` never. */
+  readonly session?: "required" | "optional" | "none"
+  /** Default: a random one for every method but GET and HEAD, the same for all retries of this call. */
+  readonly idempotencyKey?: string
+}
+
+export interface RawAnswer {
+  readonly status: number
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string>>
+  /** The parsed JSON; undefined for an empty body. */
+  readonly body: unknown
+}
 
 /** The tables that a client may write to. */
 export type ClientTable = "musicclidaemon" | "musicfrontendanalytics" | "musicfrontendevents"
 
 /** Any JSON object; it gets an `id` (UUID) and `metadata.occurred_at` when it has none. */
-export type TelemetryEvent = JsonObject
+export type TelemetryEvent = object
 
 export interface TelemetryStats {
   readonly queued: number

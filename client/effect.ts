@@ -1,8 +1,9 @@
-/** `music-backend/client/effect`: the client as an Effect service, with the program's own `effect` and HTTP client. */
-import type * as HttpClient from "@effect/platform/HttpClient"
+/** The client as an Effect service, with the program's own `effect` and HTTP client. */
+import * as HttpClient from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
+import { httpClientTransport } from "./HttpClientTransport.ts"
 import { type MusicClientService, makeMusicClient } from "./MusicClient.ts"
 import type { MusicClientOptions } from "./Options.ts"
 
@@ -15,29 +16,33 @@ export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, M
   static layer(options: MusicClientOptions): Layer.Layer<MusicClient, never, HttpClient.HttpClient> {
     return Layer.scoped(
       MusicClient,
-      Effect.acquireRelease(makeMusicClient(options), ({ telemetry }) => telemetry.close)
+      Effect.flatMap(HttpClient.HttpClient, (client) =>
+        Effect.acquireRelease(
+          makeMusicClient(options, httpClientTransport(client)),
+          ({ telemetry }) => telemetry.close
+        )
+      )
     )
   }
 }
 
-export * from "../src/schema/Failure.ts"
-export { ClientApi } from "./ClientApi.ts"
-export { type MusicClientService, newIdempotencyKey, type ReportOptions } from "./MusicClient.ts"
+export type { AnyCallFailure, CallFailure } from "./Calls.ts"
+export type { ClientEvent } from "./Events.ts"
 export {
-  type ClientFailure,
-  type Exchange,
-  exchangeOf,
-  LoggedOut,
   type MusicFailure,
-  NotLoggedIn,
-  QueueFull,
-  StoreFailed,
-  TimedOut,
-  TransportFailed,
+  type OptionsProblem,
+  type SessionFailure,
   toError,
-  UnexpectedAnswer,
-  Unsupported
+  type UnknownFailure,
+  type WireFailure
 } from "./Failures.ts"
+export {
+  type MusicClientService,
+  newIdempotencyKey,
+  type ReportOptions,
+  type SignedCallFailure,
+  withMetadata
+} from "./MusicClient.ts"
 export type { CallOptions, MusicClientOptions } from "./Options.ts"
 export { Jitter } from "./Retry.ts"
 export type { LoginOptions, LogoutOptions } from "./Sessions.ts"
@@ -48,4 +53,5 @@ export {
   type SessionStore,
   type StoredSession
 } from "./SessionStore.ts"
+export { SessionStoreError, type StoreFailureReason } from "./StoreFailures.ts"
 export type * from "./Types.ts"

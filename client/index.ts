@@ -1,11 +1,15 @@
-/** `music-backend/client`: the promise client, for Node and browsers, with nothing to install beside it. */
+/** The promise client, for Node and browsers, with nothing to install beside it. */
+export type { ClientEvent } from "./Events.ts"
 export type { ClientClock, MusicClientOptions, PromiseClientOptions } from "./Options.ts"
 export {
   createMusicClient,
   hasCode,
+  isMusicClientError,
   type MusicClient,
+  type MusicClientError,
   newIdempotencyKey,
-  type RequestOptions
+  type RequestOptions,
+  type ThrowingMusicClient
 } from "./PromiseClient.ts"
 export {
   memorySessionStore,
@@ -14,5 +18,6 @@ export {
   type SessionStore,
   type StoredSession
 } from "./SessionStore.ts"
+export { SessionStoreError, type StoreFailureReason } from "./StoreFailures.ts"
 export type * from "./Types.ts"
 export { type WebLocks, webSessionStore } from "./WebSessionStore.ts"

@@ -9,6 +9,9 @@ import { TelemetryApi } from "./api/Telemetry.ts"
 import { TingsApi } from "./api/Tings.ts"
 import { WebhooksApi } from "./api/Webhooks.ts"
 
+/** The paths of the calls that belong to this version of the API; probes, documents and the webhook have others. */
+export const apiPrefix = "/api/v1/"
+
 /** Every call of the service. */
 export class Api extends HttpApi.make("music")
   .add(SystemApi)

@@ -1,15 +1,6 @@
 /** Identifiers and credentials of identity-service.md 2 that cross the boundary of this service. */
 import * as Schema from "effect/Schema"
-
-/** A person (`c:`) or a machine identity (`si:`). */
-export const publicIdPattern = /^(?:c:[a-z0-9_-]{3,30}|si:[a-z0-9_-]{3,50})$/
-export const organisationPattern = /^[a-z0-9_-]{3,50}$/
-/** Opaque: any visible ASCII characters, up to IAM's longest token. */
-export const accessTokenPattern = /^oat_[\x21-\x7e]{28,8188}$/
-export const refreshTokenPattern = /^ort_[\x21-\x7e]{28,8188}$/
-export const testingSecretPattern = /^ask_[A-Za-z0-9_-]{43}$/
-export const idempotencyKeyPattern = /^[\x21-\x7e]{16,255}$/
-export const requestIdPattern = /^[A-Za-z0-9._-]{8,128}$/
+import { organisationPattern, publicIdPattern } from "./Patterns.ts"
 
 export const PublicId = Schema.String.pipe(Schema.pattern(publicIdPattern)).annotations({
   identifier: "PublicId",

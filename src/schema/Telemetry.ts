@@ -8,8 +8,6 @@ export const daemonTable: ClientTable = "musicclidaemon"
 export const backendTable = "musicbackend"
 export type TableName = ClientTable | typeof backendTable
 
-export const uuidPattern = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
-
 const TelemetryEvent = Schema.Record({ key: Schema.String, value: Schema.Unknown })
 
 export const TelemetryRequest = strict(

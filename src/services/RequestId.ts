@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto"
-import { requestIdPattern } from "../schema/Identity.ts"
+import { requestIdPattern } from "../schema/Patterns.ts"
 import { redact } from "./Redaction.ts"
 
 /** The caller's own request id when it is well-formed, sent once and no misplaced credential; otherwise a new one. */

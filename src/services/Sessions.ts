@@ -8,28 +8,23 @@ import {
   ReconsentRequired,
   Unauthenticated
 } from "../schema/Failure.ts"
-import {
-  type Actor,
-  accessTokenPattern,
-  actorTypeOf,
-  refreshTokenPattern,
-  scopes
-} from "../schema/Identity.ts"
+import { type Actor, actorTypeOf, scopes } from "../schema/Identity.ts"
+import { accessTokenPattern, refreshTokenPattern } from "../schema/Patterns.ts"
 import type { LoginSession, Me, Session } from "../schema/Session.ts"
-import type { Caller, Credential } from "./RequestCredentials.ts"
+import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { digestOf } from "./Digest.ts"
 import { Iam, type Introspection, type Membership, type TokenGrant, type UpstreamKey } from "./Iam.ts"
 import { Idempotency, upstreamKey } from "./Idempotency.ts"
 import { type LoginRefusal, loginRefusals, makeLoginOutcomes } from "./LoginRegistration.ts"
 import { countReplay } from "./Metrics.ts"
-import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { environmentIdOf, type Plane, planeId } from "./Plane.ts"
-import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
-import { failWith, type IamOperation, mapIamFailure } from "./UpstreamErrorMapping.ts"
+import type { Caller, Credential } from "./RequestCredentials.ts"
 import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
-import { UpstreamPlaces } from "./UpstreamPlaces.ts"
+import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { tracedFn } from "./Tracing.ts"
+import { failWith, type IamOperation, mapIamFailure } from "./UpstreamErrorMapping.ts"
+import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 const mapFailures = (operation: IamOperation, plane: Plane) =>
   failWith((failure, now) => mapIamFailure(operation, plane, now)(failure))

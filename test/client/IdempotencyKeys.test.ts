@@ -2,8 +2,8 @@ import { createHash } from "node:crypto"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { deriveKey, loginKey, randomUuid } from "../../client/IdempotencyKeys.ts"
-import { idempotencyKeyPattern } from "../../src/schema/Identity.ts"
-import { uuidPattern } from "../../src/schema/Telemetry.ts"
+import { idempotencyKeyPattern } from "../../src/schema/Patterns.ts"
+import { uuidPattern } from "../../src/schema/Patterns.ts"
 
 const token = "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"
 

@@ -1,10 +1,10 @@
 /** A login and the lock: no request is sent before the lock is held, and a received session is saved. */
-import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import { describe, expect, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as TestClock from "effect/TestClock"
+import { fetchTransport } from "../../client/FetchTransport.ts"
 import { makeMusicClient } from "../../client/MusicClient.ts"
 import { createMusicClient, memorySessionStore, type SessionLock } from "../../client/index.ts"
 import { stubService } from "./support/StubService.ts"
@@ -56,15 +56,13 @@ describe("A login that waits for the lock of a dead holder", () => {
         }
       }
       const { fetch } = stubService()
-      const client = yield* makeMusicClient({ ...options, lock })
-      const login = yield* Effect.fork(
-        client.login("oac_1").pipe(Effect.provideService(FetchHttpClient.Fetch, fetch))
-      )
+      const client = yield* makeMusicClient({ ...options, lock }, fetchTransport(fetch))
+      const login = yield* Effect.fork(client.login("oac_1"))
       yield* Deferred.await(asked)
       yield* TestClock.adjust("15 seconds")
       yield* Deferred.succeed(granted, () => Promise.resolve())
       expect(yield* Fiber.join(login)).toMatchObject({ org_id: "acme" })
-    }).pipe(Effect.provide(FetchHttpClient.layer))
+    })
   )
 })
 

@@ -9,21 +9,37 @@ import type { Me, TingOutcome } from "../../src/schema/Session.ts"
 import type { ClientTable } from "../../src/schema/Telemetry.ts"
 import type { Subscription, Ting, TingRequest } from "../../src/schema/Ting.ts"
 
+/** The same members; a text with known values may have others in the client's type. */
+type Members<A> = keyof A
+
 describe("The plain types", () => {
-  it("equal those of the service's schemas", () => {
-    expectTypeOf<Plain.Me>().toEqualTypeOf<Me>()
+  it("hold the values of the service's schemas", () => {
+    expectTypeOf<Me>().toExtend<Plain.Me>()
     expectTypeOf<Plain.TingOutcome>().toEqualTypeOf<TingOutcome>()
     expectTypeOf<Plain.Subscription>().toEqualTypeOf<Subscription>()
     expectTypeOf<Plain.Ting>().toEqualTypeOf<Ting>()
-    expectTypeOf<Plain.Report>().toEqualTypeOf<Report>()
-    expectTypeOf<Plain.IamDescriptor>().toEqualTypeOf<Descriptors.IamDescriptor>()
-    expectTypeOf<Plain.Version>().toEqualTypeOf<Descriptors.Version>()
-    expectTypeOf<Plain.Health>().toEqualTypeOf<Health.Health>()
-    expectTypeOf<Plain.Readiness>().toExtend<Health.Readiness>()
+    expectTypeOf<Report>().toExtend<Plain.Report>()
+    expectTypeOf<Descriptors.IamDescriptor>().toExtend<Plain.IamDescriptor>()
+    expectTypeOf<Descriptors.Version>().toExtend<Plain.Version>()
+    expectTypeOf<Health.Health>().toExtend<Plain.Health>()
+    expectTypeOf<Health.Readiness>().toExtend<Plain.Readiness>()
     expectTypeOf<Plain.ClientTable>().toEqualTypeOf<ClientTable>()
-    expectTypeOf<Plain.TingRequest>().toExtend<TingRequest>()
-    expectTypeOf<Plain.ReportRequest>().toExtend<ReportRequest>()
     expectTypeOf<Details>().toExtend<Plain.ErrorDetails>()
+  })
+
+  it("have the same members", () => {
+    expectTypeOf<Members<Plain.Me>>().toEqualTypeOf<Members<Me>>()
+    expectTypeOf<Members<Plain.Report>>().toEqualTypeOf<Members<Report>>()
+    expectTypeOf<Members<Plain.IamDescriptor>>().toEqualTypeOf<Members<Descriptors.IamDescriptor>>()
+    expectTypeOf<Members<Plain.Version>>().toEqualTypeOf<Members<Descriptors.Version>>()
+    expectTypeOf<Members<Plain.Health>>().toEqualTypeOf<Members<Health.Health>>()
+    expectTypeOf<Members<Plain.Readiness>>().toEqualTypeOf<Members<Health.Readiness>>()
+    expectTypeOf<Members<Plain.TingRequest>>().toEqualTypeOf<Members<TingRequest>>()
+    expectTypeOf<Members<Plain.ReportRequest>>().toEqualTypeOf<Members<ReportRequest>>()
+    expectTypeOf<Omit<Plain.TingRequest, "data" | "metadata">>().toExtend<
+      Omit<TingRequest, "data" | "metadata">
+    >()
+    expectTypeOf<Omit<Plain.ReportRequest, "context">>().toExtend<Omit<ReportRequest, "context">>()
   })
 
   it("distinguish errors by their code", () => {
@@ -31,6 +47,7 @@ describe("The plain types", () => {
     expectTypeOf<Of<"rate_limited">["status"]>().toEqualTypeOf<429>()
     expectTypeOf<Of<"unexpected_answer">["status"]>().toEqualTypeOf<number>()
     expectTypeOf<Of<"logged_out">["retryable"]>().toEqualTypeOf<false>()
+    expectTypeOf<Of<"logged_out">["details"]["reason"]>().toEqualTypeOf<Plain.LoggedOutReason>()
   })
 })
 
@@ -44,15 +61,19 @@ describe("The client's modules", () => {
   it("import no library in the declarations of the promise client", () => {
     const plain = [
       "./ErrorTable.ts",
+      "./Events.ts",
       "./Options.ts",
       "./SessionStore.ts",
+      "./StoreFailures.ts",
       "./Types.ts",
       "../src/schema/FailureTable.ts"
     ]
     const shown = [
       "ErrorTable.ts",
+      "Events.ts",
       "Options.ts",
       "SessionStore.ts",
+      "StoreFailures.ts",
       "Types.ts",
       "WebSessionStore.ts"
     ].flatMap(importsOf)

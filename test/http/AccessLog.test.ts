@@ -10,6 +10,7 @@ import {
   environmentId,
   good,
   idempotencyKey,
+  sharedBackend,
   type Sent,
   testingSecret
 } from "./support.ts"
@@ -94,6 +95,26 @@ describe("The log line of a request", () => {
         expect(lines[0]?.fields).toMatchObject(facts)
         expect(JSON.stringify(server.lines)).not.toContain("secret/path")
       }
+    })
+  )
+
+  it.scoped("has the client's version only when that is well-formed", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const sent of ["0.0.1", "1.2.0-rc.1+7", "secret", `0.0.1-${"x".repeat(100)}`, undefined])
+        yield* call(server, {
+          ...good.healthz,
+          headers: sent === undefined ? {} : { "x-music-client-version": sent }
+        })
+      const lines = server.lines.filter(({ message }) => message === "Request")
+      expect(lines.map(({ fields }) => fields.client_version)).toEqual([
+        "0.0.1",
+        "1.2.0-rc.1+7",
+        undefined,
+        undefined,
+        undefined
+      ])
+      expect(lines.map(({ fields }) => "client_version" in fields)).toEqual([true, true, false, false, false])
     })
   )
 })

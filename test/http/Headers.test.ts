@@ -2,10 +2,10 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { clientVersionMaxLength } from "../../src/schema/Patterns.ts"
 import {
   accessToken,
   backend,
-  sharedBackend,
   bearer,
   call,
   environmentId,
@@ -15,6 +15,8 @@ import {
   json,
   jsonHeaders,
   type Sent,
+  sharedBackend,
+  sharedBackendWith,
   testingSecret
 } from "./support.ts"
 
@@ -325,6 +327,74 @@ describe("X-Music-Source", () => {
         const server = yield* sharedBackend
         yield* call(server, withHeaders(good.logout, { "x-music-source": source }))
         expect(server.reached[0]?.info.source).toBe(known)
+      })
+  )
+})
+
+describe("X-Music-Client-Version", () => {
+  const minCli = "1.2.0"
+  const supporting = sharedBackendWith({ minCli })
+  const longest = `1.1.9-${"a".repeat(clientVersionMaxLength - "1.1.9-".length)}`
+
+  it.scoped.each([
+    ["1.1.9", minCli],
+    ["1.2.0-rc.1", minCli],
+    [longest, minCli],
+    ["1.2.0", undefined],
+    ["1.2.0+7", undefined],
+    ["1.10.0", undefined],
+    [`${longest}a`, undefined],
+    [`0.0.${"0".repeat(8_000)}`, undefined],
+    ["1.1", undefined],
+    ["v1.1.9", undefined],
+    ["latest", undefined],
+    ["", undefined],
+    [["1.1.9", "1.1.9"], undefined],
+    [undefined, undefined]
+  ] as ReadonlyArray<readonly [string | ReadonlyArray<string> | undefined, string | undefined]>)(
+    "%s: the oldest supported version is sent as %s, and the call is served",
+    ([version, sent]) =>
+      Effect.gen(function* () {
+        const server = yield* supporting
+        const answer = yield* call(server, withHeaders(good.me, { "x-music-client-version": version }))
+        expect([answer.status, answer.headers["x-music-min-cli"]]).toEqual([200, sent])
+      })
+  )
+
+  it.scoped(
+    "below the oldest supported one, every response under /api/v1 says so, and no other response",
+    () =>
+      Effect.gen(function* () {
+        const server = yield* supporting
+        for (const [sent, status, expected] of [
+          [good.version, 200, minCli],
+          [good.login, 200, minCli],
+          [good.logout, 204, minCli],
+          [{ ...good.version, method: "HEAD" }, 200, minCli],
+          [{ ...good.version, method: "OPTIONS" }, 204, minCli],
+          [{ path: "/api/v1/auth/me" }, 401, minCli],
+          [{ path: "/api/v1/nope" }, 404, minCli],
+          [{ path: good.login.path }, 405, minCli],
+          [{ ...good.login, body: "{" }, 400, minCli],
+          [{ ...good.login, headers: { ...good.login.headers, "content-type": "text/plain" } }, 415, minCli],
+          [good.healthz, 200, undefined],
+          [good.readyz, 200, undefined],
+          [good.receive, 200, undefined],
+          [{ path: "/openapi.json" }, 200, undefined],
+          [{ path: "/docs" }, 200, undefined],
+          [{ path: "/nope" }, 404, undefined]
+        ] as ReadonlyArray<readonly [Sent, number, string | undefined]>) {
+          const answer = yield* call(server, {
+            ...sent,
+            headers: { ...(sent.headers as Record<string, string>), "x-music-client-version": "1.1.9" }
+          })
+          expect([sent.method, sent.path, answer.status, answer.headers["x-music-min-cli"]]).toEqual([
+            sent.method,
+            sent.path,
+            status,
+            expected
+          ])
+        }
       })
   )
 })

@@ -166,6 +166,7 @@ describe("The OpenAPI document", () => {
       "Idempotency-Key",
       "TestingEnvironmentKey",
       "MusicSource",
+      "MusicClientVersion",
       "MusicTelemetry",
       "RequestId",
       "Traceparent"
@@ -183,6 +184,15 @@ describe("The OpenAPI document", () => {
     for (const { name, description, schema } of parameters) {
       expect([name, description]).toEqual([name, expect.stringMatching(/\w/)])
       expect([name, schema.examples?.length]).toEqual([name, 1])
+    }
+  })
+
+  it("lists X-Music-Client-Version and X-Music-Min-Cli under /api/v1 only", () => {
+    for (const call of operations) {
+      const isVersioned = call.path.startsWith("/api/v1/")
+      expect([call.path, named(call).includes("MusicClientVersion")]).toEqual([call.path, isVersioned])
+      for (const [status, { headers }] of Object.entries(call.responses))
+        expect([call.path, status, "X-Music-Min-Cli" in headers]).toEqual([call.path, status, isVersioned])
     }
   })
 

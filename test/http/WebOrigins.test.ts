@@ -54,7 +54,7 @@ describe("CORS", () => {
           origin
         ])
         expect(answer.headers["access-control-expose-headers"]).toBe(
-          "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy"
+          "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, X-Music-Min-Cli"
         )
         expect(answer.headers.vary).toBe("Origin")
         expect(answer.headers["access-control-allow-credentials"]).toBeUndefined()
@@ -71,7 +71,7 @@ describe("CORS", () => {
         "access-control-allow-origin": origin,
         "access-control-allow-methods": "POST, OPTIONS",
         "access-control-allow-headers":
-          "Authorization, Content-Type, Idempotency-Key, X-Org-ID, X-Request-Id, X-Testing-Environment-Key, X-Music-Telemetry, X-Music-Source, traceparent",
+          "Authorization, Content-Type, Idempotency-Key, X-Org-ID, X-Request-Id, X-Testing-Environment-Key, X-Music-Telemetry, X-Music-Source, X-Music-Client-Version, traceparent",
         allow: "POST, OPTIONS",
         vary: "Origin"
       })

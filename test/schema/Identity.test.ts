@@ -1,15 +1,15 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
+import { requestedScopes } from "../../src/schema/Identity.ts"
 import {
   accessTokenPattern,
   idempotencyKeyPattern,
   organisationPattern,
   publicIdPattern,
   refreshTokenPattern,
-  requestedScopes,
   requestIdPattern,
   testingSecretPattern
-} from "../../src/schema/Identity.ts"
+} from "../../src/schema/Patterns.ts"
 
 const rows: ReadonlyArray<{
   readonly name: string

@@ -3,7 +3,7 @@
  * text and only describe the shapes to the document.
  */
 import * as Schema from "effect/Schema"
-import { idempotencyKeyPattern, organisationPattern } from "../../schema/Identity.ts"
+import { idempotencyKeyPattern, organisationPattern } from "../../schema/Patterns.ts"
 
 /** Any text when decoding; the given shape in the document. */
 const header = (jsonSchema: {

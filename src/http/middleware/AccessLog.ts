@@ -31,7 +31,7 @@ export const logUnparsed = (facts: {
 
 /**
  * Records a request when it is over: one structured log line, its metrics, and one of the backend's own events. Never a
- * query, a header or a body.
+ * query or a body, and of the headers only the request id, the source and the client's version.
  */
 export const makeAccessLog = Effect.map(
   BackendTelemetry,
@@ -65,6 +65,7 @@ export const makeAccessLog = Effect.map(
         ...facts,
         ...(code === undefined ? {} : { code }),
         source: request.info.source,
+        ...(request.clientVersion === undefined ? {} : { client_version: request.clientVersion }),
         plane: findings.plane,
         actor: findings.actor
       })

@@ -16,7 +16,7 @@ import {
   idempotencyKeyPattern,
   organisationPattern,
   testingSecretPattern
-} from "../../schema/Identity.ts"
+} from "../../schema/Patterns.ts"
 import type { Credential } from "../../services/RequestCredentials.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import type { Call } from "./Routes.ts"

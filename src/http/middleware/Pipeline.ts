@@ -29,14 +29,14 @@ import { type HttpResponse, leavesUnreadBody, writeResponse } from "../transport
 import { countHeader } from "../transport/RawHeaders.ts"
 import { makeAccessLog } from "./AccessLog.ts"
 import { Admission } from "./Admission.ts"
-import { allowsRecording, readSource } from "./ClientHeaders.ts"
+import { allowsRecording, readClientVersion, readSource } from "./ClientHeaders.ts"
 import { toFailure, toResponse } from "./FailureResponse.ts"
 import { readHeaders, selectsTestingPlane } from "./HeaderChecks.ts"
 import { makeInterpreter, type Serve } from "./Interpreter.ts"
 import { addReading } from "./RateLimits.ts"
 import { type Ending, initialFindings, type RequestFacts, type RequestFindings } from "./RequestState.ts"
 import { endRequestSpan, withRequestSpan } from "./RequestTrace.ts"
-import { responseHeaders } from "./ResponseHeaders.ts"
+import { makeResponseHeaders } from "./ResponseHeaders.ts"
 import { allowedMethods, type Call, refuseUnrouted, routes, toPath } from "./Routes.ts"
 import { makeWebOrigins } from "./WebOrigins.ts"
 
@@ -100,6 +100,7 @@ export const makePipeline = Effect.gen(function* () {
   // The end of the scope interrupts requests that outlast the grace period.
   const running = yield* FiberSet.make()
   const origins = makeWebOrigins(settings.webOrigins)
+  const responseHeaders = makeResponseHeaders(origins, settings.minCli)
   const resolveAddress = clientAddressResolver(settings.trustedProxies)
 
   const readFacts = (message: IncomingMessage): RequestFacts => {
@@ -119,6 +120,7 @@ export const makePipeline = Effect.gen(function* () {
         recording: settings.telemetry.enabled && allowsRecording(headers),
         deadlineAt: unsafeMonotonicMillis(clock) + settings.requestDeadlineSeconds * 1_000
       },
+      clientVersion: readClientVersion(headers),
       startedAt
     }
   }
@@ -188,7 +190,7 @@ export const makePipeline = Effect.gen(function* () {
     const { facts, target } = exchange
     const draining = admission.isDraining()
     const closing = draining || leavesUnreadBody(facts.message, response.status)
-    const headers = { ...response.headers, ...responseHeaders(facts, origins, rateLimitHeaders, closing) }
+    const headers = { ...response.headers, ...responseHeaders(facts, rateLimitHeaders, closing) }
     writeResponse(facts.message, target, { ...response, headers }, { closing, draining })
     return end(exchange, response.status, code)
   }

@@ -13,6 +13,8 @@ export interface RequestFacts {
   readonly route: Route | undefined
   readonly call: Call | undefined
   readonly info: RequestInfo
+  /** Of the client, when it sends a well-formed one. */
+  readonly clientVersion: string | undefined
   /** Nanoseconds of Effect's clock. */
   readonly startedAt: bigint
 }

@@ -1,8 +1,7 @@
 /** Which web origins may call: the CORS headers of `/api/v1`, and the refusal of telemetry from other origins. */
 import { OriginNotAllowed } from "../../schema/Failure.ts"
 import { daemonTable } from "../../schema/Telemetry.ts"
-
-const prefix = "/api/v1/"
+import { apiPrefix } from "../Api.ts"
 
 const allowedHeaders = [
   "Authorization",
@@ -13,10 +12,17 @@ const allowedHeaders = [
   "X-Testing-Environment-Key",
   "X-Music-Telemetry",
   "X-Music-Source",
+  "X-Music-Client-Version",
   "traceparent"
 ].join(", ")
 
-const exposedHeaders = ["X-Request-Id", "Retry-After", "RateLimit", "RateLimit-Policy"].join(", ")
+const exposedHeaders = [
+  "X-Request-Id",
+  "Retry-After",
+  "RateLimit",
+  "RateLimit-Policy",
+  "X-Music-Min-Cli"
+].join(", ")
 
 /** Seconds that a browser may cache a preflight. */
 const maxAge = "600"
@@ -47,7 +53,7 @@ export const makeWebOrigins = (origins: ReadonlyArray<string>): WebOrigins => {
     origin !== undefined && origins.includes(origin)
   return {
     responseHeaders: (path, origin) => {
-      if (origins.length === 0 || !path.startsWith(prefix)) return none
+      if (origins.length === 0 || !path.startsWith(apiPrefix)) return none
       return isAllowed(origin)
         ? {
             ...varying,
@@ -57,7 +63,7 @@ export const makeWebOrigins = (origins: ReadonlyArray<string>): WebOrigins => {
         : varying
     },
     preflightHeaders: (path, allow, origin, requestedMethod) =>
-      requestedMethod !== undefined && path.startsWith(prefix) && isAllowed(origin)
+      requestedMethod !== undefined && path.startsWith(apiPrefix) && isAllowed(origin)
         ? {
             "access-control-allow-methods": allow,
             "access-control-allow-headers": allowedHeaders,

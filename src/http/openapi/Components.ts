@@ -1,7 +1,12 @@
 /** Shared components of the document: headers and examples of failures. */
 import { toEnvelope } from "../../schema/Envelope.ts"
 import { type Details, type FailureCode, failureClasses, failureTable } from "../../schema/Failure.ts"
-import { requestIdPattern, testingSecretPattern } from "../../schema/Identity.ts"
+import {
+  clientVersionMaxLength,
+  clientVersionPattern,
+  requestIdPattern,
+  testingSecretPattern
+} from "../../schema/Patterns.ts"
 
 export interface Reference {
   readonly $ref: string
@@ -31,6 +36,17 @@ export const parameters = {
     enum: ["cli", "daemon", "web"],
     examples: ["cli"]
   }),
+  MusicClientVersion: header(
+    "X-Music-Client-Version",
+    false,
+    "The client's version. The response to a version below `min_cli` carries `X-Music-Min-Cli`; anything that is no version is ignored.",
+    {
+      type: "string",
+      maxLength: clientVersionMaxLength,
+      pattern: clientVersionPattern.source,
+      examples: ["0.1.0"]
+    }
+  ),
   MusicTelemetry: header(
     "X-Music-Telemetry",
     false,
@@ -100,6 +116,13 @@ export const headers = {
     {
       type: "string",
       examples: ['"address";q=1200;w=60']
+    }
+  ),
+  MusicMinCli: responseHeader(
+    "The oldest client version that is supported. Present only when `X-Music-Client-Version` is below it; the call is served all the same.",
+    {
+      type: "string",
+      examples: ["0.1.0"]
     }
   ),
   WwwAuthenticate: responseHeader("The authentication scheme.", {

@@ -7,7 +7,7 @@ import type { OpenAPISpec, OpenAPISpecOperation, OpenAPISpecParameter } from "@e
 import * as OpenApi from "@effect/platform/OpenApi"
 import * as Context from "effect/Context"
 import type { FailureCode } from "../../schema/Failure.ts"
-import { Api } from "../Api.ts"
+import { Api, apiPrefix } from "../Api.ts"
 import * as Components from "./Components.ts"
 import { exampleOf } from "./Examples.ts"
 import { BodyBound, BodyOptional, NoStore } from "../api/EndpointAnnotations.ts"
@@ -73,8 +73,15 @@ const quotaHeaders = {
 }
 const noStoreHeader = { "Cache-Control": Components.responseHeaderRef("CacheControl") }
 
-const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>) => ({
+type HeaderReferences = Readonly<Record<string, Components.Reference>>
+
+/** Headers of every response of a path. */
+const sharedHeaders = (path: string): HeaderReferences => ({
   "X-Request-Id": Components.responseHeaderRef("RequestId"),
+  ...(path.startsWith(apiPrefix) ? { "X-Music-Min-Cli": Components.responseHeaderRef("MusicMinCli") } : {})
+})
+
+const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>): HeaderReferences => ({
   ...(status === 429 || status === 503 ? { "Retry-After": Components.responseHeaderRef("RetryAfter") } : {}),
   ...(codes.includes("rate_limited") ? quotaHeaders : {}),
   ...(codes.includes("unauthenticated")
@@ -83,12 +90,12 @@ const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>) => ({
   ...noStoreHeader
 })
 
-const failureResponse = (status: number, response: Response) => {
+const failureResponse = (status: number, response: Response, shared: HeaderReferences) => {
   const codes = codesOf(response)
   const references = referencesOf(response)
   return {
     description: `One of: ${codes.map((code) => `\`${code}\``).join(", ")}`,
-    headers: failureHeaders(status, codes),
+    headers: { ...shared, ...failureHeaders(status, codes) },
     content: {
       "application/json": {
         schema: references.length === 1 ? references[0] : { anyOf: references },
@@ -100,14 +107,19 @@ const failureResponse = (status: number, response: Response) => {
 
 const successExample = (value: unknown) => ({ success: { summary: "Typical result", value } })
 
-const successResponse = (operation: OpenAPISpecOperation, response: Response, { noStore }: EndpointFacts) => {
+const successResponse = (
+  operation: OpenAPISpecOperation,
+  response: Response,
+  { noStore }: EndpointFacts,
+  shared: HeaderReferences
+) => {
   const example = exampleOf(operation.operationId)
   const json = response.content?.["application/json"]
   return {
     ...response,
     description: example?.returns ?? response.description,
     headers: {
-      "X-Request-Id": Components.responseHeaderRef("RequestId"),
+      ...shared,
       ...(declaresFailure(operation, "rate_limited") ? quotaHeaders : {}),
       ...(noStore ? noStoreHeader : {})
     },
@@ -117,16 +129,20 @@ const successResponse = (operation: OpenAPISpecOperation, response: Response, { 
   }
 }
 
-const completeResponses = (operation: OpenAPISpecOperation, facts: EndpointFacts) =>
-  Object.fromEntries(
+const completeResponses = (path: string, operation: OpenAPISpecOperation, facts: EndpointFacts) => {
+  const shared = sharedHeaders(path)
+  return Object.fromEntries(
     Object.entries(operation.responses).map(([key, response]) => {
       const status = Number(key)
       return [
         key,
-        status >= 400 ? failureResponse(status, response) : successResponse(operation, response, facts)
+        status >= 400
+          ? failureResponse(status, response, shared)
+          : successResponse(operation, response, facts, shared)
       ]
     })
   )
+}
 
 const completeBody = (
   { operationId, requestBody }: OpenAPISpecOperation,
@@ -155,8 +171,12 @@ const sharedParameters = (path: string, operation: OpenAPISpecOperation) => [
   ...(declaresFailure(operation, "testing_secret_invalid")
     ? [Components.parameterRef("TestingEnvironmentKey")]
     : []),
-  ...(path.startsWith("/api/v1/")
-    ? [Components.parameterRef("MusicSource"), Components.parameterRef("MusicTelemetry")]
+  ...(path.startsWith(apiPrefix)
+    ? [
+        Components.parameterRef("MusicSource"),
+        Components.parameterRef("MusicClientVersion"),
+        Components.parameterRef("MusicTelemetry")
+      ]
     : []),
   Components.parameterRef("RequestId"),
   Components.parameterRef("Traceparent")
@@ -174,7 +194,7 @@ const completeOperation = (path: string, operation: OpenAPISpecOperation, facts:
     // A bearer is optional exactly where the organisation is.
     security: organisation?.required === false ? [...operation.security, {}] : operation.security,
     ...completeBody(operation, facts),
-    responses: completeResponses(operation, facts)
+    responses: completeResponses(path, operation, facts)
   }
 }
 

@@ -8,7 +8,7 @@
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { testingSecretPattern } from "../../schema/Identity.ts"
+import { clientVersionPattern, testingSecretPattern } from "../../schema/Patterns.ts"
 import type { TableName } from "../../schema/Telemetry.ts"
 import {
   address,
@@ -167,9 +167,10 @@ const serving = {
     note: "They get CORS headers and may send telemetry."
   }),
   MUSIC_MIN_CLI: withDefault(
-    matching(/^\d+\.\d+\.\d+(?:[-+][0-9A-Za-z.+-]+)?$/, "must be a version such as 0.1.0"),
+    matching(clientVersionPattern, "must be a version such as 0.1.0"),
     "0.1.0",
-    "oldest client version that GET /api/v1/version calls supported"
+    "oldest client version that GET /api/v1/version calls supported",
+    { note: "A client that sends a lower `X-Music-Client-Version` gets it in `X-Music-Min-Cli`." }
   ),
   MUSIC_RATE_LIMIT: withDefault(onOff, "on", "request limits, on or off", {
     note: "Turn them off behind a gateway that limits already."

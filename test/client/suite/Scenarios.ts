@@ -255,7 +255,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
       await clear()
       same((await client.status()).state, "authenticated", "kept")
       await bench.command("revoke", (await stored())?.refresh_token ?? "")
-      same(await client.status(), { state: "logged_out", reason: "logged_out" }, "revoked")
+      same(await client.status(), { state: "logged_out", reason: "revoked" }, "revoked")
       same(await stored(), undefined, "cleared")
     }
   },
@@ -425,7 +425,8 @@ export const scenarios: ReadonlyArray<Scenario> = [
       same([elsewhere.code, elsewhere.status, elsewhere.retryable], ["forbidden", 403, false], "refused")
       check(/^web-[0-9a-f-]{36}$/.test(elsewhere.requestId ?? ""), `${elsewhere.requestId}`)
       const own = failed(await client.report({ message: "short" }), "too short")
-      same([own.code, own.requestId], ["invalid_input", null], "refused before it is sent")
+      same([own.code, own.status], ["invalid_input", 400], "refused")
+      check(own.message.includes("message must"), own.message)
       same(own.details?.fields?.[0]?.path, "message", "field")
       const slt = failed(await client.login("oac_spent"), "no such token")
       same([slt.code, slt.status], ["slt_rejected", 401], "slt")

@@ -1,0 +1,44 @@
+/** The port through which requests are sent: `fetch` for the promise client, the program's `HttpClient` for the Effect client. */
+import type * as Effect from "effect/Effect"
+
+/** Bytes of an answer; the client reads no further. */
+export const answerBytes = 4 * 1024 * 1024
+
+/** No cookies, no cache, no redirects: a session is sent to its address only. In a browser a redirect has status 0. */
+export const requestInit = { redirect: "manual", credentials: "omit", cache: "no-store" } as const
+
+export interface WireRequest {
+  readonly method: string
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | undefined
+  /** The request may outlive its page. */
+  readonly keepalive: boolean
+}
+
+export interface WireHead {
+  readonly status: number
+  /** Names in lower case. */
+  readonly headers: Readonly<Record<string, string | undefined>>
+}
+
+export interface WireAnswer extends WireHead {
+  readonly body: string
+}
+
+/** An exchange without a complete answer. */
+export interface BrokenExchange {
+  /** The answer's head, when it arrived before the connection broke. */
+  readonly head: WireHead | undefined
+  /** The body is longer than `answerBytes`. */
+  readonly tooLarge: boolean
+  /** What the platform reported. */
+  readonly cause: unknown
+  /** The server answers, but not to this page: its origin is not allowed. */
+  readonly originRefused: boolean
+}
+
+export interface Transport {
+  /** Sends one request as `requestInit` demands. */
+  readonly send: (request: WireRequest) => Effect.Effect<WireAnswer, BrokenExchange>
+}
