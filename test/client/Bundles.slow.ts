@@ -93,7 +93,7 @@ describe.each(bundlers)("In a page that %s bundles", (bundler) => {
     expect(await isInside("createMusicClient", "webSessionStore")).toBe(true)
   })
 
-  it.each(["newIdempotencyKey", "memorySessionStore", "webSessionStore", "hasCode"])(
+  it.each(["newIdempotencyKey", "memorySessionStore", "webSessionStore", "hasCode", "isMusicClientError"])(
     "%s alone comes without the client",
     async (name) => {
       const size = gzippedSize(await consumerBundle(bundler, project, [name]))
