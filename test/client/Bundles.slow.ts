@@ -224,6 +224,16 @@ const run = (parameters: ReadonlyArray<string>, environment: NodeJS.ProcessEnv =
 
 const cli = (...words: ReadonlyArray<string>) => run(["examples/promise-cli.mjs", ...words])
 
+describe("The first program of docs/client.md", () => {
+  it("logs in and sends a ting", async () => {
+    const text = await readFile(join(root, "docs/client.md"), "utf8")
+    const [, program = ""] = /```js\n([\s\S]*?)```/.exec(text) ?? []
+    await writeFile(join(project.folder, "first.mjs"), program)
+    const ended = await run(["first.mjs", bench.commands.slt(), `${bench.base}/first`])
+    expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(/^sent si:deejay\//), err: "" })
+  })
+})
+
 describe("The examples run unchanged", () => {
   it("a command line logs in, and a daemon beside it works in the same session", async () => {
     expect(await cli("status")).toMatchObject({
