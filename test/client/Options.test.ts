@@ -151,7 +151,7 @@ describe("Malformed options", () => {
     ["telemetryQueueLimit", 0],
     ["telemetryQueueLimit", 1.5],
     ["version", "one"],
-    ["version", "1.0.0-" + "a".repeat(70)],
+    ["version", `1.0.0-${"a".repeat(70)}`],
     ["org", ""],
     ["org", 7],
     ["sessionStore", {}],

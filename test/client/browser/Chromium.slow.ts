@@ -188,7 +188,7 @@ describe("The example page", () => {
     await page.click("text=Log in")
     await expect.poll(() => page.textContent("#state")).toBe("signed in as si:deejay")
     await page.click("#ting")
-    await expect.poll(() => page.textContent("#told")).toBe("Sent.")
+    await expect.poll(() => page.textContent("#message")).toBe("Sent.")
     await page.click("#logout")
     await expect.poll(() => page.textContent("#state")).toBe("logged_out")
     await page.close()
