@@ -27,6 +27,7 @@ const executable = [
 let built: Built
 let profile: Built
 let bench: TestBench
+let port: number
 let browser: BrowserContext
 const pages = createServer()
 
@@ -68,7 +69,7 @@ beforeAll(async () => {
   built = await buildClient({ types: false })
   profile = await scratch()
   bench = await startTestBench({ thorough: true, page: true })
-  const port = await serve(await suiteScript(join(built.folder, "index.js")))
+  port = await serve(await suiteScript(join(built.folder, "index.js")))
   browser = await chromium.launchPersistentContext(profile.folder, {
     executablePath: executable,
     headless: true,
@@ -143,6 +144,31 @@ describe("The promise client in Chromium", () => {
     expect(bench.commands.attempts("tabs", refresh)).toBe(1)
     await first.close()
     await second.close()
+  })
+
+  it("says that the service does not allow the page's origin, at once and with the setting's name", async () => {
+    const page = await browser.newPage()
+    // The same page under an origin that the server does not allow.
+    await page.goto(`http://127.0.0.1:${port}/`)
+    const refused = await inPage<object>(page, `${client("origin")}.version()`)
+    expect(refused).toMatchObject({
+      ok: false,
+      error: {
+        code: "transport_failed",
+        retryable: false,
+        details: { reason: "cors" },
+        hint: expect.stringContaining("MUSIC_WEB_ORIGINS")
+      }
+    })
+    // A lost connection is none of that: the first call of an allowed page is repeated.
+    const allowed = await opened()
+    await bench.command("fault", { lane: "first", path: "/api/v1/version", kind: "cut-before", times: 1 })
+    expect(await inPage<object>(allowed, `${client("first")}.version()`)).toMatchObject({ ok: true })
+    await allowed.close()
+    const away = `Kit.createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "web", telemetry: false,
+       deadlineMilliseconds: 300 }).version()`
+    expect(await inPage<object>(page, away)).toMatchObject({ error: { details: { reason: "network" } } })
+    await page.close()
   })
 
   it("shows one tab's writes to the next holder of the lock", async () => {
