@@ -1,8 +1,8 @@
 /** Reads an answer: its value, or the failure that it stands for. Plain functions. */
 import { failureTable } from "../src/schema/FailureTable.ts"
-import { isRecord, isText, listOf, objectOf } from "./Answers.ts"
+import { isCheckStates, isRecord, isText, listOf, objectOf } from "./Answers.ts"
 import type { Endpoint } from "./Endpoints.ts"
-import { hintOf } from "./ErrorTable.ts"
+import { clientErrorTable, hintOf } from "./ErrorTable.ts"
 import {
   clientFailure,
   isServiceFailureCode,
@@ -39,13 +39,13 @@ const hints: Partial<Readonly<Record<AnswerReason, string>>> = {
 const isSuccess = (status: number): boolean => status >= 200 && status < 300
 
 /**
- * A 408, 429 and 5xx come from a failing intermediary and may be temporary, and so may a page or half an answer in place of a
- * 200. A redirect or a 404 is permanent, and a well-formed answer would be the same again.
+ * A 408, 429 and 5xx come from a failing intermediary and may be temporary, and so may a page in place of a 200. A connection
+ * that broke within an answer is repeated with every status. A redirect or a 404 is permanent, and a well-formed answer would
+ * be the same again.
  */
 const isTransient = (status: number, reason: AnswerReason): boolean =>
-  isSuccess(status)
-    ? reason === "not_json" || reason === "incomplete"
-    : status >= 500 || status === 408 || status === 429
+  reason === "incomplete" ||
+  (isSuccess(status) ? reason === "not_json" : status >= 500 || status === 408 || status === 429)
 
 /** An answer outside the contract. */
 export const unexpectedAnswer = (status: number, reason: AnswerReason): MusicFailure<"unexpected_answer"> =>
@@ -57,14 +57,29 @@ export const unexpectedAnswer = (status: number, reason: AnswerReason): MusicFai
     details: { reason }
   })
 
-const isFields = listOf(objectOf<{ path: string; problem: string }>({ path: isText, problem: isText }))
-
-/** Details of any later version; `fields` in another shape are left out. */
-const readDetails = (details: unknown): ErrorDetails | undefined => {
-  if (!isRecord(details)) return undefined
-  const { fields, ...rest } = details
-  return isFields(fields) ? { ...rest, fields } : rest
+/** The members that the client's types promise in one form. */
+const detailChecks: Readonly<Record<string, (value: unknown) => boolean>> = {
+  fields: listOf(objectOf<{ path: string; problem: string }>({ path: isText, problem: isText })),
+  reason: isText,
+  dependency: isText,
+  upstream_code: isText,
+  upstream_request_id: isText,
+  checks: isCheckStates
 }
+
+/** Details of any later version; known members in another form are left out. */
+const readDetails = (details: unknown): ErrorDetails | undefined =>
+  isRecord(details)
+    ? Object.fromEntries(
+        Object.entries(details).filter(
+          ([name, value]) => !Object.hasOwn(detailChecks, name) || detailChecks[name]?.(value) === true
+        )
+      )
+    : undefined
+
+/** A program acts on the client's own codes, such as `logged_out`: in an answer they get another name. */
+const distinctCode = (code: string): string =>
+  Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
 
 const readEnvelope = (json: unknown, status: number): MusicFailure | undefined => {
   const error = isRecord(json) ? json.error : undefined
@@ -73,7 +88,8 @@ const readEnvelope = (json: unknown, status: number): MusicFailure | undefined =
   if (!isText(code) || !isText(message) || !isText(hint) || typeof retryable !== "boolean") return undefined
   const details = readDetails(error.details)
   const more = details === undefined ? {} : { details }
-  if (!isServiceFailureCode(code)) return unknownFailure(code, { status, message, hint, retryable, ...more })
+  if (!isServiceFailureCode(code))
+    return unknownFailure(distinctCode(code), { status, message, hint, retryable, ...more })
   return serviceFailure(code, {
     message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
     hint: hintOf(code, hint, details?.reason),
@@ -119,29 +135,37 @@ export const decodeAnswer = <A>(
     : unexpectedAnswer(status, "outside_contract")
 }
 
+/** The forms of RFC 9110, section 5.6.7, that end in GMT. `Date.parse` alone accepts `wait 5`, too. */
+const httpDate = /^[A-Z][a-z]+, \d\d[ -][A-Z][a-z]{2}[ -](?:\d\d|\d{4}) \d\d:\d\d:\d\d GMT$/
+
+/** Milliseconds since the epoch; NaN for any other text. */
+const parseDate = (text: string): number => (httpDate.test(text) ? Date.parse(text) : Number.NaN)
+
 /**
  * Seconds of `Retry-After`, which holds seconds or a date. A date counts from the answer's own `Date`, or from `now`
  * (milliseconds since the epoch) where a page cannot read that.
  */
 export const readRetryAfter = ({ headers }: WireHead, now: number): number | undefined => {
-  const value = headers["retry-after"]?.trim()
-  if (value === undefined) return undefined
-  if (/^\d{1,9}$/.test(value)) return Number(value)
-  const until = Date.parse(value)
-  const sent = Date.parse(headers.date ?? "")
-  // `Date.parse` accepts more than dates; a number with a sign or a fraction is neither.
-  return Number.isNaN(until) || !/[A-Za-z]{3}/.test(value)
+  const value = headers["retry-after"]?.trim() ?? ""
+  if (/^\d+$/.test(value)) return Math.min(Number(value), Number.MAX_SAFE_INTEGER)
+  const until = parseDate(value)
+  const sent = parseDate(headers.date ?? "")
+  return Number.isNaN(until)
     ? undefined
     : Math.max(0, Math.ceil((until - (Number.isNaN(sent) ? now : sent)) / 1_000))
 }
 
-const rateLimitItem = /^"([^"]+)";r=(\d+);t=(\d+)$/
+/** An integer of RFC 9651 has at most 15 digits. */
+const rateLimitParameter = (item: string, name: "r" | "t"): string | undefined =>
+  new RegExp(`;\\s*${name}=(\\d{1,15})(?:;|\\s|$)`).exec(item)?.[1]
 
-/** `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10), as the service writes it; other forms are left out. */
+/** `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10); an item without remaining count or time is left out. */
 export const readRateLimits = ({ headers }: WireHead): ReadonlyArray<RateLimit> =>
   (headers.ratelimit ?? "").split(",").flatMap((item) => {
-    const [, policy, remaining, resetSeconds] = rateLimitItem.exec(item.trim()) ?? []
-    return policy === undefined
+    const policy = /^\s*"([^"]+)"/.exec(item)?.[1]
+    const remaining = rateLimitParameter(item, "r")
+    const resetSeconds = rateLimitParameter(item, "t")
+    return policy === undefined || remaining === undefined || resetSeconds === undefined
       ? []
       : [{ policy, remaining: Number(remaining), resetSeconds: Number(resetSeconds) }]
   })

@@ -154,4 +154,5 @@ export const isVersion = objectOf<Version>({
 
 export const isHealth = objectOf<Health>({ status: isText, service: isText, version: isText })
 
-export const isReadiness = objectOf<Readiness>({ status: isText, checks: mapOf(isText) })
+export const isCheckStates = mapOf(isText)
+export const isReadiness = objectOf<Readiness>({ status: isText, checks: isCheckStates })

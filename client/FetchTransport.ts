@@ -51,60 +51,88 @@ const headOf = (response: Response): WireHead => {
   return { status: response.status, headers }
 }
 
+const probeInit = { credentials: "omit", cache: "no-store" } as const
+
 interface Page {
   readonly document?: unknown
   readonly location?: { readonly origin?: string }
 }
 
-/**
- * Whether a page's request failed because the server does not allow its origin. A browser does not distinguish that from a
- * lost network, but it lets a page send a request without reading the answer.
- */
-const isOriginRefused = async (fetch: Fetch, url: string, signal: AbortSignal): Promise<boolean> => {
+const isOfOtherOrigin = (url: string): boolean => {
+  // The same source compiles without DOM types.
   const { document, location } = globalThis as unknown as Page
-  const { origin } = new URL(url)
-  if (document === undefined || location?.origin === undefined || location.origin === origin) return false
-  try {
-    await fetch(`${origin}/healthz`, {
-      ...requestInit,
-      mode: "no-cors",
-      signal: AbortSignal.any([signal, AbortSignal.timeout(probeMilliseconds)])
-    })
-    return true
-  } catch {
-    return false
-  }
+  return document !== undefined && location?.origin !== undefined && location.origin !== new URL(url).origin
 }
 
-const exchange = async (fetch: Fetch, request: WireRequest, signal: AbortSignal) => {
+/**
+ * Whether a page's request failed because the server does not allow its origin. A browser does not distinguish that from a
+ * lost connection; but then a plain GET is answered, and only its answer cannot be read.
+ */
+const isOriginRefused = async (
+  fetch: Fetch,
+  { baseUrl, url }: WireRequest,
+  signal: AbortSignal
+): Promise<boolean> => {
+  // All calls of the API share one rule; the probes of health have none.
+  const probed = url.startsWith(`${baseUrl}/api/`) ? `${baseUrl}/api/v1/version` : url
+  const isAnswered = (mode: "cors" | "no-cors") =>
+    fetch(probed, {
+      ...probeInit,
+      mode,
+      signal: AbortSignal.any([signal, AbortSignal.timeout(probeMilliseconds)])
+    }).then(
+      () => true,
+      () => false
+    )
+  return isOfOtherOrigin(url) && !(await isAnswered("cors")) && (await isAnswered("no-cors"))
+}
+
+const send = async (fetch: Fetch, request: WireRequest, signal: AbortSignal) => {
   const { body, headers, keepalive, method, url } = request
-  let head: WireHead | undefined
+  const response = await fetch(url, {
+    method,
+    headers,
+    signal,
+    ...requestInit,
+    ...(body === undefined ? {} : { body }),
+    ...(keepalive ? { keepalive } : {})
+  })
+  const head = headOf(response)
   try {
-    const response = await fetch(url, {
-      method,
-      headers,
-      signal,
-      ...requestInit,
-      ...(body === undefined ? {} : { body }),
-      ...(keepalive ? { keepalive } : {})
-    })
-    head = headOf(response)
     const text = await readBody(response)
     return text === undefined
       ? Promise.reject(broken(undefined, { head, tooLarge: true }))
       : { ...head, body: text }
   } catch (cause) {
-    const originRefused = head === undefined && (await isOriginRefused(fetch, url, signal))
-    return Promise.reject(broken(cause, { head, originRefused }))
+    return Promise.reject(broken(cause, { head }))
   }
 }
 
+const isBroken = (failure: unknown): failure is BrokenExchange =>
+  typeof failure === "object" && failure !== null && "originRefused" in failure
+
 /** `given` replaces the global `fetch`. */
-export const fetchTransport = (given: Fetch | undefined): Transport => ({
-  send: (request) =>
-    Effect.tryPromise({
-      try: (signal) => exchange(given ?? globalThis.fetch, request, signal),
-      // `exchange` rejects with nothing else.
-      catch: (failure) => failure as BrokenExchange
-    })
-})
+export const fetchTransport = (given: Fetch | undefined): Transport => {
+  // Once an answer could be read, the origin is allowed.
+  let allowed = false
+  const exchange = async (request: WireRequest, signal: AbortSignal) => {
+    const fetch = given ?? globalThis.fetch
+    try {
+      const answer = await send(fetch, request, signal)
+      allowed = true
+      return answer
+    } catch (failure) {
+      if (isBroken(failure)) return Promise.reject(failure)
+      const originRefused = !allowed && (await isOriginRefused(fetch, request, signal))
+      return Promise.reject(broken(failure, { originRefused }))
+    }
+  }
+  return {
+    send: (request) =>
+      Effect.tryPromise({
+        try: (signal) => exchange(request, signal),
+        // `exchange` rejects with nothing else.
+        catch: (failure) => failure as BrokenExchange
+      })
+  }
+}

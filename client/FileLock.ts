@@ -21,8 +21,13 @@ const heartbeatMillis = 1_000
  * one and a half heartbeats of an older client, which writes one every 2,000.
  */
 const leastObservation = 3_000
+/**
+ * A file without a holder's token was created by a process that was killed before it wrote; writing takes a few milliseconds.
+ * Milliseconds after which it is stale, and of observation before its age is trusted.
+ */
+const unwritten = { stale: 2_000, observation: 200 } as const
 /** Milliseconds between two measurements of that age. */
-const leastPause = 500
+const leastPause = 100
 /** Bytes; a lock file is much smaller. */
 const mostBytes = 4_096
 
@@ -181,18 +186,26 @@ const watcher = (path: string, staleMilliseconds: number): Watcher => {
     const file = await readLock(path)
     if (file === undefined) return undefined
     const now = performance.now()
+    const isUnwritten = file.holder?.token === undefined
+    const limit = isUnwritten ? Math.min(unwritten.stale, staleMilliseconds) : staleMilliseconds
     if (file.heartbeat !== last) {
       last = file.heartbeat
       since = now
-      measureAt = now + leastObservation
+      measureAt = now + (isUnwritten ? unwritten.observation : leastObservation)
     }
-    if (isDeadProcess(file.holder) || now - since >= staleMilliseconds) return file.heartbeat
+    if (isDeadProcess(file.holder) || now - since >= limit) return file.heartbeat
     if (now < measureAt) return undefined
-    // Processes that end before `staleMilliseconds` have passed detect a stale lock by its age.
-    const left = await millisUntilStale(path, file, staleMilliseconds)
+    // Processes that end before the limit has passed detect a stale lock by its age.
+    const left = await millisUntilStale(path, file, limit)
     measureAt = now + Math.max(leastPause, left ?? heartbeatMillis)
     return left !== undefined && left <= 0 ? file.heartbeat : undefined
   }
+}
+
+const breakerOf = (path: string) => `${path}.break`
+
+const removeUnchanged = async (path: string, heartbeat: string): Promise<void> => {
+  if ((await readLock(path))?.heartbeat === heartbeat) await remove(path)
 }
 
 /**
@@ -200,11 +213,11 @@ const watcher = (path: string, staleMilliseconds: number): Watcher => {
  * remove the next holder's file.
  */
 const breakLock = async (path: string, dead: string): Promise<boolean> => {
-  const breaker = `${path}.break`
+  const breaker = breakerOf(path)
   const held = await take(breaker)
   if (held === undefined) return false
   try {
-    if ((await readLock(path))?.heartbeat === dead) await remove(path)
+    await removeUnchanged(path, dead)
     // Left by a process that was killed.
     await unlink(clockOf(path)).catch(() => undefined)
   } finally {
@@ -261,7 +274,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
   }
 
   const wait = async (path: string, signal: AbortSignal): Promise<() => Promise<void>> => {
-    const breaker = `${path}.break`
+    const breaker = breakerOf(path)
     const findDeadHolder = watched(path)
     const findDeadBreaker = watched(breaker)
     while (!signal.aborted) {
@@ -272,7 +285,8 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
         break
       }
       // A breaker is observed from the beginning too: a process with a short deadline may have to get over both.
-      if ((await findDeadBreaker()) !== undefined) await remove(breaker)
+      const deadBreaker = await findDeadBreaker()
+      if (deadBreaker !== undefined) await removeUnchanged(breaker, deadBreaker)
       const dead = await findDeadHolder()
       if (dead === undefined || !(await breakLock(path, dead))) await pause(10 + Math.random() * 30)
     }

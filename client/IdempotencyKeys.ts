@@ -4,6 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import { clientFailure, type MusicFailure } from "./Failures.ts"
+import { newIdempotencyKey } from "./RandomKey.ts"
 
 const utf8 = new TextEncoder()
 
@@ -19,20 +20,13 @@ export const sha256 = (text: string): Effect.Effect<string, MusicFailure<"unsupp
   )
 
 /** The key of an operation on a credential: `sha256("music-client/v1\n<operation>\n<credential>")`. */
-export const deriveKey = (operation: "login" | "refresh" | "logout", credential: string) =>
+export const deriveKey = (
+  operation: "login" | "refresh" | "logout",
+  credential: string
+): Effect.Effect<string, MusicFailure<"unsupported">> =>
   sha256(`music-client/v1\n${operation}\n${credential}`)
 
-/** A random UUID (version 4). `crypto.randomUUID` is missing on pages without a secure context. */
-export const randomUuid: Effect.Effect<string> = Effect.sync(() => {
-  const bytes = crypto.getRandomValues(new Uint8Array(16))
-  const hex = [...bytes].map((byte, index) => {
-    const marked = index === 6 ? (byte & 0x0f) | 0x40 : index === 8 ? (byte & 0x3f) | 0x80 : byte
-    return marked.toString(16).padStart(2, "0")
-  })
-  return [hex.slice(0, 4), hex.slice(4, 6), hex.slice(6, 8), hex.slice(8, 10), hex.slice(10)]
-    .map((part) => part.join(""))
-    .join("-")
-})
+export const randomUuid: Effect.Effect<string> = Effect.sync(newIdempotencyKey)
 
 /** A short-lived token works once, so its digest can name the login. A test public id can log in many times. */
 export const isSingleUse = (slt: string): boolean => /^oac_/.test(slt)

@@ -1,8 +1,9 @@
 /** The client for programs without Effect: promises that never reject, with errors as data. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { toThrown } from "./ErrorGuards.ts"
 import type { PromiseClientOptions } from "./Options.ts"
-import { makeIdempotencyKey, onPageHide, toPlainStatus, startRuntime } from "./PromiseRuntime.ts"
+import { onPageHide, toPlainStatus, startRuntime } from "./PromiseRuntime.ts"
 import type {
   ClientTable,
   Health,
@@ -10,8 +11,6 @@ import type {
   LoginInfo,
   LogoutInfo,
   Me,
-  MusicError,
-  MusicErrorCode,
   RawAnswer,
   RawRequest,
   Readiness,
@@ -90,9 +89,6 @@ export interface MusicClient {
   readonly close: () => Promise<TelemetryStats>
 }
 
-/** Makes a key for a report, to be kept before the report is sent. */
-export const newIdempotencyKey = (): string => makeIdempotencyKey()
-
 /** Makes a client whose calls resolve to results. */
 const makeClient = (options: PromiseClientOptions): MusicClient => {
   const { runAsync, runNow, service } = startRuntime(options)
@@ -131,9 +127,6 @@ const makeClient = (options: PromiseClientOptions): MusicClient => {
   }
 }
 
-/** The client's failure as an `Error`, for `throwOnError`. It has the members of `MusicError`. */
-export type MusicClientError = Error & MusicError
-
 /** The methods of a client, with values instead of results. They reject with a `MusicClientError`. */
 type Throwing<Client> = {
   readonly [Name in keyof Client]: Client[Name] extends (
@@ -145,18 +138,6 @@ type Throwing<Client> = {
 
 export interface ThrowingMusicClient extends Omit<Throwing<MusicClient>, "telemetry"> {
   readonly telemetry: Throwing<MusicClient["telemetry"]>
-}
-
-const thrownName = "MusicClientError"
-
-/** Whether a caught value is the error of a client with `throwOnError`. */
-export const isMusicClientError = (value: unknown): value is MusicClientError =>
-  value instanceof Error && value.name === thrownName
-
-const toThrown = (error: MusicError): MusicClientError => {
-  const thrown = new Error(error.message)
-  thrown.name = thrownName
-  return Object.assign(thrown, error)
 }
 
 const valueOf = <A>(result: Result<A>): A | Promise<A> =>
@@ -197,9 +178,3 @@ export const createMusicClient: {
   // The overloads relate the option to the kind of client.
   return (options?.throwOnError === true ? toThrowing(client) : client) as ThrowingMusicClient & MusicClient
 }
-
-/** Narrows an error to some of its codes. */
-export const hasCode = <const Code extends MusicErrorCode>(
-  error: MusicError,
-  ...codes: ReadonlyArray<Code>
-): error is Extract<MusicError, { readonly code: Code }> => codes.some((code) => code === error.code)

@@ -7,7 +7,6 @@ import { identity } from "effect/Function"
 import * as Option from "effect/Option"
 import { clientFailure, invalidInput, type MusicFailure, toError } from "./Failures.ts"
 import { fetchTransport } from "./FetchTransport.ts"
-import { randomUuid } from "./IdempotencyKeys.ts"
 import { type MusicClientService, makeMusicClient, withMetadata } from "./MusicClient.ts"
 import type { ClientClock, PromiseClientOptions } from "./Options.ts"
 import { Jitter } from "./Retry.ts"
@@ -40,9 +39,6 @@ const resultOf = <A>(exit: Exit.Exit<readonly [A, Metadata], MusicFailure>): Res
 
 export const toPlainStatus = (status: Status<MusicFailure>): Status =>
   status.state === "unknown" ? { state: "unknown", error: toError(status.error) } : status
-
-/** See `newIdempotencyKey` of the promise client. */
-export const makeIdempotencyKey = (): string => Effect.runSync(randomUuid)
 
 export interface PromiseRuntime {
   readonly service: MusicClientService

@@ -93,6 +93,7 @@ export const composeRequest = <A>(
   return (
     findHeaderProblem(headers) ?? {
       method: endpoint.method,
+      baseUrl: address,
       url: `${address}${endpoint.path}`,
       headers,
       body,

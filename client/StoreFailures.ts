@@ -253,7 +253,7 @@ const stated = (cause: unknown): StoreProblem | undefined => {
     ...(path === undefined ? {} : { path }),
     ...(code === undefined ? {} : { code }),
     ...(message === undefined || message === "" ? {} : { message }),
-    ...(hint === undefined ? {} : { hint }),
+    ...(hint === undefined || hint === "" ? {} : { hint }),
     ...(typeof retryable === "boolean" ? { retryable } : {})
   })
 }

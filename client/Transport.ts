@@ -9,6 +9,8 @@ export const requestInit = { redirect: "manual", credentials: "omit", cache: "no
 
 export interface WireRequest {
   readonly method: string
+  /** Address of the service, without a slash at its end. */
+  readonly baseUrl: string
   readonly url: string
   readonly headers: Readonly<Record<string, string>>
   readonly body: string | undefined

@@ -46,9 +46,8 @@ const webLock = (locks: WebLocks): SessionLock => ({
         })
         return held
       })
-      ended.catch((cause: unknown) =>
-        reject(signal.aborted && cause === signal.reason ? cause : storeErrorOf(cause))
-      )
+      // Not every browser rejects with the reason of the signal.
+      ended.catch((cause: unknown) => reject(signal.aborted ? signal.reason : storeErrorOf(cause)))
     })
 })
 

@@ -1,16 +1,14 @@
 /** The promise client, for Node and browsers, with nothing to install beside it. */
+export { hasCode, isMusicClientError, type MusicClientError } from "./ErrorGuards.ts"
 export type { ClientEvent } from "./Events.ts"
 export type { ClientClock, MusicClientOptions, PromiseClientOptions } from "./Options.ts"
 export {
   createMusicClient,
-  hasCode,
-  isMusicClientError,
   type MusicClient,
-  type MusicClientError,
-  newIdempotencyKey,
   type RequestOptions,
   type ThrowingMusicClient
 } from "./PromiseClient.ts"
+export { newIdempotencyKey } from "./RandomKey.ts"
 export {
   memorySessionStore,
   processLock,

@@ -1,9 +1,12 @@
 // A daemon on the Effect client: at each due time it records an event and, with a session, sends a trigger as a ting.
 // It shares its session with the command line and never refreshes at the same time.
 //
+//   npm ci && npm run build:client      # in a clone of the repository
 //   MUSIC_URL=http://127.0.0.1:8787 node --import tsx examples/effect-daemon.ts
 //
-// MUSIC_DAEMON_TICKS ends it after so many ticks; a signal ends it at any time, and the last telemetry is sent.
+// Elsewhere: npm install music-client effect@3 @effect/platform@0.97 @effect/platform-node@0.108 tsx
+// MUSIC_DAEMON_PAUSE is the time between two ticks (`10 seconds`); MUSIC_DAEMON_TICKS ends it after so many ticks. A signal ends it
+// at any time, and the last telemetry is sent.
 import { homedir } from "node:os"
 import { join } from "node:path"
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
@@ -13,26 +16,37 @@ import * as Config from "effect/Config"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { exchangeOf, MusicClient } from "music-backend/client/effect"
-import { fileSessionStore } from "music-backend/client/node"
+import * as Schedule from "effect/Schedule"
+import { MusicClient } from "music-client/effect"
+import { fileSessionStore } from "music-client/node"
+
+/** An empty variable counts as unset, so that no credential is stored in `./music`. */
+const setting = (name: string, otherwise: string) =>
+  Config.map(Config.withDefault(Config.string(name), ""), (value) => value || otherwise)
 
 const settings = Config.all({
-  baseUrl: Config.withDefault(Config.string("MUSIC_URL"), "http://127.0.0.1:8787"),
-  home: Config.withDefault(Config.string("SILICON_HOME"), join(homedir(), ".silicon")),
-  ticks: Config.withDefault(Config.integer("MUSIC_DAEMON_TICKS"), Number.MAX_SAFE_INTEGER),
-  pause: Config.withDefault(Config.duration("MUSIC_DAEMON_PAUSE"), "10 seconds")
+  baseUrl: setting("MUSIC_URL", "http://127.0.0.1:8787"),
+  home: setting("SILICON_HOME", join(homedir(), ".silicon")),
+  ticks: Config.withDefault(Config.integer("MUSIC_DAEMON_TICKS"), Number.MAX_SAFE_INTEGER).pipe(
+    Config.validate({ message: "MUSIC_DAEMON_TICKS must be at least 1", validation: (ticks) => ticks >= 1 })
+  ),
+  pause: Config.withDefault(Config.duration("MUSIC_DAEMON_PAUSE"), Duration.seconds(10)).pipe(
+    Config.validate({
+      message: "MUSIC_DAEMON_PAUSE must be from 10 milliseconds to 1 day",
+      validation: Duration.between({ minimum: Duration.millis(10), maximum: Duration.days(1) })
+    })
+  )
 })
 
 /** `due`: the due time of the trigger, as a text. */
 const fireTrigger = (due: string) =>
   Effect.gen(function* () {
     const client = yield* MusicClient
-    const { actor } = yield* client.me()
     // The key names the event, not the attempt, and needs no counter of this process. So a trigger that was sent before a
     // crash is not sent again after it, and every other one is.
     const send = client.ting({
       type: "music.trigger.fired",
-      key: `${actor.public_id}/daemon/${due}`,
+      key: `daemon/${due}`,
       data: { due }
     })
     const ting = yield* send.pipe(
@@ -42,19 +56,17 @@ const fireTrigger = (due: string) =>
   }).pipe(
     Effect.catchTags({
       NotLoggedIn: () => Effect.log("there is no session: waiting for a login"),
-      LoggedOut: ({ reason }) => Effect.log(`the session has ended (${reason}): waiting for a login`)
+      LoggedOut: ({ details }) => Effect.log(`the session has ended (${details.reason}): waiting for a login`)
     }),
     // After any other failure the session is kept, and the next trigger tries again.
-    Effect.catchAll((failure) =>
-      Effect.logWarning(`${failure.code} (${exchangeOf(failure).requestId ?? "not sent"})`)
-    ),
+    Effect.catchAll((failure) => Effect.logWarning(`${failure.code} (${failure.requestId ?? "not sent"})`)),
     Effect.withSpan("Daemon.tick")
   )
 
 const daemon = ({ pause, ticks }: Config.Config.Success<typeof settings>) =>
   Effect.gen(function* () {
     const { telemetry } = yield* MusicClient
-    const period = Math.max(1, Duration.toMillis(pause))
+    const period = Duration.toMillis(pause)
     let last = 0
     const tick = Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis
@@ -66,7 +78,7 @@ const daemon = ({ pause, ticks }: Config.Config.Success<typeof settings>) =>
       yield* Effect.ignore(telemetry.record("musicclidaemon", { type: "daemon.tick", data: { due } }))
       yield* fireTrigger(due)
     })
-    yield* Effect.repeat(tick, { times: ticks - 1 })
+    yield* Effect.repeat(tick, Schedule.recurs(ticks - 1))
   })
 
 const program = Effect.flatMap(settings, (values) =>

@@ -1,34 +1,52 @@
 #!/usr/bin/env node
 // A command line on the promise client. Its session is stored in $SILICON_HOME/music and shared with the daemon.
 //
-//   export MUSIC_URL=http://127.0.0.1:8787
+//   npm ci && npm run build:client      # in a clone of the repository; elsewhere: npm install music-client
 //   node examples/promise-cli.mjs login <short-lived token>
-//   node examples/promise-cli.mjs status | ting <name> | report <text> | logout
+//   node examples/promise-cli.mjs status | ting <name> | report <text> | logout | forget
 //
-// MUSIC_TEST_APP_SECRET selects a testing plane; MUSIC_PATIENCE is the deadline of a call with its retries, in
-// milliseconds (30,000). Exit codes: 0 done, 1 refused, 2 usage, 5 an outage: retry later.
+// MUSIC_URL is the service (http://127.0.0.1:8787, where the sandbox runs). MUSIC_TEST_APP_SECRET selects a testing plane.
+// MUSIC_PATIENCE is the deadline of a call with its retries, in milliseconds (30000). Exit codes: 0 done, 1 refused, 2 usage,
+// 5 an outage: retry later.
 import { homedir } from "node:os"
 import { join } from "node:path"
-import { createMusicClient } from "music-backend/client"
-import { fileSessionStore } from "music-backend/client/node"
+import { createMusicClient } from "music-client"
+import { fileSessionStore } from "music-client/node"
 
-const {
-  MUSIC_PATIENCE = "30000",
-  MUSIC_TEST_APP_SECRET,
-  MUSIC_URL = "http://127.0.0.1:8787",
-  SILICON_HOME,
-  SILICON_ORG
-} = process.env
+/** The value of a variable; an empty one counts as unset, so that no credential is stored in `./music`. */
+const setting = (name) => process.env[name] || undefined
+
+const patience = setting("MUSIC_PATIENCE")
+const testingKey = process.env.MUSIC_TEST_APP_SECRET
+const org = setting("SILICON_ORG")
+
+const inform = (text) => process.stderr.write(`${text}\n`)
+
+/** What happens between call and result. */
+const onEvent = (event) => {
+  switch (event.type) {
+    case "retry":
+      return inform(`${event.error.message} Retrying in ${Math.ceil(event.pauseMilliseconds / 1000)} s …`)
+    case "session_healed":
+      return inform("The stored session could not be read; it was replaced.")
+    case "outdated":
+      return inform(`This version is too old for the service: update to ${event.minVersion} or later.`)
+  }
+}
 
 const client = createMusicClient({
-  baseUrl: MUSIC_URL,
+  baseUrl: setting("MUSIC_URL") ?? "http://127.0.0.1:8787",
   source: "cli",
   telemetry: process.env.MUSIC_TELEMETRY !== "off",
-  deadlineMilliseconds: Number(MUSIC_PATIENCE),
-  sessionStore: fileSessionStore({ directory: join(SILICON_HOME ?? join(homedir(), ".silicon"), "music") }),
-  // Any value selects testing, so an unset variable must not be passed.
-  ...(MUSIC_TEST_APP_SECRET === undefined ? {} : { testingKey: MUSIC_TEST_APP_SECRET }),
-  ...(SILICON_ORG === undefined ? {} : { org: SILICON_ORG })
+  sessionStore: fileSessionStore({
+    directory: join(setting("SILICON_HOME") ?? join(homedir(), ".silicon"), "music")
+  }),
+  onEvent,
+  // A text that is no number is refused by every call, with the option's name.
+  ...(patience === undefined ? {} : { deadlineMilliseconds: Number(patience) }),
+  // Any value selects testing, also an empty one: an unset variable must not be passed.
+  ...(testingKey === undefined ? {} : { testingKey }),
+  ...(org === undefined ? {} : { org })
 })
 
 const print = (value) => process.stdout.write(`${JSON.stringify(value, null, 2)}\n`)
@@ -36,36 +54,35 @@ const print = (value) => process.stdout.write(`${JSON.stringify(value, null, 2)}
 /** Prints a result and returns the exit code. */
 const printResult = (result) => {
   if (result.ok) {
-    print(result.value ?? { done: true })
+    print(result.value)
     return 0
   }
-  const { code, hint, message, requestId, retryable } = result.error
-  process.stderr.write(`${code}: ${message}\n${hint}${requestId === null ? "" : ` (${requestId})`}\n`)
+  const { hint, message, requestId, retryable } = result.error
+  inform(`${message}\n${hint}${requestId === null ? "" : ` (${requestId})`}`)
   return retryable ? 5 : 1
 }
 
 const commands = {
+  // The client derives the key of a login from the token: the same command again is the same login.
   login: (slt = "") => client.login(slt).then(printResult),
   status: async () => {
     const status = await client.status()
     if (status.state === "unknown") return printResult({ ok: false, error: status.error })
-    print(status.state === "authenticated" ? status.me : { authenticated: false })
+    print(status.state === "authenticated" ? status.me : { authenticated: false, reason: status.reason })
     return 0
   },
-  ting: async (name = "hello") => {
-    const session = await client.session()
-    if (!session.ok || session.value === null) return printResult(await client.me())
-    const key = `${session.value.actor.public_id}/${name}`
-    return printResult(await client.ting({ type: "music.trigger.fired", key, data: { name } }))
-  },
+  // The name is the key: the same command again sends nothing new.
+  ting: (name = "hello") =>
+    client.ting({ type: "music.trigger.fired", key: name, data: { name } }).then(printResult),
   report: (...words) => client.report({ message: words.join(" ") }).then(printResult),
-  logout: () => client.logout().then(printResult)
+  logout: () => client.logout().then(printResult),
+  forget: () => client.logout({ forget: true }).then(printResult)
 }
 
 const [name = "", ...words] = process.argv.slice(2)
 const command = Object.hasOwn(commands, name) ? commands[name] : undefined
 if (command === undefined) {
-  process.stderr.write(`usage: promise-cli.mjs ${Object.keys(commands).join(" | ")}\n`)
+  inform(`usage: promise-cli.mjs ${Object.keys(commands).join(" | ")}`)
   process.exitCode = 2
 } else {
   client.telemetry.record("musicclidaemon", { type: "cli.command.run", data: { command: name } })

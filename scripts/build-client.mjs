@@ -1,56 +1,31 @@
-// Bundles the client into <out> (default dist/client) and writes its declarations beside it:
-//   index.js   promise client for Node and browsers; Effect is inside, nothing needs to be installed
-//   node.js    file store and lock for Node
-//   effect.js  the client as an Effect service; shares the program's own effect and @effect/platform
-// --no-types leaves the declarations out.
-import { spawnSync } from "node:child_process"
-import { readdir, readFile, writeFile } from "node:fs/promises"
-import { createRequire } from "node:module"
-import { join } from "node:path"
+// Builds the client's package, `music-client`, into <out> (default dist/client). The folder is emptied first.
+//   index    promise client for Node and browsers; Effect is inside, nothing needs to be installed
+//   node     file store and lock for Node
+//   effect   the client as an Effect service; shares the program's own effect and @effect/platform
+// Each entry point is there as an ES module and as CommonJS, with a source map and declarations for both.
+// --no-types leaves the declarations out. The default folder is also linked as node_modules/music-client, for the examples.
+import { mkdir } from "node:fs/promises"
+import { relative, resolve } from "node:path"
+import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
-import { build } from "esbuild"
+import { writeBundles } from "./client/bundles.mjs"
+import { writeDeclarations } from "./client/declarations.mjs"
+import { emptyPackage, linkPackage, writePackageFiles } from "./client/package.mjs"
+
+const root = fileURLToPath(new URL("..", import.meta.url))
+const standard = resolve(root, "dist/client")
 
 const { values } = parseArgs({
-  options: { out: { type: "string", default: "dist/client" }, types: { type: "boolean", default: true } },
+  options: { out: { type: "string", default: standard }, types: { type: "boolean", default: true } },
   allowNegative: true
 })
+const out = resolve(values.out)
+// npm starts this from the package's own folder; the paths of the sources are relative to the clone.
+process.chdir(root)
 
-const common = {
-  bundle: true,
-  format: "esm",
-  target: "es2022",
-  legalComments: "none",
-  logLevel: "warning",
-  outdir: values.out
-}
-
-await Promise.all([
-  build({ ...common, entryPoints: ["client/index.ts"], platform: "browser", minify: true }),
-  build({ ...common, entryPoints: ["client/node.ts"], platform: "node" }),
-  build({
-    ...common,
-    entryPoints: ["client/effect.ts"],
-    platform: "neutral",
-    external: ["effect", "effect/*", "@effect/platform", "@effect/platform/*"]
-  })
-])
-
-if (values.types) {
-  const compiler = createRequire(import.meta.url).resolve("typescript/bin/tsc")
-  const { status } = spawnSync(
-    process.execPath,
-    [compiler, "-p", "tsconfig.client.json", "--outDir", `${values.out}/types`],
-    { stdio: "inherit" }
-  )
-  if (status !== 0) process.exit(status ?? 1)
-  // The compiler keeps `.ts` endings in declarations; consumers need `.js`.
-  const types = join(values.out, "types")
-  const files = (await readdir(types, { recursive: true })).filter((name) => name.endsWith(".d.ts"))
-  await Promise.all(
-    files.map(async (name) => {
-      const path = join(types, name)
-      const text = await readFile(path, "utf8")
-      await writeFile(path, text.replace(/((?:from|import)\s*\(?\s*"\.[^"]*)\.ts"/g, '$1.js"'))
-    })
-  )
-}
+await mkdir(out, { recursive: true })
+await emptyPackage(out, out === standard)
+const libraries = await writeBundles(out)
+await writePackageFiles(out, libraries)
+if (values.types) await writeDeclarations(out)
+if (out === standard) await linkPackage(relative(resolve("node_modules"), out))

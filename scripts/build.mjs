@@ -3,7 +3,7 @@
 // --if-needed (before `npm start` and before a command): nothing is done when no source is newer than the bundle; and where no bundle can
 // be made (no development packages, a read-only folder), the bundle that is there is kept.
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
-import { basename, dirname, join, relative } from "node:path"
+import { dirname, join, relative } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const entries = { main: "src/main.ts", cli: "src/cli/main.ts" }
@@ -89,9 +89,11 @@ try {
   giveUp(`dist cannot be written (${error.code})`)
 }
 
-// A running process may still load chunks of its own bundle; they are kept for a day.
-const current = new Set(outputFiles.map(({ path }) => basename(path)))
-for (const name of readdirSync(chunks)) {
-  const file = join(chunks, name)
-  if (!current.has(name) && timeOf(file) < Date.now() - 86_400_000) rmSync(file, { force: true })
-}
+// No file of an older build stays, because npm would pack it. A running process has loaded its chunks when it started.
+const current = new Set(outputFiles.map(({ path }) => relative(process.cwd(), path)))
+/** A file that another build may be writing at this moment. */
+const isPartial = (file) => /\.\d+$/.test(file) && timeOf(file) > Date.now() - 60_000
+const isOfServer = (file) => /\.js(?:\.map)?(?:\.\d+)?$/.test(file)
+for (const folder of ["dist", chunks])
+  for (const file of readdirSync(folder).map((name) => join(folder, name)))
+    if (isOfServer(file) && !current.has(file) && !isPartial(file)) rmSync(file, { force: true })

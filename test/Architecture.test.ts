@@ -48,7 +48,7 @@ const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   layers: ["schema", "services"],
   "http/api": ["schema"],
   http: ["schema", "services", "http/api"],
-  client: ["schema", "http/api"],
+  client: ["schema"],
   cli: ["schema", "services", "layers", "http", "http/api", "top"],
   top: ["schema", "services", "layers", "http", "http/api"],
   "sandbox/upstreams": [],

@@ -1,7 +1,7 @@
-/** The bundles as they are shipped: in a page, in programs that share a session, and in the examples. */
+/** The client as it is shipped: in bundles of its users, in CommonJS, in programs that share a session, and in the examples. */
 import { execFile, spawn } from "node:child_process"
 import { once } from "node:events"
-import { cp, readdir, readFile } from "node:fs/promises"
+import { cp, readdir, readFile, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
@@ -10,12 +10,24 @@ import { fileSessionStore } from "../../client/node.ts"
 import { root } from "../support/Process.ts"
 import { type Built, buildClient, scratch } from "./support/Built.ts"
 import { makeConsumer } from "./support/Consumer.ts"
+import {
+  bundlers,
+  consumerBundle,
+  externalImports,
+  gzippedSize,
+  largestModules
+} from "./support/ConsumerBundle.ts"
 import { startFaultProxy } from "./support/FaultProxy.ts"
 import { startTestBench, type TestBench } from "./support/TestBench.ts"
 
 const program = fileURLToPath(new URL("programs/caller.mjs", import.meta.url))
 const refresh = "/api/v1/auth/refresh"
 const life = 1_800_000
+
+/** Most bytes, gzipped, of the client in a page that keeps its session. */
+const wholeClientBound = 80_000
+/** The same for one function that needs no Effect. */
+const oneFunctionBound = 5_000
 
 let built: Built
 let sessions: Built
@@ -33,11 +45,100 @@ afterAll(async () => {
   await Promise.all([built, sessions, project].map(({ remove }) => remove()))
 })
 
-describe("The browser bundle", () => {
-  it("imports nothing", async () => {
-    const text = await readFile(join(built.folder, "index.js"), "utf8")
-    // Not `toMatch`: a failure would print the whole bundle.
-    expect(/(?:from|import|require)\s*\(?\s*["'](?:node:)?[a-z]/.exec(text)).toBeNull()
+describe("The promise client", () => {
+  it("imports no package", async () => {
+    for (const name of ["index.js", "index.cjs"])
+      expect(await externalImports(join(built.folder, name))).toEqual([])
+  })
+
+  it("keeps the marks of pure calls", async () => {
+    const files = await readdir(join(built.folder, "chunks"))
+    const texts = await Promise.all(
+      files
+        .filter((name) => name.endsWith(".js"))
+        .map((name) => readFile(join(built.folder, "chunks", name), "utf8"))
+    )
+    expect(texts.join("").split("/* @__PURE__ */").length).toBeGreaterThan(200)
+  })
+
+  it("has source maps with the sources", async () => {
+    const files = (await readdir(built.folder, { recursive: true })).filter((name) =>
+      /^(?!examples).*\.c?js$/.test(name)
+    )
+    expect(files.length).toBeGreaterThan(6)
+    for (const name of files) {
+      const text = await readFile(join(built.folder, name), "utf8")
+      const [, map = ""] = /\n\/\/# sourceMappingURL=(.*)\n$/.exec(text) ?? []
+      const { sources, sourcesContent } = JSON.parse(
+        await readFile(join(built.folder, name, "..", map), "utf8")
+      )
+      expect(sources.filter((source: string) => !/^(?:client|src|node_modules)\//.test(source))).toEqual([])
+      expect(sourcesContent.filter((source: unknown) => typeof source !== "string")).toEqual([])
+    }
+  })
+})
+
+describe.each(bundlers)("In a page that %s bundles", (bundler) => {
+  it(`the client and a store take at most ${wholeClientBound} bytes, gzipped`, async () => {
+    const names = ["createMusicClient", "webSessionStore"]
+    const size = gzippedSize(await consumerBundle(bundler, project, names))
+    const message = size <= wholeClientBound ? "" : `\n${await largestModules(names, 40)}\n`
+    expect(size, message).toBeLessThanOrEqual(wholeClientBound)
+  })
+
+  it("the client without the store has no code for IndexedDB", async () => {
+    const isInside = async (...names: ReadonlyArray<string>) =>
+      (await consumerBundle(bundler, project, names)).includes("indexedDB")
+    expect(await isInside("createMusicClient")).toBe(false)
+    expect(await isInside("createMusicClient", "webSessionStore")).toBe(true)
+  })
+
+  it.each(["newIdempotencyKey", "memorySessionStore", "webSessionStore", "hasCode", "isMusicClientError"])(
+    "%s alone comes without the client",
+    async (name) => {
+      const size = gzippedSize(await consumerBundle(bundler, project, [name]))
+      // A module is a chunk, so a module that imports Effect brings all of it.
+      expect(size, `${name} is exported by a module that imports Effect`).toBeLessThanOrEqual(
+        oneFunctionBound
+      )
+    }
+  )
+})
+
+describe("A CommonJS program", () => {
+  it("requires each entry point", async () => {
+    const file = join(project.folder, "program.cjs")
+    await writeFile(
+      file,
+      `
+      const { createMusicClient, newIdempotencyKey } = require("music-client")
+      const { fileSessionStore } = require("music-client/node")
+      const { MusicClient } = require("music-client/effect")
+      const resolved = ["music-client", "music-client/node", "music-client/effect"].map((name) => require.resolve(name))
+      const { FetchHttpClient } = require("@effect/platform")
+      const { Effect, Layer } = require("effect")
+      const sessionStore = fileSessionStore({ directory: __dirname + "/commonjs" })
+      const options = { baseUrl: ${JSON.stringify(`${bench.base}/commonjs`)}, source: "cli", telemetry: false, sessionStore }
+      const layer = MusicClient.layer(options).pipe(Layer.provide(FetchHttpClient.layer))
+      const main = async () => {
+        const client = createMusicClient(options)
+        const login = await client.login(${JSON.stringify(bench.commands.slt())})
+        const me = await Effect.runPromise(
+          Effect.flatMap(MusicClient, (client) => client.me()).pipe(Effect.provide(layer))
+        )
+        const { version } = require("music-client/package.json")
+        process.stdout.write(JSON.stringify([login.ok, me.actor, newIdempotencyKey().length, version, resolved]))
+      }
+      main()`
+    )
+    const { version } = JSON.parse(await readFile(join(root, "package.json"), "utf8"))
+    const actor = { type: "silicon", public_id: "si:deejay" }
+    const resolved = ["index", "node", "effect"].map((name) =>
+      join(project.folder, `node_modules/music-client/${name}.cjs`)
+    )
+    const ended = await run([file])
+    expect(ended).toMatchObject({ code: 0, err: "" })
+    expect(JSON.parse(ended.out)).toEqual([true, actor, 36, version, resolved])
   })
 })
 
@@ -122,6 +223,16 @@ const run = (parameters: ReadonlyArray<string>, environment: NodeJS.ProcessEnv =
   })
 
 const cli = (...words: ReadonlyArray<string>) => run(["examples/promise-cli.mjs", ...words])
+
+describe("The first program of docs/client.md", () => {
+  it("logs in and sends a ting", async () => {
+    const text = await readFile(join(root, "docs/client.md"), "utf8")
+    const [, program = ""] = /```js\n([\s\S]*?)```/.exec(text) ?? []
+    await writeFile(join(project.folder, "first.mjs"), program)
+    const ended = await run(["first.mjs", bench.commands.slt(), `${bench.base}/first`])
+    expect(ended).toMatchObject({ code: 0, out: expect.stringMatching(/^sent si:deejay\//), err: "" })
+  })
+})
 
 describe("The examples run unchanged", () => {
   it("a command line logs in, and a daemon beside it works in the same session", async () => {

@@ -330,6 +330,17 @@ describe.concurrent("A holder on a lost host", () => {
       expect(await readdir(folder)).toEqual(["other"])
     }))
 
+  it("costs two seconds at most when it was killed before it wrote its name", ({ expect }) =>
+    inFolder(async (folder) => {
+      await writeFile(fileIn(folder), "")
+      const begun = performance.now()
+      const acquire = async (): Promise<(() => Promise<void>) | undefined> =>
+        fileSessionStore({ directory: folder }).lock?.acquire("slot", AbortSignal.timeout(700)).catch(acquire)
+      await (await acquire())?.()
+      expect(performance.now() - begun).toBeGreaterThan(1_900)
+      expect(performance.now() - begun).toBeLessThan(6_000)
+    }))
+
   it("is never a live one, whatever the clock says", ({ expect }) =>
     inFolder(async (folder) => {
       const holder = startTaker({

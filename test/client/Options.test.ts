@@ -103,4 +103,96 @@ describe("Malformed options", () => {
     const given = { ...options, ...parts, fetch } as unknown as PromiseClientOptions
     expect(await createMusicClient(given).login("oac_1")).toMatchObject({ ok: true })
   })
+
+  const refusal = (path: string) => ({
+    ok: false,
+    error: { code: "invalid_input", requestId: null, details: { fields: [{ path }] } }
+  })
+
+  const notDurations = [Number.NaN, Number.POSITIVE_INFINITY, 0, -1, 2 ** 31, "1000", {}, true]
+
+  for (const name of [
+    "deadlineMilliseconds",
+    "attemptMilliseconds",
+    "telemetryIntervalMilliseconds"
+  ] as const)
+    it(`${name} must be a time`, async () => {
+      for (const value of notDurations) {
+        const { calls, fetch } = stubService()
+        const client = createMusicClient({ ...options, fetch, [name]: value })
+        expect(await client.login("oac_1")).toMatchObject(refusal(name))
+        expect(calls).toEqual([])
+      }
+      const { fetch } = stubService()
+      const client = createMusicClient({ ...options, fetch, [name]: 2 ** 31 - 1 })
+      expect(await client.login("oac_1")).toMatchObject({ ok: true })
+      await client.close()
+    })
+
+  it("the deadline of one call must be a time, too", async () => {
+    const { calls, fetch } = stubService()
+    const client = createMusicClient({ ...options, fetch })
+    await client.login("oac_1")
+    calls.length = 0
+    for (const value of notDurations) {
+      const call = { deadlineMilliseconds: value as number }
+      expect(await client.me(call)).toMatchObject(refusal("deadlineMilliseconds"))
+      expect(await client.report({ message: "long enough a message" }, call)).toMatchObject(
+        refusal("deadlineMilliseconds")
+      )
+      expect(await client.logout(call)).toMatchObject(refusal("deadlineMilliseconds"))
+    }
+    expect(calls).toEqual([])
+  })
+
+  it.each([
+    ["source", "tv"],
+    ["telemetry", "yes"],
+    ["telemetryQueueLimit", 0],
+    ["telemetryQueueLimit", 1.5],
+    ["version", "one"],
+    ["version", `1.0.0-${"a".repeat(70)}`],
+    ["org", ""],
+    ["org", 7],
+    ["sessionStore", {}],
+    ["lock", "none"],
+    ["onEvent", "log"]
+  ])("%s as %j is refused, and the option is named", async (name, value) => {
+    const { calls, fetch } = stubService()
+    const client = createMusicClient({ ...options, fetch, [name]: value })
+    expect(await client.version()).toMatchObject(refusal(name))
+    expect(calls).toEqual([])
+  })
+
+  it.each([
+    ["https://music.example/api/v1", "https://music.example"],
+    ["https://music.example/api", "https://music.example"],
+    ["https://music.example/api/v1/", "https://music.example"],
+    ["https://music.example/api/v1/auth/login", "https://music.example"],
+    ["https://music.example/music/api/v1", "https://music.example/music"],
+    ["https://music.example/docs", "https://music.example"],
+    ["https://music.example/healthz", "https://music.example"],
+    ["https://name:word@music.example", "https://music.example"],
+    ["https://music.example/?a=b", "https://music.example"],
+    ["https://music.example/#", "https://music.example"]
+  ])("a base URL %s is refused with the right one", async (baseUrl, right) => {
+    const { calls, fetch } = stubService()
+    const client = createMusicClient({ ...options, fetch, baseUrl })
+    const answer = await client.version()
+    expect(answer).toMatchObject(refusal("baseUrl"))
+    expect(answer).toMatchObject({ error: { hint: `Use ${right} as baseUrl.` } })
+    expect(calls).toEqual([])
+  })
+
+  it.each([
+    "https://music.example/",
+    "https://music.example//",
+    "https://music.example/behind/a/path",
+    "https://api.example",
+    "https://music.example/apis"
+  ])("a base URL %s is accepted", async (baseUrl) => {
+    const { calls, fetch } = stubService()
+    await createMusicClient({ ...options, fetch, baseUrl }).login("oac_1")
+    expect(calls).toEqual(["login"])
+  })
 })

@@ -1,6 +1,6 @@
 import { once } from "node:events"
 import { existsSync } from "node:fs"
-import { readFile } from "node:fs/promises"
+import { readdir, readFile } from "node:fs/promises"
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http"
 import type { AddressInfo } from "node:net"
 import { join } from "node:path"
@@ -27,11 +27,13 @@ const executable = [
 let built: Built
 let profile: Built
 let bench: TestBench
+let port: number
 let browser: BrowserContext
 const pages = createServer()
 
 /** Serves the page from loopback, where a browser lets it talk to loopback; resolves to the port. */
 const serve = async (script: string): Promise<number> => {
+  const shipped = (await readdir(built.folder, { recursive: true })).filter((name) => name.endsWith(".js"))
   const files: Readonly<Record<string, readonly [type: string, text: string]>> = {
     "/": ["text/html", "<!doctype html><title>page</title><script src=/suite.js></script>"],
     "/suite.js": ["text/javascript", script],
@@ -39,7 +41,17 @@ const serve = async (script: string): Promise<number> => {
       "text/html",
       await readFile(join(root, "examples/browser/index.html"), "utf8")
     ],
-    "/dist/client/index.js": ["text/javascript", await readFile(join(built.folder, "index.js"), "utf8")]
+    ...Object.fromEntries(
+      await Promise.all(
+        shipped.map(
+          async (name) =>
+            [
+              `/dist/client/${name}`,
+              ["text/javascript", await readFile(join(built.folder, name), "utf8")] as const
+            ] as const
+        )
+      )
+    )
   }
   pages.on("request", (request: IncomingMessage, response: ServerResponse) => {
     const [type, text] = files[new URL(request.url ?? "/", origin).pathname] ?? ["text/plain", ""]
@@ -57,7 +69,7 @@ beforeAll(async () => {
   built = await buildClient({ types: false })
   profile = await scratch()
   bench = await startTestBench({ thorough: true, page: true })
-  const port = await serve(await suiteScript(join(built.folder, "index.js")))
+  port = await serve(await suiteScript(join(built.folder, "index.js")))
   browser = await chromium.launchPersistentContext(profile.folder, {
     executablePath: executable,
     headless: true,
@@ -134,6 +146,31 @@ describe("The promise client in Chromium", () => {
     await second.close()
   })
 
+  it("says that the service does not allow the page's origin, at once and with the setting's name", async () => {
+    const page = await browser.newPage()
+    // The same page under an origin that the server does not allow.
+    await page.goto(`http://127.0.0.1:${port}/`)
+    const refused = await inPage<object>(page, `${client("origin")}.version()`)
+    expect(refused).toMatchObject({
+      ok: false,
+      error: {
+        code: "transport_failed",
+        retryable: false,
+        details: { reason: "cors" },
+        hint: expect.stringContaining("MUSIC_WEB_ORIGINS")
+      }
+    })
+    // A lost connection is none of that: the first call of an allowed page is repeated.
+    const allowed = await opened()
+    await bench.command("fault", { lane: "first", path: "/api/v1/version", kind: "cut-before", times: 1 })
+    expect(await inPage<object>(allowed, `${client("first")}.version()`)).toMatchObject({ ok: true })
+    await allowed.close()
+    const away = `Kit.createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "web", telemetry: false,
+       deadlineMilliseconds: 300 }).version()`
+    expect(await inPage<object>(page, away)).toMatchObject({ error: { details: { reason: "network" } } })
+    await page.close()
+  })
+
   it("shows one tab's writes to the next holder of the lock", async () => {
     const tabs = [await opened(), await opened()]
     const rounds = 40
@@ -177,7 +214,7 @@ describe("The example page", () => {
     await page.click("text=Log in")
     await expect.poll(() => page.textContent("#state")).toBe("signed in as si:deejay")
     await page.click("#ting")
-    await expect.poll(() => page.textContent("#told")).toBe("Sent.")
+    await expect.poll(() => page.textContent("#message")).toBe("Sent.")
     await page.click("#logout")
     await expect.poll(() => page.textContent("#state")).toBe("logged_out")
     await page.close()

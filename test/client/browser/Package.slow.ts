@@ -1,12 +1,12 @@
-/** The package as npm packs it: in a program with its own `effect`, and its run-time dependencies. */
+/** Both packages as npm packs them, the client as npm installs it, and the run-time dependencies of the server. */
 import { execFile } from "node:child_process"
-import { cp, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises"
+import { cp, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises"
 import { builtinModules } from "node:module"
 import { join } from "node:path"
 import { promisify } from "node:util"
 import { afterAll, beforeAll, describe, expect, it } from "vitest"
 import { root } from "../../support/Process.ts"
-import { type Built, buildClient, scratch } from "../support/Built.ts"
+import { type Built, scratch } from "../support/Built.ts"
 import { startRegistry } from "../support/Registry.ts"
 
 const run = promisify(execFile)
@@ -20,51 +20,164 @@ const own = async (name: string): Promise<string> => {
   return version.replace(/\d+$/, (patch) => String(Number(patch) + 1))
 }
 
+/** What the build of both packages reads. */
+const sources = ["client", "docs", "examples", "sandbox", "scripts", "src"]
+const files = ["package.json", "tsconfig.json", "tsconfig.client.json", "LICENSE", "README.md"]
+
+/** A clone with its development packages installed. */
+const makeClone = async (folder: string): Promise<void> => {
+  const modules = join(folder, "node_modules")
+  await mkdir(modules, { recursive: true })
+  for (const name of [...sources, ...files])
+    await cp(join(root, name), join(folder, name), { recursive: true })
+  for (const name of await readdir(join(root, "node_modules")))
+    if (name !== "music-client" && name !== ".cache")
+      await symlink(join(root, "node_modules", name), join(modules, name))
+}
+
 let made: Built
+let clone: string
 let packed: string
 let versions: Readonly<Record<string, string>>
 beforeAll(async () => {
   made = await scratch()
+  clone = join(made.folder, "clone")
   versions = { effect: await own("effect"), "@effect/platform": await own("@effect/platform") }
-  const built = await buildClient({ types: false })
-  const source = join(made.folder, "source")
-  await cp(built.folder, join(source, "dist/client"), { recursive: true })
-  await built.remove()
-  await cp(join(root, "package.json"), join(source, "package.json"))
-  const { stdout } = await run("npm", ["pack", "--ignore-scripts", "--silent"], { cwd: source })
-  packed = join(source, stdout.trim())
+  await makeClone(clone)
+  const { stdout } = await run("npm", ["run", "pack:client"], { cwd: clone })
+  packed = stdout.trim().split("\n").at(-1) ?? ""
 })
 afterAll(() => made.remove())
+
+const install = async (consumer: string, registry: string, words: ReadonlyArray<string>): Promise<string> => {
+  const options = ["--registry", registry, "--cache", join(made.folder, "cache"), "--no-audit", "--no-fund"]
+  const { stdout } = await run("npm", ["install", ...words, ...options], { cwd: consumer })
+  return stdout
+}
+
+interface Locked {
+  readonly version: string
+  readonly hasInstallScript?: boolean
+}
+
+const lockedPackages = async (consumer: string): Promise<Readonly<Record<string, Locked>>> =>
+  JSON.parse(await readFile(join(consumer, "package-lock.json"), "utf8")).packages
+
+/** The paths that `npm pack` would put into the package of a folder, after it has run what the package asks for. */
+const packedPaths = async (folder: string): Promise<ReadonlyArray<string>> => {
+  const { stdout } = await run("npm", ["pack", "--dry-run", "--json", "--silent"], { cwd: folder })
+  const [{ files }] = JSON.parse(stdout.slice(stdout.indexOf("[\n")))
+  return files.map(({ path }: { readonly path: string }) => path)
+}
+
+describe("An empty project", () => {
+  it("installs one package within seconds, downloads nothing else, and runs it", async () => {
+    const registry = await startRegistry({})
+    const consumer = join(made.folder, "empty")
+    await mkdir(consumer)
+    await writeFile(join(consumer, "package.json"), '{"private":true}')
+    await writeFile(join(consumer, ".npmrc"), "engine-strict=true\n")
+    const begun = performance.now()
+    expect(await install(consumer, registry.url, [packed])).toContain("added 1 package")
+    expect(performance.now() - begun).toBeLessThan(30_000)
+    // npm asks for the versions of the optional peers, and downloads nothing.
+    expect(registry.requested().filter((path) => path.includes("/-/"))).toEqual([])
+    await registry.close()
+    const packages = await lockedPackages(consumer)
+    expect(Object.keys(packages)).toEqual(["", "node_modules/music-client"])
+    expect(packages["node_modules/music-client"]?.hasInstallScript).toBeUndefined()
+    await writeFile(
+      join(consumer, "program.mjs"),
+      `
+      import { createMusicClient } from "music-client"
+      import { fileSessionStore } from "music-client/node"
+      const sessionStore = fileSessionStore({ directory: "./sessions" })
+      const client = createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "cli", telemetry: false, sessionStore })
+      const session = await client.session()
+      const version = await client.version({ deadlineMilliseconds: 100 })
+      console.log(JSON.stringify({ session: session.ok ? session.value : session.error.code, version: version.ok ? "ok" : version.error.code }))`
+    )
+    const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: consumer })
+    expect(JSON.parse(stdout)).toEqual({ session: null, version: "transport_failed" })
+  })
+})
+
+describe("In a clone", () => {
+  const environment = { PATH: process.env.PATH, MUSIC_URL: "http://127.0.0.1:1", MUSIC_PATIENCE: "300" }
+
+  it("the examples run after the build of the client", async () => {
+    const env = { ...environment, SILICON_HOME: join(made.folder, "home") }
+    const status = await run(process.execPath, ["examples/promise-cli.mjs", "status"], { cwd: clone, env })
+    expect(status.stdout).toContain('"authenticated": false')
+    const daemon = await run(process.execPath, ["--import", "tsx", "examples/effect-daemon.ts"], {
+      cwd: clone,
+      env: { ...env, MUSIC_DAEMON_TICKS: "1", MUSIC_DAEMON_PAUSE: "10 millis" }
+    })
+    expect(daemon.stdout).toContain("there is no session")
+  })
+
+  it("the build leaves a foreign folder alone", async () => {
+    const foreign = join(made.folder, "foreign")
+    await mkdir(foreign)
+    await writeFile(join(foreign, "kept"), "")
+    const script = join(clone, "scripts/build-client.mjs")
+    await expect(run(process.execPath, [script, "--out", foreign])).rejects.toMatchObject({ code: 1 })
+    expect(await readdir(foreign)).toEqual(["kept"])
+  })
+
+  it("npm pack of the client builds it first, from nothing older", { timeout: 180_000 }, async () => {
+    const folder = join(clone, "dist/client")
+    await writeFile(join(folder, "chunks/stale.js"), "")
+    await rm(join(folder, "index.js"))
+    const paths = await packedPaths(folder)
+    const entries = ["index", "node", "effect"].flatMap((name) =>
+      ["js", "js.map", "cjs", "cjs.map", "d.ts", "d.cts"].map((ending) => `${name}.${ending}`)
+    )
+    const others = [
+      "package.json",
+      "README.md",
+      "LICENSE",
+      "THIRD-PARTY-LICENSES",
+      "examples/promise-cli.mjs"
+    ]
+    expect(paths).toEqual(expect.arrayContaining([...entries, ...others]))
+    expect(paths.filter((path) => /stale|\.tgz$/.test(path))).toEqual([])
+    const readme = await readFile(join(folder, "README.md"), "utf8")
+    const links = [...readme.matchAll(/\]\((?!https?:|#)([^)#]*)/g)].map(([, path = ""]) => path)
+    expect(links.filter((path) => !paths.includes(path))).toEqual([])
+    const { dependencies, version } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"))
+    expect(dependencies).toBeUndefined()
+    expect(version).toBe(JSON.parse(await readFile(join(root, "package.json"), "utf8")).version)
+  })
+
+  it("npm pack of the server builds it first, from nothing older and without the client", {
+    timeout: 180_000
+  }, async () => {
+    const chunks = join(clone, "dist/chunks")
+    await mkdir(chunks, { recursive: true })
+    await writeFile(join(chunks, "chunk-OLD.js"), "")
+    await writeFile(join(clone, "dist/old.js"), "")
+    const paths = await packedPaths(clone)
+    expect(paths).toEqual(expect.arrayContaining(["dist/main.js", "dist/cli.js", "docs/client.md"]))
+    expect(paths.filter((path) => /OLD|old\.js|^dist\/client|\.tgz$/.test(path))).toEqual([])
+  })
+})
 
 describe("A program with its own effect, one patch version later than ours", () => {
   it("gets no second effect from npm", async () => {
     const registry = await startRegistry(versions)
     const consumer = join(made.folder, "planned")
     await mkdir(consumer)
-    const dependencies = { ...versions, "music-backend": `file:${packed}` }
-    // The registry serves only the versions of our lock file, which was made with these.
-    const { overrides } = JSON.parse(await readFile(join(root, "package.json"), "utf8"))
-    await writeFile(
-      join(consumer, "package.json"),
-      JSON.stringify({ private: true, dependencies, overrides })
-    )
-    const words = [
-      "--registry",
-      registry.url,
-      "--cache",
-      join(made.folder, "cache"),
-      "--no-audit",
-      "--no-fund"
-    ]
-    await run("npm", ["install", "--package-lock-only", "--ignore-scripts", ...words], { cwd: consumer })
+    const dependencies = { ...versions, "music-client": `file:${packed}` }
+    await writeFile(join(consumer, "package.json"), JSON.stringify({ private: true, dependencies }))
+    await install(consumer, registry.url, ["--package-lock-only", "--ignore-scripts"])
     await registry.close()
-    const lock: unknown = JSON.parse(await readFile(join(consumer, "package-lock.json"), "utf8"))
-    const { packages } = lock as { readonly packages: Readonly<Record<string, { readonly version: string }>> }
+    const packages = await lockedPackages(consumer)
     const placesOf = (name: string) =>
       Object.entries(packages).flatMap(([path, { version }]) =>
         path.endsWith(`node_modules/${name}`) ? [`${path} ${version}`] : []
       )
-    expect(packages["node_modules/music-backend"]).toBeDefined()
+    expect(packages["node_modules/music-client"]).toBeDefined()
     for (const [name, version] of Object.entries(versions))
       expect(placesOf(name)).toEqual([`node_modules/${name} ${version}`])
   })
@@ -72,7 +185,7 @@ describe("A program with its own effect, one patch version later than ours", () 
   it("shares it with the client at run time", async () => {
     const consumer = join(made.folder, "installed")
     const modules = join(consumer, "node_modules")
-    const installation = join(modules, "music-backend")
+    const installation = join(modules, "music-client")
     await mkdir(installation, { recursive: true })
     await run("tar", ["-xzf", packed, "-C", installation, "--strip-components=1"])
     // Copies, not links: a link would lead back to our own.
@@ -98,9 +211,9 @@ describe("A program with its own effect, one patch version later than ours", () 
       import * as Effect from "effect/Effect"
       import * as Layer from "effect/Layer"
       import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
-      import { MusicClient } from "music-backend/client/effect"
+      import { MusicClient } from "music-client/effect"
 
-      const client = createRequire(import.meta.resolve("music-backend/client/effect"))
+      const client = createRequire(import.meta.resolve("music-client/effect"))
       const program = createRequire(import.meta.url)
       const layer = MusicClient.layer({ baseUrl: "http://127.0.0.1:1", source: "daemon", telemetry: false })
       const code = await Effect.runPromise(

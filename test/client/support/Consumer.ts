@@ -1,4 +1,4 @@
-/** A separate project that has the package installed. */
+/** A separate project that has the client installed. */
 import { cp, mkdir, symlink, writeFile } from "node:fs/promises"
 import { join } from "node:path"
 import { root } from "../../support/Process.ts"
@@ -11,11 +11,12 @@ export const makeConsumer = async (
 ): Promise<Built> => {
   const made = await scratch()
   const modules = join(made.folder, "node_modules")
-  const installation = join(modules, "music-backend")
-  await mkdir(join(installation, "dist"), { recursive: true })
-  await cp(built.folder, join(installation, "dist", "client"), { recursive: true })
-  await cp(join(root, "package.json"), join(installation, "package.json"))
+  await mkdir(modules)
+  await cp(built.folder, join(modules, "music-client"), { recursive: true })
   await writeFile(join(made.folder, "package.json"), '{"type":"module"}')
-  for (const name of installed) await symlink(join(root, "node_modules", name), join(modules, name))
+  for (const name of installed) {
+    await mkdir(join(modules, name, ".."), { recursive: true })
+    await symlink(join(root, "node_modules", name), join(modules, name))
+  }
   return made
 }

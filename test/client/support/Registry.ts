@@ -39,7 +39,9 @@ export const startRegistry = async (further: Readonly<Record<string, string>>) =
     const [newest] = [...(versions?.values() ?? [])]
     if (newest !== undefined) versions?.set(version, newest)
   }
+  const requested: Array<string> = []
   const server = createServer((request, response) => {
+    requested.push(request.url ?? "")
     const name = decodeURIComponent((request.url ?? "/").slice(1))
     const versions = manifests.get(name)
     response.writeHead(versions === undefined ? 404 : 200, { "content-type": "application/json" })
@@ -63,6 +65,8 @@ export const startRegistry = async (further: Readonly<Record<string, string>>) =
   const { port } = server.address() as AddressInfo
   return {
     url: `http://127.0.0.1:${port}/`,
+    /** Paths of all requests. */
+    requested: (): ReadonlyArray<string> => requested,
     close: async () => {
       server.close()
       server.closeAllConnections()
