@@ -49,6 +49,8 @@ const findHeaderProblem = (
   headers: Readonly<Record<string, string>>
 ): MusicFailure<"invalid_input"> | undefined => {
   for (const [name, value] of Object.entries(headers)) {
+    // An unset variable of the program; the service would read an empty header as none.
+    if (value === "" && sources.has(name)) return invalidInput(sources.get(name) ?? name, "must not be empty")
     // Programs without a type checker may pass any value.
     const isSendable = headerName.test(name) && typeof value === "string" && headerValue.test(value)
     if (!isSendable) return invalidInput(sources.get(name) ?? `headers.${name}`, "cannot be sent in a header")

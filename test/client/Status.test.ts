@@ -236,6 +236,23 @@ const calls: Readonly<Record<string, Call>> = {
   flush: (client, call) => client.telemetry.flush(call)
 }
 
+it.each([
+  ["org", (client: MusicClient) => client.me({ org: "" })],
+  ["idempotencyKey", (client: MusicClient) => client.report({ message: "m" }, { idempotencyKey: "" })],
+  ["idempotencyKey", (client: MusicClient) => client.login("oac_2", { idempotencyKey: "" })],
+  ["idempotencyKey", (client: MusicClient) => client.request("POST", "/x", { idempotencyKey: "" })],
+  ["slt", (client: MusicClient) => client.login(undefined as unknown as string)]
+] as const)("An empty %s is refused before anything is sent", async (path, call) => {
+  const { client, requests } = startClient()
+  await client.login("oac_1")
+  requests.length = 0
+  expect(await call(client)).toMatchObject({
+    ok: false,
+    error: { code: "invalid_input", details: { fields: [{ path }] } }
+  })
+  expect(requests).toEqual([])
+})
+
 describe.each(Object.keys(calls))("A wrong option of %s", (name) => {
   const attempt = async (call: object) => {
     const { client, requests } = startClient({ telemetry: true })

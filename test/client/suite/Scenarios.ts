@@ -1,4 +1,5 @@
 /** Scenarios of a client against the real server: in Node, in a page, or wherever a bundle runs. */
+import type { ClientEvent, Me, Ting } from "../../../client/index.ts"
 import type { Bench, FaultKind, Kit, Scenario } from "./Bench.ts"
 import { check, each, eventually, failed, makeLane, same, succeeded } from "./Lane.ts"
 
@@ -432,6 +433,58 @@ export const scenarios: ReadonlyArray<Scenario> = [
       same([slt.code, slt.status], ["slt_rejected", 401], "slt")
       const bad = kit.createMusicClient({ baseUrl: "nowhere", source: "cli", telemetry: false })
       same(failed(await bad.version(), "no URL").code, "invalid_input", "options")
+    }
+  },
+  {
+    name: "a forgotten session is revoked, and a refresh in flight does not bring it back",
+    run: async (bench, kit) => {
+      const { client, fault, login, name, pass, restarted, stored } = makeLane(bench, kit)
+      await login()
+      const token = (await stored())?.refresh_token ?? ""
+      await fault("delay", paths.refresh)
+      pass(life)
+      const call = client.me()
+      await eventually(async () => (await bench.command("attempts", name, paths.refresh)) === 1, "in flight")
+      const other = restarted()
+      same(succeeded(await other.logout({ forget: true }), "forget").revoked, true, "revoked")
+      same(await stored(), undefined, "cleared")
+      check(["logged_out", "not_logged_in"].includes(failed(await call, "forgotten").code), "the call ends")
+      same(await stored(), undefined, "still cleared")
+      same((await bench.command("family", token)).status, "revoked", "the family")
+      same((await client.status()).state, "logged_out", "status")
+    }
+  },
+  {
+    name: "events, metadata, raw calls and relative keys work with the real service",
+    run: async (bench, kit) => {
+      const events: Array<ClientEvent> = []
+      const { client } = makeLane(bench, kit, {
+        version: "0.0.0",
+        onEvent: (event) => events.push(event)
+      })
+      succeeded(await client.login(await bench.command("slt")), "login")
+      const key = kit.newIdempotencyKey()
+      const { metadata, ok } = await client
+        .ting({ type: "music.trigger.fired", key: `raw/${key}`, data: { key } })
+        .then((result) => (result.ok ? result : { ok: false, metadata: undefined }))
+      same(ok, true, "ting")
+      same(await bench.command("tings", `si:deejay/raw/${key}`), 1, "under the whole key")
+      check(/^web-[0-9a-f-]{36}$/.test(metadata?.requestId ?? ""), `${metadata?.requestId}`)
+      check((metadata?.rateLimits.length ?? 0) > 0, "quotas")
+      const raw = succeeded(await client.request("GET", paths.me, { session: "required" }), "raw")
+      same([raw.status, (raw.body as Me).actor.public_id], [200, "si:deejay"], "raw")
+      const again = await client.request("POST", paths.ting, {
+        body: { type: "music.trigger.fired", key: `si:deejay/raw/${key}`, data: { key } }
+      })
+      same((succeeded(again, "raw ting").body as Ting).replayed, true, "raw ting")
+      same(failed(await client.request("GET", `${api}/nothing`), "no such path").status, 404, "no such path")
+      const { min_cli } = succeeded(await client.version(), "version")
+      const outdated = events.filter(({ type }) => type === "outdated")
+      same(outdated, [{ type: "outdated", version: "0.0.0", minVersion: min_cli }], "outdated")
+      succeeded(await client.logout(), "logout")
+      const session = events.flatMap(({ type }) => (type.startsWith("logged") ? [type] : []))
+      same(session, ["logged_in", "logged_out"], "events of the session")
+      check(!/oat_|ort_/.test(JSON.stringify(events)), "no token")
     }
   }
 ]
