@@ -4,8 +4,9 @@ import * as Option from "effect/Option"
 import { publicIdPattern } from "../src/schema/Patterns.ts"
 import { currentMetadata, type MetadataHolder, noExchange } from "./Attempt.ts"
 import { isText } from "./Answers.ts"
+import { callDeadline } from "./CallDeadline.ts"
 import { type CallFailure, makeCalls } from "./Calls.ts"
-import { type Deadline, deadlineIn } from "./Deadline.ts"
+import type { Deadline } from "./Deadline.ts"
 import type { AnswerOf, EndpointName } from "./Endpoints.ts"
 import { eventReporter } from "./Events.ts"
 import {
@@ -15,29 +16,21 @@ import {
   type OptionsProblem,
   type SessionFailure
 } from "./Failures.ts"
+import { type Login, makeLogin } from "./Login.ts"
+import { type Logout, makeLogout } from "./Logout.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
-import { type CallOptions, deadlineMillisecondsOf, type MusicClientOptions } from "./Options.ts"
-import { findDeadlineProblem, findOptionsProblem } from "./OptionsCheck.ts"
+import type { CallOptions, MusicClientOptions } from "./Options.ts"
+import { findOptionsProblem } from "./OptionsCheck.ts"
 import { checkRawCall } from "./RawRequest.ts"
 import { addressOf } from "./Requests.ts"
 import { makeSessionRefresh, type RefreshFailure } from "./Refresh.ts"
-import {
-  type DeadlineOf,
-  type LoginFailure,
-  type LoginOptions,
-  type LogoutFailure,
-  type LogoutOptions,
-  makeSessions,
-  type Signature
-} from "./Sessions.ts"
+import { makeSignedCalls, type Signature } from "./SignedCalls.ts"
 import { infoOf, makeSessionSlot } from "./SessionSlot.ts"
 import { makeTelemetry, type Telemetry } from "./Telemetry.ts"
 import type { Transport } from "./Transport.ts"
 import type {
   Health,
   IamDescriptor,
-  LoginInfo,
-  LogoutInfo,
   Me,
   Metadata,
   RawAnswer,
@@ -68,9 +61,9 @@ export interface MusicClientService {
    * Exchanges a short-lived token for a session and keeps it. The same token twice is one login, also after a crash
    * and within 10 minutes.
    */
-  readonly login: (slt: string, options?: LoginOptions) => Effect.Effect<LoginInfo, LoginFailure>
+  readonly login: Login
   /** Revokes the session at the service, then clears it. When the service cannot be reached, the session is kept (see `forget`). */
-  readonly logout: (options?: LogoutOptions) => Effect.Effect<LogoutInfo, LogoutFailure>
+  readonly logout: Logout
   /** The stored session; makes no call. */
   readonly session: Effect.Effect<Option.Option<SessionInfo>, SessionFailure | OptionsProblem>
   /** Asks the service whether the session is live; distinguishes `logged_out` from `unknown`. */
@@ -125,15 +118,10 @@ export const makeMusicClient = (
   Effect.gen(function* () {
     const report = eventReporter(options.onEvent)
     const calls = makeCalls(options, transport, report)
-    const deadlineMilliseconds = deadlineMillisecondsOf(options)
-    const deadlineOf: DeadlineOf = (call) => {
-      const milliseconds = call?.deadlineMilliseconds ?? deadlineMilliseconds
-      const problem = findDeadlineProblem(milliseconds)
-      return problem === undefined ? deadlineIn(milliseconds) : Effect.fail(problem)
-    }
+    const deadlineOf = callDeadline(options)
     const slot = yield* makeSessionSlot(options)
-    const refresh = makeSessionRefresh({ calls, slot, report, deadlineMilliseconds })
-    const sessions = makeSessions(options, { calls, slot, refresh, report, deadlineOf })
+    const refresh = makeSessionRefresh({ calls, slot, report, deadlineOf })
+    const signed = makeSignedCalls(options, { calls, slot, refresh, report, deadlineOf })
     const telemetry = yield* makeTelemetry(options, { calls, report, deadlineOf })
 
     const run = <Name extends EndpointName>(
@@ -143,7 +131,7 @@ export const makeMusicClient = (
     ): Effect.Effect<AnswerOf<Name>, CallFailure<Name>> =>
       Effect.flatMap(deadlineOf(call), (deadline) => calls.run(name, { deadline, once }))
 
-    const me: MusicClientService["me"] = (call) => sessions.callSigned("me", call, () => ({}))
+    const me: MusicClientService["me"] = (call) => signed.callSigned("me", call, () => ({}))
 
     const status: MusicClientService["status"] = (call) =>
       me(call).pipe(
@@ -169,7 +157,7 @@ export const makeMusicClient = (
         }
         if (call?.anonymous === true)
           return yield* calls.run("report", { ...facts, deadline: yield* deadlineOf(call) })
-        return yield* sessions.withOptionalSession(call, (signature, deadline) =>
+        return yield* signed.withOptionalSession(call, (signature, deadline) =>
           calls.run("report", { ...facts, ...sign(signature), deadline })
         )
       })
@@ -194,15 +182,15 @@ export const makeMusicClient = (
           case "none":
             return yield* send(undefined, yield* deadlineOf(call))
           case "required":
-            return yield* sessions.withSession(call, send)
+            return yield* signed.withSession(call, send)
           default:
-            return yield* sessions.withOptionalSession(call, send)
+            return yield* signed.withOptionalSession(call, send)
         }
       })
 
     return {
-      login: sessions.login,
-      logout: sessions.logout,
+      login: makeLogin({ calls, slot, report, deadlineOf }),
+      logout: makeLogout({ calls, slot, report, deadlineOf }),
       session: slot.load.pipe(
         Effect.map((stored) => Option.some(infoOf(stored))),
         Effect.catchIf(
@@ -212,11 +200,11 @@ export const makeMusicClient = (
       ),
       status,
       me,
-      subscribe: (call) => sessions.callSigned("subscribe", call, () => ({ payload: {} })),
+      subscribe: (call) => signed.callSigned("subscribe", call, () => ({ payload: {} })),
       ting: (ting, call) =>
         typeof ting !== "object" || ting === null
           ? Effect.fail(invalidInput("ting", "must be an object with type, key and data"))
-          : sessions.callSigned("ting", call, ({ actor }) => ({
+          : signed.callSigned("ting", call, ({ actor }) => ({
               payload: { ...ting, key: completeKey(ting.key, actor.public_id) }
             })),
       report: submitReport,

@@ -10,8 +10,9 @@ import * as Option from "effect/Option"
 import { unexpectedAnswer } from "./AnswerDecoder.ts"
 import type { WireSession } from "./Answers.ts"
 import { currentMetadata } from "./Attempt.ts"
+import type { DeadlineOf } from "./CallDeadline.ts"
 import type { CallFailure, Calls } from "./Calls.ts"
-import { type Deadline, deadlineIn, monotonicMillis, within } from "./Deadline.ts"
+import { type Deadline, monotonicMillis, within } from "./Deadline.ts"
 import type { ReportEvent } from "./Events.ts"
 import { clientFailure, isOver, type MusicFailure, type SessionFailure, withFacts } from "./Failures.ts"
 import { deriveKey } from "./IdempotencyKeys.ts"
@@ -73,9 +74,9 @@ export const makeSessionRefresh = (parts: {
   readonly calls: Calls
   readonly slot: SessionSlot
   readonly report: ReportEvent
-  readonly deadlineMilliseconds: number
+  readonly deadlineOf: DeadlineOf
 }): SessionRefresh => {
-  const { calls, deadlineMilliseconds, report, slot } = parts
+  const { calls, deadlineOf, report, slot } = parts
   let flight: RunningRefresh | undefined
   let pausedUntil = 0
   let unsaved: UnsavedPair | undefined
@@ -207,7 +208,7 @@ export const makeSessionRefresh = (parts: {
   /** Starts a refresh, or joins the running one. It runs in the background: a caller that leaves does not interrupt it, and its pair is saved. */
   const startOrJoin = (refused: string, wanted: Deadline) =>
     Effect.flatMap(
-      deadlineIn(deadlineMilliseconds),
+      deadlineOf(undefined),
       (usual): Effect.Effect<{ readonly own: boolean; readonly flight: RunningRefresh }> => {
         if (flight !== undefined) return Effect.succeed({ own: false, flight })
         const deadline: Deadline = { at: Math.max(usual.at, wanted.at), last: undefined }

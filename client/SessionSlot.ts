@@ -11,6 +11,7 @@ import {
   type WireSession
 } from "./Answers.ts"
 import { type Deadline, monotonicMillis, within } from "./Deadline.ts"
+import type { ClientEvent } from "./Events.ts"
 import { clientFailure, type MusicFailure, type OptionsProblem } from "./Failures.ts"
 import { sha256 } from "./IdempotencyKeys.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "./Options.ts"
@@ -66,6 +67,11 @@ const storeFailed = (cause: unknown): StoreFailed => {
     }
   })
 }
+
+export const healedEvent = ({ details }: StoreFailed): ClientEvent => ({
+  type: "session_healed",
+  ...(details.path === undefined ? {} : { path: details.path })
+})
 
 /** The store has something that is no session: a login replaces it, a logout removes it. */
 export const isCorrupt = (failure: MusicFailure): failure is StoreFailed =>

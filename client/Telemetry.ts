@@ -13,7 +13,7 @@ import { clientFailure, type MusicFailure, toError } from "./Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import type { MusicClientOptions } from "./Options.ts"
 import { type Backoff, pauseAfter } from "./Retry.ts"
-import type { DeadlineOf } from "./Sessions.ts"
+import type { DeadlineOf } from "./CallDeadline.ts"
 import { batchLimits, nextBatch, toPayload, type QueuedEvent, prepareEvent } from "./TelemetryBatch.ts"
 import type { ClientTable, TelemetryStats } from "./Types.ts"
 

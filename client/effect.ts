@@ -45,7 +45,8 @@ export {
 } from "./MusicClient.ts"
 export type { CallOptions, MusicClientOptions } from "./Options.ts"
 export { Jitter } from "./Retry.ts"
-export type { LoginOptions, LogoutOptions } from "./Sessions.ts"
+export type { LoginOptions } from "./Login.ts"
+export type { LogoutOptions } from "./Logout.ts"
 export {
   memorySessionStore,
   processLock,
