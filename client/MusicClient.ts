@@ -2,12 +2,12 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { publicIdPattern } from "../src/schema/Patterns.ts"
-import { currentMetadata, type MetadataHolder, noExchange } from "./Attempt.ts"
-import { isText } from "./Answers.ts"
-import { callDeadline } from "./CallDeadline.ts"
-import { type CallFailure, makeCalls } from "./Calls.ts"
-import type { Deadline } from "./Deadline.ts"
-import type { AnswerOf, EndpointName } from "./Endpoints.ts"
+import { currentMetadata, type MetadataHolder, noExchange } from "./calls/Attempt.ts"
+import { isText } from "./calls/Answers.ts"
+import { callDeadline } from "./calls/CallDeadline.ts"
+import { type CallFailure, makeCalls } from "./calls/Calls.ts"
+import type { Deadline } from "./calls/Deadline.ts"
+import type { AnswerOf, EndpointName } from "./calls/Endpoints.ts"
 import { eventReporter } from "./Events.ts"
 import {
   invalidInput,
@@ -15,19 +15,19 @@ import {
   type MusicFailure,
   type OptionsProblem,
   type SessionFailure
-} from "./Failures.ts"
-import { type Login, makeLogin } from "./Login.ts"
-import { type Logout, makeLogout } from "./Logout.ts"
-import { randomUuid } from "./IdempotencyKeys.ts"
+} from "./failures/Failures.ts"
+import { type Login, makeLogin } from "./sessions/Login.ts"
+import { type Logout, makeLogout } from "./sessions/Logout.ts"
+import { randomUuid } from "./calls/IdempotencyKeys.ts"
 import type { CallOptions, MusicClientOptions } from "./Options.ts"
 import { findOptionsProblem } from "./OptionsCheck.ts"
-import { checkRawCall } from "./RawRequest.ts"
-import { addressOf } from "./Requests.ts"
-import { makeSessionRefresh, type RefreshFailure } from "./Refresh.ts"
-import { makeSignedCalls, type Signature } from "./SignedCalls.ts"
-import { infoOf, makeSessionSlot } from "./SessionSlot.ts"
-import { makeTelemetry, type Telemetry } from "./Telemetry.ts"
-import type { Transport } from "./Transport.ts"
+import { checkRawCall } from "./calls/RawRequest.ts"
+import { addressOf } from "./calls/Requests.ts"
+import { makeSessionRefresh, type RefreshFailure } from "./sessions/Refresh.ts"
+import { makeSignedCalls, type Signature } from "./sessions/SignedCalls.ts"
+import { infoOf, makeSessionSlot } from "./sessions/SessionSlot.ts"
+import { makeTelemetry, type Telemetry } from "./telemetry/Telemetry.ts"
+import type { Transport } from "./transport/Transport.ts"
 import type {
   Health,
   IamDescriptor,

@@ -1,5 +1,5 @@
 import type { EventListener } from "./Events.ts"
-import type { SessionLock, SessionStore } from "./SessionStore.ts"
+import type { SessionLock, SessionStore } from "./stores/SessionStore.ts"
 import type { Source } from "./Types.ts"
 
 /** Options of the promise client and the Effect client. */

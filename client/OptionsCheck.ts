@@ -1,6 +1,6 @@
 /** Checks the options. A problem fails every call before anything is sent or stored; construction never throws. */
 import { clientVersionMaxLength, clientVersionPattern, testingSecretPattern } from "../src/schema/Patterns.ts"
-import { invalidInput, type OptionsProblem, serviceFailure } from "./Failures.ts"
+import { invalidInput, type OptionsProblem, serviceFailure } from "./failures/Failures.ts"
 import type { MusicClientOptions } from "./Options.ts"
 
 /** The longest timer of every platform, milliseconds (about 24 days). */

@@ -1,7 +1,7 @@
 /** The client for programs without Effect: promises that never reject, with errors as data. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { toThrown } from "./ErrorGuards.ts"
+import { toThrown } from "./failures/ErrorGuards.ts"
 import type { PromiseClientOptions } from "./Options.ts"
 import { onPageHide, toPlainStatus, startRuntime } from "./PromiseRuntime.ts"
 import type {

@@ -3,10 +3,10 @@
  * need nothing installed. A test compares them with the service's schemas.
  */
 import type { FailureCode, failureTable } from "../src/schema/FailureTable.ts"
-import type { ClientErrorCode, clientErrorTable } from "./ErrorTable.ts"
+import type { ClientErrorCode, clientErrorTable } from "./failures/ErrorTable.ts"
 
 export type { FailureCode } from "../src/schema/FailureTable.ts"
-export type { ClientErrorCode } from "./ErrorTable.ts"
+export type { ClientErrorCode } from "./failures/ErrorTable.ts"
 
 /** The values that are known now; a later service may send others. */
 export type Open<Known extends string> = Known | (string & Record<never, never>)

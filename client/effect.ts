@@ -3,7 +3,7 @@ import * as HttpClient from "@effect/platform/HttpClient"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import { httpClientTransport } from "./HttpClientTransport.ts"
+import { httpClientTransport } from "./transport/HttpClientTransport.ts"
 import { type MusicClientService, makeMusicClient } from "./MusicClient.ts"
 import type { MusicClientOptions } from "./Options.ts"
 
@@ -26,7 +26,7 @@ export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, M
   }
 }
 
-export type { AnyCallFailure, CallFailure } from "./Calls.ts"
+export type { AnyCallFailure, CallFailure } from "./calls/Calls.ts"
 export type { ClientEvent } from "./Events.ts"
 export {
   type MusicFailure,
@@ -35,7 +35,7 @@ export {
   toError,
   type UnknownFailure,
   type WireFailure
-} from "./Failures.ts"
+} from "./failures/Failures.ts"
 export {
   type MusicClientService,
   newIdempotencyKey,
@@ -44,15 +44,15 @@ export {
   withMetadata
 } from "./MusicClient.ts"
 export type { CallOptions, MusicClientOptions } from "./Options.ts"
-export { Jitter } from "./Retry.ts"
-export type { LoginOptions } from "./Login.ts"
-export type { LogoutOptions } from "./Logout.ts"
+export { Jitter } from "./calls/Retry.ts"
+export type { LoginOptions } from "./sessions/Login.ts"
+export type { LogoutOptions } from "./sessions/Logout.ts"
 export {
   memorySessionStore,
   processLock,
   type SessionLock,
   type SessionStore,
   type StoredSession
-} from "./SessionStore.ts"
-export { SessionStoreError, type StoreFailureReason } from "./StoreFailures.ts"
+} from "./stores/SessionStore.ts"
+export { SessionStoreError, type StoreFailureReason } from "./failures/StoreFailures.ts"
 export type * from "./Types.ts"

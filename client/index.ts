@@ -1,5 +1,5 @@
 /** The promise client, for Node and browsers, with nothing to install beside it. */
-export { hasCode, isMusicClientError, type MusicClientError } from "./ErrorGuards.ts"
+export { hasCode, isMusicClientError, type MusicClientError } from "./failures/ErrorGuards.ts"
 export type { ClientEvent } from "./Events.ts"
 export type { ClientClock, MusicClientOptions, PromiseClientOptions } from "./Options.ts"
 export {
@@ -8,14 +8,14 @@ export {
   type RequestOptions,
   type ThrowingMusicClient
 } from "./PromiseClient.ts"
-export { newIdempotencyKey } from "./RandomKey.ts"
+export { newIdempotencyKey } from "./calls/RandomKey.ts"
 export {
   memorySessionStore,
   processLock,
   type SessionLock,
   type SessionStore,
   type StoredSession
-} from "./SessionStore.ts"
-export { SessionStoreError, type StoreFailureReason } from "./StoreFailures.ts"
+} from "./stores/SessionStore.ts"
+export { SessionStoreError, type StoreFailureReason } from "./failures/StoreFailures.ts"
 export type * from "./Types.ts"
-export { type WebLocks, webSessionStore } from "./WebSessionStore.ts"
+export { type WebLocks, webSessionStore } from "./stores/WebSessionStore.ts"

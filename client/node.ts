@@ -1,6 +1,6 @@
 /** For Node only: a session that the processes of one machine share. */
-export type { FileLockOptions } from "./FileLock.ts"
-export { fileLock } from "./FileLock.ts"
-export { fileSessionStore } from "./FileSessionStore.ts"
-export type { SessionLock, SessionStore, StoredSession } from "./SessionStore.ts"
-export { SessionStoreError, type StoreFailureReason } from "./StoreFailures.ts"
+export type { FileLockOptions } from "./stores/FileLock.ts"
+export { fileLock } from "./stores/FileLock.ts"
+export { fileSessionStore } from "./stores/FileSessionStore.ts"
+export type { SessionLock, SessionStore, StoredSession } from "./stores/SessionStore.ts"
+export { SessionStoreError, type StoreFailureReason } from "./failures/StoreFailures.ts"

@@ -1,6 +1,6 @@
 // Uses a file session store once and prints the description of the failure.
 import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
-import { describeStoreFailure } from "../../../client/StoreFailures.ts"
+import { describeStoreFailure } from "../../../client/failures/StoreFailures.ts"
 
 interface Order {
   readonly directory: string

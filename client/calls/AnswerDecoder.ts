@@ -1,0 +1,171 @@
+/** Reads an answer: its value, or the failure that it stands for. Plain functions. */
+import { failureTable } from "../../src/schema/FailureTable.ts"
+import { isCheckStates, isRecord, isText, listOf, objectOf } from "./Answers.ts"
+import type { Endpoint } from "./Endpoints.ts"
+import { clientErrorTable, hintOf } from "../failures/ErrorTable.ts"
+import {
+  clientFailure,
+  isServiceFailureCode,
+  type MusicFailure,
+  serviceFailure,
+  unknownFailure,
+  withFirstField
+} from "../failures/Failures.ts"
+import type { WireAnswer, WireHead } from "../transport/Transport.ts"
+import type { AnswerReason, ErrorDetails, RateLimit, RawAnswer } from "../Types.ts"
+
+const parse = (text: string): { readonly json: unknown } | undefined => {
+  try {
+    return { json: JSON.parse(text) }
+  } catch {
+    return undefined
+  }
+}
+
+const messages: Readonly<Record<AnswerReason, string>> = {
+  not_json: "The answer did not come from the service: it is no JSON.",
+  incomplete: "The answer was cut off.",
+  too_large: "The answer is longer than the client reads.",
+  outside_contract: "The answer is not what this version of the client understands.",
+  other_plane: "The service answered for another plane."
+}
+
+const hints: Partial<Readonly<Record<AnswerReason, string>>> = {
+  outside_contract:
+    "Check that baseUrl is a music backend, and whether a newer version of the client exists.",
+  other_plane: "Check testingKey."
+}
+
+const isSuccess = (status: number): boolean => status >= 200 && status < 300
+
+/**
+ * A 408, 429 and 5xx come from a failing intermediary and may be temporary, and so may a page in place of a 200. A connection
+ * that broke within an answer is repeated with every status. A redirect or a 404 is permanent, and a well-formed answer would
+ * be the same again.
+ */
+const isTransient = (status: number, reason: AnswerReason): boolean =>
+  reason === "incomplete" ||
+  (isSuccess(status) ? reason === "not_json" : status >= 500 || status === 408 || status === 429)
+
+/** An answer outside the contract. */
+export const unexpectedAnswer = (status: number, reason: AnswerReason): MusicFailure<"unexpected_answer"> =>
+  clientFailure("unexpected_answer", {
+    status,
+    message: `${messages[reason]} (status ${status})`,
+    ...(hints[reason] === undefined ? {} : { hint: hints[reason] }),
+    retryable: isTransient(status, reason),
+    details: { reason }
+  })
+
+/** The members that the client's types promise in one form. */
+const detailChecks: Readonly<Record<string, (value: unknown) => boolean>> = {
+  fields: listOf(objectOf<{ path: string; problem: string }>({ path: isText, problem: isText })),
+  reason: isText,
+  dependency: isText,
+  upstream_code: isText,
+  upstream_request_id: isText,
+  checks: isCheckStates
+}
+
+/** Details of any later version; known members in another form are left out. */
+const readDetails = (details: unknown): ErrorDetails | undefined =>
+  isRecord(details)
+    ? Object.fromEntries(
+        Object.entries(details).filter(
+          ([name, value]) => !Object.hasOwn(detailChecks, name) || detailChecks[name]?.(value) === true
+        )
+      )
+    : undefined
+
+/** A program acts on the client's own codes, such as `logged_out`: in an answer they get another name. */
+const distinctCode = (code: string): string =>
+  Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
+
+const readEnvelope = (json: unknown, status: number): MusicFailure | undefined => {
+  const error = isRecord(json) ? json.error : undefined
+  if (!isRecord(error)) return undefined
+  const { code, hint, message, retryable } = error
+  if (!isText(code) || !isText(message) || !isText(hint) || typeof retryable !== "boolean") return undefined
+  const details = readDetails(error.details)
+  const more = details === undefined ? {} : { details }
+  if (!isServiceFailureCode(code))
+    return unknownFailure(distinctCode(code), { status, message, hint, retryable, ...more })
+  return serviceFailure(code, {
+    message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
+    hint: hintOf(code, hint, details?.reason),
+    ...more
+  })
+}
+
+const defined = (headers: WireHead["headers"]): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
+  )
+
+/** Failures that end a session count only with the service's own status: an intermediary must not end one. */
+const isTrusted = ({ code }: MusicFailure, status: number): boolean =>
+  code === "unauthenticated" || code === "idempotency_response_expired"
+    ? failureTable[code].status === status
+    : status >= 400
+
+const readValue = <A>({ answer }: Endpoint<A>, { body, headers, status }: WireAnswer, json: unknown) => {
+  if (answer === "empty") return status === 204 && body === "" ? { value: undefined as A } : undefined
+  if (answer !== "raw") return answer(json) ? { value: json } : undefined
+  const value: RawAnswer = { status, headers: defined(headers), body: json }
+  // `raw` is declared for endpoints of this type only.
+  return { value: value as A }
+}
+
+/** The value of an answer, or the failure that it stands for. */
+export const decodeAnswer = <A>(
+  endpoint: Endpoint<A>,
+  answer: WireAnswer
+): { readonly value: A } | MusicFailure => {
+  const { body, status } = answer
+  const parsed = body === "" && isSuccess(status) ? { json: undefined } : parse(body)
+  if (parsed === undefined) return unexpectedAnswer(status, "not_json")
+  const { json } = parsed
+  if (isSuccess(status)) {
+    const read = readValue(endpoint, answer, json)
+    return read ?? unexpectedAnswer(status, body === "" ? "not_json" : "outside_contract")
+  }
+  const failure = readEnvelope(json, status)
+  return failure !== undefined && isTrusted(failure, status)
+    ? failure
+    : unexpectedAnswer(status, "outside_contract")
+}
+
+/** The forms of RFC 9110, section 5.6.7, that end in GMT. `Date.parse` alone accepts `wait 5`, too. */
+const httpDate = /^[A-Z][a-z]+, \d\d[ -][A-Z][a-z]{2}[ -](?:\d\d|\d{4}) \d\d:\d\d:\d\d GMT$/
+
+/** Milliseconds since the epoch; NaN for any other text. */
+const parseDate = (text: string): number => (httpDate.test(text) ? Date.parse(text) : Number.NaN)
+
+/**
+ * Seconds of `Retry-After`, which holds seconds or a date. A date counts from the answer's own `Date`, or from `now`
+ * (milliseconds since the epoch) where a page cannot read that.
+ */
+export const readRetryAfter = ({ headers }: WireHead, now: number): number | undefined => {
+  const value = headers["retry-after"]?.trim() ?? ""
+  if (/^\d+$/.test(value)) return Math.min(Number(value), Number.MAX_SAFE_INTEGER)
+  const until = parseDate(value)
+  const sent = parseDate(headers.date ?? "")
+  return Number.isNaN(until)
+    ? undefined
+    : Math.max(0, Math.ceil((until - (Number.isNaN(sent) ? now : sent)) / 1_000))
+}
+
+/** An integer of RFC 9651 has at most 15 digits. */
+const rateLimitParameter = (item: string, name: "r" | "t"): string | undefined =>
+  new RegExp(`;\\s*${name}=(\\d{1,15})(?:;|\\s|$)`).exec(item)?.[1]
+
+/** `RateLimit` (draft-ietf-httpapi-ratelimit-headers-10); an item without remaining count or time is left out. */
+export const readRateLimits = ({ headers }: WireHead): ReadonlyArray<RateLimit> =>
+  (headers.ratelimit ?? "").split(",").flatMap((item) => {
+    const policy = /^\s*"([^"]+)"/.exec(item)?.[1]
+    const remaining = rateLimitParameter(item, "r")
+    const resetSeconds = rateLimitParameter(item, "t")
+    return policy === undefined || remaining === undefined || resetSeconds === undefined
+      ? []
+      : [{ policy, remaining: Number(remaining), resetSeconds: Number(resetSeconds) }]
+  })

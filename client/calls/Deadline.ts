@@ -1,0 +1,48 @@
+/** Deadlines on a monotonic clock, which a wrong or corrected wall clock does not affect. */
+import * as Clock from "effect/Clock"
+import * as Effect from "effect/Effect"
+import { clientFailure, type MusicFailure } from "../failures/Failures.ts"
+
+/** Milliseconds of a monotonic clock. */
+export const monotonicMillis: Effect.Effect<number> = Effect.map(
+  Clock.currentTimeNanos,
+  (nanos) => Number(nanos / 1_000n) / 1_000
+)
+
+export interface Deadline {
+  /** A moment of the monotonic clock, milliseconds. */
+  readonly at: number
+  /** The last failure of an attempt before it. */
+  last: MusicFailure | undefined
+}
+
+export const deadlineIn = (milliseconds: number): Effect.Effect<Deadline> =>
+  Effect.map(monotonicMillis, (now) => ({ at: now + milliseconds, last: undefined }))
+
+const lastOf = ({ code, hint, message, requestId }: MusicFailure) => ({ code, message, hint, requestId })
+
+/** The failure of a call that ends at its deadline: with the last known failure, if there is one. */
+export const timedOut = (
+  { last }: Deadline,
+  facts: { readonly requestId: string | null; readonly hint?: string }
+): MusicFailure<"timed_out"> =>
+  last === undefined
+    ? clientFailure("timed_out", facts)
+    : clientFailure("timed_out", {
+        message: `No answer arrived before the deadline. The attempt before failed: ${last.message}`,
+        hint: last.hint,
+        details: { last: lastOf(last) },
+        requestId: facts.requestId ?? last.requestId
+      })
+
+/** Fails with `timed_out` once the deadline has passed. `waitedFor` returns the deadline of the work that is waited for. */
+export const within =
+  (deadline: Deadline, hint?: string, waitedFor: () => Deadline = () => deadline) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | MusicFailure<"timed_out">, R> =>
+    Effect.flatMap(monotonicMillis, (now) =>
+      Effect.timeoutFail(effect, {
+        duration: Math.max(0, deadline.at - now),
+        onTimeout: () =>
+          timedOut(waitedFor(), hint === undefined ? { requestId: null } : { requestId: null, hint })
+      })
+    )

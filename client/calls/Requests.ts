@@ -1,0 +1,105 @@
+/** Composes the request of a call. Plain functions. */
+import type { Endpoint } from "./Endpoints.ts"
+import { invalidInput, type MusicFailure } from "../failures/Failures.ts"
+import type { MusicClientOptions } from "../Options.ts"
+import type { WireRequest } from "../transport/Transport.ts"
+import { packageVersion } from "../Version.ts"
+
+/** When a request was sent, monotonic milliseconds. */
+export interface SentAt {
+  at: number
+}
+
+/** One call, the same for all its attempts. */
+export interface CallRequest<A> {
+  /** The method of the client that calls. */
+  readonly call: string
+  readonly endpoint: Endpoint<A>
+  /** Sent as JSON. */
+  readonly payload?: unknown
+  readonly idempotencyKey?: string
+  /** Access token. */
+  readonly bearer?: string
+  /** Organisation. */
+  readonly org?: string
+  /** Further headers, with names in lower case; the client's own win. */
+  readonly headers?: Readonly<Record<string, string>>
+  /** The request may outlive its page. */
+  readonly keepalive?: boolean
+  /** The monotonic time of the latest attempt is noted here. */
+  readonly sent?: SentAt
+}
+
+/** The option or parameter behind a header. */
+const sources: ReadonlyMap<string, string> = new Map([
+  ["x-org-id", "org"],
+  ["idempotency-key", "idempotencyKey"],
+  ["x-music-client-version", "version"],
+  ["authorization", "sessionStore"]
+])
+
+/** The address of the service, in front of the path of each call, without a slash at its end. */
+export const addressOf = (baseUrl: string): string => new URL(baseUrl).href.replace(/\/+$/, "")
+
+const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+// Bytes other than control characters (RFC 9110, section 5.5).
+const headerValue = /^[\t\x20-\x7e\x80-\xff]*$/
+
+const findHeaderProblem = (
+  headers: Readonly<Record<string, string>>
+): MusicFailure<"invalid_input"> | undefined => {
+  for (const [name, value] of Object.entries(headers)) {
+    // An unset variable of the program; the service would read an empty header as none.
+    if (value === "" && sources.has(name)) return invalidInput(sources.get(name) ?? name, "must not be empty")
+    // Programs without a type checker may pass any value.
+    const isSendable = headerName.test(name) && typeof value === "string" && headerValue.test(value)
+    if (!isSendable) return invalidInput(sources.get(name) ?? `headers.${name}`, "cannot be sent in a header")
+  }
+  return undefined
+}
+
+/** The text of a payload; a failure when it is not JSON. `path` names it for the caller. */
+const toText = (payload: unknown, path: string): string | MusicFailure<"invalid_input"> | undefined => {
+  if (payload === undefined) return undefined
+  // A cycle, a BigInt or a `toJSON` of the caller can throw.
+  try {
+    return JSON.stringify(payload) ?? invalidInput(path, "must be JSON")
+  } catch {
+    return invalidInput(path, "must be JSON: without cycles and without BigInt")
+  }
+}
+
+/** The request of a call, or the failure of what the caller gave. */
+export const composeRequest = <A>(
+  options: MusicClientOptions,
+  address: string,
+  requestId: string,
+  call: CallRequest<A>
+): WireRequest | MusicFailure<"invalid_input"> => {
+  const { bearer, endpoint, idempotencyKey, org, payload } = call
+  const body = toText(payload, call.call === "request" ? "body" : call.call)
+  if (typeof body === "object") return body
+  const headers = {
+    accept: "application/json",
+    ...(body === undefined ? {} : { "content-type": "application/json" }),
+    ...call.headers,
+    "x-music-source": options.source,
+    "x-music-client-version": options.version ?? packageVersion,
+    "x-music-telemetry": options.telemetry ? "on" : "off",
+    "x-request-id": requestId,
+    ...(typeof options.testingKey === "string" ? { "x-testing-environment-key": options.testingKey } : {}),
+    ...(bearer === undefined ? {} : { authorization: `Bearer ${bearer}` }),
+    ...(idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey }),
+    ...(org === undefined ? {} : { "x-org-id": org })
+  }
+  return (
+    findHeaderProblem(headers) ?? {
+      method: endpoint.method,
+      baseUrl: address,
+      url: `${address}${endpoint.path}`,
+      headers,
+      body,
+      keepalive: call.keepalive === true
+    }
+  )
+}

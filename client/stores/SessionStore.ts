@@ -1,0 +1,106 @@
+/** Stores and locks of sessions. */
+import type { Actor, TingOutcome } from "../Types.ts"
+
+/** A session as plain JSON. It holds credentials; a store must keep it private. */
+export interface StoredSession {
+  readonly version: 1
+  /** The slot of the session; a session in another slot is refused. */
+  readonly slot: string
+  readonly access_token: string
+  readonly refresh_token: string
+  /** Lifetime of the access token at `obtained_at`, seconds. */
+  readonly expires_in: number
+  /** Milliseconds since the epoch. */
+  readonly obtained_at: number
+  readonly scope: string
+  readonly actor: Actor
+  readonly org_id: string
+  readonly org_ids: ReadonlyArray<string>
+  readonly testing_environment_id: string | null
+  /** Idempotency key of its login: a repeated login with this key returns this session. */
+  readonly login_key: string
+  readonly ting: TingOutcome
+}
+
+/** Mutual exclusion of the writers of a store. */
+export interface SessionLock {
+  /**
+   * Waits until the slot is free; resolves to the function that releases it. When `signal` aborts, the promise rejects
+   * and nothing stays locked. A second release does nothing.
+   */
+  readonly acquire: (slot: string, signal: AbortSignal) => Promise<() => Promise<void>>
+}
+
+/**
+ * Keeps one session for each slot. A slot is a file-name-safe text, one for each server and plane, so production and
+ * testing clients never find each other's sessions. A store that rejects with a `SessionStoreError` names the reason.
+ */
+export interface SessionStore {
+  /** The last saved value, or undefined. Rejects when it cannot be read; "unreadable" is never undefined. */
+  readonly load: (slot: string) => Promise<unknown>
+  /** Atomic; resolves when the session is durable. */
+  readonly save: (slot: string, session: StoredSession) => Promise<void>
+  readonly clear: (slot: string) => Promise<void>
+  /**
+   * Rejects when `session` could not be saved now; does not change the stored one. Called before each refresh, so that no
+   * pair is requested that cannot be saved. Default: the stored session is saved again.
+   */
+  readonly probe?: (slot: string, session: StoredSession) => Promise<void>
+  /** Default lock of the client. Without one, only the callers within one client exclude each other. */
+  readonly lock?: SessionLock
+}
+
+const nothing = () => undefined
+
+/** A lock within one program, for a store that no other program uses. */
+export const processLock = (): SessionLock => {
+  const tails = new Map<string, Promise<void>>()
+  return {
+    acquire: async (slot, signal) => {
+      const before = tails.get(slot) ?? Promise.resolve()
+      let release: () => void = nothing
+      const held = new Promise<void>((resolve) => {
+        release = resolve
+      })
+      tails.set(
+        slot,
+        before.then(() => held)
+      )
+      let abort: () => void = nothing
+      const aborted = new Promise<never>((_, reject) => {
+        abort = () => reject(signal.reason)
+        if (signal.aborted) abort()
+        signal.addEventListener("abort", abort, { once: true })
+      })
+      try {
+        await Promise.race([before, aborted])
+      } catch (reason) {
+        release()
+        return Promise.reject(reason)
+      } finally {
+        signal.removeEventListener("abort", abort)
+      }
+      return () => {
+        release()
+        return Promise.resolve()
+      }
+    }
+  }
+}
+
+/** Keeps sessions in memory. */
+export const memorySessionStore = (): SessionStore => {
+  const sessions = new Map<string, StoredSession>()
+  return {
+    load: (slot) => Promise.resolve(sessions.get(slot)),
+    save: (slot, session) => {
+      sessions.set(slot, session)
+      return Promise.resolve()
+    },
+    clear: (slot) => {
+      sessions.delete(slot)
+      return Promise.resolve()
+    },
+    lock: processLock()
+  }
+}

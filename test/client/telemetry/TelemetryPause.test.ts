@@ -1,0 +1,107 @@
+/** Telemetry while the service is unavailable: one flush at a time, and pauses are kept. */
+import { afterEach, describe, expect, it, vi } from "vitest"
+import { createMusicClient } from "../../../client/index.ts"
+import { failure, stubService } from "../support/StubService.ts"
+
+afterEach(() => vi.useRealTimers())
+
+const spoolFull = () => failure(503, "spool_full", { "retry-after": "30" })
+const timersRun = () => new Promise((resolve) => setTimeout(resolve, 1))
+
+/** A client under load whose service is unavailable, and the times of its posts. */
+const loaded = () => {
+  let away = true
+  let now = 0
+  let open: () => void = () => undefined
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const posts: Array<number> = []
+  const { fetch } = stubService({
+    telemetry: async () => {
+      posts.push(now)
+      await opened
+      return away ? spoolFull() : new Response(null, { status: 204 })
+    }
+  })
+  const client = createMusicClient({
+    baseUrl: "https://music.example",
+    source: "daemon",
+    telemetry: true,
+    clock: { now: () => now, monotonic: () => now },
+    fetch
+  })
+  return {
+    client,
+    posts,
+    open: () => open(),
+    mend: () => {
+      away = false
+    },
+    pass: (milliseconds: number) => {
+      now += milliseconds
+    },
+    record: () => client.telemetry.record("musicclidaemon", { type: "daemon.tick" })
+  }
+}
+
+describe("Telemetry under load", () => {
+  it("sends once and waits for the requested pause; a flush by the caller ignores the pause", async () => {
+    const { client, mend, open, posts, record } = loaded()
+    for (let count = 0; count < 60; count += 1) {
+      record()
+      // Time for every timer and fiber that this record may have started.
+      await timersRun()
+    }
+    open()
+    // Runs after all waiting flushes.
+    expect(await client.telemetry.flush()).toMatchObject({ ok: false, error: { code: "spool_full" } })
+    expect(posts).toHaveLength(2)
+    for (let count = 0; count < 60; count += 1) record()
+    await timersRun()
+    expect(posts).toHaveLength(2)
+    mend()
+    expect(await client.telemetry.flush()).toMatchObject({ ok: true, value: { delivered: 120, dropped: 0 } })
+    expect(posts).toHaveLength(5)
+  })
+
+  it("continues by itself after the pause", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+    const { client, mend, open, pass, posts, record } = loaded()
+    const later = async (milliseconds: number) => {
+      pass(milliseconds)
+      await vi.advanceTimersByTimeAsync(milliseconds)
+    }
+    open()
+    for (let count = 0; count < 60; count += 1) record()
+    await later(1)
+    expect(posts).toEqual([1])
+    for (let count = 0; count < 29; count += 1) {
+      record()
+      await later(1_000)
+    }
+    expect(posts).toEqual([1])
+    await later(1_500)
+    expect(posts).toHaveLength(2)
+    mend()
+    await later(31_000)
+    await vi.waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 89 }))
+    // A full batch is sent at once again, as before the outage.
+    const sent = posts.length
+    for (let count = 0; count < 40; count += 1) record()
+    await later(1)
+    expect(posts).toHaveLength(sent + 1)
+  })
+
+  it("is sent after the caller aborted a flush", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+    const { client, mend, open, pass, record } = loaded()
+    mend()
+    record()
+    await client.telemetry.flush({ signal: AbortSignal.abort() })
+    open()
+    pass(10_000)
+    await vi.advanceTimersByTimeAsync(10_000)
+    await vi.waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 1 }))
+  })
+})
