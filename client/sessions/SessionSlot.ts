@@ -17,7 +17,7 @@ import { sha256 } from "../calls/IdempotencyKeys.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
 import { addressOf } from "../calls/Requests.ts"
-import type { LoggedOutReason, SessionInfo } from "../Types.ts"
+import type { LoggedOutReason, SessionInfo, TingOutcome } from "../Types.ts"
 import { memorySessionStore, processLock, type StoredSession } from "../stores/SessionStore.ts"
 import { describeStoreFailure, SessionStoreError } from "../failures/StoreFailures.ts"
 
@@ -136,6 +136,13 @@ const latest = 8.64e15
 const endOf = ({ expires_in, obtained_at }: StoredSession): string =>
   new Date(Math.max(-latest, Math.min(latest, obtained_at + expires_in * 1_000))).toISOString()
 
+/** The known members: what a later service adds is not stored. */
+const copyOutcome = ({ error, subscribed, subscription_id }: TingOutcome): TingOutcome => ({
+  subscribed,
+  ...(subscription_id === undefined ? {} : { subscription_id }),
+  ...(error === undefined ? {} : { error })
+})
+
 const foreignSession = clientFailure("store_failed", {
   message: "The store returned the session of another server or plane.",
   hint: "Use a store that keeps one session for each slot, or clear the store.",
@@ -194,11 +201,12 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
           expires_in: session.expires_in,
           obtained_at: Math.round(now - ((yield* monotonicMillis) - sentAt)),
           scope: session.scope,
-          actor: session.actor,
+          actor: { type: session.actor.type, public_id: session.actor.public_id },
           org_id: session.org_id,
           org_ids: session.org_ids,
           testing_environment_id: session.testing_environment_id,
-          ...kept
+          login_key: kept.login_key,
+          ting: copyOutcome(kept.ting)
         }
         yield* asked((slot) => store.save(slot, stored))
         receipt = { token: stored.access_token, at: sentAt }

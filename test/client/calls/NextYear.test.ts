@@ -750,8 +750,8 @@ describe("A body", () => {
     answers.me = () => withDeep(examples["auth.me"].response)
     expect(await client.me()).toMatchObject({ ok: true, value: { org_id: "acme" } })
     answers.login = () => withDeep(examples["auth.login"].response)
-    // `JSON.stringify` of this store overflows its stack.
-    expect(await client.login("oac_2")).toMatchObject({ ok: false, error: { code: "store_failed" } })
+    // Only known members are stored: `JSON.stringify` would overflow its stack on this one.
+    expect(await client.login("oac_2")).toMatchObject({ ok: true })
     expect(await client.session()).toMatchObject({ ok: true, value: { org_id: "acme" } })
     answers.me = () => new Response(deep, { status: 200 })
     expect(await client.me()).toMatchObject({ ok: false, error: { code: "unexpected_answer" } })
