@@ -48,9 +48,9 @@ import type {
 
 export interface ReportOptions extends CallOptions {
   /** Key of the report. A caller that keeps it can retry after a crash without a duplicate. Default: random for this call. */
-  readonly idempotencyKey?: string
+  readonly idempotencyKey?: string | undefined
   /** Send the report without the session. */
-  readonly anonymous?: boolean
+  readonly anonymous?: boolean | undefined
 }
 
 export type SignedCallFailure<Name extends EndpointName> = CallFailure<Name> | RefreshFailure
@@ -101,11 +101,12 @@ export const withMetadata = <A, E, R>(
 ): Effect.Effect<readonly [A, Metadata], E, R> =>
   Effect.suspend(() => {
     const holder: MetadataHolder = { metadata: noExchange }
-    return Effect.map(
-      Effect.locally(effect, currentMetadata, holder),
-      (value) => [value, holder.metadata] as const
-    )
+    return Effect.map(withHolder(effect, holder), (value) => [value, holder.metadata] as const)
   })
+
+/** Runs a call, and notes its exchange in `holder`. */
+export const withHolder = <A, E, R>(effect: Effect.Effect<A, E, R>, holder: MetadataHolder) =>
+  Effect.locally(effect, currentMetadata, holder)
 
 /** Completes the key of a ting with the public id of its sender, unless it begins with a public id. */
 const completeKey = (key: unknown, publicId: string): unknown =>
@@ -152,6 +153,7 @@ export const makeMusicClient = (
     const submitReport: MusicClientService["report"] = (payload, call) =>
       Effect.gen(function* () {
         const facts = {
+          isKeyRandom: call?.idempotencyKey === undefined,
           idempotencyKey: call?.idempotencyKey ?? (yield* newIdempotencyKey),
           payload: payload ?? {}
         }
@@ -173,7 +175,7 @@ export const makeMusicClient = (
         const send = (signature: Signature | undefined, deadline: Deadline) =>
           calls.runAny({
             ...facts,
-            ...(key === undefined ? {} : { idempotencyKey: key }),
+            ...(key === undefined ? {} : { idempotencyKey: key, isKeyRandom: true }),
             ...sign(signature),
             call: "request",
             deadline

@@ -9,7 +9,7 @@ export interface MusicClientOptions {
   /** Sent as `X-Music-Source`. */
   readonly source: Source
   /** Version of the program, `1.2.3`; the service compares it with the oldest that it supports. Default: this package's. */
-  readonly version?: string
+  readonly version?: string | undefined
   /** False: every call sends `X-Music-Telemetry: off`, and no event is sent. */
   readonly telemetry: boolean
   /**
@@ -18,24 +18,24 @@ export interface MusicClientOptions {
    */
   readonly testingKey?: string | null
   /** Where the session is kept; default: in memory. */
-  readonly sessionStore?: SessionStore
+  readonly sessionStore?: SessionStore | undefined
   /** Instead of the store's own lock. */
-  readonly lock?: SessionLock
+  readonly lock?: SessionLock | undefined
   /** Organisation of signed calls; default: the session's. */
-  readonly org?: string
+  readonly org?: string | undefined
   /** Deadline of one call with its retries, milliseconds; default 30,000. */
-  readonly deadlineMilliseconds?: number
+  readonly deadlineMilliseconds?: number | undefined
   /**
    * Time limit of one attempt, milliseconds; default 28,000: longer than the service's own deadline (25 s), so that a slow
    * call ends with the service's reason.
    */
-  readonly attemptMilliseconds?: number
+  readonly attemptMilliseconds?: number | undefined
   /** Most events in the telemetry queue; default 1,000. */
-  readonly telemetryQueueLimit?: number
+  readonly telemetryQueueLimit?: number | undefined
   /** Longest time that an event waits for its batch, milliseconds; default 10,000. */
-  readonly telemetryIntervalMilliseconds?: number
+  readonly telemetryIntervalMilliseconds?: number | undefined
   /** Called with every request, retry, change of the session and dropped event; see `ClientEvent`. */
-  readonly onEvent?: EventListener
+  readonly onEvent?: EventListener | undefined
 }
 
 export const deadlineMillisecondsOf = (options: MusicClientOptions): number =>
@@ -47,9 +47,9 @@ export const attemptMillisecondsOf = (options: MusicClientOptions): number =>
 /** Options of one call. */
 export interface CallOptions {
   /** Organisation of this call; only signed calls use it. */
-  readonly org?: string
+  readonly org?: string | undefined
   /** Instead of the client's deadline, milliseconds. */
-  readonly deadlineMilliseconds?: number
+  readonly deadlineMilliseconds?: number | undefined
 }
 
 /** Source of times; default: the system clock. */
@@ -62,8 +62,10 @@ export interface ClientClock {
 
 export interface PromiseClientOptions extends MusicClientOptions {
   /** Instead of the global one. */
-  readonly fetch?: typeof globalThis.fetch
-  readonly clock?: ClientClock
+  readonly fetch?:
+    | ((url: string, init?: Parameters<typeof globalThis.fetch>[1]) => ReturnType<typeof globalThis.fetch>)
+    | undefined
+  readonly clock?: ClientClock | undefined
   /** From 0 up to 1, for the jitter of pauses; default `Math.random`. */
-  readonly random?: () => number
+  readonly random?: (() => number) | undefined
 }

@@ -29,11 +29,28 @@ import type {
 
 export interface RequestOptions {
   /** Organisation of this call; only signed calls use it. */
-  readonly org?: string
+  readonly org?: string | undefined
   /** Overrides the client's deadline, milliseconds. */
-  readonly deadlineMilliseconds?: number
+  readonly deadlineMilliseconds?: number | undefined
   /** Aborts the call. A login or a ting that is under way may still take effect. */
-  readonly signal?: AbortSignal
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface LoginOptions extends RequestOptions {
+  /** Continues a login that began with this key; default: a key derived from the short-lived token. */
+  readonly idempotencyKey?: string | undefined
+}
+
+export interface LogoutOptions extends RequestOptions {
+  /** Clear the stored session first and at once; then revoke it with one attempt of at most 2 s. */
+  readonly forget?: boolean | undefined
+}
+
+export interface ReportOptions extends RequestOptions {
+  /** A caller that keeps the key can repeat the report, also after a crash, without a duplicate. Default: random for this call. */
+  readonly idempotencyKey?: string | undefined
+  /** Send the report without the session. */
+  readonly anonymous?: boolean | undefined
 }
 
 export interface MusicClient {
@@ -41,33 +58,31 @@ export interface MusicClient {
    * Exchanges a short-lived token for a session and stores it. The same token twice is one login, also after a crash
    * within 10 minutes. `idempotencyKey` continues a login of a test public id, which has no key of its own.
    */
-  readonly login: (
-    slt: string,
-    options?: RequestOptions & { readonly idempotencyKey?: string }
-  ) => Promise<Result<LoginInfo>>
+  readonly login: (slt: string, options?: LoginOptions) => Promise<Result<LoginInfo>>
   /**
    * Revokes the session at the service, then clears it. When the service cannot be reached, the session is kept; with
    * `forget` it is cleared first and at once, and then revoked if the service answers within 2 s.
    */
-  readonly logout: (options?: RequestOptions & { readonly forget?: boolean }) => Promise<Result<LogoutInfo>>
+  readonly logout: (options?: LogoutOptions) => Promise<Result<LogoutInfo>>
   /** The stored session, or null; makes no call. */
   readonly session: () => Promise<Result<SessionInfo | null>>
   /** Asks the service whether the session is live; distinguishes `logged_out` from `unknown`. */
   readonly status: (options?: RequestOptions) => Promise<Status>
+  /** The actor of the session, as the service sees it now. */
   readonly me: (options?: RequestOptions) => Promise<Result<Me>>
   /** Registers the actor as a recipient; idempotent. */
   readonly subscribe: (options?: RequestOptions) => Promise<Result<Subscription>>
   /** Sends a ting; the same key and content within 14 days is sent once. */
   readonly ting: (ting: TingRequest, options?: RequestOptions) => Promise<Result<Ting>>
   /** Signed when a session is stored, unless `anonymous`. A caller that keeps the `idempotencyKey` can retry after a crash without a duplicate. */
-  readonly report: (
-    report: ReportRequest,
-    options?: RequestOptions & { readonly idempotencyKey?: string; readonly anonymous?: boolean }
-  ) => Promise<Result<Report>>
+  readonly report: (report: ReportRequest, options?: ReportOptions) => Promise<Result<Report>>
+  /** What the service is: its application, scopes and ting types. */
   readonly iam: (options?: RequestOptions) => Promise<Result<IamDescriptor>>
+  /** The service's version, and the oldest version of a program that it supports. */
   readonly version: (options?: RequestOptions) => Promise<Result<Version>>
+  /** Whether the service's process runs. */
   readonly healthz: (options?: RequestOptions) => Promise<Result<Health>>
-  /** One attempt: `not_ready` is a result. */
+  /** Whether the service can serve now. One attempt: `not_ready` is a result. */
   readonly readyz: (options?: RequestOptions) => Promise<Result<Readiness>>
   /** A call that this version does not know, with the session, the retries and the keys of the others. */
   readonly request: (
@@ -170,11 +185,12 @@ const toThrowing = (client: MusicClient): ThrowingMusicClient => {
  * Makes a client. Makes no call and never throws: a problem of the options fails every call. With `throwOnError: true` the
  * calls return values and reject with a `MusicClientError`; `status` still answers `unknown`, and `telemetry.record` returns a result.
  */
-export const createMusicClient: {
-  (options: PromiseClientOptions & { readonly throwOnError: true }): ThrowingMusicClient
-  (options: PromiseClientOptions & { readonly throwOnError?: false }): MusicClient
-} = (options: PromiseClientOptions & { readonly throwOnError?: boolean }) => {
+export const createMusicClient = <Throws extends boolean = false>(
+  options: PromiseClientOptions & { readonly throwOnError?: Throws | undefined }
+): Throws extends true ? ThrowingMusicClient : MusicClient => {
   const client = makeClient(options)
-  // The overloads relate the option to the kind of client.
-  return (options?.throwOnError === true ? toThrowing(client) : client) as ThrowingMusicClient & MusicClient
+  // The type of the option decides, which the type checker cannot follow.
+  return (options?.throwOnError === true ? toThrowing(client) : client) as Throws extends true
+    ? ThrowingMusicClient
+    : MusicClient
 }

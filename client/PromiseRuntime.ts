@@ -5,12 +5,13 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { identity } from "effect/Function"
 import * as Option from "effect/Option"
-import { clientFailure, invalidInput, type MusicFailure, toError } from "./failures/Failures.ts"
+import { type MetadataHolder, noExchange } from "./calls/Attempt.ts"
+import { clientFailure, invalidInput, type MusicFailure, toError, withKey } from "./failures/Failures.ts"
 import { fetchTransport } from "./transport/FetchTransport.ts"
-import { type MusicClientService, makeMusicClient, withMetadata } from "./MusicClient.ts"
+import { type MusicClientService, makeMusicClient, withHolder } from "./MusicClient.ts"
 import type { ClientClock, PromiseClientOptions } from "./Options.ts"
 import { Jitter } from "./calls/Retry.ts"
-import type { Metadata, MusicError, Result, Status } from "./Types.ts"
+import type { MusicError, Result, Status } from "./Types.ts"
 
 const clockOf = ({ monotonic, now }: ClientClock): Clock.Clock => {
   const system = Clock.make()
@@ -25,16 +26,26 @@ const clockOf = ({ monotonic, now }: ClientClock): Clock.Clock => {
   }
 }
 
-const errorOf = (cause: Cause.Cause<MusicFailure>): MusicError => {
-  const failure = Cause.failureOption(cause)
-  if (Option.isSome(failure)) return toError(failure.value)
-  return toError(clientFailure(Cause.isInterruptedOnly(cause) ? "aborted" : "client_defect"))
+/** The caller aborted the call: an interruption, no failure of an effect. */
+const abortedFailure = ({ sent }: MetadataHolder): MusicFailure<"aborted"> => {
+  const failure = clientFailure("aborted", { requestId: sent?.requestId ?? null })
+  return sent?.randomKey === undefined ? failure : withKey(failure, sent.randomKey)
 }
 
-const resultOf = <A>(exit: Exit.Exit<readonly [A, Metadata], MusicFailure>): Result<A> =>
+const errorOf = (cause: Cause.Cause<MusicFailure>, holder: MetadataHolder): MusicError => {
+  const failure = Cause.failureOption(cause)
+  if (Option.isSome(failure)) return toError(failure.value)
+  return toError(
+    Cause.isInterruptedOnly(cause)
+      ? abortedFailure(holder)
+      : clientFailure("client_defect", { cause: Cause.squash(cause) })
+  )
+}
+
+const resultOf = <A>(exit: Exit.Exit<A, MusicFailure>, holder: MetadataHolder): Result<A> =>
   Exit.match(exit, {
-    onSuccess: ([value, metadata]) => ({ ok: true, value, metadata }),
-    onFailure: (cause) => ({ ok: false, error: errorOf(cause) })
+    onSuccess: (value) => ({ ok: true, value, metadata: holder.metadata }),
+    onFailure: (cause) => ({ ok: false, error: errorOf(cause, holder) })
   })
 
 export const toPlainStatus = (status: Status<MusicFailure>): Status =>
@@ -47,7 +58,7 @@ export interface PromiseRuntime {
   /** Runs an effect; the promise never rejects. */
   readonly runAsync: <A>(
     effect: Effect.Effect<A, MusicFailure>,
-    call: { readonly signal?: AbortSignal } | undefined
+    call: { readonly signal?: AbortSignal | undefined } | undefined
   ) => Promise<Result<A>>
 }
 
@@ -83,19 +94,28 @@ export const startRuntime = (given: PromiseClientOptions): PromiseRuntime => {
           isGiven(clock) ? Effect.withClock(clockOf(clock)) : identity
         )
       : effect
-  const run = <A>(effect: Effect.Effect<A, MusicFailure>) =>
-    provideOptions(withMetadata(problem === undefined ? effect : Effect.fail(problem)))
   const transport = fetchTransport(isGiven(fetch) ? fetch : undefined)
   const service = Effect.runSync(provideOptions(makeMusicClient(options, transport)))
+  const prepare = <A>(
+    effect: Effect.Effect<A, MusicFailure>,
+    refusal: MusicFailure | undefined = problem
+  ) => {
+    const holder: MetadataHolder = { metadata: noExchange }
+    const run = provideOptions(withHolder(refusal === undefined ? effect : Effect.fail(refusal), holder))
+    return { run, toResult: (exit: Exit.Exit<A, MusicFailure>) => resultOf(exit, holder) }
+  }
   return {
     service,
-    runNow: (effect) => resultOf(Effect.runSyncExit(run(effect))),
+    runNow: (effect) => {
+      const { run, toResult } = prepare(effect)
+      return toResult(Effect.runSyncExit(run))
+    },
     runAsync: (effect, call) => {
       const signal = call?.signal
-      if (!isGiven(signal)) return Effect.runPromiseExit(run(effect)).then(resultOf)
-      return isSignal(signal)
-        ? Effect.runPromiseExit(run(effect), { signal }).then(resultOf)
-        : Effect.runPromiseExit(run(Effect.fail(wrongSignal))).then(resultOf<never>)
+      const isWrong = isGiven(signal) && !isSignal(signal)
+      const { run, toResult } = prepare(effect, isWrong ? wrongSignal : problem)
+      const settings = isGiven(signal) && !isWrong ? { signal } : {}
+      return Effect.runPromiseExit(run, settings).then(toResult)
     }
   }
 }

@@ -4,6 +4,7 @@
  */
 import type { FailureCode, failureTable } from "../src/schema/FailureTable.ts"
 import type { ClientErrorCode, clientErrorTable } from "./failures/ErrorTable.ts"
+import type { StoreFailureReason } from "./failures/StoreFailures.ts"
 
 export type { FailureCode } from "../src/schema/FailureTable.ts"
 export type { ClientErrorCode } from "./failures/ErrorTable.ts"
@@ -130,6 +131,7 @@ export interface IamDescriptor {
 export interface Version {
   readonly version: string
   readonly api_versions: ReadonlyArray<Open<"v1">>
+  /** The oldest version of a program that the service supports. */
   readonly min_cli: string
 }
 
@@ -166,8 +168,15 @@ export type ConnectionReason =
 /**
  * Why an answer was not understood. `not_json`: a page of an intermediary or an empty body. `incomplete`: cut off. `too_large`: longer
  * than the client reads. `outside_contract`: JSON without the members of the contract. `other_plane`: for another plane than asked.
+ * `redirect`: the client follows none.
  */
-export type AnswerReason = "not_json" | "incomplete" | "too_large" | "outside_contract" | "other_plane"
+export type AnswerReason =
+  | "not_json"
+  | "incomplete"
+  | "too_large"
+  | "outside_contract"
+  | "other_plane"
+  | "redirect"
 
 /**
  * Why a session is over. `revoked`: the identity service refused the refresh token. `lost`: the answer to a refresh was lost more
@@ -183,6 +192,8 @@ export interface ErrorDetails {
   readonly upstream_code?: string
   readonly upstream_request_id?: string
   readonly checks?: { readonly [name: string]: CheckState }
+  /** The random key of a call that may have taken effect: passed with the next call, it is done once. */
+  readonly idempotencyKey?: string
   readonly [more: string]: unknown
 }
 
@@ -200,7 +211,7 @@ interface ClientErrorDetails {
   readonly transport_failed: { readonly reason: ConnectionReason }
   readonly unexpected_answer: { readonly reason: AnswerReason }
   /** `path` is the file, when the store knows it. */
-  readonly store_failed: { readonly reason: string; readonly path?: string }
+  readonly store_failed: { readonly reason: StoreFailureReason; readonly path?: string }
 }
 
 type WithDetails<Code> = Code extends keyof ClientErrorDetails
@@ -216,7 +227,12 @@ interface ErrorFacts {
   readonly hint: string
   /** Names the request in the service's log; null when nothing was sent. */
   readonly requestId: string | null
+  /** The service asks for this pause before the next call. */
   readonly retryAfterSeconds?: number
+  /** The state of the quotas after the call, when an answer named them. */
+  readonly rateLimits?: ReadonlyArray<RateLimit>
+  /** The error of `fetch` or of the store, for a log. Not enumerable. */
+  readonly cause?: unknown
 }
 
 type ServiceErrors = {
@@ -247,7 +263,7 @@ type ClientErrors = {
  * Stands for every code that a later service may send; `code` has the service's own text, behind `service_` where the client has
  * a code of that name. A text type in its place would keep the known codes from narrowing.
  */
-export type UnknownCode = "(a code of a later version)"
+export type UnknownCode = "(a code of a later version: see isUnknownCode)"
 
 /** A failure with a code that this version does not know; message, hint and `retryable` are the service's own. */
 export interface UnknownError extends ErrorFacts {
@@ -279,8 +295,13 @@ export interface Metadata {
 
 /** The result of every call; no call rejects. */
 export type Result<A> =
-  | { readonly ok: true; readonly value: A; readonly metadata: Metadata }
-  | { readonly ok: false; readonly error: MusicError }
+  | { readonly ok: true; readonly value: A; readonly metadata: Metadata; readonly error?: undefined }
+  | {
+      readonly ok: false
+      readonly error: MusicError
+      readonly value?: undefined
+      readonly metadata?: undefined
+    }
 
 /** Whether a session is live. `unknown` is an outage: the session is kept. */
 export type Status<Failure = MusicError> =
@@ -291,15 +312,15 @@ export type Status<Failure = MusicError> =
 
 /** A call that this version does not know. */
 export interface RawRequest {
-  readonly query?: Readonly<Record<string, string | number | boolean>>
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>> | undefined
   /** A JSON value. */
   readonly body?: unknown
   /** Further headers; the client's own win. */
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: Readonly<Record<string, string>> | undefined
   /** `required` fails without a session; `optional` (the default) sends the call signed when there is one; `none` never. */
-  readonly session?: "required" | "optional" | "none"
+  readonly session?: "required" | "optional" | "none" | undefined
   /** Default: a random one for every method but GET and HEAD, the same for all retries of this call. */
-  readonly idempotencyKey?: string
+  readonly idempotencyKey?: string | undefined
 }
 
 export interface RawAnswer {

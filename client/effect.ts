@@ -27,7 +27,7 @@ export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, M
 }
 
 export type { AnyCallFailure, CallFailure } from "./calls/Calls.ts"
-export type { ClientEvent } from "./Events.ts"
+export type { ClientEvent, EventListener } from "./Events.ts"
 export {
   type MusicFailure,
   type OptionsProblem,
@@ -54,5 +54,10 @@ export {
   type SessionStore,
   type StoredSession
 } from "./stores/SessionStore.ts"
-export { SessionStoreError, type StoreFailureReason } from "./failures/StoreFailures.ts"
+export {
+  SessionStoreError,
+  type StoreFailureReason,
+  type StoreProblemInput
+} from "./failures/StoreFailures.ts"
 export type * from "./Types.ts"
+export type { Recorded, Telemetry, TelemetryFailure } from "./telemetry/Telemetry.ts"

@@ -1,10 +1,13 @@
 /** The promise client, for Node and browsers, with nothing to install beside it. */
-export { hasCode, isMusicClientError, type MusicClientError } from "./failures/ErrorGuards.ts"
-export type { ClientEvent } from "./Events.ts"
+export { hasCode, isMusicClientError, isUnknownCode, type MusicClientError } from "./failures/ErrorGuards.ts"
+export type { ClientEvent, EventListener } from "./Events.ts"
 export type { ClientClock, MusicClientOptions, PromiseClientOptions } from "./Options.ts"
 export {
   createMusicClient,
+  type LoginOptions,
+  type LogoutOptions,
   type MusicClient,
+  type ReportOptions,
   type RequestOptions,
   type ThrowingMusicClient
 } from "./PromiseClient.ts"
@@ -16,6 +19,10 @@ export {
   type SessionStore,
   type StoredSession
 } from "./stores/SessionStore.ts"
-export { SessionStoreError, type StoreFailureReason } from "./failures/StoreFailures.ts"
+export {
+  SessionStoreError,
+  type StoreFailureReason,
+  type StoreProblemInput
+} from "./failures/StoreFailures.ts"
 export type * from "./Types.ts"
 export { type WebLocks, webSessionStore } from "./stores/WebSessionStore.ts"

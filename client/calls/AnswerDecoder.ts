@@ -9,6 +9,7 @@ import {
   type MusicFailure,
   serviceFailure,
   unknownFailure,
+  withFacts,
   withFirstField
 } from "../failures/Failures.ts"
 import type { WireAnswer, WireHead } from "../transport/Transport.ts"
@@ -27,14 +28,19 @@ const messages: Readonly<Record<AnswerReason, string>> = {
   incomplete: "The answer was cut off.",
   too_large: "The answer is longer than the client reads.",
   outside_contract: "The answer is not what this version of the client understands.",
-  other_plane: "The service answered for another plane."
+  other_plane: "The service answered for another plane.",
+  redirect: "The server redirects to another address."
 }
 
 const hints: Partial<Readonly<Record<AnswerReason, string>>> = {
   outside_contract:
     "Check that baseUrl is a music backend, and whether a newer version of the client exists.",
-  other_plane: "Check testingKey."
+  other_plane: "Check testingKey.",
+  redirect: "Check baseUrl: the client follows no redirect."
 }
+
+/** A browser shows a redirect as status 0. */
+const isRedirect = (status: number): boolean => status === 0 || (status >= 300 && status < 400)
 
 const isSuccess = (status: number): boolean => status >= 200 && status < 300
 
@@ -56,6 +62,14 @@ export const unexpectedAnswer = (status: number, reason: AnswerReason): MusicFai
     retryable: isTransient(status, reason),
     details: { reason }
   })
+
+/** The failure of a redirect; its hint names the right address where the target shows it. */
+const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead) => {
+  const failure = unexpectedAnswer(status, "redirect")
+  const { location } = headers
+  if (location === undefined || !/^https?:\/\//.test(location) || !location.endsWith(path)) return failure
+  return withFacts(failure, { hint: `Use ${location.slice(0, -path.length)} as baseUrl.` })
+}
 
 /** The members that the client's types promise in one form. */
 const detailChecks: Readonly<Record<string, (value: unknown) => boolean>> = {
@@ -81,7 +95,7 @@ const readDetails = (details: unknown): ErrorDetails | undefined =>
 const distinctCode = (code: string): string =>
   Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
 
-const readEnvelope = (json: unknown, status: number): MusicFailure | undefined => {
+const readEnvelope = (json: unknown, status: number, isRaw: boolean): MusicFailure | undefined => {
   const error = isRecord(json) ? json.error : undefined
   if (!isRecord(error)) return undefined
   const { code, hint, message, retryable } = error
@@ -92,7 +106,8 @@ const readEnvelope = (json: unknown, status: number): MusicFailure | undefined =
     return unknownFailure(distinctCode(code), { status, message, hint, retryable, ...more })
   return serviceFailure(code, {
     message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
-    hint: hintOf(code, hint, details?.reason),
+    // A raw call is made in terms of HTTP.
+    hint: isRaw ? hint : hintOf(code, hint, details?.reason),
     ...more
   })
 }
@@ -116,20 +131,28 @@ const readValue = <A>({ answer }: Endpoint<A>, { body, headers, status }: WireAn
   return { value: value as A }
 }
 
+const isOfService = ({ headers }: WireHead): boolean => headers["x-request-id"] !== undefined
+
 /** The value of an answer, or the failure that it stands for. */
 export const decodeAnswer = <A>(
   endpoint: Endpoint<A>,
   answer: WireAnswer
 ): { readonly value: A } | MusicFailure => {
   const { body, status } = answer
-  const parsed = body === "" && isSuccess(status) ? { json: undefined } : parse(body)
-  if (parsed === undefined) return unexpectedAnswer(status, "not_json")
-  const { json } = parsed
+  if (isRedirect(status)) return redirected(endpoint, answer)
+  const isRaw = endpoint.answer === "raw"
   if (isSuccess(status)) {
-    const read = readValue(endpoint, answer, json)
-    return read ?? unexpectedAnswer(status, body === "" ? "not_json" : "outside_contract")
+    const parsed = body === "" ? { json: undefined } : parse(body)
+    // Only the service itself answers with a request id; a page of an intermediary is no answer to a raw call either.
+    const content = parsed ?? (isRaw && isOfService(answer) ? { json: body } : undefined)
+    const read = content === undefined ? undefined : readValue(endpoint, answer, content.json)
+    return (
+      read ?? unexpectedAnswer(status, body === "" || content === undefined ? "not_json" : "outside_contract")
+    )
   }
-  const failure = readEnvelope(json, status)
+  const parsed = parse(body)
+  if (parsed === undefined) return unexpectedAnswer(status, "not_json")
+  const failure = readEnvelope(parsed.json, status, isRaw)
   return failure !== undefined && isTrusted(failure, status)
     ? failure
     : unexpectedAnswer(status, "outside_contract")

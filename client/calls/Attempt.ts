@@ -8,13 +8,16 @@ import { describeConnectionFailure } from "../failures/ConnectionFailures.ts"
 import { type Deadline, monotonicMillis, timedOut } from "./Deadline.ts"
 import type { ReportEvent } from "../Events.ts"
 import { clientFailure, type MusicFailure, toError, withFacts } from "../failures/Failures.ts"
-import type { CallRequest } from "./Requests.ts"
+import { type CallRequest, randomKeyOf } from "./Requests.ts"
 import type { BrokenExchange, Transport, WireAnswer, WireHead, WireRequest } from "../transport/Transport.ts"
 import type { Metadata, RateLimit } from "../Types.ts"
 
-/** Where the exchange behind a success is noted, for a caller that wants it. */
+/** Where the exchange of a call is noted, for a caller that wants it. */
 export interface MetadataHolder {
+  /** Of the success. */
   metadata: Metadata
+  /** The latest request that was sent. */
+  sent?: { readonly requestId: string; readonly randomKey: string | undefined }
 }
 
 export const currentMetadata = globalValue("music/client/currentMetadata", () =>
@@ -36,7 +39,7 @@ const failureOfBroken = (broken: BrokenExchange, { url }: WireRequest): MusicFai
   if (broken.head !== undefined)
     return unexpectedAnswer(broken.head.status, broken.tooLarge ? "too_large" : "incomplete")
   const { reason, ...more } = describeConnectionFailure(broken, new URL(url).host)
-  return clientFailure("transport_failed", { ...more, details: { reason } })
+  return clientFailure("transport_failed", { ...more, details: { reason }, cause: broken.cause })
 }
 
 /** The result of an exchange, with the head of its answer when one arrived. */
@@ -54,11 +57,25 @@ const requestIdOf = (head: WireHead | undefined, sent: string): string =>
   head?.headers["x-request-id"] ?? sent
 
 /** Attaches the ids and times of the exchange to its failure. */
-const complete = (failure: MusicFailure, head: WireHead | undefined, requestId: string, now: number) => {
+const complete = (
+  failure: MusicFailure,
+  {
+    head,
+    now,
+    rateLimits,
+    requestId
+  }: {
+    readonly head: WireHead | undefined
+    readonly now: number
+    readonly rateLimits: ReadonlyArray<RateLimit>
+    readonly requestId: string
+  }
+) => {
   const retryAfterSeconds = head === undefined ? undefined : readRetryAfter(head, now)
   return withFacts(failure, {
     requestId: requestIdOf(head, requestId),
-    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds })
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+    ...(rateLimits.length === 0 ? {} : { rateLimits })
   })
 }
 
@@ -80,6 +97,8 @@ export const runAttempt = <A>(
     const { call, deadline, request, requestId } = attempts
     const facts = { call: call.call, requestId, attempt }
     report({ type: "request", ...facts, method: request.method, path: call.endpoint.path })
+    const holder = yield* FiberRef.get(currentMetadata)
+    if (holder !== undefined) holder.sent = { requestId, randomKey: randomKeyOf(call) }
     const begun = yield* monotonicMillis
     if (call.sent !== undefined) call.sent.at = begun
     const reportResponse = (
@@ -109,12 +128,13 @@ export const runAttempt = <A>(
     )
     const rateLimits = head === undefined ? [] : readRateLimits(head)
     const failure =
-      "value" in result ? undefined : complete(result, head, requestId, yield* Clock.currentTimeMillis)
+      "value" in result
+        ? undefined
+        : complete(result, { head, rateLimits, requestId, now: yield* Clock.currentTimeMillis })
     yield* reportResponse(head, rateLimits, failure)
     const minVersion = head?.headers["x-music-min-cli"]
     if (minVersion !== undefined) noteMinVersion(minVersion)
     if (!("value" in result)) return yield* Effect.fail(failure ?? result)
-    const holder = yield* FiberRef.get(currentMetadata)
     if (holder !== undefined) holder.metadata = { requestId: requestIdOf(head, requestId), rateLimits }
     return result.value
   })

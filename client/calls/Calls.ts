@@ -8,13 +8,14 @@ import {
   type MusicFailure,
   type OptionsProblem,
   toError,
+  withKey,
   type UnknownFailure,
   type WireFailure
 } from "../failures/Failures.ts"
 import { randomUuid } from "./IdempotencyKeys.ts"
 import { attemptMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
-import { addressOf, type CallRequest, composeRequest } from "./Requests.ts"
+import { addressOf, type CallRequest, composeRequest, randomKeyOf } from "./Requests.ts"
 import { retryUntil } from "./Retry.ts"
 import type { Transport } from "../transport/Transport.ts"
 import { packageVersion } from "../Version.ts"
@@ -85,6 +86,11 @@ export const makeCalls = (options: MusicClientOptions, transport: Transport, rep
             })
         },
         (attempt, milliseconds) => runAttempt(connection, attempts, { attempt, milliseconds })
+      ).pipe(
+        Effect.mapError((failure) => {
+          const key = randomKeyOf(call)
+          return key === undefined || !failure.retryable ? failure : withKey(failure, key)
+        })
       )
     })
   }

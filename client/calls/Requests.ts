@@ -18,6 +18,8 @@ export interface CallRequest<A> {
   /** Sent as JSON. */
   readonly payload?: unknown
   readonly idempotencyKey?: string
+  /** The key was made for this call: the caller does not know it. */
+  readonly isKeyRandom?: boolean
   /** Access token. */
   readonly bearer?: string
   /** Organisation. */
@@ -29,6 +31,10 @@ export interface CallRequest<A> {
   /** The monotonic time of the latest attempt is noted here. */
   readonly sent?: SentAt
 }
+
+/** The key that the caller must be given to repeat the call. */
+export const randomKeyOf = ({ idempotencyKey, isKeyRandom }: CallRequest<unknown>): string | undefined =>
+  isKeyRandom === true ? idempotencyKey : undefined
 
 /** The option or parameter behind a header. */
 const sources: ReadonlyMap<string, string> = new Map([

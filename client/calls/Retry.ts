@@ -13,6 +13,12 @@ export interface Backoff {
 
 const callBackoff: Backoff = { first: 250, longest: 5_000 }
 
+/** Milliseconds: a service that is not there after a restart of usual length is not waited for. */
+const refusedMilliseconds = 5_000
+
+const isRefused = (failure: MusicFailure): boolean =>
+  failure.code === "transport_failed" && failure.details.reason === "refused"
+
 /** Milliseconds: a shorter attempt is not worth its connection. */
 const shortestAttempt = 10
 
@@ -53,7 +59,7 @@ export const retryUntil = <A>(
 ): Effect.Effect<A, MusicFailure> => {
   const { attemptMilliseconds, deadline, onRetry, once, uncertain } = options
 
-  const retry = (failure: MusicFailure, count: number): Effect.Effect<A, MusicFailure> =>
+  const retry = (failure: MusicFailure, count: number, begun: number): Effect.Effect<A, MusicFailure> =>
     Effect.gen(function* () {
       // A timeout says less than the failure before it.
       if (failure.code !== "timed_out") deadline.last = failure
@@ -61,22 +67,22 @@ export const retryUntil = <A>(
       // Each pause lies between half and whole of the backoff's.
       const jitter = 0.5 + (yield* Effect.flatten(Jitter)) / 2
       const pause = pauseAfter(callBackoff, count - 1, failure, jitter)
-      if (pause + shortestAttempt >= deadline.at - (yield* monotonicMillis))
-        return yield* Effect.fail(failure)
+      const end = isRefused(failure) ? Math.min(deadline.at, begun + refusedMilliseconds) : deadline.at
+      if (pause + shortestAttempt >= end - (yield* monotonicMillis)) return yield* Effect.fail(failure)
       onRetry?.(failure, count, pause)
       yield* Effect.sleep(pause)
-      return yield* run(count + 1)
+      return yield* run(count + 1, begun)
     })
 
-  const run = (count: number): Effect.Effect<A, MusicFailure> =>
+  const run = (count: number, begun: number): Effect.Effect<A, MusicFailure> =>
     Effect.flatMap(monotonicMillis, (now) => {
       const left = deadline.at - now
       return left < shortestAttempt
         ? Effect.fail(timedOut(deadline, { requestId: null }))
         : Effect.catchAll(attempt(count, Math.min(left, attemptMilliseconds)), (failure) =>
-            retry(failure, count)
+            retry(failure, count, begun)
           )
     })
 
-  return run(1)
+  return Effect.flatMap(monotonicMillis, (begun) => run(1, begun))
 }

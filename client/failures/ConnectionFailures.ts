@@ -54,7 +54,7 @@ const rows: Readonly<Record<ConnectionReason, Row>> = {
   connection_lost: {
     retryable: true,
     message: "the connection was lost before the answer.",
-    hint: "Try again: the same idempotency keys are sent, so a retry has no second effect; your session is kept."
+    hint: "Call again; your session is kept."
   },
   network: {
     retryable: true,

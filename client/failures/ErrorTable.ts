@@ -21,22 +21,22 @@ export const clientErrorTable = {
   transport_failed: {
     retryable: true,
     message: "The service could not be reached, or the connection was lost.",
-    hint: "Check the network and the base URL, then try again; your session is kept."
+    hint: "Check the network and baseUrl, then try again; your session is kept."
   },
   timed_out: {
     retryable: true,
     message: "No answer arrived before the deadline.",
-    hint: "Retry: the same idempotency keys are sent, so a retry has no second effect; your session is kept."
+    hint: "Call again; your session is kept."
   },
   unexpected_answer: {
     retryable: true,
     message: "The answer did not come from the service.",
-    hint: "Check the base URL and intermediaries (proxy, captive portal), then try again; your session is kept."
+    hint: "Check baseUrl and intermediaries (proxy, captive portal), then try again; your session is kept."
   },
   aborted: {
     retryable: true,
     message: "The caller aborted the call.",
-    hint: "Call again to get the result; the same idempotency keys are sent, so a retry has no second effect."
+    hint: "Call again to get the result."
   },
   store_failed: {
     retryable: true,

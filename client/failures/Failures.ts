@@ -3,7 +3,7 @@ import type * as Cause from "effect/Cause"
 import * as Data from "effect/Data"
 import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import { type ClientErrorCode, clientErrorTable } from "./ErrorTable.ts"
-import type { ErrorDetails, MusicError, MusicErrorCode, UnknownCode } from "../Types.ts"
+import type { ErrorDetails, MusicError, MusicErrorCode, RateLimit, UnknownCode } from "../Types.ts"
 
 /** `rate_limited` is `RateLimited`. */
 type PascalCase<Text extends string> = Text extends `${infer Head}_${infer Rest}`
@@ -52,6 +52,8 @@ interface Replacements {
   readonly details?: ErrorDetails
   readonly requestId?: string | null
   readonly retryAfterSeconds?: number
+  readonly rateLimits?: ReadonlyArray<RateLimit>
+  readonly cause?: unknown
 }
 
 /** A failure of the client's own. */
@@ -90,7 +92,14 @@ export const withFirstField = (message: string, fields: ErrorDetails["fields"]):
 
 /** The same failure with another request id, hint or pause. */
 export const withFacts = <F extends MusicFailure>(failure: F, more: Replacements): F =>
-  make({ ...toError(failure), ...more }) as F
+  make({ ...toError(failure), cause: failure.cause, ...more }) as F
+
+/** The failure of a call with a random key: a repetition needs the same key. */
+export const withKey = <F extends MusicFailure>(failure: F, idempotencyKey: string): F =>
+  withFacts(failure, {
+    hint: `${failure.hint} Pass the idempotencyKey ${idempotencyKey}, so that it is done once.`,
+    details: { ...failure.details, idempotencyKey }
+  })
 
 export const isServiceFailureCode = isServiceCode
 
@@ -102,17 +111,21 @@ const members = [
   "hint",
   "requestId",
   "retryAfterSeconds",
+  "rateLimits",
   "details"
 ]
 
-/** Converts a failure to plain data. */
-export const toError = (failure: MusicFailure): MusicError =>
-  Object.fromEntries(
+/** Converts a failure to plain data. The cause is not enumerable: it is no JSON, and it may name more than a log should. */
+export const toError = (failure: MusicFailure): MusicError => {
+  const facts = Object.fromEntries(
     Object.entries({ ...failure, message: failure.message }).filter(
       ([name, value]) => members.includes(name) && value !== undefined
     )
-    // The members are those of the failure's own code.
-  ) as unknown as MusicError
+  )
+  if (failure.cause !== undefined) Object.defineProperty(facts, "cause", { value: failure.cause })
+  // The members are those of the failure's own code.
+  return facts as unknown as MusicError
+}
 
 /** The session is over or was never there: a retry cannot help. */
 export const isOver = (failure: MusicFailure): failure is MusicFailure<"not_logged_in" | "logged_out"> =>

@@ -13,7 +13,7 @@ import type { LoginInfo } from "../Types.ts"
 
 export interface LoginOptions extends CallOptions {
   /** Continues a login that began with this key; default: a key derived from the short-lived token. */
-  readonly idempotencyKey?: string
+  readonly idempotencyKey?: string | undefined
 }
 
 export type LoginFailure = CallFailure<"login"> | SessionFailure
@@ -59,6 +59,7 @@ export const makeLogin = (parts: {
         sent,
         uncertain: true,
         idempotencyKey: key,
+        isKeyRandom: call?.idempotencyKey === undefined && !isSingleUse(slt),
         payload: { slt }
       })
       const explainUnsaved = (failure: SlotFailure) => {

@@ -23,7 +23,7 @@ const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
 
 export interface LogoutOptions extends CallOptions {
   /** Clear the stored session first and at once; then revoke it with one attempt of at most 2 s. */
-  readonly forget?: boolean
+  readonly forget?: boolean | undefined
 }
 
 export type LogoutFailure = CallFailure<"logout"> | SessionFailure

@@ -53,13 +53,14 @@ const nameOf = (
 
 export type StoreFailed = MusicFailure<"store_failed">
 
-/** The failure of a store; its cause may quote a credential, so it is not kept. */
+/** The failure of a store. The cause of a spoiled session may quote a credential, so it is not kept. */
 const storeFailed = (cause: unknown): StoreFailed => {
   const { code, hint, message, path, reason, retryable } = describeStoreFailure(cause)
   return clientFailure("store_failed", {
     message,
     hint,
     retryable,
+    ...(reason === "corrupt" ? {} : { cause }),
     details: {
       reason,
       ...(path === undefined ? {} : { path }),
@@ -172,7 +173,11 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
 
     const asked = <A>(run: (slot: string) => Promise<A>, milliseconds?: number) =>
       Effect.flatMap(name, (slot) => {
-        const answer = Effect.tryPromise({ try: () => run(slot), catch: storeFailed })
+        const answer = Effect.tryPromise({
+          // A store may answer without a promise.
+          try: async () => run(slot),
+          catch: storeFailed
+        })
         return milliseconds === undefined
           ? answer
           : Effect.timeoutFail(answer, { duration: milliseconds, onTimeout: () => silentStore })

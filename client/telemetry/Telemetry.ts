@@ -40,7 +40,7 @@ export interface Telemetry {
   ) => Effect.Effect<Recorded, MusicFailure<"invalid_input" | "payload_too_large" | "queue_full">>
   /** Sends the queue. On a failure, events that can still be delivered stay in the queue. */
   readonly flush: (options?: {
-    readonly deadlineMilliseconds?: number
+    readonly deadlineMilliseconds?: number | undefined
   }) => Effect.Effect<TelemetryStats, TelemetryFailure>
   /** Sends the events that fit as requests that outlive the page. */
   readonly farewell: Effect.Effect<void>

@@ -1,5 +1,6 @@
 /** Sends requests with `fetch`. */
 import * as Effect from "effect/Effect"
+import type { PromiseClientOptions } from "../Options.ts"
 import {
   answerBytes,
   requestInit,
@@ -9,10 +10,12 @@ import {
   type WireRequest
 } from "./Transport.ts"
 
-type Fetch = typeof globalThis.fetch
+type Fetch = NonNullable<PromiseClientOptions["fetch"]>
 
 /** Milliseconds for finding out whether the server is there at all. */
 const probeMilliseconds = 3_000
+/** Milliseconds between two such probes. */
+const probePause = 10_000
 
 const broken = (cause: unknown, facts: Partial<BrokenExchange> = {}): BrokenExchange => ({
   head: undefined,
@@ -115,6 +118,13 @@ const isBroken = (failure: unknown): failure is BrokenExchange =>
 export const fetchTransport = (given: Fetch | undefined): Transport => {
   // Once an answer could be read, the origin is allowed.
   let allowed = false
+  let probedAt = Number.NEGATIVE_INFINITY
+  const isProbeDue = () => {
+    const now = performance.now()
+    if (allowed || now - probedAt < probePause) return false
+    probedAt = now
+    return true
+  }
   const exchange = async (request: WireRequest, signal: AbortSignal) => {
     const fetch = given ?? globalThis.fetch
     try {
@@ -123,7 +133,7 @@ export const fetchTransport = (given: Fetch | undefined): Transport => {
       return answer
     } catch (failure) {
       if (isBroken(failure)) return Promise.reject(failure)
-      const originRefused = !allowed && (await isOriginRefused(fetch, request, signal))
+      const originRefused = isProbeDue() && (await isOriginRefused(fetch, request, signal))
       return Promise.reject(broken(failure, { originRefused }))
     }
   }

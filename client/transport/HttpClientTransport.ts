@@ -36,7 +36,7 @@ const collect = (body: Stream.Stream<Uint8Array, ResponseError>, head: WireHead)
     return body.pipe(
       // An answer without a body has no stream.
       Stream.catchAll((error) =>
-        error.reason === "EmptyBody" ? Stream.empty : Stream.fail(broken(error, head))
+        error.reason === "EmptyBody" ? Stream.empty : Stream.fail(broken(error.cause, head))
       ),
       Stream.runForEach((chunk) => {
         bytes += chunk.byteLength
@@ -62,7 +62,7 @@ export const httpClientTransport = (client: HttpClient.HttpClient): Transport =>
           body === undefined
             ? plain
             : HttpClientRequest.bodyText(plain, body, headers["content-type"] ?? "application/json")
-        const response = yield* Effect.mapError(untraced.execute(request), (cause) => broken(cause))
+        const response = yield* Effect.mapError(untraced.execute(request), ({ cause }) => broken(cause))
         const head = { status: response.status, headers: response.headers }
         return { ...head, body: yield* collect(response.stream, head) }
       }).pipe(

@@ -4,11 +4,13 @@ import {
   createMusicClient,
   isMusicClientError,
   type Me,
+  type MusicClient,
   type MusicClientError,
   type Result,
   type SessionInfo,
   type Status,
-  type TelemetryStats
+  type TelemetryStats,
+  type ThrowingMusicClient
 } from "../../client/index.ts"
 import { defaults, recordingService } from "./support/RecordingService.ts"
 import { failure } from "./support/StubService.ts"
@@ -42,6 +44,15 @@ const calls: Readonly<Record<string, (client: Client) => Promise<unknown>>> = {
 }
 
 describe("A client with throwOnError", () => {
+  it("may be chosen at run time; without it the type is the usual one, also for options with a mistake", () => {
+    const options = { ...defaults, fetch: recordingService().fetch }
+    const chosen = createMusicClient({ ...options, throwOnError: true as boolean })
+    expectTypeOf(chosen).toEqualTypeOf<MusicClient | ThrowingMusicClient>()
+    // @ts-expect-error no such source
+    const mistaken = createMusicClient({ ...options, source: "browser" })
+    expectTypeOf(mistaken).toEqualTypeOf<MusicClient>()
+  })
+
   it("resolves to values", async () => {
     const { client } = throwing()
     expect(await client.login("oac_1")).toMatchObject({ org_id: "acme", healed: false })

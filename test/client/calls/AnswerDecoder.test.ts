@@ -237,7 +237,6 @@ describe("An answer outside the contract", () => {
     for (const page of pages)
       for (const [status, retryable] of [
         [200, true],
-        [302, false],
         [401, false],
         [404, false],
         [408, true],
@@ -253,6 +252,22 @@ describe("An answer outside the contract", () => {
           retryable,
           details: { reason: "not_json" }
         })
+  })
+
+  it("may be a redirect: it is not repeated, and the right address is named where the target shows it", () => {
+    const redirect = (location?: string) =>
+      decodeAnswer(endpoints.me, {
+        status: 301,
+        body: "<html>",
+        headers: location === undefined ? {} : { location }
+      })
+    const facts = { code: "unexpected_answer", retryable: false, details: { reason: "redirect" } }
+    expect(redirect("https://music.example/base/api/v1/auth/me")).toMatchObject({
+      ...facts,
+      hint: "Use https://music.example/base as baseUrl."
+    })
+    for (const location of [undefined, "/api/v1/auth/me", "https://music.example/sign-in", "javascript:0"])
+      expect(redirect(location)).toMatchObject({ ...facts, hint: expect.stringMatching(/^Check baseUrl/) })
   })
 
   it("may be cut off: a retry helps with every status", () => {

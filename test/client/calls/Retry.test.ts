@@ -76,6 +76,15 @@ describe("Retries", () => {
     })
   )
 
+  it.effect("end after 5 s when nothing listens at the address", () =>
+    Effect.gen(function* () {
+      const refused = clientFailure("transport_failed", { details: { reason: "refused" } })
+      const { attempt, times } = failing(...Array.from({ length: 20 }, () => refused))
+      expect(yield* run(30, attempt)).toEqual(Either.left(refused))
+      expect(times).toEqual([0, 250, 750, 1_750, 3_750])
+    })
+  )
+
   it.effect("are not sent for a failure that is not retryable", () =>
     Effect.gen(function* () {
       const internal = serviceFailure("internal")

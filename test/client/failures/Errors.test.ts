@@ -1,0 +1,73 @@
+/** Members of errors beside code, message and hint. */
+import { describe, expect, it } from "vitest"
+import { hasCode, isUnknownCode, type SessionStore } from "../../../client/index.ts"
+import { startClient } from "../support/RecordingService.ts"
+import { failure } from "../support/StubService.ts"
+
+describe("An error", () => {
+  it("carries the state of the quotas", async () => {
+    const { answers, client } = startClient()
+    answers.version = () =>
+      failure(429, "rate_limited", { "retry-after": "60", ratelimit: '"address";r=0;t=60' })
+    expect(await client.version()).toMatchObject({
+      ok: false,
+      error: {
+        retryAfterSeconds: 60,
+        rateLimits: [{ policy: "address", remaining: 0, resetSeconds: 60 }]
+      }
+    })
+  })
+
+  it("carries the error of a program's own fetch or store, but not in JSON", async () => {
+    const mistake = new TypeError("the mock is broken")
+    const { client } = startClient({ fetch: () => Promise.reject(mistake), deadlineMilliseconds: 300 })
+    const sent = await client.version()
+    expect(sent.error?.cause).toBe(mistake)
+    expect(JSON.stringify(sent.error)).not.toContain("mock")
+    const sessionStore: SessionStore = {
+      load: () => Promise.reject(mistake),
+      save: () => Promise.reject(mistake),
+      clear: () => Promise.reject(mistake)
+    }
+    const stored = await startClient({ sessionStore }).client.session()
+    expect(stored.error).toMatchObject({ code: "store_failed" })
+    expect(stored.error?.cause).toBe(mistake)
+  })
+
+  it("carries no cause that quotes a spoiled session", async () => {
+    const sessionStore: SessionStore = {
+      load: async () => JSON.parse('{"refresh_token":"ort_secret'),
+      save: async () => undefined,
+      clear: async () => undefined
+    }
+    const { error } = await startClient({ sessionStore }).client.session()
+    expect(error).toMatchObject({ details: { reason: "corrupt" } })
+    expect(error?.cause).toBeUndefined()
+  })
+
+  it("with a code of a later service is recognised", async () => {
+    const { answers, client } = startClient()
+    answers.version = () => failure(402, "payment_required")
+    const { error } = await client.version()
+    expect(error !== undefined && isUnknownCode(error) && error.message).toBe("m")
+    answers.version = () => failure(404, "not_found")
+    const known = (await client.version()).error
+    expect(known !== undefined && !isUnknownCode(known) && hasCode(known, "not_found")).toBe(true)
+  })
+})
+
+describe("A store without promises", () => {
+  it("is a store", async () => {
+    const sessions = new Map<string, unknown>()
+    const sessionStore = {
+      load: (slot: string) => sessions.get(slot),
+      save: (slot: string, session: unknown) => void sessions.set(slot, session),
+      clear: (slot: string) => void sessions.delete(slot)
+    } as unknown as SessionStore
+    const { client } = startClient({ sessionStore })
+    expect(await client.login("oac_1")).toMatchObject({ ok: true })
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(await client.logout()).toMatchObject({ ok: true })
+    expect(sessions.size).toBe(0)
+  })
+})
