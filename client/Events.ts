@@ -10,6 +10,7 @@ interface RequestFacts {
   readonly attempt: number
 }
 
+/** One event, discriminated by `type`. Events hold no token, no key and no content. */
 export type ClientEvent =
   | (RequestFacts & { readonly type: "request"; readonly method: string; readonly path: string })
   | (RequestFacts & {
@@ -47,6 +48,7 @@ export type ClientEvent =
   /** The server supports no version below `minVersion`; this program has a lower one. Once for each client. */
   | { readonly type: "outdated"; readonly version: string; readonly minVersion: string }
 
+/** What it returns is ignored. */
 export type EventListener = (event: ClientEvent) => unknown
 
 /** Reports an event. A listener that throws, rejects or changes the event never affects a call. */

@@ -25,7 +25,8 @@ import { checkRawCall } from "./calls/RawRequest.ts"
 import { addressOf } from "./calls/Requests.ts"
 import { makeSessionRefresh, type RefreshFailure } from "./sessions/Refresh.ts"
 import { makeSignedCalls, type Signature } from "./sessions/SignedCalls.ts"
-import { infoOf, makeSessionSlot } from "./sessions/SessionSlot.ts"
+import { infoOf } from "./sessions/SessionRecord.ts"
+import { makeSessionSlot } from "./sessions/SessionSlot.ts"
 import { makeTelemetry, type Telemetry } from "./telemetry/Telemetry.ts"
 import type { Transport } from "./transport/Transport.ts"
 import type {
@@ -113,10 +114,12 @@ const completeKey = (key: unknown, publicId: string): unknown =>
   isText(key) && !publicIdPattern.test(key.split("/", 1)[0] ?? "") && key !== "" ? `${publicId}/${key}` : key
 
 export const makeMusicClient = (
-  options: MusicClientOptions,
+  given: MusicClientOptions,
   transport: Transport
 ): Effect.Effect<MusicClientService> =>
   Effect.gen(function* () {
+    // A copy: what is changed later was not checked, and must not move a session to another server or plane.
+    const options = { ...given }
     const report = eventReporter(options.onEvent)
     const calls = makeCalls(options, transport, report)
     const deadlineOf = callDeadline(options)

@@ -65,6 +65,7 @@ export interface PromiseClientOptions extends MusicClientOptions {
   readonly fetch?:
     | ((url: string, init?: Parameters<typeof globalThis.fetch>[1]) => ReturnType<typeof globalThis.fetch>)
     | undefined
+  /** Instead of the system's clock. */
   readonly clock?: ClientClock | undefined
   /** From 0 up to 1, for the jitter of pauses; default `Math.random`. */
   readonly random?: (() => number) | undefined

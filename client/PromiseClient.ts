@@ -2,8 +2,9 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { toThrown } from "./failures/ErrorGuards.ts"
-import type { PromiseClientOptions } from "./Options.ts"
-import { onPageHide, toPlainStatus, startRuntime } from "./PromiseRuntime.ts"
+import type { CallOptions, PromiseClientOptions } from "./Options.ts"
+import { onPageHide } from "./PageHide.ts"
+import { startRuntime, toPlainStatus } from "./PromiseRuntime.ts"
 import type {
   ClientTable,
   Health,
@@ -27,11 +28,8 @@ import type {
   Version
 } from "./Types.ts"
 
-export interface RequestOptions {
-  /** Organisation of this call; only signed calls use it. */
-  readonly org?: string | undefined
-  /** Overrides the client's deadline, milliseconds. */
-  readonly deadlineMilliseconds?: number | undefined
+/** Options of one call. */
+export interface RequestOptions extends CallOptions {
   /** Aborts the call. A login or a ting that is under way may still take effect. */
   readonly signal?: AbortSignal | undefined
 }
@@ -53,6 +51,7 @@ export interface ReportOptions extends RequestOptions {
   readonly anonymous?: boolean | undefined
 }
 
+/** A client of the service. Every call resolves to a result; none rejects. */
 export interface MusicClient {
   /**
    * Exchanges a short-lived token for a session and stores it. The same token twice is one login, also after a crash
@@ -151,6 +150,7 @@ type Throwing<Client> = {
     : Client[Name]
 }
 
+/** A client with `throwOnError`. */
 export interface ThrowingMusicClient extends Omit<Throwing<MusicClient>, "telemetry"> {
   readonly telemetry: Throwing<MusicClient["telemetry"]>
 }
@@ -185,8 +185,11 @@ const toThrowing = (client: MusicClient): ThrowingMusicClient => {
  * Makes a client. Makes no call and never throws: a problem of the options fails every call. With `throwOnError: true` the
  * calls return values and reject with a `MusicClientError`; `status` still answers `unknown`, and `telemetry.record` returns a result.
  */
-export const createMusicClient = <Throws extends boolean = false>(
-  options: PromiseClientOptions & { readonly throwOnError?: Throws | undefined }
+export const createMusicClient = <Throws extends boolean | undefined = false>(
+  options: PromiseClientOptions & {
+    /** True: calls return values instead of results, and reject with a `MusicClientError`. */
+    readonly throwOnError?: Throws
+  }
 ): Throws extends true ? ThrowingMusicClient : MusicClient => {
   const client = makeClient(options)
   // The type of the option decides, which the type checker cannot follow.

@@ -66,12 +66,28 @@ export interface PromiseRuntime {
 const isGiven = <A>(part: A | null | undefined): part is A => part !== undefined && part !== null
 const nothingGiven: PromiseClientOptions = { baseUrl: "", source: "cli", telemetry: false }
 
+const returnsNumber = (run: unknown): boolean => {
+  if (typeof run !== "function") return false
+  try {
+    return Number.isFinite(run())
+  } catch {
+    return false
+  }
+}
+
 /** The problem of an option that only this face has. */
-const findProblem = ({ clock, fetch, random }: PromiseClientOptions) => {
+const findProblem = ({
+  clock,
+  fetch,
+  random,
+  throwOnError
+}: PromiseClientOptions & { readonly throwOnError?: unknown }) => {
   if (isGiven(fetch) && typeof fetch !== "function") return invalidInput("fetch", "must be a function")
-  if (isGiven(random) && typeof random !== "function") return invalidInput("random", "must be a function")
-  return isGiven(clock) && !(typeof clock.now === "function" && typeof clock.monotonic === "function")
-    ? invalidInput("clock", "must have now and monotonic")
+  if (isGiven(throwOnError) && typeof throwOnError !== "boolean")
+    return invalidInput("throwOnError", "must be true or false")
+  if (isGiven(random) && !returnsNumber(random)) return invalidInput("random", "must return a number")
+  return isGiven(clock) && !(returnsNumber(clock.now) && returnsNumber(clock.monotonic))
+    ? invalidInput("clock", "must have now and monotonic, which return numbers")
     : undefined
 }
 
@@ -84,7 +100,7 @@ const isSignal = (signal: unknown): boolean =>
   typeof signal.addEventListener === "function"
 
 export const startRuntime = (given: PromiseClientOptions): PromiseRuntime => {
-  const options = isGiven(given) ? given : nothingGiven
+  const options = isGiven(given) ? { ...given } : nothingGiven
   const problem = findProblem(options)
   const { clock, fetch, random } = options
   const provideOptions = <A, E>(effect: Effect.Effect<A, E>): Effect.Effect<A, E> =>
@@ -113,24 +129,11 @@ export const startRuntime = (given: PromiseClientOptions): PromiseRuntime => {
     runAsync: (effect, call) => {
       const signal = call?.signal
       const isWrong = isGiven(signal) && !isSignal(signal)
+      if (isGiven(signal) && signal.aborted === true)
+        return Promise.resolve({ ok: false, error: toError(clientFailure("aborted")) })
       const { run, toResult } = prepare(effect, isWrong ? wrongSignal : problem)
       const settings = isGiven(signal) && !isWrong ? { signal } : {}
       return Effect.runPromiseExit(run, settings).then(toResult)
     }
   }
-}
-
-interface Page {
-  readonly document?: unknown
-  readonly addEventListener?: (type: string, listener: () => void) => void
-  readonly removeEventListener?: (type: string, listener: () => void) => void
-}
-
-/** Calls `run` when the browser hides the page; returns the function that removes the listener. */
-export const onPageHide = (run: () => void): (() => void) => {
-  // The same source compiles without DOM types.
-  const page = globalThis as unknown as Page
-  if (page.document === undefined) return () => undefined
-  page.addEventListener?.("pagehide", run)
-  return () => page.removeEventListener?.("pagehide", run)
 }

@@ -15,6 +15,7 @@ export type Open<Known extends string> = Known | (string & Record<never, never>)
 /** The calling client. */
 export type Source = "cli" | "daemon" | "web"
 
+/** A person or a machine identity. */
 export interface Actor {
   readonly type: Open<"carbon" | "silicon">
   readonly public_id: string
@@ -40,12 +41,14 @@ export interface TingOutcome {
   readonly error?: string
 }
 
+/** A session after its login. */
 export interface LoginInfo extends SessionInfo {
   readonly ting: TingOutcome
   /** The stored session was unreadable; this login replaced it. */
   readonly healed: boolean
 }
 
+/** What a logout did. */
 export interface LogoutInfo {
   /** The service has revoked the session. False: there was none, or it lives until it expires. */
   readonly revoked: boolean
@@ -53,6 +56,7 @@ export interface LogoutInfo {
   readonly healed: boolean
 }
 
+/** The actor of a session, and what it may do. */
 export interface Me {
   readonly authenticated: true
   readonly actor: Actor
@@ -64,6 +68,7 @@ export interface Me {
   readonly testing_environment_id: string | null
 }
 
+/** The registration of an actor as a recipient of tings. */
 export interface Subscription {
   readonly id: string
   readonly app_id: string
@@ -71,6 +76,7 @@ export interface Subscription {
   readonly active: boolean
 }
 
+/** A notification to oneself. */
 export interface TingRequest {
   /** One of `ting_types` of the descriptor. */
   readonly type: string
@@ -85,6 +91,7 @@ export interface TingRequest {
   readonly metadata?: object
 }
 
+/** A ting as the service accepted it. */
 export interface Ting {
   readonly id: string
   /** RFC 3339, UTC. */
@@ -95,6 +102,7 @@ export interface Ting {
   readonly replayed: boolean
 }
 
+/** A bug report. */
 export interface ReportRequest {
   /** 10 to 20,000 characters after trimming. */
   readonly message: string
@@ -106,6 +114,7 @@ export interface ReportRequest {
   readonly context?: object | null
 }
 
+/** A report as the service stored it. */
 export interface Report {
   readonly id: string
   readonly status: Open<"stored" | "filed">
@@ -116,6 +125,7 @@ export interface Report {
   readonly replayed: boolean
 }
 
+/** What the service is to the identity service and the notification service. */
 export interface IamDescriptor {
   readonly app_id: string
   readonly org_id: string
@@ -128,6 +138,7 @@ export interface IamDescriptor {
   readonly version: string
 }
 
+/** The service's versions. */
 export interface Version {
   readonly version: string
   readonly api_versions: ReadonlyArray<Open<"v1">>
@@ -135,6 +146,7 @@ export interface Version {
   readonly min_cli: string
 }
 
+/** The process answers. */
 export interface Health {
   readonly status: Open<"ok">
   readonly service: Open<"music-backend">
@@ -143,6 +155,7 @@ export interface Health {
 
 export type CheckState = Open<"ok" | "degraded" | "failed" | "off">
 
+/** The service can serve; the state of each dependency. */
 export interface Readiness {
   readonly status: Open<"ready">
   readonly checks: { readonly [name: string]: CheckState }
@@ -323,11 +336,12 @@ export interface RawRequest {
   readonly idempotencyKey?: string | undefined
 }
 
+/** The answer to a raw call. */
 export interface RawAnswer {
   readonly status: number
   /** Names in lower case. */
   readonly headers: Readonly<Record<string, string>>
-  /** The parsed JSON; undefined for an empty body. */
+  /** The parsed JSON; a text when the service sent none; undefined for an empty body. */
   readonly body: unknown
 }
 
@@ -337,10 +351,11 @@ export type ClientTable = "musicclidaemon" | "musicfrontendanalytics" | "musicfr
 /** Any JSON object; it gets an `id` (UUID) and `metadata.occurred_at` when it has none. */
 export type TelemetryEvent = object
 
+/** Counts of events since the client was made. */
 export interface TelemetryStats {
   readonly queued: number
   /** Acknowledged by the service. */
   readonly delivered: number
-  /** Refused by the service, or left behind at `close`. */
+  /** Refused by the service, left behind at `close`, recorded after it, or without room in the queue. */
   readonly dropped: number
 }

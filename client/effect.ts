@@ -27,6 +27,7 @@ export class MusicClient extends Context.Tag("music/MusicClient")<MusicClient, M
 }
 
 export type { AnyCallFailure, CallFailure } from "./calls/Calls.ts"
+export type { EndpointName } from "./calls/Endpoints.ts"
 export type { ClientEvent, EventListener } from "./Events.ts"
 export {
   type MusicFailure,
@@ -45,8 +46,8 @@ export {
 } from "./MusicClient.ts"
 export type { CallOptions, MusicClientOptions } from "./Options.ts"
 export { Jitter } from "./calls/Retry.ts"
-export type { LoginOptions } from "./sessions/Login.ts"
-export type { LogoutOptions } from "./sessions/Logout.ts"
+export type { Login, LoginFailure, LoginOptions } from "./sessions/Login.ts"
+export type { Logout, LogoutFailure, LogoutOptions } from "./sessions/Logout.ts"
 export {
   memorySessionStore,
   processLock,
@@ -61,3 +62,4 @@ export {
 } from "./failures/StoreFailures.ts"
 export type * from "./Types.ts"
 export type { Recorded, Telemetry, TelemetryFailure } from "./telemetry/Telemetry.ts"
+export type { RefreshFailure } from "./sessions/Refresh.ts"

@@ -1,7 +1,7 @@
 /** The promise client, for Node and browsers, with nothing to install beside it. */
 export { hasCode, isMusicClientError, isUnknownCode, type MusicClientError } from "./failures/ErrorGuards.ts"
 export type { ClientEvent, EventListener } from "./Events.ts"
-export type { ClientClock, MusicClientOptions, PromiseClientOptions } from "./Options.ts"
+export type { CallOptions, ClientClock, MusicClientOptions, PromiseClientOptions } from "./Options.ts"
 export {
   createMusicClient,
   type LoginOptions,

@@ -28,7 +28,7 @@ const onEvent = (event) => {
     case "retry":
       return inform(`${event.error.message} Retrying in ${Math.ceil(event.pauseMilliseconds / 1000)} s …`)
     case "session_healed":
-      return inform("The stored session could not be read; it was replaced.")
+      return inform("The stored session could not be read; it is gone now.")
     case "outdated":
       return inform(`This version is too old for the service: update to ${event.minVersion} or later.`)
   }

@@ -1,4 +1,4 @@
-/** Reads an answer: its value, or the failure that it stands for. Plain functions. */
+/** Reads an answer: its value, or its failure. Plain functions. */
 import { failureTable } from "../../src/schema/FailureTable.ts"
 import { isCheckStates, isRecord, isText, listOf, objectOf } from "./Answers.ts"
 import type { Endpoint } from "./Endpoints.ts"
@@ -64,11 +64,19 @@ export const unexpectedAnswer = (status: number, reason: AnswerReason): MusicFai
   })
 
 /** The failure of a redirect; its hint names the right address where the target shows it. */
-const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead) => {
+const redirected = ({ path }: Endpoint<unknown>, { headers, status }: WireHead, asked: string) => {
   const failure = unexpectedAnswer(status, "redirect")
   const { location } = headers
-  if (location === undefined || !/^https?:\/\//.test(location) || !location.endsWith(path)) return failure
-  return withFacts(failure, { hint: `Use ${location.slice(0, -path.length)} as baseUrl.` })
+  if (location === undefined || !URL.canParse(location)) return failure
+  const { hostname, protocol } = new URL(location)
+  // An intermediary's target is no address to send a session to.
+  const isSameHost = hostname === new URL(asked).hostname && /^https?:$/.test(protocol)
+  return withFacts(failure, {
+    hint:
+      isSameHost && location.endsWith(path)
+        ? `Use ${location.slice(0, -path.length)} as baseUrl.`
+        : `Check baseUrl: the client follows no redirect (to ${hostname}).`
+  })
 }
 
 /** The members that the client's types promise in one form. */
@@ -107,7 +115,7 @@ const readEnvelope = (json: unknown, status: number, isRaw: boolean): MusicFailu
   return serviceFailure(code, {
     message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
     // A raw call is made in terms of HTTP.
-    hint: isRaw ? hint : hintOf(code, hint, details?.reason),
+    hint: isRaw ? hint : hintOf(code, hint, details),
     ...more
   })
 }
@@ -133,13 +141,14 @@ const readValue = <A>({ answer }: Endpoint<A>, { body, headers, status }: WireAn
 
 const isOfService = ({ headers }: WireHead): boolean => headers["x-request-id"] !== undefined
 
-/** The value of an answer, or the failure that it stands for. */
+/** The value of an answer, or its failure. `url` is the address that was asked. */
 export const decodeAnswer = <A>(
   endpoint: Endpoint<A>,
-  answer: WireAnswer
+  answer: WireAnswer,
+  url: string
 ): { readonly value: A } | MusicFailure => {
   const { body, status } = answer
-  if (isRedirect(status)) return redirected(endpoint, answer)
+  if (isRedirect(status)) return redirected(endpoint, answer, url)
   const isRaw = endpoint.answer === "raw"
   if (isSuccess(status)) {
     const parsed = body === "" ? { json: undefined } : parse(body)

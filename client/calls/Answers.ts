@@ -59,7 +59,7 @@ export const objectOf =
       check(Object.hasOwn(value, name) ? value[name] : undefined)
     )
 
-export const isActor = objectOf<Actor>({ type: isText, public_id: isText })
+const isActor = objectOf<Actor>({ type: isText, public_id: isText })
 
 export const isTingOutcome = objectOf<TingOutcome>({
   subscribed: isFlag,

@@ -50,7 +50,7 @@ interface Outcome<A> {
 
 const decodeOutcome = <A>({ call, request }: Attempts<A>, answer: WireAnswer | BrokenExchange): Outcome<A> =>
   "body" in answer
-    ? { head: answer, result: decodeAnswer(call.endpoint, answer) }
+    ? { head: answer, result: decodeAnswer(call.endpoint, answer, request.url) }
     : { head: answer.head, result: failureOfBroken(answer, request) }
 
 const requestIdOf = (head: WireHead | undefined, sent: string): string =>

@@ -48,6 +48,10 @@ export interface Calls {
   readonly runAny: <A>(request: CallRequest<A> & Repetition) => Effect.Effect<A, MusicFailure>
 }
 
+/** Whether the service may have done what the caller asked for. */
+const mayHaveTakenEffect = (failure: MusicFailure): boolean =>
+  failure.retryable || failure.code === "internal" || failure.code === "unexpected_answer"
+
 export const makeCalls = (options: MusicClientOptions, transport: Transport, report: ReportEvent): Calls => {
   // With an options problem no call is ever sent.
   const problem = findOptionsProblem(options)
@@ -89,7 +93,7 @@ export const makeCalls = (options: MusicClientOptions, transport: Transport, rep
       ).pipe(
         Effect.mapError((failure) => {
           const key = randomKeyOf(call)
-          return key === undefined || !failure.retryable ? failure : withKey(failure, key)
+          return key === undefined || !mayHaveTakenEffect(failure) ? failure : withKey(failure, key)
         })
       )
     })

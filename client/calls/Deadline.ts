@@ -14,6 +14,8 @@ export interface Deadline {
   readonly at: number
   /** The last failure of an attempt before it. */
   last: MusicFailure | undefined
+  /** What is waited for, when it is no answer: the next step after the deadline. */
+  hint?: string | undefined
 }
 
 export const deadlineIn = (milliseconds: number): Effect.Effect<Deadline> =>
@@ -23,26 +25,34 @@ const lastOf = ({ code, hint, message, requestId }: MusicFailure) => ({ code, me
 
 /** The failure of a call that ends at its deadline: with the last known failure, if there is one. */
 export const timedOut = (
-  { last }: Deadline,
-  facts: { readonly requestId: string | null; readonly hint?: string }
+  { hint, last }: Deadline,
+  facts: { readonly requestId: string | null }
 ): MusicFailure<"timed_out"> =>
   last === undefined
-    ? clientFailure("timed_out", facts)
+    ? clientFailure("timed_out", hint === undefined ? facts : { ...facts, hint })
     : clientFailure("timed_out", {
         message: `No answer arrived before the deadline. The attempt before failed: ${last.message}`,
-        hint: last.hint,
+        hint: hint ?? last.hint,
         details: { last: lastOf(last) },
         requestId: facts.requestId ?? last.requestId
       })
 
 /** Fails with `timed_out` once the deadline has passed. `waitedFor` returns the deadline of the work that is waited for. */
 export const within =
-  (deadline: Deadline, hint?: string, waitedFor: () => Deadline = () => deadline) =>
+  (deadline: Deadline, waitedFor: () => Deadline = () => deadline) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E | MusicFailure<"timed_out">, R> =>
     Effect.flatMap(monotonicMillis, (now) =>
       Effect.timeoutFail(effect, {
         duration: Math.max(0, deadline.at - now),
-        onTimeout: () =>
-          timedOut(waitedFor(), hint === undefined ? { requestId: null } : { requestId: null, hint })
+        onTimeout: () => timedOut(waitedFor(), { requestId: null })
       })
     )
+
+/** Milliseconds: work that ends at its deadline itself says more than the end of the wait for it. */
+const grace = 100
+
+/** Leaves work that does not end with its deadline, such as a save on a disk that hangs: it goes on in the background. */
+export const leaveAt =
+  (deadline: Deadline) =>
+  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | MusicFailure<"timed_out">, R> =>
+    within({ at: deadline.at + grace, last: undefined }, () => deadline)(Effect.disconnect(work))

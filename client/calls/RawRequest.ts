@@ -22,7 +22,7 @@ type Refused = MusicFailure<"invalid_input">
 const methodPattern = /^(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS)$/
 
 /**
- * Headers that the client alone sets, or that would break the request. `authorization` belongs to the caller of a call
+ * Headers that the client alone sets. `authorization` belongs to the caller of a call
  * without a session.
  */
 const ownHeaders: ReadonlyArray<string> = [
@@ -32,11 +32,20 @@ const ownHeaders: ReadonlyArray<string> = [
   "x-testing-environment-key",
   "x-music-client-version",
   "x-music-source",
-  "x-music-telemetry",
+  "x-music-telemetry"
+]
+
+/** Headers of a connection, which `fetch` sets or refuses. */
+const connectionHeaders: ReadonlyArray<string> = [
   "connection",
   "content-length",
+  "expect",
   "host",
-  "transfer-encoding"
+  "keep-alive",
+  "te",
+  "trailer",
+  "transfer-encoding",
+  "upgrade"
 ]
 
 // A `Headers`, `Map` or `URLSearchParams` has no members: its content would be lost.
@@ -91,6 +100,8 @@ const headersOf = (
   if (!isGiven(given)) return { sent: {}, key: undefined }
   if (!isPlain(given)) return invalidInput("headers", "must be a plain object")
   const named = Object.entries(given).map(([name, value]) => [name.toLowerCase(), value] as const)
+  const wrong = named.find(([name]) => connectionHeaders.includes(name))
+  if (wrong !== undefined) return invalidInput(`headers.${wrong[0]}`, "belongs to the connection")
   const sent = named.filter(
     ([name]) => !ownHeaders.includes(name) && (session === "none" || name !== "authorization")
   )

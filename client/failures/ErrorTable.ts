@@ -76,7 +76,7 @@ const methodHints: Partial<Readonly<Record<FailureCode, string>>> = {
   recipient_not_registered: "Call subscribe(), then ting() again with the same key.",
   origin_not_allowed:
     "An operator must add this page's origin to MUSIC_WEB_ORIGINS; pages cannot write to the daemon's table.",
-  not_found: "Use a ting type that iam() lists.",
+  not_found: "Check baseUrl; for a ting, use a type that iam() lists.",
   idempotency_conflict: "Use a new key for new content; retry the same content under its own key.",
   rate_limited: "Wait for retryAfterSeconds, then call again.",
   temporarily_rate_limited: "Wait for retryAfterSeconds, then call again with the same key.",
@@ -90,7 +90,13 @@ const methodHints: Partial<Readonly<Record<FailureCode, string>>> = {
 }
 
 /** The next step after a failure of the service, in terms of the client's methods. `given` is the service's own hint. */
-export const hintOf = (code: FailureCode, given: string, reason: unknown): string =>
-  code === "forbidden" && reason === "organization_not_granted"
-    ? "Pass one of the session's org_ids as org."
-    : (methodHints[code] ?? given)
+export const hintOf = (
+  code: FailureCode,
+  given: string,
+  details: { readonly reason?: unknown; readonly fields?: unknown } | undefined
+): string => {
+  if (code === "forbidden" && details?.reason === "organization_not_granted")
+    return "Pass one of the session's org_ids as org."
+  if (code === "invalid_input" && details?.fields === undefined) return given
+  return methodHints[code] ?? given
+}

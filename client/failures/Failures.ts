@@ -27,11 +27,11 @@ export type WireFailure = MusicFailure<"transport_failed" | "timed_out" | "unexp
 export type SessionFailure = MusicFailure<"not_logged_in" | "logged_out" | "store_failed" | "unsupported">
 export type UnknownFailure = MusicFailure<UnknownCode>
 
-const isServiceCode = (code: string): code is FailureCode => Object.hasOwn(failureTable, code)
+export const isServiceFailureCode = (code: string): code is FailureCode => Object.hasOwn(failureTable, code)
 const isClientCode = (code: string): code is ClientErrorCode => Object.hasOwn(clientErrorTable, code)
 
 const tagOf = (code: string): string =>
-  isServiceCode(code) || isClientCode(code)
+  isServiceFailureCode(code) || isClientCode(code)
     ? code.replace(/(?:^|_)([a-z])/g, (_, letter: string) => letter.toUpperCase())
     : "UnknownFailure"
 
@@ -100,8 +100,6 @@ export const withKey = <F extends MusicFailure>(failure: F, idempotencyKey: stri
     hint: `${failure.hint} Pass the idempotencyKey ${idempotencyKey}, so that it is done once.`,
     details: { ...failure.details, idempotencyKey }
   })
-
-export const isServiceFailureCode = isServiceCode
 
 const members = [
   "code",

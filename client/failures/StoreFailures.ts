@@ -44,7 +44,7 @@ const defaults: Readonly<Record<StoreFailureReason, Omit<StoreProblem, "reason">
   corrupt: {
     retryable: false,
     message: "The stored session is corrupt",
-    hint: "Log in or log out: both replace the stored session."
+    hint: "Log in, which replaces it, or log out, which removes it."
   },
   no_space: {
     retryable: true,
@@ -209,7 +209,7 @@ const complete = (input: StoreProblemInput): StoreProblem => {
     hint:
       input.hint ??
       (reason === "corrupt" && path !== undefined
-        ? "Log in or log out: both replace the file."
+        ? "Log in, which replaces the file, or log out, which removes it."
         : standard.hint)
   }
 }

@@ -3,12 +3,13 @@ import * as Effect from "effect/Effect"
 import { isText, type WireLogin } from "../calls/Answers.ts"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
 import type { CallFailure, Calls } from "../calls/Calls.ts"
+import { leaveAt } from "../calls/Deadline.ts"
 import type { ReportEvent } from "../Events.ts"
 import { invalidInput, type MusicFailure, type SessionFailure, withFacts } from "../failures/Failures.ts"
 import { isSingleUse, loginKey } from "../calls/IdempotencyKeys.ts"
 import type { CallOptions } from "../Options.ts"
-import { requireOwnPlane } from "./Refresh.ts"
-import { healedEvent, infoOf, isCorrupt, type SessionSlot, type SlotFailure } from "./SessionSlot.ts"
+import { healedEvent, infoOf, isCorrupt } from "./SessionRecord.ts"
+import { requireOwnPlane, type SessionSlot, type SlotFailure } from "./SessionSlot.ts"
 import type { LoginInfo } from "../Types.ts"
 
 export interface LoginOptions extends CallOptions {
@@ -39,7 +40,7 @@ export const makeLogin = (parts: {
       const key = call?.idempotencyKey ?? (yield* loginKey(slt))
       let corrupt: MusicFailure<"store_failed"> | undefined
       // The session of this login may be stored already: a replay would return a pair that was rotated since.
-      const known = slot.load.pipe(
+      const known = slot.loadBy(deadline).pipe(
         Effect.map((stored) => {
           // Another login may have replaced it.
           corrupt = undefined
@@ -89,7 +90,8 @@ export const makeLogin = (parts: {
           return stored
         })
       )
-      const stored = yield* slot.withLock(deadline)(begun)
+      // The caller leaves at the deadline; a session that was received is saved all the same.
+      const stored = yield* leaveAt(deadline)(slot.withLock(deadline)(begun))
       return { ...infoOf(stored), ting: { ...stored.ting }, healed: corrupt !== undefined }
     })
 }

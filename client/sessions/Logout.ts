@@ -3,18 +3,13 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
 import type { CallFailure, Calls } from "../calls/Calls.ts"
-import { type Deadline, deadlineIn, within } from "../calls/Deadline.ts"
+import { type Deadline, deadlineIn, leaveAt, within } from "../calls/Deadline.ts"
 import type { ReportEvent } from "../Events.ts"
 import type { MusicFailure, SessionFailure } from "../failures/Failures.ts"
 import { deriveKey } from "../calls/IdempotencyKeys.ts"
 import type { CallOptions } from "../Options.ts"
-import {
-  healedEvent,
-  isCorrupt,
-  type SessionSlot,
-  type SlotFailure,
-  type StoreFailed
-} from "./SessionSlot.ts"
+import { healedEvent, isCorrupt, type StoreFailed } from "./SessionRecord.ts"
+import type { SessionSlot, SlotFailure } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LogoutInfo } from "../Types.ts"
 
@@ -138,6 +133,6 @@ export const makeLogout = (parts: {
 
   return (call) =>
     Effect.flatMap(deadlineOf(call), (deadline) =>
-      call?.forget === true ? forget : revokeAndClear(deadline)
+      leaveAt(deadline)(call?.forget === true ? forget : revokeAndClear(deadline))
     )
 }

@@ -7,7 +7,6 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as FiberId from "effect/FiberId"
 import * as Option from "effect/Option"
-import { unexpectedAnswer } from "../calls/AnswerDecoder.ts"
 import type { WireSession } from "../calls/Answers.ts"
 import { currentMetadata } from "../calls/Attempt.ts"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
@@ -23,7 +22,8 @@ import {
 } from "../failures/Failures.ts"
 import { deriveKey } from "../calls/IdempotencyKeys.ts"
 import { isRetryable } from "../calls/Retry.ts"
-import { infoOf, type SessionSlot } from "./SessionSlot.ts"
+import { infoOf } from "./SessionRecord.ts"
+import { requireOwnPlane, type SessionSlot } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
 import type { LoggedOutReason } from "../Types.ts"
 
@@ -67,11 +67,8 @@ export interface SessionRefresh {
   readonly renewSession: (refused: string, deadline: Deadline) => Effect.Effect<StoredSession, RefreshFailure>
 }
 
-/** Refuses a session of another plane than the client's. */
-export const requireOwnPlane =
-  (slot: SessionSlot) =>
-  <A extends WireSession>(session: A): Effect.Effect<A, MusicFailure<"unexpected_answer">> =>
-    slot.isOwn(session) ? Effect.succeed(session) : Effect.fail(unexpectedAnswer(200, "other_plane"))
+const isMissing = (failure: MusicFailure): failure is MusicFailure<"not_logged_in"> =>
+  failure.code === "not_logged_in"
 
 const lostHint =
   "The answer to the last refresh was lost more than 10 minutes ago, so the session is lost: log in with a new short-lived token."
@@ -146,16 +143,15 @@ export const makeSessionRefresh = (parts: {
     })
   }
 
+  /** The session is gone: another program logged out, or this client, which reports that itself. */
+  const endIfReplaced = (failure: MusicFailure<"not_logged_in">, clears: number) =>
+    Effect.suspend(() => Effect.fail(slot.clears() === clears ? end("replaced", null) : failure))
+
   /** The stored session if another program changed it meanwhile; its session is newer. */
   const loadIfChanged = (stored: StoredSession, clears: number) =>
     slot.load.pipe(
       Effect.map((now) => (now.refresh_token === stored.refresh_token ? undefined : now)),
-      Effect.catchIf(
-        (failure) => failure.code === "not_logged_in",
-        // A logout of this client is reported there.
-        (failure) =>
-          Effect.suspend(() => Effect.fail(slot.clears() === clears ? end("replaced", null) : failure))
-      )
+      Effect.catchIf(isMissing, (failure) => endIfReplaced(failure, clears))
     )
 
   /** A logout that does not wait for the lock may clear the store between the check and the end of a save. */
@@ -177,10 +173,14 @@ export const makeSessionRefresh = (parts: {
       )
     )
 
-  const rotate = (refused: string, deadline: Deadline): Effect.Effect<StoredSession, RefreshFailure> =>
+  /** `clears` counts the clearings of this client before the wait for the lock. */
+  const rotate = (
+    refused: string,
+    deadline: Deadline,
+    clears: number
+  ): Effect.Effect<StoredSession, RefreshFailure> =>
     Effect.gen(function* () {
-      const clears = slot.clears()
-      const stored = yield* slot.load
+      const stored = yield* Effect.catchIf(slot.load, isMissing, (failure) => endIfReplaced(failure, clears))
       // Another program refreshed first.
       if (stored.access_token !== refused && !(yield* slot.isDue(stored))) return stored
       const kept = unsaved?.from === stored.refresh_token ? unsaved : undefined
@@ -203,7 +203,9 @@ export const makeSessionRefresh = (parts: {
         yield* clearIfForgotten(clears)
         report({ type: "refreshed", session: infoOf(saved) })
         // The pair may have expired before it could be saved.
-        return kept !== undefined && (yield* slot.isDue(saved)) ? yield* rotate(refused, deadline) : saved
+        return kept !== undefined && (yield* slot.isDue(saved))
+          ? yield* rotate(refused, deadline, clears)
+          : saved
       }
       const failure = answer.left
       return failure.code === "unauthenticated" || failure.code === "idempotency_response_expired"
@@ -221,7 +223,7 @@ export const makeSessionRefresh = (parts: {
         const started: RunningRefresh = { landed: Deferred.unsafeMake(FiberId.none), deadline }
         flight = started
         return slot
-          .withLock(deadline)(rotate(refused, deadline))
+          .withLock(deadline)(rotate(refused, deadline, slot.clears()))
           .pipe(
             Effect.onExit((exit) =>
               Effect.suspend(() => {
@@ -264,11 +266,11 @@ export const makeSessionRefresh = (parts: {
     )
 
   const renewSession: SessionRefresh["renewSession"] = (refused, deadline) =>
-    within(deadline, undefined, () => flight?.deadline ?? deadline)(awaitRefresh(refused, deadline))
+    within(deadline, () => flight?.deadline ?? deadline)(awaitRefresh(refused, deadline))
 
   const getUsableSession: SessionRefresh["getUsableSession"] = (deadline) =>
     Effect.gen(function* () {
-      const stored = yield* slot.load
+      const stored = yield* slot.loadBy(deadline)
       if (!(yield* slot.isDue(stored))) return stored
       if ((yield* slot.millisLeft(stored)) <= 0) return yield* renewSession(stored.access_token, deadline)
       const now = yield* monotonicMillis

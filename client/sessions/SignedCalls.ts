@@ -103,7 +103,7 @@ export const makeSignedCalls = (
   const withOptionalSession: SignedCalls["withOptionalSession"] = (call, use) =>
     Effect.gen(function* () {
       const deadline = yield* deadlineOf(call)
-      const stored = yield* Effect.asSome(slot.load).pipe(
+      const stored = yield* Effect.asSome(slot.loadBy(deadline)).pipe(
         Effect.catchIf(
           (failure) => failure.code === "not_logged_in",
           () => Effect.succeed(Option.none<StoredSession>())

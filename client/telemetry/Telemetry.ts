@@ -9,9 +9,10 @@ import * as Runtime from "effect/Runtime"
 import type { CallFailure, Calls } from "../calls/Calls.ts"
 import { type Deadline, deadlineIn, monotonicMillis, within } from "../calls/Deadline.ts"
 import type { ClientEvent, ReportEvent } from "../Events.ts"
-import { clientFailure, type MusicFailure, toError } from "../failures/Failures.ts"
+import { clientFailure, type MusicFailure, type OptionsProblem, toError } from "../failures/Failures.ts"
 import { randomUuid } from "../calls/IdempotencyKeys.ts"
 import type { MusicClientOptions } from "../Options.ts"
+import { findOptionsProblem } from "../OptionsCheck.ts"
 import { type Backoff, pauseAfter } from "../calls/Retry.ts"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
 import { batchLimits, nextBatch, toPayload, type QueuedEvent, prepareEvent } from "./TelemetryBatch.ts"
@@ -37,7 +38,7 @@ export interface Telemetry {
   readonly record: (
     table: ClientTable,
     event: unknown
-  ) => Effect.Effect<Recorded, MusicFailure<"invalid_input" | "payload_too_large" | "queue_full">>
+  ) => Effect.Effect<Recorded, OptionsProblem | MusicFailure<"payload_too_large" | "queue_full">>
   /** Sends the queue. On a failure, events that can still be delivered stay in the queue. */
   readonly flush: (options?: {
     readonly deadlineMilliseconds?: number | undefined
@@ -87,6 +88,7 @@ export const makeTelemetry = (
 ): Effect.Effect<Telemetry> =>
   Effect.gen(function* () {
     const { calls, deadlineOf, report } = parts
+    const problem = findOptionsProblem(options)
     const interval = options.telemetryIntervalMilliseconds ?? 10_000
     const queueLimit = options.telemetryQueueLimit ?? 1_000
     const inBackground = Runtime.runFork(yield* Effect.runtime<never>())
@@ -189,13 +191,14 @@ export const makeTelemetry = (
 
     const record: Telemetry["record"] = (table, event) =>
       Effect.gen(function* () {
+        if (problem !== undefined) return yield* problem
         const occurredAt = new Date(yield* Clock.currentTimeMillis).toISOString()
         const ready = prepareEvent(table, event, { id: yield* randomUuid, occurredAt })
         if ("code" in ready) return yield* ready
-        if (options.telemetry && closed) reportDropped(1, "closed")
+        if (options.telemetry && closed) dropped += reportDropped(1, "closed")
         if (!options.telemetry || closed) return { id: ready.id, queued: false }
         if (isFull(ready)) {
-          reportDropped(1, "full")
+          dropped += reportDropped(1, "full")
           return yield* clientFailure("queue_full")
         }
         queue = [...queue, ready]
@@ -203,7 +206,9 @@ export const makeTelemetry = (
         return { id: ready.id, queued: true }
       })
 
-    const farewell = Effect.gen(function* () {
+    let leaving = false
+    const sendLast = Effect.gen(function* () {
+      leaving = true
       const deadline = yield* deadlineIn(closeMilliseconds)
       let room = farewellBytes
       let rest = queue
@@ -223,7 +228,15 @@ export const makeTelemetry = (
           ),
         { concurrency: "unbounded", discard: true }
       )
-    })
+    }).pipe(
+      Effect.ensuring(
+        Effect.sync(() => {
+          leaving = false
+        })
+      )
+    )
+    // A page that is left is hidden, too.
+    const farewell = Effect.suspend(() => (leaving ? Effect.void : sendLast))
 
     const close = Effect.gen(function* () {
       closed = true

@@ -71,18 +71,14 @@ const isOfOtherOrigin = (url: string): boolean => {
  * Whether a page's request failed because the server does not allow its origin. A browser does not distinguish that from a
  * lost connection; but then a plain GET is answered, and only its answer cannot be read.
  */
-const isOriginRefused = async (
-  fetch: Fetch,
-  { baseUrl, url }: WireRequest,
-  signal: AbortSignal
-): Promise<boolean> => {
+const isOriginRefused = async (fetch: Fetch, { baseUrl, url }: WireRequest): Promise<boolean> => {
   // All calls of the API share one rule; the probes of health have none.
   const probed = url.startsWith(`${baseUrl}/api/`) ? `${baseUrl}/api/v1/version` : url
   const isAnswered = (mode: "cors" | "no-cors") =>
     fetch(probed, {
       ...probeInit,
       mode,
-      signal: AbortSignal.any([signal, AbortSignal.timeout(probeMilliseconds)])
+      signal: AbortSignal.timeout(probeMilliseconds)
     }).then(
       () => true,
       () => false
@@ -118,12 +114,13 @@ const isBroken = (failure: unknown): failure is BrokenExchange =>
 export const fetchTransport = (given: Fetch | undefined): Transport => {
   // Once an answer could be read, the origin is allowed.
   let allowed = false
-  let probedAt = Number.NEGATIVE_INFINITY
-  const isProbeDue = () => {
+  let probe: { readonly at: number; readonly answer: Promise<boolean> } | undefined
+  /** One probe for all calls that fail at about the same time. */
+  const askOnce = (fetch: Fetch, request: WireRequest): Promise<boolean> => {
     const now = performance.now()
-    if (allowed || now - probedAt < probePause) return false
-    probedAt = now
-    return true
+    if (probe === undefined || now - probe.at >= probePause)
+      probe = { at: now, answer: isOriginRefused(fetch, request) }
+    return probe.answer
   }
   const exchange = async (request: WireRequest, signal: AbortSignal) => {
     const fetch = given ?? globalThis.fetch
@@ -133,7 +130,7 @@ export const fetchTransport = (given: Fetch | undefined): Transport => {
       return answer
     } catch (failure) {
       if (isBroken(failure)) return Promise.reject(failure)
-      const originRefused = isProbeDue() && (await isOriginRefused(fetch, request, signal))
+      const originRefused = !allowed && (await askOnce(fetch, request))
       return Promise.reject(broken(failure, { originRefused }))
     }
   }

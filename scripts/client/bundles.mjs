@@ -1,4 +1,4 @@
-import { mkdir, readFile, writeFile } from "node:fs/promises"
+import { mkdir, writeFile } from "node:fs/promises"
 import { dirname, join, relative } from "node:path"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
@@ -14,16 +14,6 @@ const entries = {
   }
 }
 
-/** The sources read their version from the manifest; nothing else of it belongs in the package. */
-const onlyVersion = {
-  name: "only-version",
-  setup: (plugin) =>
-    plugin.onLoad({ filter: /[\\/]package\.json$/ }, async ({ path }) => {
-      const { version } = JSON.parse(await readFile(path, "utf8"))
-      return { contents: JSON.stringify({ version }), loader: "json" }
-    })
-}
-
 /** Not minified: bundlers keep the marks of pure calls, and people can read it. The folder only gives names to the maps. */
 const common = {
   // Otherwise the folder that esbuild was loaded in.
@@ -35,8 +25,7 @@ const common = {
   sourcemap: true,
   outdir: "dist/client",
   write: false,
-  metafile: true,
-  plugins: [onlyVersion]
+  metafile: true
 }
 
 /**

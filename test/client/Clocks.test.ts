@@ -107,7 +107,7 @@ describe("The telemetry queue", () => {
       "queue_full"
     ])
     expect(await client.telemetry.flush()).toMatchObject({ ok: false, error: { code: "transport_failed" } })
-    expect(await client.close()).toEqual({ queued: 0, delivered: 0, dropped: 3 })
+    expect(await client.close()).toEqual({ queued: 0, delivered: 0, dropped: 5 })
     expect(client.telemetry.record("musicfrontendevents", event)).toMatchObject({ value: { queued: false } })
   })
 

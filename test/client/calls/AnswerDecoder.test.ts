@@ -61,7 +61,11 @@ const exampleAnswers: Readonly<Record<string, unknown>> = {
 
 const decode = (name: EndpointName, body: string, status = 200) =>
   // The table has answers of different types.
-  decodeAnswer<unknown>(endpoints[name] as Endpoint<unknown>, { status, headers: {}, body })
+  decodeAnswer<unknown>(
+    endpoints[name] as Endpoint<unknown>,
+    { status, headers: {}, body },
+    `https://music.example${endpoints[name].path}`
+  )
 
 const envelope = (error: object) => JSON.stringify({ error })
 
@@ -256,17 +260,23 @@ describe("An answer outside the contract", () => {
 
   it("may be a redirect: it is not repeated, and the right address is named where the target shows it", () => {
     const redirect = (location?: string) =>
-      decodeAnswer(endpoints.me, {
-        status: 301,
-        body: "<html>",
-        headers: location === undefined ? {} : { location }
-      })
+      decodeAnswer(
+        endpoints.me,
+        { status: 301, body: "<html>", headers: location === undefined ? {} : { location } },
+        "http://music.example/base/api/v1/auth/me"
+      )
     const facts = { code: "unexpected_answer", retryable: false, details: { reason: "redirect" } }
     expect(redirect("https://music.example/base/api/v1/auth/me")).toMatchObject({
       ...facts,
       hint: "Use https://music.example/base as baseUrl."
     })
-    for (const location of [undefined, "/api/v1/auth/me", "https://music.example/sign-in", "javascript:0"])
+    for (const location of [
+      undefined,
+      "/api/v1/auth/me",
+      "https://music.example/sign-in",
+      "https://evil.example/api/v1/auth/me",
+      "javascript:0"
+    ])
       expect(redirect(location)).toMatchObject({ ...facts, hint: expect.stringMatching(/^Check baseUrl/) })
   })
 

@@ -87,7 +87,7 @@ describe("The description of a store failure", () => {
       path: "/x",
       retryable: false,
       message: "The stored session is corrupt: /x.",
-      hint: "Log in or log out: both replace the file."
+      hint: "Log in, which replaces the file, or log out, which removes it."
     })
     expect(storeErrorOf(own, "/y")).toBe(own)
   })

@@ -1,5 +1,5 @@
 /** A login and the lock: no request is sent before the lock is held, and a received session is saved. */
-import { describe, expect, it } from "@effect/vitest"
+import { describe, expect, it, vi } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -118,6 +118,8 @@ describe("A login with a received session", () => {
     }
     const client = createMusicClient({ ...options, sessionStore, fetch })
     await client.login("oac_1", { signal: controller.signal })
-    expect(await client.session()).toMatchObject({ ok: true, value: { org_id: "acme" } })
+    await vi.waitFor(async () =>
+      expect(await client.session()).toMatchObject({ ok: true, value: { org_id: "acme" } })
+    )
   })
 })

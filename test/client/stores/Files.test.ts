@@ -101,7 +101,7 @@ describe("A failure of the file store", () => {
           reason: "corrupt",
           path: file(),
           retryable: false,
-          hint: "Log in or log out: both replace the file."
+          hint: "Log in, which replaces the file, or log out, which removes it."
         })
         expect(inspect(problem, { depth: 10 })).not.toMatch(secret)
         expect(describeStoreFailure(problem)).toMatchObject({ reason: "corrupt", path: file() })

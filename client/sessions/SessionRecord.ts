@@ -1,0 +1,129 @@
+/** A stored session: its form, what callers see of it, and the failures of its store. Plain functions. */
+import {
+  isNumber,
+  isRecord,
+  isText,
+  isTingOutcome,
+  objectOf,
+  sessionMembers,
+  type WireSession
+} from "../calls/Answers.ts"
+import type { ClientEvent } from "../Events.ts"
+import { clientFailure, type MusicFailure } from "../failures/Failures.ts"
+import { describeStoreFailure, SessionStoreError } from "../failures/StoreFailures.ts"
+import type { StoredSession } from "../stores/SessionStore.ts"
+import type { SessionInfo } from "../Types.ts"
+
+export type StoreFailed = MusicFailure<"store_failed">
+
+/** The failure of a store. The cause of a spoiled session may quote a credential, so it is not kept. */
+export const storeFailed = (cause: unknown): StoreFailed => {
+  const { code, hint, message, path, reason, retryable } = describeStoreFailure(cause)
+  return clientFailure("store_failed", {
+    message,
+    hint,
+    retryable,
+    ...(reason === "corrupt" ? {} : { cause }),
+    details: {
+      reason,
+      ...(path === undefined ? {} : { path }),
+      ...(code === undefined ? {} : { code })
+    }
+  })
+}
+
+export const healedEvent = ({ details }: StoreFailed): ClientEvent => ({
+  type: "session_healed",
+  ...(details.path === undefined ? {} : { path: details.path })
+})
+
+/** The store has something that is no session: a login replaces it, a logout removes it. */
+export const isCorrupt = (failure: MusicFailure): failure is StoreFailed =>
+  failure.code === "store_failed" && failure.details.reason === "corrupt"
+
+const isSession = objectOf<StoredSession>({
+  ...sessionMembers,
+  version: (value): value is 1 => value === 1,
+  slot: isText,
+  obtained_at: isNumber,
+  login_key: isText,
+  ting: isTingOutcome
+})
+
+/** A later version of the client keeps its sessions in another form; a login of this one must not replace them. */
+const isOfLaterVersion = (found: unknown): boolean =>
+  isRecord(found) && isNumber(found.version) && found.version > 1
+
+const laterSession = clientFailure("store_failed", {
+  message: "The stored session is of a newer version of the client.",
+  hint: "Update this program, or give it a session store of its own.",
+  retryable: false,
+  details: { reason: "misconfigured" }
+})
+
+const foreignSession = clientFailure("store_failed", {
+  message: "The store returned the session of another server or plane.",
+  hint: "Use a store that keeps one session for each slot, or clear the store.",
+  retryable: false,
+  details: { reason: "misconfigured" }
+})
+
+/** A store that never answers must not keep a call for ever. */
+export const silentStore = clientFailure("store_failed", {
+  message: "The session store did not answer.",
+  details: { reason: "unavailable" }
+})
+
+/** A session as a store returned it, of one slot and plane; or what is wrong with it. */
+export const readStored = (
+  found: unknown,
+  slot: string,
+  isOwn: (session: StoredSession) => boolean
+): StoredSession | StoreFailed => {
+  if (isOfLaterVersion(found)) return laterSession
+  if (!isSession(found)) return storeFailed(new SessionStoreError({ reason: "corrupt" }))
+  return found.slot === slot && isOwn(found) ? found : foreignSession
+}
+
+/** A session to store: the known members, because what a later service adds is not stored. `obtainedAt` is in milliseconds since the epoch. */
+export const toStored = (
+  session: WireSession,
+  slot: string,
+  obtainedAt: number,
+  { login_key, ting: { error, subscribed, subscription_id } }: Pick<StoredSession, "login_key" | "ting">
+): StoredSession => ({
+  version: 1,
+  slot,
+  access_token: session.access_token,
+  refresh_token: session.refresh_token,
+  expires_in: session.expires_in,
+  obtained_at: obtainedAt,
+  scope: session.scope,
+  actor: { type: session.actor.type, public_id: session.actor.public_id },
+  org_id: session.org_id,
+  org_ids: session.org_ids,
+  testing_environment_id: session.testing_environment_id,
+  login_key,
+  ting: {
+    subscribed,
+    ...(subscription_id === undefined ? {} : { subscription_id }),
+    ...(error === undefined ? {} : { error })
+  }
+})
+
+/** A session without its tokens: a copy, because a caller that changes it must not change the stored one. */
+export const infoOf = (stored: StoredSession): SessionInfo => ({
+  actor: { ...stored.actor },
+  org_id: stored.org_id,
+  org_ids: [...stored.org_ids],
+  scope: stored.scope,
+  testing_environment_id: stored.testing_environment_id,
+  expires_at: endOf(stored)
+})
+
+/** The longest time that a `Date` can hold, milliseconds. */
+const latest = 8.64e15
+
+// A store may return any numbers.
+const endOf = ({ expires_in, obtained_at }: StoredSession): string =>
+  new Date(Math.max(-latest, Math.min(latest, obtained_at + expires_in * 1_000))).toISOString()

@@ -1,0 +1,121 @@
+/** Every call ends at its deadline, whatever store and lock do, and says what it waited for. */
+import { describe, expect, it } from "vitest"
+import {
+  createMusicClient,
+  memorySessionStore,
+  type SessionLock,
+  type SessionStore
+} from "../../../client/index.ts"
+import { defaults, life, recordingService, startClient } from "../support/RecordingService.ts"
+
+const never = () => new Promise<never>(() => undefined)
+const short = { deadlineMilliseconds: 60 }
+
+/** A logged-in client of a store whose parts can be stopped. */
+const stoppable = async () => {
+  const inner = memorySessionStore()
+  const stopped: Partial<Record<"load" | "save" | "probe" | "clear" | "release", boolean>> = {}
+  const sessionStore: SessionStore = {
+    load: (slot) => (stopped.load === true ? never() : inner.load(slot)),
+    save: (slot, session) => (stopped.save === true ? never() : inner.save(slot, session)),
+    clear: (slot) => (stopped.clear === true ? never() : inner.clear(slot)),
+    probe: () => (stopped.probe === true ? never() : Promise.resolve()),
+    lock: {
+      acquire: async (slot, signal) => {
+        const release = await inner.lock?.acquire(slot, signal)
+        return async () => {
+          await release?.()
+          if (stopped.release === true) await never()
+        }
+      }
+    }
+  }
+  const service = startClient({ sessionStore, deadlineMilliseconds: 300 })
+  expect(await service.client.login("oac_1")).toMatchObject({ ok: true })
+  return { ...service, stopped }
+}
+
+/** The result of a call, and that it came in time. */
+const inTime = async <A>(call: Promise<A>): Promise<A> => {
+  const begun = performance.now()
+  const result = await call
+  expect(performance.now() - begun).toBeLessThan(1_500)
+  return result
+}
+
+describe("A call ends in time", () => {
+  it("when the store does not load", async () => {
+    const { client, stopped } = await stoppable()
+    stopped.load = true
+    for (const result of [
+      await inTime(client.me(short)),
+      await inTime(client.login("oac_2", short)),
+      await inTime(client.logout(short)),
+      await inTime(client.report({ message: "long enough" }, short))
+    ])
+      expect(result).toMatchObject({ ok: false, error: { retryable: true } })
+  })
+
+  it("when the store does not save, and the session is saved when it does", async () => {
+    const { client, stopped } = await stoppable()
+    stopped.save = true
+    expect(await inTime(client.login("oac_2", short))).toMatchObject({ error: { code: "timed_out" } })
+  })
+
+  it("when the store's probe hangs, and a later call refreshes", async () => {
+    const { client, pass, stopped } = await stoppable()
+    pass(life)
+    stopped.probe = true
+    expect(await inTime(client.me())).toMatchObject({ ok: false })
+    stopped.probe = false
+    await expect.poll(async () => (await client.me()).ok, { timeout: 5_000 }).toBe(true)
+  })
+
+  it("when the store does not clear", async () => {
+    const { client, stopped } = await stoppable()
+    stopped.clear = true
+    expect(await inTime(client.logout(short))).toMatchObject({ ok: false })
+  })
+
+  it("when the lock is not released", async () => {
+    const { client, pass, stopped } = await stoppable()
+    stopped.release = true
+    pass(life)
+    expect(await inTime(client.me())).toMatchObject({ ok: expect.any(Boolean) })
+    stopped.release = false
+    await expect.poll(async () => (await client.me()).ok, { timeout: 5_000 }).toBe(true)
+  })
+})
+
+describe("A call that waits for the lock", () => {
+  it("says so, also when it waits for a refresh that waits", async () => {
+    const held: SessionLock = { acquire: never }
+    const sessionStore = memorySessionStore()
+    const service = recordingService()
+    const first = startClient({ sessionStore }, service)
+    await first.client.login("oac_1")
+    const second = startClient({ sessionStore, lock: held }, service)
+    second.pass(life)
+    const calls: ReadonlyArray<Promise<unknown>> = [
+      second.client.me(short),
+      second.client.logout(short),
+      second.client.login("oac_2", short)
+    ]
+    for (const call of calls)
+      expect(await inTime(call)).toMatchObject({
+        error: { code: "timed_out", hint: expect.stringContaining("lock") }
+      })
+  })
+})
+
+describe("The options of a client", () => {
+  it("are those that were checked, whatever the program does with its object later", async () => {
+    const { fetch, requests } = recordingService()
+    const options = { ...defaults, fetch, testingKey: `ask_${"t".repeat(43)}` }
+    const client = createMusicClient(options)
+    Object.assign(options, { testingKey: null, baseUrl: "https://evil.example" })
+    await client.version()
+    expect(requests[0]?.url).toBe("https://music.example/api/v1/version")
+    expect(requests[0]?.headers.get("x-testing-environment-key")).not.toBeNull()
+  })
+})
