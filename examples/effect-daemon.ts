@@ -38,19 +38,20 @@ const settings = Config.all({
   )
 })
 
+/** A trigger is repeated while a repetition can help, with growing pauses of at most a minute. */
+const patience = Schedule.exponential("1 second").pipe(Schedule.union(Schedule.spaced("1 minute")))
+
 /** `due`: the due time of the trigger, as a text. */
 const fireTrigger = (due: string) =>
   Effect.gen(function* () {
     const client = yield* MusicClient
-    // The key names the event, not the attempt, and needs no counter of this process. So a trigger that was sent before a
-    // crash is not sent again after it, and every other one is.
-    const send = client.ting({
-      type: "music.trigger.fired",
-      key: `daemon/${due}`,
-      data: { due }
-    })
+    // The key names the event, not the attempt, and needs no counter of this process. So a trigger that may have been sent,
+    // before an outage or a crash, is not sent twice.
+    const send = client.ting({ type: "music.trigger.fired", key: `daemon/${due}`, data: { due } })
     const ting = yield* send.pipe(
-      Effect.catchTag("RecipientNotRegistered", () => Effect.zipRight(client.subscribe(), send))
+      Effect.catchTag("RecipientNotRegistered", () => Effect.zipRight(client.subscribe(), send)),
+      Effect.tapError(({ code, requestId }) => Effect.logWarning(`${code} (${requestId ?? "not sent"})`)),
+      Effect.retry({ while: ({ retryable }) => retryable, schedule: patience })
     )
     yield* Effect.log(`trigger ${due}: ${ting.id}${ting.replayed ? " (had been sent)" : ""}`)
   }).pipe(
@@ -58,8 +59,8 @@ const fireTrigger = (due: string) =>
       NotLoggedIn: () => Effect.log("there is no session: waiting for a login"),
       LoggedOut: ({ details }) => Effect.log(`the session has ended (${details.reason}): waiting for a login`)
     }),
-    // After any other failure the session is kept, and the next trigger tries again.
-    Effect.catchAll((failure) => Effect.logWarning(`${failure.code} (${failure.requestId ?? "not sent"})`)),
+    // Any other failure is final for this trigger; the session is kept for the next one.
+    Effect.catchAll(({ hint, message }) => Effect.logError(`${message} ${hint}`)),
     Effect.withSpan("Daemon.tick")
   )
 
@@ -70,7 +71,8 @@ const daemon = ({ pause, ticks }: Config.Config.Success<typeof settings>) =>
     let last = 0
     const tick = Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis
-      // Due times are multiples of the pause, equal in every process: the current one, or the one after the last.
+      // Due times are multiples of the pause, equal in every process: the current one, or the one after the last. Those that were
+      // missed in an outage, or while no daemon ran, are left out.
       const at = Math.max(Math.floor(now / period) * period, last + period)
       yield* Effect.sleep(Math.max(0, at - now))
       last = at

@@ -4,6 +4,7 @@ import {
   memorySessionStore,
   type MusicClient,
   type RequestOptions,
+  type SessionLock,
   type SessionStore,
   type StoredSession
 } from "../../../client/index.ts"
@@ -123,6 +124,37 @@ describe("status()", () => {
     expect(await client.session()).toMatchObject({ value: { org_id: "acme" } })
     await second.client.logout()
     expect(await client.status()).toEqual({ state: "logged_out", reason: "not_logged_in" })
+  })
+
+  it("says that another program logged out while the call waited for its refresh", async () => {
+    const sessionStore = memorySessionStore()
+    let waiting = 0
+    const lock: SessionLock = {
+      acquire: (slot, signal) => {
+        waiting += 1
+        return sessionStore.lock?.acquire(slot, signal) ?? Promise.reject(new Error("no lock"))
+      }
+    }
+    const service = recordingService()
+    const first = startClient({ sessionStore }, service)
+    const second = startClient({ sessionStore, lock }, service)
+    await first.client.login("oac_1")
+    let answer: () => void = () => undefined
+    service.answers.logout = () =>
+      new Promise((resolve) => {
+        answer = () => resolve(new Response(null, { status: 204 }))
+      })
+    // The first holds the lock when the second begins to wait for it.
+    const logout = first.client.logout()
+    await expect.poll(() => service.calls.at(-1)).toBe("logout")
+    second.pass(life)
+    const me = second.client.me()
+    await expect.poll(() => waiting).toBe(1)
+    answer()
+    expect(await logout).toMatchObject({ ok: true })
+    expect(await me).toMatchObject({ error: { code: "logged_out", details: { reason: "replaced" } } })
+    expect(second.events.filter(({ type }) => type === "logged_out")).toMatchObject([{ reason: "replaced" }])
+    expect(await second.client.status()).toEqual({ state: "logged_out", reason: "replaced" })
   })
 
   it("says that new tokens are refused, while the session stays", async () => {
