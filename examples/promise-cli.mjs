@@ -57,8 +57,8 @@ const printResult = (result) => {
     print(result.value)
     return 0
   }
-  const { hint, message, requestId, retryable } = result.error
-  inform(`${message}\n${hint}${requestId === null ? "" : ` (${requestId})`}`)
+  const { code, hint, message, requestId, retryable } = result.error
+  inform(`${message}\n${hint} (${code}${requestId === null ? "" : `, ${requestId}`})`)
   return retryable ? 5 : 1
 }
 

@@ -69,7 +69,7 @@ const foreignSession = clientFailure("store_failed", {
 })
 
 /** A store that never answers must not keep a call for ever. */
-export const silentStore = clientFailure("store_failed", {
+export const silentStore: StoreFailed = clientFailure("store_failed", {
   message: "The session store did not answer.",
   details: { reason: "unavailable" }
 })
