@@ -19,7 +19,7 @@ import {
 import { type Login, makeLogin } from "./sessions/Login.ts"
 import { type Logout, makeLogout } from "./sessions/Logout.ts"
 import { randomUuid } from "./calls/IdempotencyKeys.ts"
-import type { CallOptions, MusicClientOptions } from "./Options.ts"
+import type { CallOptions, MusicClientOptions, ReportOptions } from "./Options.ts"
 import { findOptionsProblem } from "./OptionsCheck.ts"
 import { checkRawCall } from "./calls/RawRequest.ts"
 import { addressOf } from "./calls/Requests.ts"
@@ -46,13 +46,6 @@ import type {
   TingRequest,
   Version
 } from "./Types.ts"
-
-export interface ReportOptions extends CallOptions {
-  /** Key of the report. A caller that keeps it can retry after a crash without a duplicate. Default: random for this call. */
-  readonly idempotencyKey?: string | undefined
-  /** Send the report without the session. */
-  readonly anonymous?: boolean | undefined
-}
 
 export type SignedCallFailure<Name extends EndpointName> = CallFailure<Name> | RefreshFailure
 

@@ -52,6 +52,23 @@ export interface CallOptions {
   readonly deadlineMilliseconds?: number | undefined
 }
 
+export interface LoginOptions extends CallOptions {
+  /** Continues a login that began with this key; default: a key derived from the short-lived token. */
+  readonly idempotencyKey?: string | undefined
+}
+
+export interface LogoutOptions extends CallOptions {
+  /** Clear the stored session first and at once; then revoke it with one attempt of at most 2 s. */
+  readonly forget?: boolean | undefined
+}
+
+export interface ReportOptions extends CallOptions {
+  /** Key of the report. A caller that keeps it can retry after a crash without a duplicate. Default: random for this call. */
+  readonly idempotencyKey?: string | undefined
+  /** Send the report without the session. */
+  readonly anonymous?: boolean | undefined
+}
+
 /** Source of times; default: the system clock. */
 export interface ClientClock {
   /** Milliseconds since the epoch; may be wrong or be stepped. */

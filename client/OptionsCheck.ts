@@ -6,7 +6,8 @@ import type { MusicClientOptions } from "./Options.ts"
 /** The longest timer of every platform, milliseconds (about 24 days). */
 const longestTimer = 2 ** 31 - 1
 
-const isGiven = (value: unknown): boolean => value !== undefined && value !== null
+/** Programs without a type checker may pass null for an option that they leave out. */
+export const isGiven = <A>(value: A | null | undefined): value is A => value !== undefined && value !== null
 
 /** Addresses that end like this are of one call, or of a page of the service; the client adds the paths itself. */
 const callPath = /\/+(?:api(?:\/.*)?|docs|openapi\.json|healthz|readyz|webhook)\/*$/

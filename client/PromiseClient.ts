@@ -2,7 +2,13 @@
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { toThrown } from "./failures/ErrorGuards.ts"
-import type { CallOptions, PromiseClientOptions } from "./Options.ts"
+import type {
+  CallOptions,
+  LoginOptions,
+  LogoutOptions,
+  PromiseClientOptions,
+  ReportOptions
+} from "./Options.ts"
 import { onPageHide } from "./PageHide.ts"
 import { startRuntime, toPlainStatus } from "./PromiseRuntime.ts"
 import type {
@@ -34,35 +40,18 @@ export interface RequestOptions extends CallOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-export interface LoginOptions extends RequestOptions {
-  /** Continues a login that began with this key; default: a key derived from the short-lived token. */
-  readonly idempotencyKey?: string | undefined
-}
-
-export interface LogoutOptions extends RequestOptions {
-  /** Clear the stored session first and at once; then revoke it with one attempt of at most 2 s. */
-  readonly forget?: boolean | undefined
-}
-
-export interface ReportOptions extends RequestOptions {
-  /** A caller that keeps the key can repeat the report, also after a crash, without a duplicate. Default: random for this call. */
-  readonly idempotencyKey?: string | undefined
-  /** Send the report without the session. */
-  readonly anonymous?: boolean | undefined
-}
-
 /** A client of the service. Every call resolves to a result; none rejects. */
 export interface MusicClient {
   /**
    * Exchanges a short-lived token for a session and stores it. The same token twice is one login, also after a crash
    * within 10 minutes. `idempotencyKey` continues a login of a test public id, which has no key of its own.
    */
-  readonly login: (slt: string, options?: LoginOptions) => Promise<Result<LoginInfo>>
+  readonly login: (slt: string, options?: LoginOptions & RequestOptions) => Promise<Result<LoginInfo>>
   /**
    * Revokes the session at the service, then clears it. When the service cannot be reached, the session is kept; with
    * `forget` it is cleared first and at once, and then revoked if the service answers within 2 s.
    */
-  readonly logout: (options?: LogoutOptions) => Promise<Result<LogoutInfo>>
+  readonly logout: (options?: LogoutOptions & RequestOptions) => Promise<Result<LogoutInfo>>
   /** The stored session, or null; makes no call. */
   readonly session: () => Promise<Result<SessionInfo | null>>
   /** Asks the service whether the session is live; distinguishes `logged_out` from `unknown`. */
@@ -74,7 +63,10 @@ export interface MusicClient {
   /** Sends a ting; the same key and content within 14 days is sent once. */
   readonly ting: (ting: TingRequest, options?: RequestOptions) => Promise<Result<Ting>>
   /** Signed when a session is stored, unless `anonymous`. A caller that keeps the `idempotencyKey` can retry after a crash without a duplicate. */
-  readonly report: (report: ReportRequest, options?: ReportOptions) => Promise<Result<Report>>
+  readonly report: (
+    report: ReportRequest,
+    options?: ReportOptions & RequestOptions
+  ) => Promise<Result<Report>>
   /** What the service is: its application, scopes and ting types. */
   readonly iam: (options?: RequestOptions) => Promise<Result<IamDescriptor>>
   /** The service's version, and the oldest version of a program that it supports. */

@@ -10,6 +10,7 @@ import { clientFailure, invalidInput, type MusicFailure, toError, withKey } from
 import { fetchTransport } from "./transport/FetchTransport.ts"
 import { type MusicClientService, makeMusicClient, withHolder } from "./MusicClient.ts"
 import type { ClientClock, PromiseClientOptions } from "./Options.ts"
+import { isGiven } from "./OptionsCheck.ts"
 import { Jitter } from "./calls/Retry.ts"
 import type { MusicError, Result, Status } from "./Types.ts"
 
@@ -62,8 +63,7 @@ export interface PromiseRuntime {
   ) => Promise<Result<A>>
 }
 
-// Programs without a type checker may pass null or nothing; construction never throws.
-const isGiven = <A>(part: A | null | undefined): part is A => part !== undefined && part !== null
+// Construction never throws, also when nothing is given.
 const nothingGiven: PromiseClientOptions = { baseUrl: "", source: "cli", telemetry: false }
 
 const returnsNumber = (run: unknown): boolean => {

@@ -40,14 +40,19 @@ export {
 export {
   type MusicClientService,
   newIdempotencyKey,
-  type ReportOptions,
   type SignedCallFailure,
   withMetadata
 } from "./MusicClient.ts"
-export type { CallOptions, MusicClientOptions } from "./Options.ts"
+export type {
+  CallOptions,
+  LoginOptions,
+  LogoutOptions,
+  MusicClientOptions,
+  ReportOptions
+} from "./Options.ts"
 export { Jitter } from "./calls/Retry.ts"
-export type { Login, LoginFailure, LoginOptions } from "./sessions/Login.ts"
-export type { Logout, LogoutFailure, LogoutOptions } from "./sessions/Logout.ts"
+export type { Login, LoginFailure } from "./sessions/Login.ts"
+export type { Logout, LogoutFailure } from "./sessions/Logout.ts"
 export {
   memorySessionStore,
   processLock,

@@ -1,13 +1,18 @@
 /** The promise client, for Node and browsers, with nothing to install beside it. */
 export { hasCode, isMusicClientError, isUnknownCode, type MusicClientError } from "./failures/ErrorGuards.ts"
 export type { ClientEvent, EventListener } from "./Events.ts"
-export type { CallOptions, ClientClock, MusicClientOptions, PromiseClientOptions } from "./Options.ts"
+export type {
+  CallOptions,
+  ClientClock,
+  LoginOptions,
+  LogoutOptions,
+  MusicClientOptions,
+  PromiseClientOptions,
+  ReportOptions
+} from "./Options.ts"
 export {
   createMusicClient,
-  type LoginOptions,
-  type LogoutOptions,
   type MusicClient,
-  type ReportOptions,
   type RequestOptions,
   type ThrowingMusicClient
 } from "./PromiseClient.ts"

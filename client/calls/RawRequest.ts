@@ -2,6 +2,7 @@
 import { isRecord } from "./Answers.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { invalidInput, type MusicFailure } from "../failures/Failures.ts"
+import { isGiven } from "../OptionsCheck.ts"
 import type { RawAnswer, RawRequest } from "../Types.ts"
 
 /** A raw call, checked. */
@@ -51,8 +52,6 @@ const connectionHeaders: ReadonlyArray<string> = [
 // A `Headers`, `Map` or `URLSearchParams` has no members: its content would be lost.
 const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
   isRecord(value) && !(Symbol.iterator in value)
-
-const isGiven = (value: unknown): boolean => value !== undefined && value !== null
 
 const queryOf = (query: unknown): string | Refused => {
   if (!isGiven(query)) return ""

@@ -7,15 +7,10 @@ import { leaveAt } from "../calls/Deadline.ts"
 import type { ReportEvent } from "../Events.ts"
 import { invalidInput, type MusicFailure, type SessionFailure, withFacts } from "../failures/Failures.ts"
 import { isSingleUse, loginKey } from "../calls/IdempotencyKeys.ts"
-import type { CallOptions } from "../Options.ts"
+import type { LoginOptions } from "../Options.ts"
 import { healedEvent, infoOf, isCorrupt } from "./SessionRecord.ts"
 import { requireOwnPlane, type SessionSlot, type SlotFailure } from "./SessionSlot.ts"
 import type { LoginInfo } from "../Types.ts"
-
-export interface LoginOptions extends CallOptions {
-  /** Continues a login that began with this key; default: a key derived from the short-lived token. */
-  readonly idempotencyKey?: string | undefined
-}
 
 export type LoginFailure = CallFailure<"login"> | SessionFailure
 

@@ -7,7 +7,7 @@ import { type Deadline, deadlineIn, leaveAt, within } from "../calls/Deadline.ts
 import type { ReportEvent } from "../Events.ts"
 import type { MusicFailure, SessionFailure } from "../failures/Failures.ts"
 import { deriveKey } from "../calls/IdempotencyKeys.ts"
-import type { CallOptions } from "../Options.ts"
+import type { LogoutOptions } from "../Options.ts"
 import { healedEvent, isCorrupt, type StoreFailed } from "./SessionRecord.ts"
 import type { SessionSlot, SlotFailure } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
@@ -15,11 +15,6 @@ import type { LogoutInfo } from "../Types.ts"
 
 /** The longest waits of `logout({ forget: true })`, milliseconds. */
 const forgetMilliseconds = { lock: 400, store: 300, revocation: 2_000 } as const
-
-export interface LogoutOptions extends CallOptions {
-  /** Clear the stored session first and at once; then revoke it with one attempt of at most 2 s. */
-  readonly forget?: boolean | undefined
-}
 
 export type LogoutFailure = CallFailure<"logout"> | SessionFailure
 

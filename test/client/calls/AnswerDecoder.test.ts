@@ -5,12 +5,8 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Arbitrary from "effect/Arbitrary"
 import * as FastCheck from "effect/FastCheck"
 import * as Schema from "effect/Schema"
-import {
-  decodeAnswer,
-  readRateLimits,
-  readRetryAfter,
-  unexpectedAnswer
-} from "../../../client/calls/AnswerDecoder.ts"
+import { decodeAnswer, unexpectedAnswer } from "../../../client/calls/AnswerDecoder.ts"
+import { readRateLimits, readRetryAfter } from "../../../client/calls/AnswerHeaders.ts"
 import { isMe } from "../../../client/calls/Answers.ts"
 import { type Endpoint, type EndpointName, endpoints } from "../../../client/calls/Endpoints.ts"
 import { clientErrorTable } from "../../../client/failures/ErrorTable.ts"
