@@ -125,10 +125,10 @@ const defined = (headers: WireHead["headers"]): Readonly<Record<string, string>>
     Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
   )
 
-/** Failures that end a session count only with the service's own status: an intermediary must not end one. */
-const isTrusted = ({ code }: MusicFailure, status: number): boolean =>
+/** Failures that end a session count only with the service's own status and word: an intermediary must not end one. */
+const isTrusted = ({ code }: MusicFailure, status: number, json: unknown): boolean =>
   code === "unauthenticated" || code === "idempotency_response_expired"
-    ? failureTable[code].status === status
+    ? failureTable[code].status === status && isRecord(json) && isRecord(json.error) && !json.error.retryable
     : status >= 400
 
 const readValue = <A>({ answer }: Endpoint<A>, { body, headers, status }: WireAnswer, json: unknown) => {
@@ -162,7 +162,7 @@ export const decodeAnswer = <A>(
   const parsed = parse(body)
   if (parsed === undefined) return unexpectedAnswer(status, "not_json")
   const failure = readEnvelope(parsed.json, status, isRaw)
-  return failure !== undefined && isTrusted(failure, status)
+  return failure !== undefined && isTrusted(failure, status, parsed.json)
     ? failure
     : unexpectedAnswer(status, "outside_contract")
 }

@@ -68,11 +68,16 @@ const queryOf = (query: unknown): string | Refused => {
 
 // Control characters would be removed silently, or break the lines of a log.
 const unsendable = /[\p{Cc}\p{Surrogate}#]/u
-/** A segment `..` whose dots or slashes are encoded: an intermediary may decode it. */
-const climbing = /(?:^|[/\\])\.\.(?:[/\\]|$)/
+/** A segment `..` whose dots or slashes are encoded, or with parameters: an intermediary may decode it, and leave them out. */
+const climbing = /(?:^|[/\\])\.\.(?:[/\\;]|$)/
 
-const decodePath = (path: string): string =>
-  path.replace(/%(2e|2f|5c)/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+/** Decodes dots, slashes and percent signs until there are none. */
+const decodePath = (path: string): string => {
+  const decoded = path.replace(/%(25|2e|2f|5c)/gi, (_, code: string) =>
+    String.fromCharCode(Number.parseInt(code, 16))
+  )
+  return decoded === path ? path : decodePath(decoded)
+}
 
 const isBelow = (address: URL, base: URL): boolean =>
   address.origin === base.origin && address.pathname.startsWith(`${base.pathname.replace(/\/+$/, "")}/`)

@@ -66,7 +66,9 @@ export const makeLogout = (parts: {
       Effect.gen(function* () {
         const { corrupt, stored } = yield* loadForLogout
         if (stored !== undefined) yield* revoke(stored, deadline, false)
-        yield* slot.clear
+        // The lock may have been broken during the call: the session of a later login stays.
+        const now = yield* loadForLogout
+        if (now.stored === undefined || now.stored.login_key === stored?.login_key) yield* slot.clear
         return yield* reportEnd(stored !== undefined, corrupt, stored !== undefined)
       })
     )

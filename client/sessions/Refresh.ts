@@ -31,6 +31,8 @@ import type { LoggedOutReason } from "../Types.ts"
 const earlyWait = 5_000
 /** Milliseconds between failed early refreshes. */
 const earlyPause = 5_000
+/** Milliseconds that a rate limit is remembered, also when an intermediary asks for more. */
+const longestRefusal = 900_000
 /** Milliseconds: a caller starts another refresh when its deadline is later by this much than that of a failed one. */
 const worthwhile = 1_000
 
@@ -104,7 +106,11 @@ export const makeSessionRefresh = (parts: {
       const { retryAfterSeconds } = failure
       refusal =
         failure.code === "rate_limited" && retryAfterSeconds !== undefined
-          ? { token: stored.refresh_token, until: now + retryAfterSeconds * 1_000, failure }
+          ? {
+              token: stored.refresh_token,
+              until: now + Math.min(retryAfterSeconds * 1_000, longestRefusal),
+              failure
+            }
           : undefined
     })
 
@@ -196,9 +202,17 @@ export const makeSessionRefresh = (parts: {
       }
       if (Either.isRight(answer)) {
         const { sentAt, session } = answer.right
-        const saved = yield* slot
-          .save(session, { login_key: stored.login_key, ting: stored.ting }, sentAt)
-          .pipe(Effect.tapError(() => loadIfChanged(stored, clears)))
+        const { login_key, refresh_token, ting } = stored
+        const save = Effect.either(slot.save(session, { login_key, ting }, sentAt, refresh_token))
+        const result = yield* save
+        if (Either.isLeft(result)) {
+          // Another program may have broken the lock while this one was suspended; its session is newer.
+          const newer = yield* loadIfChanged(stored, clears)
+          if (newer === undefined) return yield* result.left
+          unsaved = undefined
+          return newer
+        }
+        const saved = result.right
         unsaved = undefined
         yield* clearIfForgotten(clears)
         report({ type: "refreshed", session: infoOf(saved) })

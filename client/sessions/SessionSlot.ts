@@ -44,11 +44,12 @@ export interface SessionSlot {
   readonly load: Effect.Effect<StoredSession, MusicFailure<"not_logged_in"> | SlotFailure>
   /** The same, for a call that ends at its deadline. */
   readonly loadBy: (deadline: Deadline) => SessionSlot["load"]
-  /** Saves a session; `sentAt` is the monotonic time of its request, milliseconds. */
+  /** Saves a session; `sentAt` is the monotonic time of its request, milliseconds. `replaced`: see `SessionStore.save`. */
   readonly save: (
     session: WireSession,
     kept: Pick<StoredSession, "login_key" | "ting">,
-    sentAt: number
+    sentAt: number,
+    replaced?: string
   ) => Effect.Effect<StoredSession, SlotFailure>
   /** Fails when the stored session could not be replaced now; changes nothing. */
   readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
@@ -105,8 +106,8 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
       writes = Promise.allSettled([writes, write]).then(() => undefined)
       return write
     }
-    const saved = (stored: StoredSession) =>
-      asked((slot) => noteWrite(writes.then(() => store.save(slot, stored))))
+    const saved = (stored: StoredSession, replaced: string | undefined) =>
+      asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
 
     const loadIn = (milliseconds?: number) =>
       Effect.gen(function* () {
@@ -123,12 +124,12 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
         return stored
       })
 
-    const save: SessionSlot["save"] = (session, kept, sentAt) =>
+    const save: SessionSlot["save"] = (session, kept, sentAt, replaced) =>
       Effect.gen(function* () {
         const now = yield* Clock.currentTimeMillis
         const obtainedAt = Math.round(now - ((yield* monotonicMillis) - sentAt))
         const stored = toStored(session, yield* name, obtainedAt, kept)
-        yield* saved(stored)
+        yield* saved(stored, replaced)
         receipt = { token: stored.access_token, at: sentAt }
         return stored
       })
@@ -183,7 +184,9 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
       save,
       probe: (stored) => {
         const { probe } = store
-        return probe === undefined ? saved(stored) : patiently(asked((slot) => probe(slot, stored)))
+        return probe === undefined
+          ? saved(stored, stored.refresh_token)
+          : patiently(asked((slot) => probe(slot, stored)))
       },
       clear: Effect.suspend(() => {
         clears += 1

@@ -60,6 +60,21 @@ const parse = (text: string | undefined, path: string): Promise<object> => {
   return Promise.reject(new SessionStoreError({ reason: "corrupt", path }))
 }
 
+const replacedMessage = "Another program has replaced the stored session."
+
+/** Whether a session file holds another session than that of the refresh token, or none. A spoiled file may be replaced. */
+const isReplaced = async (path: string, refreshToken: string): Promise<boolean> => {
+  const file = await readRegularFile(path, { mostBytes, followLinks: true })
+  if (file === undefined) return true
+  const session: unknown = await parse(file.text, path).catch(() => undefined)
+  return (
+    typeof session === "object" &&
+    session !== null &&
+    "refresh_token" in session &&
+    session.refresh_token !== refreshToken
+  )
+}
+
 /**
  * Keeps sessions in `directory` (made with mode 0700), one file of mode 0600 for each server and plane, written to the
  * disk before `save` resolves. Processes that name the same directory share one session and one lock. Every failure is a
@@ -118,9 +133,14 @@ export const fileSessionStore = (options: FileSessionStoreOptions): SessionStore
         const file = await readRegularFile(path, { mostBytes, followLinks: true })
         return file === undefined ? undefined : parse(file.text, path)
       }),
-    save: (slot, session) =>
+    save: (slot, session, replaced) =>
       naming(pathOf(slot), async (path) => {
-        await withTemporary(slot, session, (temporary) => rename(temporary, path))
+        await withTemporary(slot, session, async (temporary) => {
+          // A later saver removes the temporary file, so that this one fails between its check and its rename.
+          if (replaced !== undefined && (await isReplaced(path, replaced)))
+            return Promise.reject(new SessionStoreError({ reason: "locked", path, message: replacedMessage }))
+          return rename(temporary, path)
+        })
         await syncFolder(directory)
       }),
     // Everything but the rename, so that a process whose lock was broken never replaces a newer pair.

@@ -5,6 +5,7 @@
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
+import * as Fiber from "effect/Fiber"
 import * as Runtime from "effect/Runtime"
 import type { CallFailure, Calls } from "../calls/Calls.ts"
 import { type Deadline, deadlineIn, monotonicMillis, within } from "../calls/Deadline.ts"
@@ -73,9 +74,15 @@ const selectRefused = (
   return refused.length === 0 ? batch : refused
 }
 
+/** The longest timer of every platform, milliseconds. Who set it looks again at its end. */
+const longestTimer = 2 ** 31 - 1
+/** The longest pause of the background after a failure, milliseconds, also when the service asks for a longer one. */
+const longestPause = 3_600_000
+
 /** Runs later, without keeping the process alive. */
 const runLater = (milliseconds: number, run: () => void): (() => void) => {
-  const timer: unknown = setTimeout(run, milliseconds)
+  // A longer timer would end at once.
+  const timer: unknown = setTimeout(run, Math.min(milliseconds, longestTimer))
   // Node's timers keep the process alive; a browser's are numbers.
   if (typeof timer === "object" && timer !== null && "unref" in timer && typeof timer.unref === "function")
     timer.unref()
@@ -102,6 +109,7 @@ export const makeTelemetry = (
     let inFlight = false
     let closed = false
     let cancel: (() => void) | undefined
+    let running: Fiber.RuntimeFiber<void> | undefined
 
     const statsNow = (): TelemetryStats => ({ queued: queue.length, delivered, dropped })
     const bytesOf = (events: ReadonlyArray<QueuedEvent>) =>
@@ -141,7 +149,8 @@ export const makeTelemetry = (
             dropped += reportDropped(refused, "refused", answer.left)
           } else {
             failures += 1
-            pausedUntil = (yield* monotonicMillis) + pauseAfter(flushBackoff, failures, answer.left)
+            const pause = Math.min(pauseAfter(flushBackoff, failures, answer.left), longestPause)
+            pausedUntil = (yield* monotonicMillis) + pause
             return yield* Effect.fail(answer.left)
           }
         }
@@ -158,7 +167,7 @@ export const makeTelemetry = (
       cancel?.()
       cancel = runLater(milliseconds, () => {
         cancel = undefined
-        inBackground(background)
+        running = inBackground(background)
       })
     }
 
@@ -241,6 +250,8 @@ export const makeTelemetry = (
     const close = Effect.gen(function* () {
       closed = true
       cancel?.()
+      // Its batch is sent again with the same ids; a request that hangs would keep the process alive.
+      if (running !== undefined) yield* Fiber.interrupt(running)
       yield* Effect.ignore(flush({ deadlineMilliseconds: closeMilliseconds }))
       dropped += reportDropped(without(queue), "closed")
       return statsNow()

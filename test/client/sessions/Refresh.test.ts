@@ -85,6 +85,27 @@ describe("A refused refresh", () => {
     expect(calls.filter((call) => call === "refresh")).toHaveLength(1)
   })
 
+  it("is remembered for 15 minutes at most, whatever an intermediary asks for", async () => {
+    const { answers, calls, client, pass } = await loggedIn()
+    answers.refresh = () => failure(429, "rate_limited", { "retry-after": "99999999999" })
+    pass(life)
+    expect(await client.me()).toMatchObject({ ok: false, error: { code: "rate_limited" } })
+    delete answers.refresh
+    pass(15 * minute)
+    expect(await client.me()).toMatchObject({ ok: true })
+    expect(calls).toEqual(["refresh", "refresh", "me"])
+  })
+
+  it("ends no session when its 401 calls itself retryable, as no service does", async () => {
+    const { answers, client, pass } = await loggedIn({ deadlineMilliseconds: 100 })
+    const error = { code: "unauthenticated", message: "m", hint: "h", retryable: true }
+    answers.refresh = () => new Response(JSON.stringify({ error }), { status: 401 })
+    pass(life)
+    expect(await client.status()).toMatchObject({ state: "unknown", error: { code: "unexpected_answer" } })
+    delete answers.refresh
+    expect(await client.me()).toMatchObject({ ok: true })
+  })
+
   it("does not block a new login", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     // Longer than the lifetime of the new token.

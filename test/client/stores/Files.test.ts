@@ -70,6 +70,27 @@ describe("The file store", () => {
   })
 })
 
+describe("A save of the file store that replaces a session", () => {
+  it("fails when the file holds another one, or none, and changes nothing", async () => {
+    const store = fileSessionStore({ directory: made.folder })
+    const second = { ...session, refresh_token: "ort_2" }
+    await expect(store.save("production-1", second, "ort_1")).rejects.toMatchObject({ reason: "locked" })
+    await store.save("production-1", session)
+    await expect(store.save("production-1", second, "ort_0")).rejects.toMatchObject({ reason: "locked" })
+    expect(await store.load("production-1")).toMatchObject({ refresh_token: "ort_1" })
+    expect(await readdir(made.folder)).toEqual(["session-production-1.json"])
+    await store.save("production-1", second, "ort_1")
+    expect(await store.load("production-1")).toMatchObject({ refresh_token: "ort_2" })
+  })
+
+  it("replaces a spoiled file", async () => {
+    const store = fileSessionStore({ directory: made.folder })
+    await writeFile(join(made.folder, "session-production-1.json"), "{")
+    await store.save("production-1", session, "ort_0")
+    expect(await store.load("production-1")).toMatchObject({ refresh_token: "ort_1" })
+  })
+})
+
 describe("A failure of the file store", () => {
   const slot = "production-1"
   const file = () => join(made.folder, `session-${slot}.json`)

@@ -104,4 +104,56 @@ describe("Telemetry under load", () => {
     await vi.advanceTimersByTimeAsync(10_000)
     await vi.waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 1 }))
   })
+
+  it("waits an hour at most, and starts no timer that is longer than a timer can be", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+    const started = vi.spyOn(globalThis, "setTimeout")
+    const posts: Array<string> = []
+    const { fetch } = stubService({
+      telemetry: () => {
+        posts.push("telemetry")
+        return failure(429, "rate_limited", { "retry-after": "9999999" })
+      }
+    })
+    const client = createMusicClient({
+      baseUrl: "https://music.example",
+      source: "daemon",
+      telemetry: true,
+      telemetryIntervalMilliseconds: 100,
+      fetch
+    })
+    client.telemetry.record("musicclidaemon", { type: "daemon.tick" })
+    await vi.advanceTimersByTimeAsync(1_000)
+    expect(posts).toHaveLength(1)
+    for (const [, milliseconds = 0] of started.mock.calls) expect(milliseconds).toBeLessThanOrEqual(3_600_000)
+    started.mockRestore()
+  })
+
+  it("is given up at close, so that a request that hangs does not keep the process alive", async () => {
+    let sent = false
+    let aborted = false
+    const { fetch } = stubService()
+    const hanging: typeof fetch = (input, init) => {
+      if (!String(input).endsWith("/telemetry")) return fetch(input, init)
+      sent = true
+      init?.signal?.addEventListener("abort", () => {
+        aborted = true
+      })
+      return new Promise(() => undefined)
+    }
+    const client = createMusicClient({
+      baseUrl: "https://music.example",
+      source: "daemon",
+      telemetry: true,
+      telemetryIntervalMilliseconds: 1,
+      fetch: hanging
+    })
+    client.telemetry.record("musicclidaemon", { type: "daemon.tick" })
+    await vi.waitFor(() => expect(sent).toBe(true))
+    const begun = performance.now()
+    const closed = client.close()
+    await vi.waitFor(() => expect(aborted).toBe(true))
+    expect(performance.now() - begun).toBeLessThan(1_000)
+    expect(await closed).toMatchObject({ dropped: 1 })
+  })
 })
