@@ -35,19 +35,20 @@ export const makeLogin = (parts: {
       const key = call?.idempotencyKey ?? (yield* loginKey(slt))
       let corrupt: MusicFailure<"store_failed"> | undefined
       // The session of this login may be stored already: a replay would return a pair that was rotated since.
-      const known = slot.loadBy(deadline).pipe(
-        Effect.map((stored) => {
-          // Another login may have replaced it.
-          corrupt = undefined
-          return stored.login_key === key ? stored : undefined
-        }),
-        Effect.catchAll((failure) => {
-          if (failure.code !== "not_logged_in" && !isCorrupt(failure)) return Effect.fail(failure)
-          corrupt = isCorrupt(failure) ? failure : undefined
-          return Effect.succeed(undefined)
-        })
-      )
-      const before = yield* known
+      const findKnown = (load: SessionSlot["load"]) =>
+        load.pipe(
+          Effect.map((stored) => {
+            // Another login may have replaced it.
+            corrupt = undefined
+            return stored.login_key === key ? stored : undefined
+          }),
+          Effect.catchAll((failure) => {
+            if (failure.code !== "not_logged_in" && !isCorrupt(failure)) return Effect.fail(failure)
+            corrupt = isCorrupt(failure) ? failure : undefined
+            return Effect.succeed(undefined)
+          })
+        )
+      const before = yield* findKnown(slot.loadBy(deadline))
       if (before !== undefined) return { ...infoOf(before), ting: { ...before.ting }, healed: false }
       const sent = { at: 0 }
       const asked = calls.run("login", {
@@ -72,11 +73,12 @@ export const makeLogin = (parts: {
           .pipe(Effect.mapError(explainUnsaved))
       const begun = Effect.uninterruptibleMask((restore) =>
         Effect.gen(function* () {
-          const during = yield* known
+          const during = yield* findKnown(slot.loadBy(deadline))
           if (during !== undefined) return during
           const session = yield* Effect.flatMap(restore(asked), requireOwnPlane(slot))
-          // The lock may have been broken during the call: the store may hold a newer session.
-          const after = yield* Effect.mapError(known, explainUnsaved)
+          // The lock may have been broken during the call: the store may hold a newer session. What was received has time to be
+          // saved, also after the deadline.
+          const after = yield* Effect.mapError(findKnown(slot.load), explainUnsaved)
           if (after !== undefined) return after
           const stored = yield* saved(session)
           slot.noteEnd(undefined)
