@@ -273,7 +273,7 @@ type ClientErrors = {
 }
 
 /**
- * Stands for every code that a later service may send; `code` has the service's own text, behind `service_` where the client has
+ * The type of every code that a later service may send; `code` has the service's own text, behind `service_` where the client has
  * a code of that name. A text type in its place would keep the known codes from narrowing.
  */
 export type UnknownCode = "(a code of a later version: see isUnknownCode)"

@@ -89,7 +89,7 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
         Effect.tryPromise({ try: async () => run(slot), catch: storeFailed })
       )
 
-    /** Bounds the wait for a store that may never answer. Not for a save: a pair must not be given up. */
+    /** Bounds the wait for a store that may never answer. */
     const patiently = <A, E>(effect: Effect.Effect<A, E>, milliseconds?: number) =>
       // Options with a problem have no name, and perhaps no time either.
       Effect.flatMap(name, () =>
@@ -106,8 +106,12 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
       writes = Promise.allSettled([writes, write]).then(() => undefined)
       return write
     }
-    const saved = (stored: StoredSession, replaced: string | undefined) =>
-      asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
+    // The wait for the save of a refresh is bounded, so that the lock becomes free: the pair stays in memory, and a store does not put
+    // it over a newer one later. A login has no such protection.
+    const saved = (stored: StoredSession, replaced: string | undefined) => {
+      const saving = asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
+      return replaced === undefined ? saving : patiently(saving)
+    }
 
     const loadIn = (milliseconds?: number) =>
       Effect.gen(function* () {

@@ -62,6 +62,15 @@ describe("A call ends in time", () => {
     expect(await inTime(client.login("oac_2", short))).toMatchObject({ error: { code: "timed_out" } })
   })
 
+  it("when the save of a refresh hangs, and the lock becomes free", async () => {
+    const { client, pass, stopped } = await stoppable()
+    pass(life)
+    stopped.save = true
+    expect(await inTime(client.me())).toMatchObject({ ok: false })
+    stopped.save = false
+    await expect.poll(async () => (await client.logout()).ok, { timeout: 5_000 }).toBe(true)
+  })
+
   it("when the store's probe hangs, and a later call refreshes", async () => {
     const { client, pass, stopped } = await stoppable()
     pass(life)

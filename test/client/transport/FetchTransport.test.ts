@@ -1,4 +1,4 @@
-/** Requests of a page: a refused origin is told from a lost connection, once for all calls. */
+/** Requests of a page: a refused origin and a lost connection are different failures, found by one probe. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { createMusicClient } from "../../../client/index.ts"
 import { defaults, json } from "../support/RecordingService.ts"
