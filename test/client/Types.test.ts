@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs"
 import { describe, expect, expectTypeOf, it } from "vitest"
 import type * as Plain from "../../client/Types.ts"
+import { packageVersion } from "../../client/Version.ts"
 import type * as Descriptors from "../../src/schema/Descriptors.ts"
 import type * as Health from "../../src/schema/Health.ts"
 import type { Details } from "../../src/schema/Failure.ts"
+import { version } from "../../src/schema/Release.ts"
 import type { Report, ReportRequest } from "../../src/schema/Report.ts"
 import type { Me, TingOutcome } from "../../src/schema/Session.ts"
 import type { ClientTable } from "../../src/schema/Telemetry.ts"
@@ -69,6 +71,10 @@ describe("The client's modules", () => {
     [...readFileSync(new URL(file, root), "utf8").matchAll(/from "([^"]+)"/g)].map(([, target = ""]) =>
       target.startsWith(".") ? new URL(target, new URL(file, root)).href.slice(root.href.length) : target
     )
+
+  it("know the version of the release", () => {
+    expect(packageVersion).toBe(version)
+  })
 
   it("import no library in the declarations of the promise client", () => {
     // Bundled, and part of no exported type, as the test of a consumer's project shows.
