@@ -1,10 +1,8 @@
 /** Checks the options. A problem fails every call before anything is sent or stored; construction never throws. */
 import { clientVersionMaxLength, clientVersionPattern, testingSecretPattern } from "../src/schema/Patterns.ts"
 import { invalidInput, type OptionsProblem, serviceFailure } from "./failures/Failures.ts"
+import { longestTimer } from "./calls/Timers.ts"
 import type { MusicClientOptions } from "./Options.ts"
-
-/** The longest timer of every platform, milliseconds (about 24 days). */
-const longestTimer = 2 ** 31 - 1
 
 /** Programs without a type checker may pass null for an option that they leave out. */
 export const isGiven = <A>(value: A | null | undefined): value is A => value !== undefined && value !== null

@@ -34,17 +34,20 @@ export const makeLogin = (parts: {
       if (!isText(slt)) return yield* invalidInput("slt", "must be a text")
       const key = call?.idempotencyKey ?? (yield* loginKey(slt))
       let corrupt: MusicFailure<"store_failed"> | undefined
+      let replaced: string | null = null
       // The session of this login may be stored already: a replay would return a pair that was rotated since.
       const findKnown = (load: SessionSlot["load"]) =>
         load.pipe(
           Effect.map((stored) => {
             // Another login may have replaced it.
             corrupt = undefined
+            replaced = stored.refresh_token
             return stored.login_key === key ? stored : undefined
           }),
           Effect.catchAll((failure) => {
             if (failure.code !== "not_logged_in" && !isCorrupt(failure)) return Effect.fail(failure)
             corrupt = isCorrupt(failure) ? failure : undefined
+            replaced = null
             return Effect.succeed(undefined)
           })
         )
@@ -69,7 +72,7 @@ export const makeLogin = (parts: {
       }
       const saved = (session: WireLogin) =>
         slot
-          .save(session, { login_key: key, ting: session.ting }, sent.at)
+          .save(session, { login_key: key, ting: session.ting }, sent.at, replaced)
           .pipe(Effect.mapError(explainUnsaved))
       const begun = Effect.uninterruptibleMask((restore) =>
         Effect.gen(function* () {

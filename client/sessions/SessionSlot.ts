@@ -6,6 +6,7 @@ import type { WireSession } from "../calls/Answers.ts"
 import { type Deadline, monotonicMillis, within } from "../calls/Deadline.ts"
 import { sha256 } from "../calls/IdempotencyKeys.ts"
 import { addressOf } from "../calls/Requests.ts"
+import { runLater } from "../calls/Timers.ts"
 import { clientFailure, type MusicFailure, type OptionsProblem } from "../failures/Failures.ts"
 import { deadlineMillisecondsOf, type MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
@@ -49,7 +50,7 @@ export interface SessionSlot {
     session: WireSession,
     kept: Pick<StoredSession, "login_key" | "ting">,
     sentAt: number,
-    replaced?: string
+    replaced: string | null
   ) => Effect.Effect<StoredSession, SlotFailure>
   /** Fails when the stored session could not be replaced now; changes nothing. */
   readonly probe: (stored: StoredSession) => Effect.Effect<void, SlotFailure>
@@ -70,6 +71,13 @@ export interface SessionSlot {
   readonly isOwn: (session: WireSession) => boolean
 }
 
+/** Rejects with `silentStore` when the promise does not end in time; not by an effect, because a save cannot be interrupted. */
+const inTime = <A>(milliseconds: number, run: () => Promise<A>): Promise<A> =>
+  new Promise((resolve, reject) => {
+    const cancel = runLater(milliseconds, () => reject(silentStore))
+    run().then(resolve, reject).finally(cancel)
+  })
+
 export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<SessionSlot> =>
   Effect.gen(function* () {
     const store = options.sessionStore ?? memorySessionStore()
@@ -83,43 +91,31 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
     const isOwn = (session: { readonly testing_environment_id: string | null }) =>
       (session.testing_environment_id !== null) === isTesting(options)
 
-    const asked = <A>(run: (slot: string) => Promise<A>) =>
+    /** Runs a part of the store, and gives up the wait for it: a store may never answer. */
+    const asked = <A>(run: (slot: string) => Promise<A>, milliseconds?: number) =>
       Effect.flatMap(name, (slot) =>
-        // A store may answer without a promise.
-        Effect.tryPromise({ try: async () => run(slot), catch: storeFailed })
-      )
-
-    /** Bounds the wait for a store that may never answer. */
-    const patiently = <A, E>(effect: Effect.Effect<A, E>, milliseconds?: number) =>
-      // Options with a problem have no name, and perhaps no time either.
-      Effect.flatMap(name, () =>
-        Effect.timeoutFail(effect, {
-          duration: milliseconds ?? deadlineMillisecondsOf(options),
-          onTimeout: () => silentStore
+        Effect.tryPromise({
+          // A store may answer without a promise.
+          try: () => inTime(milliseconds ?? deadlineMillisecondsOf(options), async () => run(slot)),
+          catch: (cause) => (cause === silentStore ? silentStore : storeFailed(cause))
         })
       )
 
-    // A save waits for the writes before it, so that a late one never undoes it. A clearing does not wait: a refresh
-    // checks after its save whether the session was forgotten.
+    // A save waits for the writes before it, so that a late one never undoes it; but not for ever. A clearing does not wait: a
+    // refresh checks after its save whether the session was forgotten.
     let writes: Promise<unknown> = Promise.resolve()
     const noteWrite = <A>(write: Promise<A>): Promise<A> => {
-      writes = Promise.allSettled([writes, write]).then(() => undefined)
+      const all = Promise.allSettled([writes, write])
+      writes = inTime(deadlineMillisecondsOf(options), () => all).catch(() => undefined)
       return write
     }
-    // The wait for the save of a refresh is bounded, so that the lock becomes free: the pair stays in memory, and a store does not put
-    // it over a newer one later. A login has no such protection.
-    const saved = (stored: StoredSession, replaced: string | undefined) => {
-      const saving = asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
-      return replaced === undefined ? saving : patiently(saving)
-    }
+    const saved = (stored: StoredSession, replaced: string | null) =>
+      asked((slot) => noteWrite(writes.then(() => store.save(slot, stored, replaced))))
 
     const loadIn = (milliseconds?: number) =>
       Effect.gen(function* () {
         const before = end
-        const found = yield* patiently(
-          asked((slot) => store.load(slot)),
-          milliseconds
-        )
+        const found = yield* asked((slot) => store.load(slot), milliseconds)
         if (found === undefined || found === null) return yield* clientFailure("not_logged_in")
         const stored = readStored(found, yield* name, isOwn)
         if ("_tag" in stored) return yield* stored
@@ -175,10 +171,7 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
     const withLock: SessionSlot["withLock"] = (deadline) => (use) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.flatMap(acquire(deadline, restore), (release) =>
-          Effect.ensuring(
-            restore(use),
-            Effect.ignore(Effect.disconnect(patiently(Effect.tryPromise(() => release()))))
-          )
+          Effect.ensuring(restore(use), Effect.ignore(asked(() => release())))
         )
       )
 
@@ -190,11 +183,11 @@ export const makeSessionSlot = (options: MusicClientOptions): Effect.Effect<Sess
         const { probe } = store
         return probe === undefined
           ? saved(stored, stored.refresh_token)
-          : patiently(asked((slot) => probe(slot, stored)))
+          : asked((slot) => probe(slot, stored))
       },
       clear: Effect.suspend(() => {
         clears += 1
-        return patiently(asked((slot) => noteWrite(Promise.resolve().then(() => store.clear(slot)))))
+        return asked((slot) => noteWrite(Promise.resolve().then(() => store.clear(slot))))
       }),
       clears: () => clears,
       millisLeft,

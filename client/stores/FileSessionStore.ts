@@ -63,9 +63,9 @@ const parse = (text: string | undefined, path: string): Promise<object> => {
 const replacedMessage = "Another program has replaced the stored session."
 
 /** Whether a session file holds another session than that of the refresh token, or none. A spoiled file may be replaced. */
-const isReplaced = async (path: string, refreshToken: string): Promise<boolean> => {
+const isReplaced = async (path: string, refreshToken: string | null): Promise<boolean> => {
   const file = await readRegularFile(path, { mostBytes, followLinks: true })
-  if (file === undefined) return true
+  if (file === undefined) return refreshToken !== null
   const session: unknown = await parse(file.text, path).catch(() => undefined)
   return (
     typeof session === "object" &&

@@ -39,10 +39,10 @@ export interface SessionStore {
   /** The last saved value, or undefined. Rejects when it cannot be read; "unreadable" is never undefined. */
   readonly load: (slot: string) => Promise<unknown>
   /**
-   * Atomic; resolves when the session is durable. `replaced` is the refresh token of the session that a refresh replaces: a store
-   * that several programs share rejects when it holds another session by then, because a lock can be broken.
+   * Atomic; resolves when the session is durable. `replaced` is the refresh token of the session that is replaced, null when there
+   * was none: a store that several programs share rejects when it holds another session by then, because a lock can be broken.
    */
-  readonly save: (slot: string, session: StoredSession, replaced?: string) => Promise<void>
+  readonly save: (slot: string, session: StoredSession, replaced?: string | null) => Promise<void>
   readonly clear: (slot: string) => Promise<void>
   /**
    * Rejects when `session` could not be saved now; does not change the stored one. Called before each refresh, so that no

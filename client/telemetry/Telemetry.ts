@@ -15,6 +15,7 @@ import { randomUuid } from "../calls/IdempotencyKeys.ts"
 import type { MusicClientOptions } from "../Options.ts"
 import { findOptionsProblem } from "../OptionsCheck.ts"
 import { type Backoff, pauseAfter } from "../calls/Retry.ts"
+import { runLater } from "../calls/Timers.ts"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
 import { batchLimits, nextBatch, toPayload, type QueuedEvent, prepareEvent } from "./TelemetryBatch.ts"
 import type { ClientTable, TelemetryStats } from "../Types.ts"
@@ -74,20 +75,8 @@ const selectRefused = (
   return refused.length === 0 ? batch : refused
 }
 
-/** The longest timer of every platform, milliseconds. Who set it looks again at its end. */
-const longestTimer = 2 ** 31 - 1
 /** The longest pause of the background after a failure, milliseconds, also when the service asks for a longer one. */
 const longestPause = 3_600_000
-
-/** Runs later, without keeping the process alive. */
-const runLater = (milliseconds: number, run: () => void): (() => void) => {
-  // A longer timer would end at once.
-  const timer: unknown = setTimeout(run, Math.min(milliseconds, longestTimer))
-  // Node's timers keep the process alive; a browser's are numbers.
-  if (typeof timer === "object" && timer !== null && "unref" in timer && typeof timer.unref === "function")
-    timer.unref()
-  return () => clearTimeout(timer as ReturnType<typeof setTimeout>)
-}
 
 export const makeTelemetry = (
   options: MusicClientOptions,

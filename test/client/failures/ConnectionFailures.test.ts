@@ -38,9 +38,11 @@ const call = async (
     random: () => 0,
     onEvent: (event) => events.push(event)
   })
-  const result = await client.version()
+  await client.version()
+  // Of the first attempt: on a busy machine the last one may end at the deadline.
+  const first = events.find((event) => event.type === "response")
   return {
-    error: result.ok ? undefined : result.error,
+    error: first?.error,
     attempts: events.filter(({ type }) => type === "request").length
   }
 }

@@ -79,6 +79,7 @@ describe("A save of the file store that replaces a session", () => {
     await expect(store.save("production-1", second, "ort_0")).rejects.toMatchObject({ reason: "locked" })
     expect(await store.load("production-1")).toMatchObject({ refresh_token: "ort_1" })
     expect(await readdir(made.folder)).toEqual(["session-production-1.json"])
+    await expect(store.save("production-1", second, null)).rejects.toMatchObject({ reason: "locked" })
     await store.save("production-1", second, "ort_1")
     expect(await store.load("production-1")).toMatchObject({ refresh_token: "ort_2" })
   })
