@@ -1,5 +1,5 @@
 /** Reads an answer: its value, or its failure. Plain functions. */
-import { failureTable } from "../../src/schema/FailureTable.ts"
+import { type FailureCode, failureTable } from "../../src/schema/FailureTable.ts"
 import { isCheckStates, isRecord, isText, listOf, objectOf } from "./Answers.ts"
 import type { Endpoint } from "./Endpoints.ts"
 import { clientErrorTable, hintOf } from "../failures/ErrorTable.ts"
@@ -103,6 +103,11 @@ const readDetails = (details: unknown): ErrorDetails | undefined =>
 const distinctCode = (code: string): string =>
   Object.hasOwn(clientErrorTable, code) ? `service_${code}` : code
 
+/** A failure that ends a session counts only with the service's own status and word: an intermediary must not end one. */
+const isForeign = (code: FailureCode, status: number, retryable: boolean): boolean =>
+  (code === "unauthenticated" || code === "idempotency_response_expired") &&
+  (failureTable[code].status !== status || retryable)
+
 const readEnvelope = (json: unknown, status: number, isRaw: boolean): MusicFailure | undefined => {
   const error = isRecord(json) ? json.error : undefined
   if (!isRecord(error)) return undefined
@@ -112,6 +117,7 @@ const readEnvelope = (json: unknown, status: number, isRaw: boolean): MusicFailu
   const more = details === undefined ? {} : { details }
   if (!isServiceFailureCode(code))
     return unknownFailure(distinctCode(code), { status, message, hint, retryable, ...more })
+  if (isForeign(code, status, retryable)) return undefined
   return serviceFailure(code, {
     message: code === "invalid_input" ? withFirstField(message, details?.fields) : message,
     // A raw call is made in terms of HTTP.
@@ -124,12 +130,6 @@ const defined = (headers: WireHead["headers"]): Readonly<Record<string, string>>
   Object.fromEntries(
     Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]))
   )
-
-/** Failures that end a session count only with the service's own status and word: an intermediary must not end one. */
-const isTrusted = ({ code }: MusicFailure, status: number, json: unknown): boolean =>
-  code === "unauthenticated" || code === "idempotency_response_expired"
-    ? failureTable[code].status === status && isRecord(json) && isRecord(json.error) && !json.error.retryable
-    : status >= 400
 
 const readValue = <A>({ answer }: Endpoint<A>, { body, headers, status }: WireAnswer, json: unknown) => {
   if (answer === "empty") return status === 204 && body === "" ? { value: undefined as A } : undefined
@@ -161,8 +161,5 @@ export const decodeAnswer = <A>(
   }
   const parsed = parse(body)
   if (parsed === undefined) return unexpectedAnswer(status, "not_json")
-  const failure = readEnvelope(parsed.json, status, isRaw)
-  return failure !== undefined && isTrusted(failure, status, parsed.json)
-    ? failure
-    : unexpectedAnswer(status, "outside_contract")
+  return readEnvelope(parsed.json, status, isRaw) ?? unexpectedAnswer(status, "outside_contract")
 }

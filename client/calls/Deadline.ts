@@ -18,8 +18,10 @@ export interface Deadline {
   hint?: string | undefined
 }
 
+export const deadlineAt = (at: number): Deadline => ({ at, last: undefined })
+
 export const deadlineIn = (milliseconds: number): Effect.Effect<Deadline> =>
-  Effect.map(monotonicMillis, (now) => ({ at: now + milliseconds, last: undefined }))
+  Effect.map(monotonicMillis, (now) => deadlineAt(now + milliseconds))
 
 const lastOf = ({ code, hint, message, requestId }: MusicFailure) => ({ code, message, hint, requestId })
 
@@ -55,4 +57,4 @@ const grace = 100
 export const leaveAt =
   (deadline: Deadline) =>
   <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E | MusicFailure<"timed_out">, R> =>
-    within({ at: deadline.at + grace, last: undefined }, () => deadline)(Effect.disconnect(work))
+    within(deadlineAt(deadline.at + grace), () => deadline)(Effect.disconnect(work))

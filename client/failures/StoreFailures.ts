@@ -8,7 +8,7 @@
  * - `no_space`: a full disk, or a quota. A retry helps once space is free.
  * - `permission`: the operating system or the browser refuses access.
  * - `misconfigured`: an option is wrong, or its path cannot be used.
- * - `locked`: the wait for the lock ended; another program or call holds it.
+ * - `locked`: another program or call holds the lock, or has replaced the session in the meantime.
  * - `unavailable`: any other failure of the store.
  */
 export type StoreFailureReason =

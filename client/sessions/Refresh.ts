@@ -11,7 +11,7 @@ import type { WireSession } from "../calls/Answers.ts"
 import { currentMetadata } from "../calls/Attempt.ts"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
 import type { CallFailure, Calls } from "../calls/Calls.ts"
-import { type Deadline, monotonicMillis, within } from "../calls/Deadline.ts"
+import { type Deadline, deadlineAt, monotonicMillis, within } from "../calls/Deadline.ts"
 import type { ReportEvent } from "../Events.ts"
 import {
   clientFailure,
@@ -233,7 +233,7 @@ export const makeSessionRefresh = (parts: {
       deadlineOf(undefined),
       (usual): Effect.Effect<{ readonly own: boolean; readonly flight: RunningRefresh }> => {
         if (flight !== undefined) return Effect.succeed({ own: false, flight })
-        const deadline: Deadline = { at: Math.max(usual.at, wanted.at), last: undefined }
+        const deadline = deadlineAt(Math.max(usual.at, wanted.at))
         const started: RunningRefresh = { landed: Deferred.unsafeMake(FiberId.none), deadline }
         flight = started
         return slot
@@ -289,7 +289,7 @@ export const makeSessionRefresh = (parts: {
       if ((yield* slot.millisLeft(stored)) <= 0) return yield* renewSession(stored.access_token, deadline)
       const now = yield* monotonicMillis
       if (now < Math.max(pausedUntil, getRefusal(stored)?.until ?? 0)) return stored
-      const patience = { at: Math.min(deadline.at, now + earlyWait), last: undefined }
+      const patience = deadlineAt(Math.min(deadline.at, now + earlyWait))
       return yield* renewSession(stored.access_token, patience).pipe(
         Effect.catchAll((failure) => {
           if (isOver(failure)) return Effect.fail(failure)

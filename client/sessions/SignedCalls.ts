@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { DeadlineOf } from "../calls/CallDeadline.ts"
 import type { CallFacts, CallFailure, Calls } from "../calls/Calls.ts"
-import { type Deadline, monotonicMillis } from "../calls/Deadline.ts"
+import { type Deadline, deadlineAt, monotonicMillis } from "../calls/Deadline.ts"
 import type { AnswerOf, EndpointName } from "../calls/Endpoints.ts"
 import type { ReportEvent } from "../Events.ts"
 import { clientFailure, isOver, type MusicFailure } from "../failures/Failures.ts"
@@ -111,10 +111,7 @@ export const makeSignedCalls = (
       )
       if (Option.isNone(stored)) return yield* use(undefined, deadline)
       const now = yield* monotonicMillis
-      const patience: Deadline = {
-        at: now + Math.min(renewal.most, (deadline.at - now) * renewal.part),
-        last: undefined
-      }
+      const patience = deadlineAt(now + Math.min(renewal.most, (deadline.at - now) * renewal.part))
       // During an outage a report is sent with the old token rather than not at all.
       const best = yield* refresh.getUsableSession(patience).pipe(
         Effect.catchIf(

@@ -60,7 +60,7 @@ export const main = async () => {
   createMusicClient({ baseUrl: "https://music.example", source: "tv", telemetry: true })
   createMusicClient({
     baseUrl: "https://music.example", source: "cli", telemetry: false,
-    sessionStore: fileSessionStore({ directory: "/tmp/music" })
+    sessionStore: fileSessionStore({ directory: "music" })
   })
 }
 `

@@ -1,6 +1,8 @@
 /** Members of errors beside code, message and hint. */
 import { describe, expect, it } from "vitest"
+import { hintOf } from "../../../client/failures/ErrorTable.ts"
 import { hasCode, isUnknownCode, type SessionStore } from "../../../client/index.ts"
+import { type FailureCode, failureTable } from "../../../src/schema/FailureTable.ts"
 import { startClient } from "../support/RecordingService.ts"
 import { failure } from "../support/StubService.ts"
 
@@ -53,6 +55,28 @@ describe("An error", () => {
     answers.version = () => failure(404, "not_found")
     const known = (await client.version()).error
     expect(known !== undefined && !isUnknownCode(known) && hasCode(known, "not_found")).toBe(true)
+  })
+})
+
+describe("The hint after a failure of the service", () => {
+  /** Codes that no call of the client receives; their hints are for other callers. */
+  const foreign = [
+    "webhook_signature_invalid",
+    "plane_mismatch",
+    "method_not_allowed",
+    "unsupported_media_type",
+    // The service always names the limit of the call instead.
+    "payload_too_large"
+  ]
+  const http = /\b(?:GET|POST|header|Retry-After|Authorization|Idempotency-Key|X-[A-Z])|\/api\/|openapi/
+
+  it("speaks of the client's methods, not of HTTP", () => {
+    // Iterating over our own constant: its keys are the codes.
+    for (const code of Object.keys(failureTable) as ReadonlyArray<FailureCode>)
+      if (!foreign.includes(code))
+        expect(hintOf(code, failureTable[code].hint, { fields: [] })).not.toMatch(http)
+    const organisation = { reason: "organization_not_granted" }
+    expect(hintOf("forbidden", "Choose one in X-Org-ID.", organisation)).not.toMatch(http)
   })
 })
 

@@ -12,6 +12,7 @@ import * as FastCheck from "effect/FastCheck"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
 import { fileLock, fileSessionStore, type StoredSession } from "../../../client/node.ts"
 import { type Built, scratch } from "../support/Built.ts"
+import { storedSession } from "../support/StoredSessions.ts"
 
 let made: Built
 beforeEach(async () => {
@@ -466,21 +467,7 @@ describe("An aborted wait", () => {
 })
 
 describe("A process that is killed", () => {
-  const session: StoredSession = {
-    version: 1,
-    slot: "slot",
-    access_token: "oat_1",
-    refresh_token: "ort_1",
-    expires_in: 1800,
-    obtained_at: 0,
-    scope: "",
-    actor: { type: "silicon", public_id: "si:deejay" },
-    org_id: "acme",
-    org_ids: ["acme"],
-    testing_environment_id: null,
-    login_key: "key",
-    ting: { subscribed: true }
-  }
+  const session = storedSession("slot")
 
   it("at any moment of its work leaves a session and a lock that the next process gets", async () => {
     const directory = join(made.folder, "sessions")

@@ -5,9 +5,10 @@ import { fileURLToPath } from "node:url"
 import { inspect, promisify } from "node:util"
 import * as FastCheck from "effect/FastCheck"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
-import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
+import { fileSessionStore } from "../../../client/node.ts"
 import { describeStoreFailure } from "../../../client/failures/StoreFailures.ts"
 import { type Built, scratch } from "../support/Built.ts"
+import { storedSession } from "../support/StoredSessions.ts"
 
 let made: Built
 beforeEach(async () => {
@@ -15,21 +16,7 @@ beforeEach(async () => {
 })
 afterEach(() => made.remove())
 
-const session: StoredSession = {
-  version: 1,
-  slot: "production-1",
-  access_token: "oat_1",
-  refresh_token: "ort_1",
-  expires_in: 1800,
-  obtained_at: 0,
-  scope: "",
-  actor: { type: "silicon", public_id: "si:deejay" },
-  org_id: "acme",
-  org_ids: ["acme"],
-  testing_environment_id: null,
-  login_key: "key",
-  ting: { subscribed: true }
-}
+const session = storedSession("production-1")
 
 describe("The file store", () => {
   it("keeps a session in a private file of a private folder, and no other file", async () => {

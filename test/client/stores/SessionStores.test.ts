@@ -10,6 +10,7 @@ import {
   webSessionStore
 } from "../../../client/index.ts"
 import { stubService } from "../support/StubService.ts"
+import { storedSession } from "../support/StoredSessions.ts"
 
 const options = { baseUrl: "https://music.example", source: "cli", telemetry: false } as const
 
@@ -103,21 +104,7 @@ describe("The web store", () => {
 })
 
 describe("A failure of the web store", () => {
-  const stored: StoredSession = {
-    version: 1,
-    slot: "slot",
-    access_token: "oat_1",
-    refresh_token: "ort_1",
-    expires_in: 1800,
-    obtained_at: 0,
-    scope: "",
-    actor: { type: "silicon", public_id: "si:deejay" },
-    org_id: "acme",
-    org_ids: ["acme"],
-    testing_environment_id: null,
-    login_key: "key",
-    ting: { subscribed: true }
-  }
+  const stored = storedSession("slot")
 
   type Factory = InstanceType<typeof IndexedDb.IDBFactory>
 
