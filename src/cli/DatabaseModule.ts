@@ -2,6 +2,7 @@
 
 export { finishRestore } from "../layers/store/backup/RestoreReconciliation.ts"
 export { latestMigration } from "../layers/store/migrations/Migrations.ts"
+export { recordBackup } from "../layers/store/repositories/LastBackup.ts"
 export { makeOperatorQueries } from "../layers/store/repositories/OperatorQueries.ts"
 export { makeStore } from "../layers/store/repositories/Repositories.ts"
 export { databaseFromSettings } from "../layers/store/StoreFromSettings.ts"

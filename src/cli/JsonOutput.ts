@@ -1,7 +1,14 @@
 /** Records as JSON (docs/cli.md): names as in the API, times as ISO 8601 in UTC, null for absent values. */
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
-import type { DeliveryRecord, RecipientRecord, ReportRecord } from "../services/OperatorQueries.ts"
+import type {
+  DeliveryRecord,
+  RecipientRecord,
+  RefusalRecord,
+  Removal,
+  ReportRecord,
+  SpoolRecord
+} from "../services/OperatorQueries.ts"
 import type { InboxEvent, Reporter, StoredDelivery } from "../services/Store.ts"
 import { truncate } from "./Text.ts"
 
@@ -24,8 +31,10 @@ export const reporterName = (reporter: Reporter): string => {
 }
 
 /** The first words of the message. */
-export const summaryOf = ({ report }: ReportRecord): string =>
-  truncate(report.content.message.replaceAll(/\s+/g, " ").trim(), 120)
+export const summaryOf = ({ removal, report }: ReportRecord): string =>
+  Option.isSome(removal)
+    ? `removed: ${removal.value.reason}`
+    : truncate(report.content.message.replaceAll(/\s+/g, " ").trim(), 120)
 
 export const toDeliveryJson = (delivery: StoredDelivery) => ({
   id: delivery.id,
@@ -46,6 +55,8 @@ export const toDeliveryRecordJson = (delivery: DeliveryRecord) => ({
   finished_at: isoOrNull(delivery.finishedAt)
 })
 
+const toRemovalJson = ({ reason, removedAt }: Removal) => ({ at: iso(removedAt), reason })
+
 export const toReportJson = (record: ReportRecord) => ({
   id: record.report.id,
   created_at: iso(record.report.createdAt),
@@ -56,6 +67,7 @@ export const toReportJson = (record: ReportRecord) => ({
   status: Option.isSome(record.report.issue) ? "filed" : "stored",
   issue: Option.getOrNull(record.report.issue),
   delivery: Option.getOrNull(Option.map(record.delivery, toDeliveryJson)),
+  removed: Option.getOrNull(Option.map(record.removal, toRemovalJson)),
   summary: summaryOf(record)
 })
 
@@ -64,6 +76,27 @@ export const toWholeReportJson = (record: ReportRecord) => {
   const { summary: _, ...shape } = toReportJson(record)
   return { ...shape, ...record.report.content }
 }
+
+export const toSpoolJson = (record: SpoolRecord) => ({
+  table: record.table,
+  waiting: record.waiting,
+  waiting_bytes: record.waitingBytes,
+  oldest_at: isoOrNull(record.oldestAt),
+  accepted: record.accepted,
+  delivered: record.delivered,
+  duplicates: record.duplicates,
+  expired: record.expired,
+  refused: record.refused
+})
+
+export const toRefusalJson = (record: RefusalRecord) => ({
+  id: record.recordId,
+  table: record.table,
+  code: record.code,
+  bytes: record.bytes,
+  event_at: iso(record.eventAt),
+  refused_at: iso(record.refusedAt)
+})
 
 /** The store holds JSON as text. */
 const parsed = (text: string): unknown =>

@@ -21,6 +21,7 @@ import { recipients } from "./commands/Recipients.ts"
 import { reports } from "./commands/Reports.ts"
 import { sandbox } from "./commands/Sandbox.ts"
 import { serve } from "./commands/Serve.ts"
+import { telemetry } from "./commands/Telemetry.ts"
 import { webhooks } from "./commands/Webhooks.ts"
 import { type CommandTree, type Invocation, program, readArguments } from "./Arguments.ts"
 import { CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
@@ -46,6 +47,7 @@ const commands = [
   deliveries,
   webhooks,
   recipients,
+  telemetry,
   backup,
   restore,
   migrate,

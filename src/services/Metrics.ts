@@ -205,6 +205,12 @@ export const collected = {
     "Telemetry records since the database was created: accepted, delivered, duplicate, expired, refused.",
     ["table", "result"]
   ),
+  lastBackup: describe(
+    "gauge",
+    "music_last_backup_timestamp_seconds",
+    "Unix time of the last backup that was recorded; 0 without one.",
+    []
+  ),
   cpu: describe("counter", "process_cpu_seconds_total", "CPU time of the process, user and system.", []),
   memory: describe("gauge", "process_resident_memory_bytes", "Resident memory of the process.", []),
   started: describe("gauge", "process_start_time_seconds", "Start of the process, Unix time.", []),

@@ -11,6 +11,7 @@ import type {
   DeliveryKind,
   DeliveryState,
   InboxEvent,
+  SpoolCounts,
   StoredDelivery,
   StoredReport,
   StoreUnavailable
@@ -36,6 +37,40 @@ export interface ReportRecord {
   readonly report: StoredReport
   /** None when the report was stored while no tracker was configured, or retention removed the delivery. */
   readonly delivery: Option.Option<StoredDelivery>
+  /** Of a report whose content an operator removed. */
+  readonly removal: Option.Option<Removal>
+}
+
+export interface Removal {
+  /** Id of the report. */
+  readonly id: string
+  readonly removedAt: number
+  readonly reason: string
+}
+
+/** `BeingFiled`: nothing was changed; its delivery is leased, or in a state that only a later version knows. */
+export type RemovalOutcome = Data.TaggedEnum<{
+  Removed: object
+  RemovedBefore: object
+  BeingFiled: object
+  Missing: object
+}>
+export const RemovalOutcome = Data.taggedEnum<RemovalOutcome>()
+
+/** An event that the table service refused for good. */
+export interface RefusalRecord {
+  readonly recordId: string
+  readonly table: string
+  /** Of the service. */
+  readonly code: string
+  readonly eventAt: number
+  readonly bytes: number
+  readonly refusedAt: number
+}
+
+export interface SpoolRecord extends SpoolCounts {
+  /** When the event that waits longest was accepted. */
+  readonly oldestAt: Option.Option<number>
 }
 
 export interface DeliveryRecord extends StoredDelivery {
@@ -78,6 +113,11 @@ export interface WebhookFilter extends Since {
   readonly eventType: Option.Option<string>
 }
 
+export interface RefusalFilter extends Since {
+  readonly table: Option.Option<string>
+  readonly code: Option.Option<string>
+}
+
 export interface RecipientFilter {
   readonly plane: Option.Option<PlaneId>
   readonly organisation: Option.Option<string>
@@ -94,6 +134,23 @@ export interface OperatorQueriesService {
   readonly delivery: (id: string) => Found<DeliveryRecord>
   readonly webhooks: (filter: WebhookFilter, page: PageRequest) => Listed<InboxEvent>
   readonly recipients: (filter: RecipientFilter, page: PageRequest) => Listed<RecipientRecord>
+  /** Newest refusal first. */
+  readonly refusals: (filter: RefusalFilter, page: PageRequest) => Listed<RefusalRecord>
+  /** The tables of which an event was ever accepted. */
+  readonly spool: Effect.Effect<ReadonlyArray<SpoolRecord>, StoreUnavailable>
+  /** Those of the reports that were removed; also when retention has removed the rest of the report since. */
+  readonly removals: (
+    reportIds: ReadonlyArray<string>
+  ) => Effect.Effect<ReadonlyArray<Removal>, StoreUnavailable>
+  /**
+   * Removes content, reporter and request id of a report, ends its delivery, and records the reason. A repetition under the
+   * same key still gets the report's id, and is neither stored nor filed again.
+   */
+  readonly removeReport: (
+    reportId: string,
+    reason: string,
+    now: number
+  ) => Effect.Effect<RemovalOutcome, StoreUnavailable>
   /**
    * Creates a delivery, due now, for a report of production that is not filed and has none; false for any other report.
    * Retention may have removed an earlier delivery, so the tracker is searched before anything is sent.

@@ -1,6 +1,7 @@
 /** The store: one repository for each noun, in `store/`. No credential is ever stored. Times are milliseconds since the epoch. */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
+import type { Backups } from "./store/Backups.ts"
 import type { Deliveries } from "./store/Deliveries.ts"
 import type { Destinations } from "./store/Destinations.ts"
 import type { KnownPlanes } from "./store/KnownPlanes.ts"
@@ -12,6 +13,7 @@ import type { Stored } from "./store/StoreUnavailable.ts"
 import type { TelemetrySpool } from "./store/TelemetrySpool.ts"
 import type { WebhookInbox } from "./store/WebhookInbox.ts"
 
+export * from "./store/Backups.ts"
 export * from "./store/Deliveries.ts"
 export * from "./store/Destinations.ts"
 export * from "./store/KnownPlanes.ts"
@@ -33,6 +35,7 @@ export interface StoreService {
   readonly deliveries: Deliveries
   readonly destinations: Destinations
   readonly retention: Retention
+  readonly backups: Backups
   /** Succeeds when the database answers, takes writes and has all migrations of this version. */
   readonly check: Stored<void>
   /**

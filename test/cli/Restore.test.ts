@@ -69,7 +69,9 @@ it.effect("on PostgreSQL the output ends with the command to run", () =>
     const environment = { MUSIC_DATABASE_URL: "postgres://music@db.example/music" }
     const { err, exit } = yield* run(["restore", "music.dump"], environment)
     expect([exit, err]).toEqual([69, expect.stringMatching(/ Run: \(umask .* --finish$/)])
-    expect((yield* run(["backup", "music.dump"], environment)).err).toMatch(/db\.example\/music'$/)
+    expect((yield* run(["backup", "music.dump"], environment)).err).toMatch(
+      / Run: \(umask 077 && pg_dump .*db\.example\/music'\) && music-backend backup --record$/
+    )
   })
 )
 

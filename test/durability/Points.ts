@@ -45,7 +45,8 @@ export const reads: ReadonlySet<string> = new Set([
   "deliveries.find",
   "deliveries.counts",
   "deliveries.oldestOpen",
-  "destinations.find"
+  "destinations.find",
+  "backups.last"
 ])
 
 const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {

@@ -1,15 +1,19 @@
+import { readdirSync, rmSync } from "node:fs"
+import { join } from "node:path"
 import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { BackupFailed, DatabaseFacts } from "../../layers/store/backup/DatabaseFiles.ts"
+import type { SettingsValues } from "../../services/Settings.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
 import { CommandFailed, type Exit, exits, usage } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
 import { printFacts, printJson, Screen } from "../Screen.ts"
-import { formatBytes } from "../Text.ts"
+import { formatBytes, formatTime } from "../Text.ts"
 
 const file = Args.text({ name: "file" })
 const overwrite = Options.boolean("overwrite")
@@ -39,6 +43,72 @@ const toLines = (facts: DatabaseFacts): ReadonlyArray<readonly [string, string]>
   ["rows", formatRows(facts.rows) || "none"]
 ]
 
+/** Names of the copies that `--keep` makes and removes. */
+const copies = /^music-\d{8}T\d{6}Z\.sqlite$/
+
+const copyName = (now: number): string =>
+  `music-${new Date(now).toISOString().replaceAll(/[-:]|\.\d+/g, "")}.sqlite`
+
+/** The oldest copies beyond the newest `count`; names sort by their time. Other files are not touched. */
+const removeOldCopies = (folder: string, count: number) =>
+  Effect.try({
+    try: () => {
+      const old = readdirSync(folder)
+        .filter((name) => copies.test(name))
+        .sort()
+        .slice(0, -count)
+        .map((name) => join(folder, name))
+      for (const copy of old) rmSync(copy)
+      return old
+    },
+    catch: (error) =>
+      new CommandFailed({
+        exit: exits.unavailable,
+        lines: [
+          `the backup is complete, but older ones cannot be removed: ${error instanceof Error && "code" in error ? String(error.code) : "unknown error"}`
+        ],
+        fix: `let this user change ${folder}`
+      })
+  })
+
+const keepOf = (given: Option.Option<string>) =>
+  Option.match(given, {
+    onNone: () => Effect.succeedNone,
+    onSome: (text) =>
+      /^[1-9]\d{0,3}$/.test(text)
+        ? Effect.succeedSome(Number(text))
+        : Effect.fail(usage(`--keep ${text} is not a number from 1 to 9999`, "keep at least one backup"))
+  })
+
+/** Writes the time into the database, for the metric and its alert. */
+const record = (settings: SettingsValues) =>
+  Effect.gen(function* () {
+    const { databaseFromSettings, recordBackup } = yield* Effect.promise(() => import("../DatabaseModule.ts"))
+    const database = yield* databaseFromSettings(settings, { migrate: false })
+    const now = yield* Clock.currentTimeMillis
+    yield* recordBackup(database, now)
+    return { database: database.name, at: now }
+  }).pipe(Effect.scoped, Effect.mapError(storeFailed))
+
+/** The backup is complete all the same. */
+const recordOrWarn = (settings: SettingsValues) =>
+  Effect.catchAll(record(settings), ({ lines }) =>
+    Effect.flatMap(Screen, ({ err }) =>
+      err(`The time of this backup is not recorded for the metric: ${lines.join(" ")}.`)
+    )
+  )
+
+const recordOnly = (asJson: boolean) =>
+  Effect.gen(function* () {
+    const { at, database } = yield* record(yield* databasePlace)
+    yield* asJson
+      ? printJson({ database, recorded_at: new Date(at).toISOString() })
+      : printFacts([
+          ["database", database],
+          ["recorded", formatTime(at)]
+        ])
+  })
+
 const printCopy = (facts: DatabaseFacts) => printFacts(toLines(facts))
 
 const formatUnfiled = (count: number): string =>
@@ -49,20 +119,52 @@ const formatUnfiled = (count: number): string =>
 export const backup = Command.make(
   "backup",
   {
-    file: file.pipe(Args.withDescription("path of the copy")),
+    file: file.pipe(
+      Args.withDescription("path of the copy; with --keep the folder of the copies"),
+      Args.optional
+    ),
     overwrite: overwrite.pipe(Options.withDescription("replace the file when it exists")),
+    keep: Options.text("keep").pipe(
+      Options.withPseudoName("n"),
+      Options.withDescription(
+        "writes music-<time>.sqlite into the folder, then removes all of these but the newest n"
+      ),
+      Options.optional
+    ),
+    record: Options.boolean("record").pipe(
+      Options.withDescription("only records that another tool has just made a backup, for the metric")
+    ),
     json
   },
   (given) =>
     Effect.gen(function* () {
       const screen = yield* Screen
+      const keep = yield* keepOf(given.keep)
+      if (given.record) {
+        if (Option.isSome(given.file) || Option.isSome(keep) || given.overwrite)
+          return yield* usage(
+            "backup --record takes no file, --keep or --overwrite",
+            "see music-backend backup --help"
+          )
+        return yield* recordOnly(given.json)
+      }
+      if (Option.isNone(given.file))
+        return yield* usage("backup needs a file, or --record", "see music-backend backup --help")
+      if (Option.isSome(keep) && given.overwrite)
+        return yield* usage("--keep and --overwrite together", "use only one of them")
+      const path = given.file.value
       const settings = yield* databasePlace
       const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
+      const target = Option.isSome(keep) ? join(path, copyName(yield* Clock.currentTimeMillis)) : path
       const facts = yield* backups
-        .backup(settings, given.file, { overwrite: given.overwrite, progress: screen.progress })
+        .backup(settings, target, { overwrite: given.overwrite, progress: screen.progress })
         .pipe(Effect.mapError(failed(exits.unavailable)))
       yield* screen.progress("")
-      yield* given.json ? printJson(toJson(facts)) : printCopy(facts)
+      yield* recordOrWarn(settings)
+      const removed = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value) : []
+      yield* given.json
+        ? printJson({ ...toJson(facts), removed })
+        : printFacts([...toLines(facts), ...removed.map((copy) => ["removed", copy] as const)])
     })
 ).pipe(
   Command.withDescription(

@@ -5,10 +5,15 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { productionId } from "../../services/Plane.ts"
-import { OperatorQueries, type ReportFilter, type ReportRecord } from "../../services/OperatorQueries.ts"
+import {
+  OperatorQueries,
+  type Removal,
+  type ReportFilter,
+  type ReportRecord
+} from "../../services/OperatorQueries.ts"
 import { Store } from "../../services/Store.ts"
 import { onDatabase } from "../DatabaseAccess.ts"
-import { notFound } from "../CommandFailed.ts"
+import { notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
 import { toDeliveryJson, reporterName, toReportJson, summaryOf, toWholeReportJson } from "../JsonOutput.ts"
@@ -95,10 +100,19 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
 const missing = (reportId: string) =>
   notFound(`no report ${reportId}`, "find it with music-backend reports list")
 
+const removedBefore = ({ id: reportId, reason, removedAt }: Removal) =>
+  notFound(
+    `${reportId} was removed at ${formatTime(removedAt)}: ${reason}`,
+    "its content is not stored here any more"
+  )
+
 const found = (reportId: string) =>
   Effect.gen(function* () {
-    const record = yield* (yield* OperatorQueries).report(reportId)
-    return Option.isSome(record) ? record.value : yield* missing(reportId)
+    const queries = yield* OperatorQueries
+    const record = yield* queries.report(reportId)
+    if (Option.isSome(record)) return record.value
+    const [removal] = yield* queries.removals([reportId])
+    return yield* removal === undefined ? missing(reportId) : removedBefore(removal)
   })
 
 const block = (title: string, text: string) =>
@@ -110,14 +124,21 @@ const block = (title: string, text: string) =>
 
 const printReport = (record: ReportRecord) =>
   Effect.gen(function* () {
+    const isRemoved = Option.isSome(record.removal)
     const { content, createdAt, issue, requestId, source } = record.report
     yield* printFacts([
       ["id", record.report.id],
       ["created", formatTime(createdAt)],
-      ["reporter", reporterName(record.report.reporter)],
+      [
+        "removed",
+        Option.getOrUndefined(
+          Option.map(record.removal, ({ reason, removedAt }) => `${formatTime(removedAt)}: ${reason}`)
+        )
+      ],
+      ["reporter", isRemoved ? undefined : reporterName(record.report.reporter)],
       ["source", source],
       ["plane", record.report.plane],
-      ["request", requestId],
+      ["request", isRemoved ? undefined : requestId],
       ["pull request", content.pr ?? undefined],
       ["issue", Option.match(issue, { onNone: () => "not filed", onSome: ({ url }) => url })],
       [
@@ -132,6 +153,7 @@ const printReport = (record: ReportRecord) =>
         Option.getOrUndefined(Option.flatMap(record.delivery, ({ lastFailure }) => lastFailure))
       ]
     ])
+    if (isRemoved) return
     yield* block("Message", content.message)
     if (content.context !== null) yield* block("Context", JSON.stringify(content.context, null, 2))
     for (const { content: text, name } of content.attachments)
@@ -147,7 +169,8 @@ const show = Command.make("show", { id, json }, (given) =>
 
 const retry = Command.make("retry", { id, json }, (given) =>
   Effect.gen(function* () {
-    const { report } = yield* found(given.id)
+    const { removal, report } = yield* found(given.id)
+    if (Option.isSome(removal)) return yield* removedBefore(removal.value)
     if (report.plane !== productionId)
       return yield* notFound(
         `${report.id} belongs to a testing plane and is never filed`,
@@ -178,6 +201,59 @@ const retry = Command.make("retry", { id, json }, (given) =>
   )
 )
 
+const reason = Options.text("reason").pipe(
+  Options.withDescription(
+    "the reason, kept with the report's id and the time; required, without personal data"
+  )
+)
+
+/** What an operator still has to delete elsewhere. */
+const remainderOf = ({ delivery, report }: ReportRecord): string => {
+  if (Option.isSome(report.issue)) return `the issue ${report.issue.value.url}: delete it in the tracker`
+  const wasSent = Option.exists(
+    delivery,
+    ({ attempts, state }) => attempts > 0 || (state !== "waiting" && state !== "failed")
+  )
+  return wasSent
+    ? `perhaps an issue: search the tracker for ${report.id}-${report.marker}, and delete it there`
+    : "no issue: it was never sent to the tracker"
+}
+
+const remove = Command.make("remove", { id, reason, json }, (given) =>
+  Effect.gen(function* () {
+    if (given.reason.trim() === "" || given.reason.length > 500)
+      return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
+    // Before the removal, which ends the delivery.
+    const before = yield* found(given.id)
+    const queries = yield* OperatorQueries
+    const outcome = yield* queries.removeReport(given.id, given.reason, yield* Clock.currentTimeMillis)
+    const after = yield* found(given.id)
+    switch (outcome._tag) {
+      case "Missing":
+        return yield* missing(given.id)
+      case "RemovedBefore":
+        return yield* Option.match(after.removal, { onNone: () => missing(given.id), onSome: removedBefore })
+      case "BeingFiled":
+        return yield* notFound(
+          `${given.id} is being filed at this moment: nothing was removed`,
+          "try again in a minute"
+        )
+      case "Removed": {
+        if (given.json) return yield* printJson({ ...toWholeReportJson(after), remains: remainderOf(before) })
+        yield* printFacts([
+          ["removed", `${given.id}: its content and its reporter are deleted from this database`],
+          ["remains", remainderOf(before)],
+          ["backups", "those from before hold it until they are deleted"]
+        ])
+      }
+    }
+  }).pipe(onDatabase)
+).pipe(
+  Command.withDescription(
+    "Deletes content and reporter of a report, and keeps its id, the time and the reason; it is not filed any more"
+  )
+)
+
 const export_ = Command.make("export", filters, (given) =>
   Effect.flatMap(filterOf(given), (filter) => onDatabase(exportReports(filter)))
 ).pipe(
@@ -185,6 +261,6 @@ const export_ = Command.make("export", filters, (given) =>
 )
 
 export const reports = Command.make("reports").pipe(
-  Command.withDescription("Bug reports: list, show, export, retry"),
-  Command.withSubcommands([list, show, export_, retry])
+  Command.withDescription("Bug reports: list, show, export, retry, remove"),
+  Command.withSubcommands([list, show, export_, retry, remove])
 )

@@ -88,6 +88,7 @@ export const makeCollectors = Effect.gen(function* () {
     const oldest = yield* store.deliveries.oldestOpen
     const storedBytes = yield* store.reports.storedBytes
     const spool = yield* store.spool.counts
+    const lastBackup = yield* store.backups.last
     const age = Option.match(oldest, {
       onNone: () => 0,
       onSome: (createdAt) => Math.max(0, now - createdAt) / 1_000
@@ -102,6 +103,8 @@ export const makeCollectors = Effect.gen(function* () {
       ),
       single(collected.oldestDelivery, age),
       single(collected.reportsBytes, storedBytes),
+      // 0 makes one expression of an alert cover both an old backup and none.
+      single(collected.lastBackup, Option.getOrElse(lastBackup, () => 0) / 1_000),
       ...spool.flatMap((counts) => spoolSamples(counts.table, counts)),
       ...unused.flatMap((table) => spoolSamples(table))
     ]

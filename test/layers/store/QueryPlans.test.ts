@@ -81,6 +81,7 @@ const everyOperation = (store: StoreService) =>
     yield* planes.remember(plane)
     yield* planes.remember(plane)
     yield* planes.findByKeyDigest("digest")
+    yield* store.backups.last
 
     const entries = Array.from({ length: 150 }, (_, index) =>
       sampleEntry(`fresh${index}`, { acceptedAt: now, eventAt: now })
@@ -195,7 +196,8 @@ const watched = (store: StoreService) => {
     planes: watch("planes", store.planes),
     deliveries: watch("deliveries", store.deliveries),
     destinations: watch("destinations", store.destinations),
-    retention: watch("retention", store.retention)
+    retention: watch("retention", store.retention),
+    backups: watch("backups", store.backups)
   }
   const all = nouns.flatMap(([name, noun]) => Object.keys(noun).map((operation) => `${name}.${operation}`))
   return { store: copy, missing: () => all.filter((operation) => !used.has(operation)) }
@@ -230,6 +232,8 @@ const recorded = (kind: Kind) =>
         yield* queries.deliveries(deliveries, page((yield* queries.deliveries(deliveries, page(none))).next))
         yield* queries.webhooks(webhooks, page((yield* queries.webhooks(webhooks, page(none))).next))
         yield* queries.recipients(recipients, page((yield* queries.recipients(recipients, page(none))).next))
+        const refusals = { since: none, table: none, code: none }
+        yield* queries.refusals(refusals, page((yield* queries.refusals(refusals, page(none))).next))
         for (const state of ["failed", "discarded"] as const) {
           yield* queries.deliveries({ ...deliveries, state: Option.some(state) }, page(none))
           yield* queries.reports({ ...reports, delivery: Option.some(state) }, page(none))
@@ -238,6 +242,8 @@ const recorded = (kind: Kind) =>
       yield* queries.report("rep_1")
       yield* queries.delivery("report:rep_1")
       yield* queries.enqueue("rep_1", Date.now())
+      yield* queries.spool
+      yield* queries.removeReport("rep_1", "a person asked for it", Date.now())
       return new Map(found)
     }).pipe(Effect.scoped)
     assert.isAtLeast(statements.size, 60)

@@ -30,9 +30,13 @@ const refuse = (
       )
   })
 
-/** On PostgreSQL, fails with the command that backs up to `file`. */
+/** On PostgreSQL, fails with the command that backs up to `file`, readable by its owner only, and records the time. */
 export const refusePostgresBackup = (place: Pick<SettingsValues, "databaseUrl">, file: string) =>
-  refuse(place, (url) => `pg_dump --format=custom --file=${quoted(file)} --dbname=${url}`)
+  refuse(
+    place,
+    (url) =>
+      `(umask 077 && pg_dump --format=custom --file=${quoted(file)} --dbname=${url}) && music-backend backup --record`
+  )
 
 /**
  * On PostgreSQL, fails with the command that restores `file`. It empties the database first: tables that the backup does not

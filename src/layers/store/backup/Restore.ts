@@ -1,5 +1,5 @@
 /** Restore of a SQLite database: check the backup, copy it, mark what may have been filed since, swap the files. */
-import { chownSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs"
+import { chmodSync, chownSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -110,6 +110,9 @@ const swap = (partial: string, target: string, aside: string): Effect.Effect<voi
     if (existsSync(target)) linkSync(target, aside)
     moveCompanions(target, aside)
     publish(partial, target)
+    // The old database may have come from a copy that others could read.
+    for (const suffix of ["", ...companions])
+      if (existsSync(`${aside}${suffix}`)) chmodSync(`${aside}${suffix}`, 0o600)
   }).pipe(
     Effect.tapError(() =>
       Effect.sync(() => {

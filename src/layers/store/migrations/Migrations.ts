@@ -13,6 +13,7 @@ import discardedDeliveries from "./0003_discarded_deliveries.ts"
 import boundedReports from "./0004_bounded_reports.ts"
 import loginRefusals from "./0005_login_refusals.ts"
 import orderedReading from "./0006_ordered_reading.ts"
+import operatorsRecords from "./0007_operators_records.ts"
 import { any, first } from "../Query.ts"
 import { OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
@@ -23,7 +24,8 @@ const migrations = {
   "0003_discarded_deliveries": discardedDeliveries,
   "0004_bounded_reports": boundedReports,
   "0005_login_refusals": loginRefusals,
-  "0006_ordered_reading": orderedReading
+  "0006_ordered_reading": orderedReading,
+  "0007_operators_records": operatorsRecords
 }
 
 export const migrationsTable = "migrations"

@@ -7,6 +7,7 @@ import type { Deliveries, Delivery, DeliveryKind, DeliveryUpdate } from "../../.
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, knownKinds, priorities, toDelivery } from "./DeliveryRows.ts"
 import { all, any, first, lock, notify, run, type Steps } from "../Query.ts"
+import { isNotRemoved } from "./ReportRemoval.ts"
 import { OptionalWhole, Whole } from "./Rows.ts"
 
 /** Only kinds and states of this version are leased. */
@@ -143,13 +144,10 @@ export const makeDeliveries = (
     if (changed) wakeUp()
   }
 
+  const changeable = sql`state IN ('waiting', 'unknown', 'failed')`
+
   /** An operator cannot change leased and delivered ones. */
-  const byOperator = (
-    operation: string,
-    id: string,
-    changes: Fragment,
-    condition: Fragment = sql`state IN ('waiting', 'unknown', 'failed')`
-  ) =>
+  const byOperator = (operation: string, id: string, changes: Fragment, condition: Fragment = changeable) =>
     write(
       operation,
       function* () {
@@ -228,7 +226,7 @@ export const makeDeliveries = (
             WHEN attempts > 0 OR state <> 'waiting'
             THEN 'unknown' ELSE 'waiting' END,
           priority = ${priorities.first}, available_at = ${now}, looks = 0, finished_at = NULL, discarded_at = NULL`,
-        onlyFailed ? hasStatus(sql, "failed") : undefined
+        sql`${onlyFailed ? hasStatus(sql, "failed") : changeable} AND ${isNotRemoved(sql, "deliveries.subject")}`
       ),
     discard: (id, now, reason) =>
       byOperator(

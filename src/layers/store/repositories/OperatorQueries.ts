@@ -15,8 +15,10 @@ import {
 import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
+import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
 import { ReportRow, toReport } from "./Reports.ts"
 import { all, any, first, lock, notify } from "../Query.ts"
+import { makeCounts } from "./SpoolRows.ts"
 import { Flag, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const FinishedRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
@@ -42,6 +44,15 @@ const RecipientRow = Schema.Struct({
   subscriptionId: OptionalText,
   active: Flag,
   changedAt: Whole
+})
+
+const RefusalRow = Schema.Struct({
+  recordId: Schema.String,
+  table: Schema.String,
+  code: Schema.String,
+  eventAt: Whole,
+  bytes: Whole,
+  refusedAt: Whole
 })
 
 /** Keys of the lists, which cursors hold. */
@@ -81,12 +92,15 @@ const pageOf = <A>(
 const reporterText = (reporter: string): string =>
   reporter === "anonymous" || reporter === "unverified" ? reporter : `verified:${reporter}`
 
-export const makeOperatorQueries = ({ read, sql, write }: Database): OperatorQueriesService => {
+export const makeOperatorQueries = (database: Database): OperatorQueriesService => {
+  const { read, sql, write } = database
+  const { removals, removeReport } = makeReportRemoval(database)
+
   /** A condition for a filter that is set. */
   const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
     Option.match(value, { onNone: () => [], onSome: (found) => [clause(found)] })
 
-  /** Adds their deliveries, which are read after the reports. */
+  /** Adds their deliveries and removals, which are read after the reports. */
   const withDeliveries = (reports: ReadonlyArray<StoredReport>) =>
     Effect.map(
       reports.length === 0
@@ -100,10 +114,17 @@ export const makeOperatorQueries = ({ read, sql, write }: Database): OperatorQue
                 reports.map(({ id }) => id)
               )}`)
           ),
-      (rows): ReadonlyArray<ReportRecord> => {
-        const deliveries = new Map(rows.map((row) => [row.subject, toDelivery(row)]))
-        return reports.map((report) => ({ report, delivery: Option.fromNullable(deliveries.get(report.id)) }))
-      }
+      (rows) => new Map(rows.map((row) => [row.subject, toDelivery(row)]))
+    ).pipe(
+      Effect.zipWith(
+        removals(reports.map(({ id }) => id)),
+        (deliveries, removed): ReadonlyArray<ReportRecord> =>
+          reports.map((report) => ({
+            report,
+            delivery: Option.fromNullable(deliveries.get(report.id)),
+            removal: Option.fromNullable(removed.find(({ id }) => id === report.id))
+          }))
+      )
     )
 
   return {
@@ -207,13 +228,50 @@ export const makeOperatorQueries = ({ read, sql, write }: Database): OperatorQue
         return pageOf(rows, page, ({ organisation, plane, publicId }) => [plane, organisation, publicId])
       }),
 
+    removals,
+    removeReport,
+
+    refusals: (filter, page) =>
+      Effect.gen(function* () {
+        const after = yield* keyIn(timed, page)
+        const clauses = [
+          ...when(after, ([at, id]) => sql`(refused_at, record_id) < (${at}, ${id})`),
+          ...when(filter.since, (since) => sql`refused_at >= ${since}`),
+          ...when(filter.table, (table) => sql`table_name = ${table}`),
+          ...when(filter.code, (code) => sql`code = ${code}`)
+        ]
+        const rows = yield* read(
+          "OperatorQueries.refusals",
+          all(RefusalRow)(sql`
+            SELECT record_id, table_name AS "table", code, event_at, bytes, refused_at
+            FROM spool_refused WHERE ${sql.and(clauses)}
+            ORDER BY refused_at DESC, record_id DESC LIMIT ${page.limit + 1}`)
+        )
+        return pageOf(rows, page, ({ recordId, refusedAt }) => [refusedAt, recordId])
+      }),
+
+    spool: Effect.gen(function* () {
+      const counts = yield* read("OperatorQueries.spool", makeCounts(sql).counts)
+      return yield* Effect.forEach(counts, (sums) =>
+        Effect.map(
+          read(
+            "OperatorQueries.oldestOfTable",
+            // Along the index by table, whose first row waits longest.
+            first(Schema.Struct({ acceptedAt: Whole }))(sql`
+              SELECT accepted_at FROM spool WHERE table_name = ${sums.table} ORDER BY sequence LIMIT 1`)
+          ),
+          (row) => ({ ...sums, oldestAt: Option.map(row, ({ acceptedAt }) => acceptedAt) })
+        )
+      )
+    }),
+
     enqueue: (reportId, now) =>
       write("OperatorQueries.enqueue", function* () {
         yield* lock(`deliveries of ${reportId}`)
         // Reports of testing planes are never filed (api.md, reports).
         const open = yield* any(sql`
             SELECT 1 FROM reports
-            WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL
+            WHERE id = ${reportId} AND plane = ${productionId} AND issue_url IS NULL AND ${isNotRemoved(sql, "reports.id")}
               AND NOT EXISTS (SELECT 1 FROM deliveries WHERE subject = reports.id AND kind = 'report')`)
         if (open) {
           // A delivery that retention removed may have filed it: search first.

@@ -13,6 +13,7 @@ import {
 import type { Database } from "../Database.ts"
 import { prioritise, enqueue } from "./DeliveryRows.ts"
 import { all, first, lock, notify, type Query, run, type Steps } from "../Query.ts"
+import { isNotRemoved } from "./ReportRemoval.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const verified = "verified:"
@@ -96,7 +97,9 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
   function* verify(row: Row, reporter: string): Steps<Row> {
     if (row.reporter !== "unverified" || !reporter.startsWith(verified)) return row
     yield* prioritise(sql, { kind: "report", subject: row.id })
-    yield* run(sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id}`)
+    yield* run(
+      sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")}`
+    )
     return { ...row, reporter }
   }
 

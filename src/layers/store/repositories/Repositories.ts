@@ -6,6 +6,7 @@ import type { Database } from "../Database.ts"
 import { makeDeliveries } from "./Deliveries.ts"
 import { makeDestinations } from "./Destinations.ts"
 import { makeKnownPlanes } from "./KnownPlanes.ts"
+import { makeBackups } from "./LastBackup.ts"
 import { makeLoginOutcomes } from "./LoginOutcomes.ts"
 import { checkSchema } from "../migrations/Migrations.ts"
 import { makeRecipients } from "./Recipients.ts"
@@ -37,6 +38,7 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
       deliveries: makeDeliveries(database, wakeups.deliveries.wakeUp),
       destinations: makeDestinations(database),
       retention: makeRetention(database),
+      backups: makeBackups(database),
       check: Effect.zipRight(checkSchema(database), writable),
       wakeups: { deliveries: wakeups.deliveries.wait, spool: wakeups.spool.wait }
     }

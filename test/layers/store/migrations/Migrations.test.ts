@@ -104,6 +104,7 @@ const readEverything = (store: StoreService) =>
       replayed: (yield* store.reports.admit(sampleReport(), true))._tag,
       receivedAgain: yield* store.webhooks.receive(sampleEvent(), []),
       storedBytes: yield* store.reports.storedBytes,
+      lastBackup: yield* store.backups.last,
       deliveries: yield* store.deliveries.counts
     }
   })
@@ -145,6 +146,7 @@ const everything = (version: number) => ({
   replayed: "Replayed",
   receivedAgain: false,
   storedBytes: Buffer.byteLength(JSON.stringify(sampleReport().content)) + 1_000,
+  lastBackup: version < 7 ? Option.none() : Option.some(1_200),
   deliveries: deliveriesOf(version)
 })
 

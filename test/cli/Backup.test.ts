@@ -1,0 +1,70 @@
+import { mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs"
+import { join } from "node:path"
+import { expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import { folder, freshPath, openStore, postgres } from "../layers/store/Stores.ts"
+import { run } from "./Harness.ts"
+
+it.scopedLive(
+  "backup --keep removes only its own older copies, after the new one is complete, and records the time",
+  () =>
+    Effect.gen(function* () {
+      const place = yield* freshPath
+      const environment = { MUSIC_DATABASE_PATH: place }
+      const { backups } = yield* openStore(place)
+      const copies = yield* folder
+      const old = ["20260101T000000Z", "20260102T000000Z", "20260103T000000Z"].map(
+        (at) => `music-${at}.sqlite`
+      )
+      const others = ["music-2026-01-01.sqlite", "music-20260101T000000Z.sqlite.txt", "music.sqlite", "other"]
+      for (const name of [...old, ...others]) writeFileSync(join(copies, name), "")
+
+      // A backup that fails removes nothing.
+      const absent = yield* run(["backup", "--keep", "1", copies], { MUSIC_DATABASE_PATH: `${place}.none` })
+      expect(absent.exit).toBe(69)
+      expect(readdirSync(copies).sort()).toEqual([...old, ...others].sort())
+      expect(yield* backups.last).toEqual(Option.none())
+
+      const made = yield* run(["backup", "--keep", "2", copies], environment)
+      expect([made.exit, made.err]).toEqual([0, ""])
+      const [name = ""] = readdirSync(copies).filter((file) => ![...old, ...others].includes(file))
+      expect(name).toMatch(/^music-\d{8}T\d{6}Z\.sqlite$/)
+      expect(readdirSync(copies).sort()).toEqual([...old.slice(2), ...others, name].sort())
+      expect(made.out.match(/^removed +\S+$/gm)).toEqual(
+        old.slice(0, 2).map((file) => `removed  ${join(copies, file)}`)
+      )
+      expect(statSync(join(copies, name)).mode & 0o777).toBe(0o600)
+      expect(Option.getOrElse(yield* backups.last, () => 0)).toBeGreaterThan(Date.parse("2026-01-03"))
+
+      for (const args of [
+        ["--keep", "0", copies],
+        ["--keep", "2", "--overwrite", copies],
+        ["--record", copies],
+        []
+      ])
+        expect((yield* run(["backup", ...args], environment)).exit).toBe(64)
+      const nowhere = yield* run(["backup", "--keep", "2", join(copies, "none")], environment)
+      expect([nowhere.exit, nowhere.err]).toEqual([
+        69,
+        expect.stringContaining("Choose an existing, writable folder")
+      ])
+      const odd = join(copies, "odd")
+      mkdirSync(join(odd, "music-20250101T000000Z.sqlite"), { recursive: true })
+      const blocked = yield* run(["backup", "--keep", "1", odd], environment)
+      expect([blocked.exit, blocked.err]).toEqual([
+        69,
+        expect.stringContaining("the backup is complete, but")
+      ])
+    })
+)
+
+it.scopedLive("backup --record records a backup by another tool on Postgres", () =>
+  Effect.gen(function* () {
+    const url = yield* postgres.freshPath
+    const { backups } = yield* postgres.openStore(url)
+    const recorded = yield* run(["backup", "--record"], { MUSIC_DATABASE_URL: url })
+    expect([recorded.exit, recorded.out]).toEqual([0, expect.stringMatching(/\nrecorded +\S+Z$/)])
+    expect(Option.isSome(yield* backups.last)).toBe(true)
+  })
+)
