@@ -47,7 +47,7 @@ it.scopedLive(
       const nowhere = yield* run(["backup", "--keep", "2", join(copies, "none")], environment)
       expect([nowhere.exit, nowhere.err]).toEqual([
         69,
-        expect.stringContaining("Choose an existing, writable folder")
+        expect.stringContaining("none does not exist. Create it, or choose")
       ])
       const odd = join(copies, "odd")
       mkdirSync(join(odd, "music-20250101T000000Z.sqlite"), { recursive: true })

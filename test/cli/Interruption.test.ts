@@ -1,9 +1,9 @@
 import { execFileSync } from "node:child_process"
 import { once } from "node:events"
-import { mkdtempSync, readdirSync, rmSync, watch } from "node:fs"
+import { copyFileSync, mkdtempSync, readdirSync, rmSync, statSync, watch } from "node:fs"
 import { createServer, type Server, type Socket } from "node:net"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { dirname, join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
@@ -111,6 +111,38 @@ describe("A command that a signal interrupts", () => {
       )
       expect([ended.code, ended.output]).toEqual([143, "music-backend: backup was interrupted by SIGTERM\n"])
       expect(readdirSync(folder)).toEqual([])
+    })
+  )
+
+  it.live("a killed restore leaves a whole database and private partial files, and can be repeated", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(100)
+      const folder = dirname(path)
+      const copy = join(mkdtempSync(join(scratch, "copy-")), "copy.sqlite")
+      copyFileSync(path, copy)
+      const restore = ["restore", "--overwrite", copy]
+      const environment = { MUSIC_DATABASE_PATH: path }
+      const ended = yield* Effect.promise(() =>
+        interrupted(restore, environment, async ({ child }) => {
+          const watcher = watch(folder)
+          await once(watcher, "change")
+          watcher.close()
+          child.kill("SIGKILL")
+        })
+      )
+      expect(ended.signal).toBe("SIGKILL")
+      const left = readdirSync(folder).filter((name) => name !== "music.sqlite")
+      // A kill that comes late finds the old database under its second name, or the restore complete.
+      const known = /^(?:\.music\.sqlite\..+\.partial(?:-journal)?|music\.sqlite\.before-\w+)$/
+      expect(left.filter((name) => !known.test(name))).toEqual([])
+      for (const name of left.filter((one) => one.startsWith(".")))
+        expect(statSync(join(folder, name)).mode & 0o777).toBe(0o600)
+      expect(yield* rawQuery(path, "PRAGMA integrity_check")).toEqual([{ integrity_check: "ok" }])
+      const again = yield* Effect.promise(() =>
+        interrupted(restore, environment, async ({ ended }) => void (await ended))
+      )
+      expect(again.code).toBe(0)
+      expect(readdirSync(folder).some((name) => name.startsWith("music.sqlite.before-"))).toBe(true)
     })
   )
 

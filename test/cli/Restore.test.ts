@@ -2,7 +2,15 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { folder, freshPath, postgres, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
+import {
+  folder,
+  freshPath,
+  openStore,
+  postgres,
+  rawQuery,
+  sampleReport,
+  withStore
+} from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const withReport = Effect.gen(function* () {
@@ -49,6 +57,32 @@ it.scopedLive("restore --finish accepts an older database, and does not migrate 
       { latest: 1 }
     ])
     expect(yield* states(place)).toContainEqual({ state: "unknown", attempts: expect.any(Number) })
+  })
+)
+
+it.scopedLive("restore --finish is refused while a server has the database open, on both databases", () =>
+  Effect.gen(function* () {
+    const { environment, place } = yield* withReport
+    const url = yield* postgres.freshPath
+    for (const [open, there] of [
+      [openStore(place), environment],
+      [postgres.openStore(url), { MUSIC_DATABASE_URL: url }]
+    ] as const) {
+      const refused = yield* Effect.scoped(Effect.zipRight(open, run(["restore", "--finish"], there)))
+      expect([refused.exit, refused.out, refused.err]).toEqual([
+        69,
+        "",
+        expect.stringMatching(/in use.*\. Stop all servers.*, and try again\.$/)
+      ])
+    }
+    // Once they have stopped it is accepted; Postgres ends a session a moment after its client.
+    expect((yield* run(["restore", "--finish"], environment)).exit).toBe(0)
+    const accepted = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: url }).pipe(
+      Effect.delay("50 millis"),
+      Effect.repeat({ until: ({ exit }) => exit === 0 })
+    )
+    expect(accepted.out).toMatch(/^doubted +none$/m)
+    expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
   })
 )
 

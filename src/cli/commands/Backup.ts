@@ -188,9 +188,12 @@ const misused = (line: string) => usage(line, "see music-backend restore --help"
 const finishRestored = (asJson: boolean) =>
   Effect.gen(function* () {
     const settings = yield* databasePlace
-    const { databaseFromSettings, finishRestore } = yield* Effect.promise(
-      () => import("../DatabaseModule.ts")
-    )
+    const { countSessions, databaseFromSettings, finishRestore, refuseOpenDatabase, withOwnName } =
+      yield* Effect.promise(() => import("../DatabaseModule.ts"))
+    const named = Option.map(settings.databaseUrl, withOwnName)
+    const place = { ...settings, databaseUrl: Option.map(named, ({ url }) => url) }
+    // An older schema is accepted: a rollback may have restored it.
+    const open = databaseFromSettings(place, { migrate: false, older: true })
     const toFailure = (error: StoreUnavailable) => {
       const { database, problem } = error
       return problem.kind === "older_schema" && problem.found === 0
@@ -201,14 +204,23 @@ const finishRestored = (asJson: boolean) =>
           })
         : storeFailed(error)
     }
-    // An older schema is accepted: a rollback may have restored it.
-    const facts = yield* databaseFromSettings(settings, { migrate: false, older: true }).pipe(
-      Effect.flatMap((database) =>
-        Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))
-      ),
-      Effect.scoped,
-      Effect.mapError(toFailure)
-    )
+    // A server that runs would file reports before they are marked. SQLite: the lock needs a database that is valid, and closed here.
+    const sessions = yield* Effect.flatMap(open, (database) =>
+      Option.match(named, {
+        onNone: () => Effect.succeed(0),
+        onSome: ({ servers }) => countSessions(database, servers)
+      })
+    ).pipe(Effect.scoped, Effect.mapError(toFailure))
+    if (sessions > 0)
+      return yield* new CommandFailed({
+        exit: exits.unavailable,
+        lines: [`the database is in use: ${sessions} sessions of servers are open`],
+        fix: "stop all servers, and try again"
+      })
+    yield* Effect.mapError(refuseOpenDatabase(settings), failed(exits.unavailable))
+    const facts = yield* Effect.flatMap(open, (database) =>
+      Effect.map(finishRestore(database), (doubted) => ({ database: database.name, doubted }))
+    ).pipe(Effect.scoped, Effect.mapError(toFailure))
     yield* asJson
       ? printJson(facts)
       : printFacts([

@@ -101,7 +101,10 @@ const driverWordings: Readonly<Record<DriverProblem["kind"], Wording>> = {
   read_only: { phrase: "is read-only for this process", fix: writableFix },
   standby: { phrase: "is read-only for this process", fix: writableFix },
   corrupt: { phrase: "is corrupt, or not a database", fix: corruptFix },
-  io_failed: { phrase: "cannot be opened, read or written", fix: pathFix },
+  io_failed: {
+    phrase: "cannot be opened, read or written",
+    fix: "free space on its disk and check the disk for errors; restore a backup if it lost data"
+  },
   not_openable: { phrase: "cannot be opened, read or written", fix: pathFix },
   unreachable: { phrase: "does not answer", fix: serverFix },
   timed_out: { phrase: "does not answer in time", fix: serverFix },

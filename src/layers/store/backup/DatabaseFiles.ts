@@ -1,6 +1,6 @@
 /** SQLite files as backup and restore handle them: opened, checked, copied, synced and renamed. */
 import { randomUUID } from "node:crypto"
-import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs"
+import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
@@ -74,11 +74,18 @@ const sync = (path: string, flags: "r" | "r+"): void => {
 /** An empty private file beside `target`; removed with the scope unless it was renamed. */
 export const partialFile = (target: string): Effect.Effect<string, BackupFailed, Scope.Scope> =>
   Effect.acquireRelease(
-    attempt(target, "Choose an existing, writable folder.", () => {
-      const partial = join(dirname(target), `.${basename(target)}.${randomUUID()}.partial`)
-      closeSync(openSync(partial, "wx", 0o600))
-      return partial
-    }),
+    Effect.zipRight(
+      failWhen(
+        !existsSync(dirname(target)),
+        `the folder ${dirname(target)} does not exist`,
+        "Create it, or choose an existing, writable folder."
+      ),
+      attempt(target, "Choose an existing, writable folder.", () => {
+        const partial = join(dirname(target), `.${basename(target)}.${randomUUID()}.partial`)
+        closeSync(openSync(partial, "wx", 0o600))
+        return partial
+      })
+    ),
     (partial) =>
       Effect.sync(() => {
         for (const suffix of ["", ...companions]) rmSync(`${partial}${suffix}`, { force: true })

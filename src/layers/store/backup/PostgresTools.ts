@@ -15,6 +15,19 @@ const address = (databaseUrl: Redacted.Redacted): string => {
   return quoted(url.href)
 }
 
+/**
+ * The address for the sessions of this command, and the name of the servers' sessions: a parameter of the address comes before the
+ * driver's setting.
+ */
+export const withOwnName = (
+  databaseUrl: Redacted.Redacted
+): { readonly url: Redacted.Redacted; readonly servers: string } => {
+  const url = new URL(Redacted.value(databaseUrl))
+  const servers = url.searchParams.get("application_name") ?? "music-backend"
+  url.searchParams.set("application_name", `${servers} restore`)
+  return { url: Redacted.make(url.href), servers }
+}
+
 const refuse = (
   { databaseUrl }: Pick<SettingsValues, "databaseUrl">,
   command: (url: string) => string

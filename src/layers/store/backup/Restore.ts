@@ -88,6 +88,10 @@ const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope
     )
   )
 
+/** Fails while another process has the database open. */
+export const refuseOpenDatabase = (place: DatabasePlace): Effect.Effect<void, BackupFailed> =>
+  Option.isSome(place.databaseUrl) ? Effect.void : Effect.scoped(lockDatabase(resolve(place.databasePath)))
+
 /** When root restores, the database still belongs to the account that runs the server. */
 const keepOwner = (partial: string, target: string): void => {
   const { gid, uid } = statSync(existsSync(target) ? target : dirname(target))

@@ -3,10 +3,13 @@
  * Each of them is searched for in the tracker, from the report's creation on, before it is sent.
  */
 import type { SqlClient } from "@effect/sql/SqlClient"
-import type * as Effect from "effect/Effect"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { count, type Query } from "../Query.ts"
+import { count, first, type Query } from "../Query.ts"
+import { Whole } from "../repositories/Rows.ts"
 
 /**
  * Marks each unfiled report as sent once more, at its creation, by a sender that was lost: all searches are made, and a second
@@ -25,6 +28,27 @@ export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
       WHERE kind = 'report' AND state <> 'delivered'
       RETURNING id`)
 }
+
+const Sessions = Schema.Struct({ sessions: Whole })
+
+/** Open sessions of this name on the database, which are those of its servers; 0 on SQLite, where files show who has them open. */
+export const countSessions = (
+  { read, sql }: Database,
+  applicationName: string
+): Effect.Effect<number, StoreUnavailable> =>
+  sql.onDialectOrElse({
+    pg: () =>
+      Effect.map(
+        read(
+          "Restore.sessions",
+          first(Sessions)(sql`
+            SELECT COUNT(*) AS sessions FROM pg_stat_activity
+            WHERE datname = current_database() AND application_name = ${applicationName}`)
+        ),
+        Option.match({ onNone: () => 0, onSome: ({ sessions }) => sessions })
+      ),
+    orElse: () => Effect.succeed(0)
+  })
 
 /** The same in a database that another tool restored, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
