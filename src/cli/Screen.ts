@@ -35,12 +35,39 @@ export const printJson = (value: unknown): Effect.Effect<void, CommandFailed, Sc
 export interface Column<A> {
   readonly title: string
   readonly of: (item: A) => string
-  /** Shrinks, down to the width of its title, when the terminal is too narrow. */
+  /** Shrinks, down to 10 columns or the width of its title, when the terminal is too narrow. */
   readonly elastic?: true
+  /** Left out when the terminal is too narrow, the lowest number first; a column without it, such as an id to copy, never. */
+  readonly drop?: number
   readonly colour?: (item: A) => Colour | undefined
 }
 
 const gap = "  "
+
+const shortestElastic = 10
+
+/** Indexes of the columns that fit beside each other when the elastic one is as short as it may be. */
+const fittingColumns = (
+  columns: ReadonlyArray<Column<never>>,
+  natural: ReadonlyArray<number>,
+  available: number
+): ReadonlyArray<number> => {
+  const widthOfColumn = (index: number) => {
+    const width = natural[index] ?? 0
+    const { elastic, title = "" } = columns[index] ?? {}
+    return elastic === true ? Math.min(width, Math.max(title.length, shortestElastic)) : width
+  }
+  let kept = columns.map((_, index) => index)
+  const total = () => kept.reduce((sum, index) => sum + widthOfColumn(index) + gap.length, -gap.length)
+  const droppable = kept
+    .filter((index) => columns[index]?.drop !== undefined)
+    .sort((one, other) => (columns[one]?.drop ?? 0) - (columns[other]?.drop ?? 0))
+  for (const index of droppable) {
+    if (total() <= available) break
+    kept = kept.filter((each) => each !== index)
+  }
+  return kept
+}
 
 const widthsOf = (
   columns: ReadonlyArray<Column<never>>,
@@ -51,7 +78,7 @@ const widthsOf = (
   const excess = available === undefined ? 0 : Math.max(0, total - available)
   const elastic = columns.findIndex((column) => column.elastic === true)
   return natural.map((width, index) =>
-    index === elastic ? Math.max(columns[index]?.title.length ?? 0, width - excess) : width
+    index === elastic ? Math.min(width, Math.max(columns[index]?.title.length ?? 0, width - excess)) : width
   )
 }
 
@@ -60,19 +87,20 @@ const longestField = 120
 
 /** Prints aligned columns, one line for each item. Control characters in texts are escaped. */
 export const printTable = <A>(
-  columns: ReadonlyArray<Column<A>>,
+  all: ReadonlyArray<Column<A>>,
   items: ReadonlyArray<A>
 ): Effect.Effect<void, CommandFailed, Screen> =>
   Effect.flatMap(Screen, (screen) => {
-    const texts = items.map((item) =>
-      columns.map(({ of }) => {
-        const text = truncate(toSingleLine(of(item)), longestField)
-        return text === "" ? "-" : text
-      })
+    const fields = items.map((item) =>
+      all.map(({ of }) => truncate(toSingleLine(of(item)), longestField) || "-")
     )
-    const natural = columns.map(({ title }, index) =>
-      Math.max(title.length, ...texts.map((row) => widthOf(row[index] ?? "")))
+    const wanted = all.map(({ title }, index) =>
+      Math.max(title.length, ...fields.map((row) => widthOf(row[index] ?? "")))
     )
+    const kept = fittingColumns(all, wanted, screen.columns ?? Number.POSITIVE_INFINITY)
+    const columns = all.filter((_, index) => kept.includes(index))
+    const natural = wanted.filter((_, index) => kept.includes(index))
+    const texts = fields.map((row) => row.filter((_, index) => kept.includes(index)))
     const widths = widthsOf(columns, natural, screen.columns)
     const line = (row: ReadonlyArray<string>, paint: (text: string, index: number) => string) =>
       row
@@ -93,7 +121,15 @@ export const printTable = <A>(
         return colour === undefined ? text : colourise(screen, colour, text)
       })
     )
-    return screen.out([head, ...body].join("\n"))
+    const omitted = all.filter((_, index) => !kept.includes(index)).map(({ title }) => title)
+    return Effect.zipRight(
+      screen.out([head, ...body].join("\n")),
+      omitted.length === 0
+        ? Effect.void
+        : screen.err(
+            `\nLeft out on this narrow terminal, but not in a pipe or with --json: ${omitted.join(", ")}`
+          )
+    )
   })
 
 /** Prints `name  value` with aligned values; facts without a value are omitted. */

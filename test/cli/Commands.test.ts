@@ -115,6 +115,40 @@ describe("music-backend reports", () => {
     })
   )
 
+  it.live("fits a terminal of 80 columns: ids stay whole, and the output names what it leaves out", () =>
+    Effect.gen(function* () {
+      const { environment, place } = yield* furnished
+      const id = `rep_${"0123456789abcdef".repeat(2)}`
+      for (const [table, column, from] of [
+        ["reports", "id", "rep_failed"],
+        ["deliveries", "subject", "rep_failed"],
+        ["deliveries", "id", "report:rep_failed"]
+      ] as const)
+        yield* rawQuery(
+          place,
+          `UPDATE ${table} SET ${column} = '${from.replace("rep_failed", id)}' WHERE ${column} = '${from}'`
+        )
+      for (const [args, kept, omitted] of [
+        [["reports", "list"], id, "CREATED, PLANE"],
+        [["deliveries", "list"], `report:${id}`, "CREATED"],
+        [["webhooks", "list"], "2026-11-21T07:30:00Z", "EVENT"],
+        [["recipients", "show", "si:deejay"], "sub_1", undefined]
+      ] as const) {
+        const { err, out } = yield* run(args, environment, { columns: 80 })
+        expect(out.split("\n").filter((line) => line.length > 80)).toEqual([])
+        expect(out).toContain(kept)
+        expect(err).toBe(
+          omitted === undefined
+            ? ""
+            : `\nLeft out on this narrow terminal, but not in a pipe or with --json: ${omitted}`
+        )
+        const piped = yield* run(args, environment)
+        expect(piped.err).toBe("")
+        for (const title of omitted?.split(", ") ?? []) expect(piped.out).toContain(title)
+      }
+    })
+  )
+
   it.live("pages with --after, and as JSON with next", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished
@@ -145,6 +179,7 @@ describe("music-backend reports", () => {
               last_failure: null,
               discarded_at: null
             },
+            removed: null,
             summary: "Playback stops after a seek."
           }
         ],

@@ -69,7 +69,7 @@ export const config = Command.make("config", { changed, json }, (given) =>
       [
         { title: "SETTING", of: (item) => item.name },
         { title: "VALUE", of: valueText, colour: colourOf },
-        { title: "FROM", of: (item) => (item.source === "unset" ? "" : item.source) },
+        { title: "FROM", drop: 1, of: (item) => (item.source === "unset" ? "" : item.source) },
         { title: "MEANING", of: (item) => item.meaning, elastic: true }
       ],
       items

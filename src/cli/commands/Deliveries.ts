@@ -49,10 +49,10 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
           printTable(
             [
               { title: "ID", of: (item) => item.id },
-              { title: "CREATED", of: (item) => formatTime(item.createdAt) },
+              { title: "CREATED", drop: 1, of: (item) => formatTime(item.createdAt) },
               { title: "STATE", of: deliveryStateOf, colour: deliveryStateColour },
               { title: "SENT", of: (item) => String(item.attempts) },
-              { title: "NEXT", of: (item) => (isOver(item) ? "" : formatTime(item.availableAt)) },
+              { title: "NEXT", drop: 2, of: (item) => (isOver(item) ? "" : formatTime(item.availableAt)) },
               {
                 title: "LAST FAILURE",
                 of: (item) => Option.getOrElse(item.lastFailure, () => ""),

@@ -36,13 +36,13 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
           printTable(
             [
               { title: "ORGANISATION", of: (item) => item.organisation },
-              { title: "PLANE", of: (item) => item.plane },
+              { title: "PLANE", drop: 2, of: (item) => item.plane },
               {
                 title: "STATE",
                 of: (item) => (item.active ? "active" : "inactive"),
                 colour: (item) => (item.active ? "green" : "yellow")
               },
-              { title: "CHANGED", of: (item) => formatTime(item.changedAt) },
+              { title: "CHANGED", drop: 1, of: (item) => formatTime(item.changedAt) },
               { title: "SUBSCRIPTION", of: (item) => Option.getOrElse(item.subscriptionId, () => "") }
             ],
             items

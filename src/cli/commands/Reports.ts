@@ -77,16 +77,16 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
           printTable(
             [
               { title: "ID", of: ({ report }) => report.id },
-              { title: "CREATED", of: ({ report }) => formatTime(report.createdAt) },
+              { title: "CREATED", drop: 2, of: ({ report }) => formatTime(report.createdAt) },
               {
                 title: "ISSUE",
                 of: ({ report }) =>
                   Option.match(report.issue, { onNone: () => "", onSome: ({ number }) => `#${number}` })
               },
               { title: "DELIVERY", of: stateOf, colour: stateColour },
-              { title: "REPORTER", of: ({ report }) => reporterName(report.reporter) },
+              { title: "REPORTER", drop: 3, of: ({ report }) => reporterName(report.reporter) },
               ...(items.some(({ report }) => report.plane !== productionId)
-                ? [{ title: "PLANE", of: ({ report }: ReportRecord) => report.plane }]
+                ? [{ title: "PLANE", drop: 1, of: ({ report }: ReportRecord) => report.plane }]
                 : []),
               { title: "MESSAGE", of: summaryOf, elastic: true }
             ],

@@ -23,15 +23,16 @@ const list = Command.make("list", { json }, (given) =>
             [
               { title: "TABLE", of: (row) => row.table },
               { title: "WAITING", of: (row) => String(row.waiting) },
-              { title: "BYTES", of: (row) => formatBytes(row.waitingBytes) },
+              { title: "BYTES", drop: 4, of: (row) => formatBytes(row.waitingBytes) },
               {
                 title: "OLDEST",
+                drop: 1,
                 of: (row) => Option.match(row.oldestAt, { onNone: () => "", onSome: formatTime })
               },
               { title: "ACCEPTED", of: (row) => String(row.accepted) },
               { title: "DELIVERED", of: (row) => String(row.delivered) },
-              { title: "DUPLICATE", of: (row) => String(row.duplicates) },
-              { title: "EXPIRED", of: (row) => String(row.expired) },
+              { title: "DUPLICATE", drop: 2, of: (row) => String(row.duplicates) },
+              { title: "EXPIRED", drop: 3, of: (row) => String(row.expired) },
               {
                 title: "REFUSED",
                 of: (row) => String(row.refused),
@@ -75,9 +76,9 @@ const refused = Command.make("refused", { ...filters, ...paging, json }, (given)
           printTable(
             [
               { title: "EVENT", of: (item) => item.recordId },
-              { title: "REFUSED", of: (item) => formatTime(item.refusedAt) },
+              { title: "REFUSED", drop: 2, of: (item) => formatTime(item.refusedAt) },
               { title: "TABLE", of: (item) => item.table },
-              { title: "BYTES", of: (item) => String(item.bytes) },
+              { title: "BYTES", drop: 1, of: (item) => String(item.bytes) },
               { title: "CODE", of: (item) => item.code }
             ],
             items

@@ -33,9 +33,9 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
           printTable(
             [
               { title: "RECEIVED", of: (event) => formatTime(event.receivedAt) },
-              { title: "EVENT", of: (event) => event.eventId },
+              { title: "EVENT", drop: 1, of: (event) => event.eventId },
               ...(items.some((event) => event.plane !== productionId)
-                ? [{ title: "PLANE", of: (event: InboxEvent) => event.plane }]
+                ? [{ title: "PLANE", drop: 2, of: (event: InboxEvent) => event.plane }]
                 : []),
               { title: "TYPE", of: (event) => event.eventType },
               {
