@@ -88,6 +88,12 @@ export const httpRequestDuration = durations(
 
 export const httpRequestsInFlight = gauge("music_http_requests_in_flight", "Requests in progress.", [])({})
 
+export const httpRequestsWaiting = gauge(
+  "music_http_requests_waiting",
+  "Requests that wait for a turn of the event loop with time for them.",
+  []
+)({})
+
 export const bodiesArriving = gauge(
   "music_http_bodies_arriving",
   "Request bodies that have not arrived completely.",
