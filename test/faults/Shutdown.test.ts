@@ -120,12 +120,12 @@ describe.concurrent("A server that receives SIGTERM", () => {
   it.scopedLive("writes every log line once", () =>
     Effect.gen(function* () {
       const { base, server } = yield* serving()
-      yield* Effect.promise(() => fetch(`${base}/healthz`))
+      yield* Effect.promise(() => fetch(`${base}/api/v1/version`))
       yield* stop(server)
       const lines = server
         .output()
         .split("\n")
-        .filter((line) => line.includes('"Listening"') || line.includes("/healthz"))
+        .filter((line) => line.includes('"Listening"') || line.includes("/api/v1/version"))
       assert.strictEqual(lines.length, 2, lines.join("\n"))
     })
   )
