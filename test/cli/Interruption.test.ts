@@ -66,6 +66,7 @@ const databaseOf = (megabytes: number) =>
 describe("A command that a signal interrupts", () => {
   it.each([
     ["SIGTERM", 143],
+    ["SIGHUP", 129],
     ["SIGINT", 130]
   ] as const)(
     "check ends after %s with %i while IAM does not answer, and reports it in one line",
