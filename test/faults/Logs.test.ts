@@ -73,6 +73,7 @@ describe.concurrent("The log of a server", () => {
         yield* call(`${base}/api/v1/version`, { headers: { "x-forwarded-for": "203.0.113.7" } })
         server.child.kill(entry === "music-backend serve" ? "SIGHUP" : "SIGTERM")
         expect(yield* Effect.promise(() => server.ended)).toEqual({ code: 0, signal: null })
+        // Neither a second form of a line nor a report of the signal: every line is JSON.
         const lines = linesOf(server)
         expect(lines.map(({ message }) => message)).toEqual([
           "Starting",
