@@ -171,6 +171,12 @@ export const otlpExports = counter(
   ["signal", "result"]
 )
 
+export const logLinesLost = counter(
+  "music_log_lines_lost_total",
+  "Log lines that standard output did not take: a full disk, a reader that is gone or does not read.",
+  []
+)({})
+
 /**
  * Creates the series that alerts take the increase of. The first count of a series that did not exist is no increase for
  * Prometheus: the first defect of a process would go unnoticed.
@@ -179,6 +185,7 @@ export const createAlertedSeries = (): void => {
   for (const code of Object.keys(failureTable)) recordNow(failures({ code }), 0)
   for (const reason of dropReasons) recordNow(ownEventsDropped({ reason }), 0)
   recordNow(storeWritesFailed({}), 0)
+  recordNow(logLinesLost, 0)
 }
 
 /** Read at each scrape or export (layers/observability/Collectors.ts); those of the store are absent while it is away. */

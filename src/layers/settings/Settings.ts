@@ -153,6 +153,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
       recipientsDays: reader.get("MUSIC_RETENTION_RECIPIENTS_DAYS")
     },
     logLevel: reader.get("MUSIC_LOG_LEVEL"),
+    logClientAddress: reader.get("MUSIC_LOG_CLIENT_ADDRESS"),
     logFormat: terminal && !reader.isSet("MUSIC_LOG_FORMAT") ? "pretty" : reader.get("MUSIC_LOG_FORMAT")
   }
   return { settings, problems: reader.problems }
