@@ -5,6 +5,7 @@ import type * as Scope from "effect/Scope"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import type { Database } from "./Database.ts"
+import { waitForDatabase } from "./DatabaseWait.ts"
 import { makeStore } from "./repositories/Repositories.ts"
 import { openDatabase } from "./sqlite/SqliteStore.ts"
 
@@ -13,7 +14,12 @@ import { openDatabase } from "./sqlite/SqliteStore.ts"
  * older schema is refused, or with `older` accepted as it is.
  */
 export const databaseFromSettings = (
-  { databasePath, databaseUrl }: Pick<SettingsValues, "databasePath" | "databaseUrl">,
+  {
+    databaseConnections: connections,
+    databasePath,
+    databaseUrl
+  }: Pick<SettingsValues, "databasePath" | "databaseUrl"> &
+    Partial<Pick<SettingsValues, "databaseConnections">>,
   options: { readonly migrate: boolean; readonly older?: boolean }
 ): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
@@ -22,14 +28,16 @@ export const databaseFromSettings = (
     onSome: (url) =>
       Effect.flatMap(
         Effect.promise(() => import("./postgres/PgStore.ts")),
-        ({ openPostgres }) => openPostgres(url, options)
+        ({ openPostgres }) =>
+          openPostgres(url, connections === undefined ? options : { ...options, connections })
       )
   })
 
+/** Of a server: it waits for a Postgres that is away. */
 export const StoreFromSettings: Layer.Layer<Store, StoreUnavailable, Settings> = Layer.scoped(
   Store,
   Settings.pipe(
-    Effect.flatMap((settings) => databaseFromSettings(settings, { migrate: true })),
+    Effect.flatMap((settings) => waitForDatabase(databaseFromSettings(settings, { migrate: true }))),
     Effect.flatMap(makeStore)
   )
 )

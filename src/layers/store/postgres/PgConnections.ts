@@ -22,8 +22,6 @@ export interface Connections {
 
 interface Waiter {
   readonly resolve: (outcome: Either.Either<pg.PoolClient, unknown>) => void
-  /** A connection is being opened, or fetched, on its behalf; another one that becomes free earlier serves it as well. */
-  attempted: boolean
 }
 
 /** Milliseconds. After a refusal, one process asks for one new connection at a time, with pauses; sooner when it has none. */
@@ -83,31 +81,30 @@ export const makeConnections = (
     waiter.resolve(Either.left(error))
   }
 
-  const refuse = (waiter: Waiter, error: unknown) => {
+  const refuse = (error: unknown) => {
     refusal = error
-    waiter.attempted = false
     refused.set(calm)
-    pausing.set(pool.totalCount === 0 ? pauses.starving : pauses.having)
-    if (pool.totalCount === 0) onStarving()
+    const starving = used + pool.idleCount === 0
+    pausing.set(starving ? pauses.starving : pauses.having)
+    if (starving) onStarving()
   }
 
+  /** Whichever access is first gets the connection; a failure is one of the access that asked for it. */
   const attempt = (waiter: Waiter, idle: boolean) => {
-    waiter.attempted = true
-    if (idle) fetching += 1
-    else opening += 1
-    const end = () => {
-      if (idle) fetching -= 1
-      else opening -= 1
+    const count = (change: 1 | -1) => {
+      if (idle) fetching += change
+      else opening += change
     }
+    count(1)
     void pool.connect().then(
       (client) => {
-        end()
+        count(-1)
         serve(client)
         pulse()
       },
       (error: unknown) => {
-        end()
-        if (isConnectionRefused(error)) refuse(waiter, error)
+        count(-1)
+        if (isConnectionRefused(error)) refuse(error)
         else fail(waiter, error)
         pulse()
       }
@@ -119,10 +116,9 @@ export const makeConnections = (
 
   const pulse = (): void => {
     for (;;) {
-      const waiter = waiting.find(({ attempted }) => !attempted)
-      if (waiter === undefined) return
+      const waiter = waiting[fetching + opening]
       const idle = pool.idleCount > fetching
-      if (!idle && !mayOpen()) return
+      if (waiter === undefined || (!idle && !mayOpen())) return
       attempt(waiter, idle)
     }
   }
@@ -131,7 +127,6 @@ export const makeConnections = (
     acquire: () =>
       new Promise((resolve) => {
         const waiter: Waiter = {
-          attempted: false,
           resolve: (outcome) => {
             clearTimeout(timer)
             resolve(outcome)
@@ -145,7 +140,7 @@ export const makeConnections = (
         pulse()
       }),
     release: (client, discard) => {
-      const give = !discard && refused.isSet() && !shared.isSet() && pool.totalCount > 1
+      const give = !discard && refused.isSet() && !shared.isSet() && used + pool.idleCount > 1
       if (give) {
         shared.set(sharing)
         // The others ask more often.

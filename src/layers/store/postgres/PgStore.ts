@@ -1,4 +1,5 @@
 /** The shared store: a Postgres database, for several processes on several machines. */
+import { Socket } from "node:net"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as Effect from "effect/Effect"
@@ -61,20 +62,29 @@ const nameOf = ({ database = "", host, port }: pg.Client): string =>
   `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
 
 const openPool = (config: pg.PoolConfig, closeWithin: number) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      // Statements are sent before earlier ones are answered.
-      const pool = new pg.Pool({ ...config, pipeline: true })
-      // A connection that breaks while idle is replaced when the next one is needed.
-      pool.on("error", () => undefined)
-      return pool
-    }),
-    (pool) =>
-      Effect.promise(() => pool.end()).pipe(
-        Effect.interruptible,
-        Effect.timeoutOption(closeWithin),
-        Effect.ignore
-      )
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const sockets = new Set<Socket>()
+        const stream = () => {
+          const socket = new Socket()
+          sockets.add(socket)
+          return socket.once("close", () => sockets.delete(socket))
+        }
+        // Statements are sent before earlier ones are answered.
+        const pool = new pg.Pool({ ...config, stream, pipeline: true })
+        // A connection that breaks while idle is replaced when the next one is needed.
+        pool.on("error", () => undefined)
+        return { pool, sockets }
+      }),
+      ({ pool, sockets }) =>
+        Effect.promise(() => {
+          // No access has begun on a connection that its server has not answered.
+          for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+          return pool.end()
+        }).pipe(Effect.interruptible, Effect.timeoutOption(closeWithin), Effect.ignore)
+    ),
+    ({ pool }) => pool
   )
 
 const clientOf = (pool: pg.Pool, opening: (error: unknown) => StoreUnavailable) =>
