@@ -116,6 +116,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     bind: reader.get("MUSIC_BIND"),
     databasePath: reader.get("MUSIC_DATABASE_PATH"),
     databaseUrl: reader.get("MUSIC_DATABASE_URL"),
+    databaseConnections: reader.get("MUSIC_DATABASE_CONNECTIONS"),
     iam: {
       url: reader.get("MUSIC_IAM_URL"),
       applicationId: reader.get("MUSIC_IAM_APP_ID"),

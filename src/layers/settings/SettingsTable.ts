@@ -206,7 +206,10 @@ const storage = {
       note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
       secret: true
     }
-  )
+  ),
+  MUSIC_DATABASE_CONNECTIONS: withDefault(whole(1, 200), "10", "connections of one instance to Postgres", {
+    note: "One more listens, and another one is open for a moment at the start and while it migrates."
+  })
 }
 
 const telemetry = {

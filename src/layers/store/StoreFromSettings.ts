@@ -5,6 +5,7 @@ import type * as Scope from "effect/Scope"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { latestMigration, type OpenedDatabase } from "./migrations/Migrations.ts"
+import { waitForDatabase } from "./DatabaseWait.ts"
 import { makeStore } from "./repositories/Repositories.ts"
 
 /**
@@ -12,7 +13,12 @@ import { makeStore } from "./repositories/Repositories.ts"
  * older schema is refused, or with `older` accepted as it is.
  */
 export const databaseFromSettings = (
-  { databasePath, databaseUrl }: Pick<SettingsValues, "databasePath" | "databaseUrl">,
+  {
+    databaseConnections: connections,
+    databasePath,
+    databaseUrl
+  }: Pick<SettingsValues, "databasePath" | "databaseUrl"> &
+    Partial<Pick<SettingsValues, "databaseConnections">>,
   options: { readonly migrate: boolean; readonly older?: boolean }
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
@@ -25,7 +31,8 @@ export const databaseFromSettings = (
     onSome: (url) =>
       Effect.flatMap(
         Effect.promise(() => import("./postgres/PgStore.ts")),
-        ({ openPostgres }) => openPostgres(url, options)
+        ({ openPostgres }) =>
+          openPostgres(url, connections === undefined ? options : { ...options, connections })
       )
   })
 
@@ -47,10 +54,11 @@ const reportOpened = ({ name, schema: { found, migrationMillis } }: OpenedDataba
     })
   )
 
+/** Of a server: it waits for a Postgres that is away. */
 export const StoreFromSettings: Layer.Layer<Store, StoreUnavailable, Settings> = Layer.scoped(
   Store,
   Settings.pipe(
-    Effect.flatMap((settings) => databaseFromSettings(settings, { migrate: true })),
+    Effect.flatMap((settings) => waitForDatabase(databaseFromSettings(settings, { migrate: true }))),
     Effect.tap(reportOpened),
     Effect.flatMap(makeStore)
   )

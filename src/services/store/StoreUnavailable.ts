@@ -19,6 +19,7 @@ export type DriverProblem = {
     | "no_such_database"
     | "not_permitted"
     | "too_many_connections"
+    | "parameter_refused"
     | "canceled"
     | "untrusted"
     | "no_tls"
@@ -37,6 +38,7 @@ export type StoreProblem =
         | "foreign"
         | "row_malformed"
         | "schema_incomplete"
+        | "shared_sessions"
         | "writes_failing"
     }
   | { readonly kind: "newer_schema" | "older_schema"; readonly found: number; readonly known: number }
@@ -118,7 +120,11 @@ const driverWordings: Readonly<Record<DriverProblem["kind"], Wording>> = {
   },
   too_many_connections: {
     phrase: "accepts no more connections",
-    fix: "raise max_connections of the server, or stop other processes"
+    fix: "raise the limit of the server, role or pooler, lower MUSIC_DATABASE_CONNECTIONS, or stop other processes"
+  },
+  parameter_refused: {
+    phrase: "is behind a pooler that refuses a parameter of its address",
+    fix: "remove options and timeouts from MUSIC_DATABASE_URL, or name them in ignore_startup_parameters of pgbouncer"
   },
   canceled: { phrase: "took too long", fix: serverFix },
   untrusted: { phrase: "cannot be trusted: TLS failed", fix: tlsFix },
@@ -148,6 +154,13 @@ const wording = (problem: StoreProblem): Wording => {
       return { phrase: "is corrupt: a row has an unexpected form", fix: corruptFix }
     case "writes_failing":
       return { phrase: "fails writes, although small ones succeed" }
+    case "shared_sessions":
+      return {
+        phrase:
+          "is behind a pooler that shares sessions between transactions, so locks and settings are lost",
+        advice: "the pooler must assign sessions (pgbouncer: pool_mode = session)",
+        fix: "set pool_mode = session for this database in the pooler, or name the server itself in MUSIC_DATABASE_URL"
+      }
     case "schema_incomplete":
       return { phrase: "lacks migrations of this version", fix: "run music-backend migrate" }
     case "newer_schema":
