@@ -46,7 +46,11 @@ export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {
     const check: Effect.Effect<Report, NotReady> = Effect.gen(function* () {
       const { database: state, deliveries } = yield* dependencies
       const draining = drain.isDraining()
-      const checks = { database: state, serving: draining ? ("failed" as const) : ("ok" as const), ...deliveries }
+      const checks = {
+        database: state,
+        serving: draining ? ("failed" as const) : ("ok" as const),
+        ...deliveries
+      }
       if (draining || state === "failed") return yield* new NotReady({ details: { checks } })
       return { status: "ready", checks }
     })

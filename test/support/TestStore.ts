@@ -75,7 +75,9 @@ const wrapped = Layer.effectContext(
       spool: watched("spool", store.spool),
       planes: watched("planes", store.planes),
       deliveries: watched("deliveries", store.deliveries),
-      check: Effect.suspend(() => (broken.has("check") ? Effect.fail(unavailable) : (hanging ?? store.check))),
+      check: Effect.suspend(() =>
+        broken.has("check") ? Effect.fail(unavailable) : (hanging ?? store.check)
+      ),
       isFailing: () => failing
     }).pipe(
       Context.add(StoreSwitches, {

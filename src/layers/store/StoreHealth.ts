@@ -142,9 +142,7 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
   return {
     database: observed,
     check: Effect.suspend(() =>
-      corrupt
-        ? Effect.fail(corruptError("Store.check"))
-        : Effect.zipRight(checkSchema(observed), writable)
+      corrupt ? Effect.fail(corruptError("Store.check")) : Effect.zipRight(checkSchema(observed), writable)
     ),
     isFailing: () => corrupt || refusing || reads.missing || writes.missing
   }
