@@ -165,6 +165,12 @@ export const storeWritesFailed = counter(
   []
 )
 
+export const storeCorrupt = gauge(
+  "music_store_corrupt",
+  "1 after the database reported a corruption, until the process ends; else 0.",
+  []
+)
+
 export const otlpExports = counter(
   "music_otlp_exports_total",
   "Batches sent to the OpenTelemetry collector: ok or failed.",

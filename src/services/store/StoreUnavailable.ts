@@ -47,6 +47,13 @@ export type StoreProblem =
   | { readonly kind: "server_too_old"; readonly version: string }
   | { readonly kind: "wrong_encoding"; readonly encoding: string }
 
+const unanswered: ReadonlySet<StoreProblem["kind"]> = new Set<StoreProblem["kind"]>([
+  "timed_out",
+  "canceled",
+  "locked",
+  "too_many_connections"
+])
+
 /** A failed operation of the database. */
 export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
   readonly problem: StoreProblem
@@ -55,6 +62,11 @@ export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
   /** Like `Spool.offer`. */
   readonly operation?: string
 }> {
+  /** The database gave no answer in the time of the access, because it is slow, busy or silent. It refused nothing. */
+  get isUnanswered(): boolean {
+    return unanswered.has(this.problem.kind)
+  }
+
   /** One line for the log, with advice where there is one. Never a value, a statement or a credential. */
   get reason(): string {
     const { advice } = wording(this.problem)
