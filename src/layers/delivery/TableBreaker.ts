@@ -25,7 +25,8 @@ export interface TableBreaker {
 }
 
 const failure = "unauthorized"
-const nameOf = (table: TableName): string => `table ${table}`
+/** The name of its state in the store. */
+export const nameOf = (table: TableName): string => `table ${table}`
 
 /** `probeInterval` in milliseconds. */
 export const makeTableBreaker = (

@@ -11,6 +11,16 @@ export interface DestinationState {
   readonly lastFailure: Option.Option<string>
 }
 
+/** A destination that takes nothing now. */
+export interface DestinationPause {
+  readonly name: string
+  /** `settings`: it refused them; `failure`: it failed or asked for a pause; `pace`: the writes of this hour are used up. */
+  readonly reason: "settings" | "failure" | "pace"
+  readonly until: number
+  /** The failure that caused it; none for the pace. */
+  readonly lastFailure: Option.Option<string>
+}
+
 export interface Destinations {
   /** A destination without a row has never failed. */
   readonly find: (name: string) => Stored<DestinationState>
@@ -43,4 +53,6 @@ export interface Destinations {
     name: string,
     pace: { readonly now: number; readonly spacing: number; readonly hourly: number }
   ) => Stored<number>
+  /** All pauses at `now`, and that of the pace of the destination `paced`. The second between two writes is no pause. */
+  readonly pauses: (now: number, paced: string) => Stored<ReadonlyArray<DestinationPause>>
 }

@@ -158,6 +158,7 @@ const everyOperation = (store: StoreService) =>
     yield* deliveries.oldestOpen
 
     yield* destinations.find("tracker")
+    yield* destinations.pauses(now, "tracker")
     yield* destinations.failed("tracker", { now, pausedUntil: now, stopped: false, failure: "none" })
     yield* destinations.answered("tracker", { now, wrote: true })
     for (let write = 0; write < 3; write += 1)
