@@ -1,5 +1,12 @@
 import type * as Option from "effect/Option"
+import type { TableName } from "../../schema/Telemetry.ts"
 import type { Stored } from "./StoreUnavailable.ts"
+
+/** The names of the destinations. */
+export const trackerDestination = "tracker"
+export const tablesDestination = "tables"
+/** A table whose key the service may not know. */
+export const tableDestination = (table: TableName): string => `table ${table}`
 
 /** The state of a destination's circuit breaker, for all processes and across restarts. */
 export interface DestinationState {

@@ -37,6 +37,7 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
       deliveries: makeDeliveries(database, wakeups.deliveries.wakeUp),
       destinations: makeDestinations(database),
       retention: makeRetention(database),
+      usage: database.usage,
       check: Effect.zipRight(checkSchema(database), writable),
       wakeups: { deliveries: wakeups.deliveries.wait, spool: wakeups.spool.wait }
     }

@@ -14,7 +14,7 @@ import { checkReadable, migrate, migrationsTable, prepareSchema } from "../migra
 import { Whole } from "../repositories/Rows.ts"
 import { openConnection } from "./SqliteConnection.ts"
 import { migrateInTransaction, sqliteDialect } from "./SqliteDialect.ts"
-import { watchFiles } from "./SqliteFiles.ts"
+import { sizeOf, watchFiles } from "./SqliteFiles.ts"
 
 interface SqliteOptions {
   /** Milliseconds to wait for a lock of another process; default 5 s. */
@@ -99,7 +99,7 @@ export const openDatabase = (
         closed = true
       })
     )
-    const dialect = yield* sqliteDialect(connection, problem)
+    const dialect = yield* sqliteDialect(connection, problem, () => sizeOf(file))
     const database = makeDatabase(sql, { name, lockWait, dialect })
 
     const set = (pragma: string) => database.read("Store.open", run(sql.unsafe(`PRAGMA ${pragma}`)))
