@@ -109,7 +109,7 @@ export interface SettingsRead {
   readonly problems: ReadonlyArray<SettingProblem>
 }
 
-/** An empty variable counts as absent. `terminal` chooses the default of the log format. */
+/** An empty variable counts as absent. Reads the files that hold secrets. `terminal` chooses the default of the log format. */
 export const readSettings = (environment: Environment, terminal = false): SettingsRead => {
   const reader = new EnvironmentReader(environment)
   const settings: SettingsValues = {

@@ -21,7 +21,7 @@ import { Whole } from "../repositories/Rows.ts"
 import { loadAddon } from "./SqliteAddon.ts"
 import { openConnection } from "./SqliteConnection.ts"
 import { migrateInTransaction, sqliteDialect } from "./SqliteDialect.ts"
-import { watchFiles } from "./SqliteFiles.ts"
+import { sizeOf, watchFiles } from "./SqliteFiles.ts"
 
 interface SqliteOptions {
   /** Milliseconds to wait for a lock of another process; default 5 s. */
@@ -107,7 +107,7 @@ export const openDatabase = (
         closed = true
       })
     )
-    const dialect = yield* sqliteDialect(connection, problem)
+    const dialect = yield* sqliteDialect(connection, problem, () => sizeOf(file))
     const database = makeDatabase(sql, { name, lockWait, dialect })
 
     const set = (pragma: string) => database.read("Store.open", run(sql.unsafe(`PRAGMA ${pragma}`)))
