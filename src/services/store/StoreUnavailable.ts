@@ -119,7 +119,10 @@ const driverWordings: Readonly<Record<DriverProblem["kind"], Wording>> = {
     fix: "raise max_connections of the server, or stop other processes"
   },
   canceled: { phrase: "took too long", fix: serverFix },
-  untrusted: { phrase: "cannot be trusted: TLS failed", fix: tlsFix },
+  untrusted: {
+    phrase: "cannot be trusted: TLS failed",
+    fix: `${tlsFix}, or name the certificate of its authority in NODE_EXTRA_CA_CERTS`
+  },
   no_tls: { phrase: "does not support TLS", fix: tlsFix },
   closed: { phrase: "is closed" },
   failed: { phrase: "failed" }
