@@ -88,6 +88,12 @@ export const httpRequestDuration = durations(
 
 export const httpRequestsInFlight = gauge("music_http_requests_in_flight", "Requests in progress.", [])({})
 
+export const httpRequestsWaiting = gauge(
+  "music_http_requests_waiting",
+  "Requests that wait for a turn of the event loop with time for them.",
+  []
+)({})
+
 export const bodiesArriving = gauge(
   "music_http_bodies_arriving",
   "Request bodies that have not arrived completely.",
@@ -165,11 +171,23 @@ export const storeWritesFailed = counter(
   []
 )
 
+export const storeCorrupt = gauge(
+  "music_store_corrupt",
+  "1 after the database reported a corruption, until the process ends; else 0.",
+  []
+)
+
 export const otlpExports = counter(
   "music_otlp_exports_total",
   "Batches sent to the OpenTelemetry collector: ok or failed.",
   ["signal", "result"]
 )
+
+export const logLinesLost = counter(
+  "music_log_lines_lost_total",
+  "Log lines that standard output did not take: a full disk, a reader that is gone or does not read.",
+  []
+)({})
 
 /**
  * Creates the series that alerts take the increase of. The first count of a series that did not exist is no increase for
@@ -179,6 +197,7 @@ export const createAlertedSeries = (): void => {
   for (const code of Object.keys(failureTable)) recordNow(failures({ code }), 0)
   for (const reason of dropReasons) recordNow(ownEventsDropped({ reason }), 0)
   recordNow(storeWritesFailed({}), 0)
+  recordNow(logLinesLost, 0)
 }
 
 /** Read at each scrape or export (layers/observability/Collectors.ts); those of the store are absent while it is away. */

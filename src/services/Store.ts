@@ -36,8 +36,10 @@ export interface StoreService {
   readonly destinations: Destinations
   readonly retention: Retention
   readonly usage: StoreUsage
-  /** Succeeds when the database answers, takes writes and has all migrations of this version. */
+  /** Succeeds when the database answers, takes writes and has all migrations of this version. Never after a corruption. */
   readonly check: Stored<void>
+  /** Whether accesses failed for want of an answer, or writes were refused, and nothing has succeeded since. */
+  readonly isFailing: () => boolean
   /**
    * Each completes once any process has committed work of the kind since it last completed, so that a worker need not wait for
    * its next poll. Each has one consumer.

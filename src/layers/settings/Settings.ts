@@ -122,6 +122,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     bind: reader.get("MUSIC_BIND"),
     databasePath: reader.get("MUSIC_DATABASE_PATH"),
     databaseUrl: reader.get("MUSIC_DATABASE_URL"),
+    databaseConnections: reader.get("MUSIC_DATABASE_CONNECTIONS"),
     iam: {
       url: reader.get("MUSIC_IAM_URL"),
       applicationId: reader.get("MUSIC_IAM_APP_ID"),
@@ -160,6 +161,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
       recipientsDays: reader.get("MUSIC_RETENTION_RECIPIENTS_DAYS")
     },
     logLevel: reader.get("MUSIC_LOG_LEVEL"),
+    logClientAddress: reader.get("MUSIC_LOG_CLIENT_ADDRESS"),
     logFormat: terminal && !reader.isSet("MUSIC_LOG_FORMAT") ? "pretty" : reader.get("MUSIC_LOG_FORMAT")
   }
   return { settings, problems: reader.problems }
