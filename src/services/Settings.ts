@@ -27,6 +27,8 @@ export interface SettingsValues {
   readonly databasePath: string
   /** When present, Postgres is used instead of the file. */
   readonly databaseUrl: Option.Option<Redacted.Redacted>
+  /** Connections of this process to Postgres, besides the one that listens. */
+  readonly databaseConnections: number
   readonly iam: {
     readonly url: string
     readonly applicationId: string
@@ -73,6 +75,13 @@ export interface SettingsValues {
   readonly trustedProxies: ReadonlyArray<string>
   readonly requestDeadlineSeconds: number
   readonly shutdownGraceSeconds: number
+  /** From the standard variables. Addresses hold credentials. */
+  readonly outboundProxy: {
+    readonly http: Option.Option<Redacted.Redacted>
+    readonly https: Option.Option<Redacted.Redacted>
+    /** Hosts and networks that are reached without a proxy, beside this machine. */
+    readonly except: ReadonlyArray<string>
+  }
   readonly adminBind: Option.Option<{ readonly host: string; readonly port: number }>
   /** From OpenTelemetry's own variables. Without an endpoint there are neither traces nor metrics. */
   readonly openTelemetry: {
@@ -91,6 +100,8 @@ export interface SettingsValues {
   }
   readonly logLevel: LogLevel.LogLevel
   readonly logFormat: "json" | "pretty"
+  /** Access lines and summed refusals hold the client's address. */
+  readonly logClientAddress: boolean
 }
 
 export class Settings extends Context.Tag("music/Settings")<Settings, SettingsValues>() {}

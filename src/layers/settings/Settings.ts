@@ -100,6 +100,12 @@ const readTiming = (
   return { requestDeadlineSeconds: deadline, shutdownGraceSeconds: Math.max(grace, least) }
 }
 
+const readOutboundProxy = (reader: EnvironmentReader): SettingsValues["outboundProxy"] => ({
+  http: reader.get(reader.isSet("http_proxy") ? "http_proxy" : "HTTP_PROXY"),
+  https: reader.get(reader.isSet("https_proxy") ? "https_proxy" : "HTTPS_PROXY"),
+  except: Option.getOrElse(reader.get(reader.isSet("no_proxy") ? "no_proxy" : "NO_PROXY"), () => [])
+})
+
 const megabyte = 1_000_000
 
 export interface SettingsRead {
@@ -109,13 +115,14 @@ export interface SettingsRead {
   readonly problems: ReadonlyArray<SettingProblem>
 }
 
-/** An empty variable counts as absent. `terminal` chooses the default of the log format. */
+/** An empty variable counts as absent. Reads the files that hold secrets. `terminal` chooses the default of the log format. */
 export const readSettings = (environment: Environment, terminal = false): SettingsRead => {
   const reader = new EnvironmentReader(environment)
   const settings: SettingsValues = {
     bind: reader.get("MUSIC_BIND"),
     databasePath: reader.get("MUSIC_DATABASE_PATH"),
     databaseUrl: reader.get("MUSIC_DATABASE_URL"),
+    databaseConnections: reader.get("MUSIC_DATABASE_CONNECTIONS"),
     iam: {
       url: reader.get("MUSIC_IAM_URL"),
       applicationId: reader.get("MUSIC_IAM_APP_ID"),
@@ -144,6 +151,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     rateLimit: reader.get("MUSIC_RATE_LIMIT"),
     trustedProxies: Option.getOrElse(reader.get("MUSIC_TRUSTED_PROXIES"), () => []),
     ...readTiming(reader),
+    outboundProxy: readOutboundProxy(reader),
     adminBind: reader.get("MUSIC_ADMIN_BIND"),
     openTelemetry: readOpenTelemetry(reader),
     retention: {
@@ -153,6 +161,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
       recipientsDays: reader.get("MUSIC_RETENTION_RECIPIENTS_DAYS")
     },
     logLevel: reader.get("MUSIC_LOG_LEVEL"),
+    logClientAddress: reader.get("MUSIC_LOG_CLIENT_ADDRESS"),
     logFormat: terminal && !reader.isSet("MUSIC_LOG_FORMAT") ? "pretty" : reader.get("MUSIC_LOG_FORMAT")
   }
   return { settings, problems: reader.problems }

@@ -20,6 +20,7 @@ import {
   onOff,
   otlpEndpoint,
   otlpHeaders,
+  outboundProxy,
   type Parse,
   proxy,
   ratio,
@@ -206,7 +207,10 @@ const storage = {
       note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
       secret: true
     }
-  )
+  ),
+  MUSIC_DATABASE_CONNECTIONS: withDefault(whole(1, 200), "10", "connections of one instance to Postgres", {
+    note: "One more listens, and another one is open for a moment at the start and while it migrates."
+  })
 }
 
 const telemetry = {
@@ -297,7 +301,10 @@ const logs = {
     choice("json", "pretty"),
     "json",
     "log format: json, or pretty (the default on a terminal)"
-  )
+  ),
+  MUSIC_LOG_CLIENT_ADDRESS: withDefault(onOff, "off", "the client's address in the log, on or off", {
+    note: "The address that the limits count; of IPv6 its /64 network."
+  })
 }
 
 const protocol = withDefault(
@@ -370,6 +377,23 @@ const openTelemetry = {
   )
 }
 
+const httpsProxy = optional(outboundProxy, "proxy for https calls to other systems", { secret: true })
+const httpProxy = optional(outboundProxy, "proxy for http calls to other systems", { secret: true })
+const noProxy = optional(
+  list<string>(Either.right),
+  "hosts and networks that are called without a proxy, comma-separated"
+)
+
+/** Standard variables of many programs; where both forms are set, the one in lower case counts. */
+const proxies = {
+  https_proxy: httpsProxy,
+  HTTPS_PROXY: httpsProxy,
+  http_proxy: httpProxy,
+  HTTP_PROXY: httpProxy,
+  no_proxy: noProxy,
+  NO_PROXY: noProxy
+}
+
 const table = {
   ...requiredSettings,
   ...identity,
@@ -382,7 +406,8 @@ const table = {
   ...retention,
   ...observability,
   ...logs,
-  ...openTelemetry
+  ...openTelemetry,
+  ...proxies
 }
 
 export type SettingName = keyof typeof table
@@ -420,12 +445,13 @@ export const settingGroups: ReadonlyArray<{
   retention,
   observability,
   logs,
-  OpenTelemetry: openTelemetry
+  OpenTelemetry: openTelemetry,
+  proxies
 }).map(([title, group]) => ({
   title,
   entries: Object.entries(group).map(([name, setting]) => ({
     name,
-    rare: group === openTelemetry,
+    rare: group === openTelemetry || group === proxies,
     ...setting
   }))
 }))
