@@ -38,6 +38,7 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
       retention: makeRetention(database),
       check,
       isFailing,
+      usage: database.usage,
       wakeups: { deliveries: wakeups.deliveries.wait, spool: wakeups.spool.wait }
     }
   })
