@@ -25,11 +25,13 @@ import { checkSqliteIntegrity, postgresFinding } from "../../src/layers/diagnost
 import { listenFailure } from "../../src/layers/diagnostics/ListenCheck.ts"
 import { checkProxy } from "../../src/layers/diagnostics/ProxyCheck.ts"
 import { overlap } from "../../src/layers/diagnostics/ServerCheck.ts"
+import { readSettings } from "../../src/layers/settings/Settings.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, rawClient, rawQuery } from "../layers/store/Stores.ts"
 import { answering } from "../layers/upstream/Simulated.ts"
 import { startCollector } from "../observability/Collector.ts"
+import { pooler } from "../support/Pooler.ts"
 import { freePort, root } from "../support/Process.ts"
 import { testSettings } from "../support/Settings.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
@@ -140,7 +142,7 @@ const soundSettings: Readonly<Record<string, string>> = {
   MUSIC_DATABASE_PATH: join(scratch, "unused", "music.sqlite")
 }
 
-/** Settings that are refused or doubtful. Each is found without any other system, and start-up refuses each FAIL with 78. */
+/** Settings that are refused or doubtful. Each is found without any other system, and start-up refuses each FAIL. */
 const badSettings: ReadonlyArray<
   readonly [wrong: string, Readonly<Record<string, string>>, found: RegExp, fix: RegExp, "WARN"?]
 > = [
@@ -187,6 +189,12 @@ const badSettings: ReadonlyArray<
     { MUSIC_IAM_WEBHOOK_SECRET: "" },
     /^MUSIC_IAM_WEBHOOK_SECRET is required$/,
     /signs IAM's webhooks/
+  ],
+  [
+    "a file of a secret that does not exist",
+    { MUSIC_IAM_APP_SECRET: "", MUSIC_IAM_APP_SECRET_FILE: join(scratch, "absent") },
+    /^MUSIC_IAM_APP_SECRET/,
+    /MUSIC_IAM_APP_SECRET/
   ],
   [
     "a webhook secret that is too short",
@@ -543,6 +551,14 @@ const database: ReadonlyArray<Misconfiguration> = [
       found: /older schema .*\(0, needed \d+\)$/,
       fix: /music-backend migrate/
     }
+  ],
+  [
+    "a pooler that assigns transactions",
+    (_, environment) =>
+      Effect.gen(function* () {
+        environment.MUSIC_DATABASE_URL = yield* pooler(yield* postgres.freshPath, "transaction")
+      }),
+    { name: "database", found: /pooler/, fix: /pool_mode = session/ }
   ],
   [
     "a Postgres that is too old",
@@ -954,6 +970,8 @@ describe.concurrent("music-backend check finds", () => {
       expect(notPassed(checks).filter(({ name }) => name === "settings")).toEqual([
         { name: "settings", status, found: expect.stringMatching(found), fix: expect.stringMatching(fix) }
       ])
+      // The server starts in spite of a warning only.
+      expect(readSettings(environment).problems.length > 0).toBe(status === "FAIL")
       // Nothing answers at the addresses of these settings.
       expect([exit, err]).toEqual([1, ""])
       for (const secret of [...secretsOf(environment), "hidden-word"]) expect(out).not.toContain(secret)
