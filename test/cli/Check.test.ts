@@ -9,7 +9,7 @@ import {
   writeFileSync,
   writeSync
 } from "node:fs"
-import { createServer } from "node:net"
+import { createServer, type Socket } from "node:net"
 import { execFileSync, spawnSync } from "node:child_process"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -419,22 +419,30 @@ const atPostgres =
       environment.MUSIC_DATABASE_URL = Object.assign(new URL(place), change).href
     })
 
-/** A port of another program until the scope closes. */
-const takenPort = Effect.acquireRelease(
-  Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
-    const server = createServer((socket) => socket.end("220 mail\r\n"))
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      resume(
-        Effect.succeed({
-          port: typeof address === "object" && address !== null ? address.port : 0,
-          close: () => server.close()
-        })
-      )
-    })
-  }),
-  ({ close }) => Effect.sync(close)
-)
+/** A port of another program until the scope closes; it greets or says nothing. */
+const takenPort = (greets = true) =>
+  Effect.acquireRelease(
+    Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
+      const sockets = new Set<Socket>()
+      const server = createServer((socket) => {
+        sockets.add(socket)
+        if (greets) socket.end("220 mail\r\n")
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        resume(
+          Effect.succeed({
+            port: typeof address === "object" && address !== null ? address.port : 0,
+            close: () => {
+              for (const socket of sockets) socket.destroy()
+              server.close()
+            }
+          })
+        )
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )
 
 const database: ReadonlyArray<Misconfiguration> = [
   [
@@ -794,10 +802,18 @@ const addresses: ReadonlyArray<Misconfiguration> = [
   [
     "a port of a program that speaks no HTTP",
     (_, environment) =>
-      Effect.map(takenPort, ({ port }) => {
+      Effect.map(takenPort(), ({ port }) => {
         environment.MUSIC_BIND = `127.0.0.1:${port}`
       }),
     { name: "server", found: /another program listens at 127\.0\.0\.1:\d+$/, fix: /set MUSIC_BIND/ }
+  ],
+  [
+    "a port of a program that says nothing",
+    (_, environment) =>
+      Effect.map(takenPort(false), ({ port }) => {
+        environment.MUSIC_BIND = `127.0.0.1:${port}`
+      }),
+    { name: "server", found: /the program at \S+ does not answer within 3 seconds$/, fix: /see its log/ }
   ],
   [
     "an address that this machine does not have",
@@ -811,7 +827,7 @@ const addresses: ReadonlyArray<Misconfiguration> = [
   [
     "metrics at the port of another program",
     (_, environment) =>
-      Effect.map(takenPort, ({ port }) => {
+      Effect.map(takenPort(), ({ port }) => {
         environment.MUSIC_ADMIN_BIND = `127.0.0.1:${port}`
       }),
     { name: "metrics", found: /another program listens at/, fix: /set MUSIC_ADMIN_BIND to another port/ }
