@@ -41,7 +41,7 @@ const valueOf = (
 
 describe("Collectors", () => {
   it.scoped.each([
-    ["fails", Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } })), "failed"],
+    ["fails", Effect.fail(new StoreUnavailable({ problem: { kind: "writes_failing" } })), "failed"],
     ["hangs", Effect.uninterruptible(Effect.never), "degraded"]
   ] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>, string]>)(
     "omit a store that %s, and take 3 s at most",
