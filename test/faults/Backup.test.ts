@@ -18,7 +18,6 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore, verifyBackup } from "../../src/layers/store/backup/Restore.ts"
 import { applicationId } from "../../src/layers/store/sqlite/ApplicationId.ts"
@@ -26,9 +25,6 @@ import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts
 import { start } from "../support/Process.ts"
 import { scalar, spoolLawHolds } from "./Files.ts"
 import { folder, openStore, rawClient, rawQuery, sampleEntry, withStore } from "../layers/store/Stores.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
 
 const limit = { limitBytes: 1_000_000_000 }
 const placeOf = (databasePath: string) => ({ databasePath, databaseUrl: Option.none() })

@@ -4,7 +4,6 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { freePort } from "../support/Process.ts"
@@ -22,9 +21,6 @@ import {
   webhook
 } from "./Server.ts"
 import { folder } from "../layers/store/Stores.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
 

@@ -3,7 +3,6 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
 import pg from "pg"
-import { vi } from "vitest"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { postgres } from "../layers/store/Stores.ts"
@@ -19,9 +18,6 @@ import {
   unwritable
 } from "./Server.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
 
 /** Milliseconds; 5 to 11 s in production. */
 const timeouts = { connect: 1_500, statement: 1_500, lock: 200, answer: 2_000, close: 500 }

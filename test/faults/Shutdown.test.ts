@@ -6,7 +6,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
@@ -22,9 +21,6 @@ import {
   stop
 } from "./Processes.ts"
 import { eventually, issues, report, signIn, telemetry } from "./Server.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
 

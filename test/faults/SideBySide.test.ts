@@ -4,15 +4,11 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
 import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
 import { bundleBefore, metricsUrl, refuse, serve, stop } from "./Processes.ts"
 import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
-
-// Long enough for a busy machine: the tests start processes.
-vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
 

@@ -4,7 +4,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
@@ -24,9 +23,6 @@ import {
   unwritable
 } from "./Server.ts"
 import { folder, rawClient } from "../layers/store/Stores.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
 
 /** Lock timeout in milliseconds, shorter than production's 5 s. */
 const lockWait = 200
