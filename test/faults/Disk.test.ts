@@ -9,17 +9,8 @@ import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { freePort } from "../support/Process.ts"
 import { readFromSqlite } from "./Files.ts"
 import { bundleBefore, serve, stop } from "./Processes.ts"
-import {
-  eventually,
-  everyCall,
-  healthy,
-  issues,
-  keptWhole,
-  signIn,
-  telemetry,
-  unwritable,
-  webhook
-} from "./Server.ts"
+import { everyCall, healthy, issues, keptWhole, signIn, telemetry, unwritable, webhook } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 import { folder } from "../layers/store/Stores.ts"
 
 bundleBefore()

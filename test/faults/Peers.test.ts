@@ -6,7 +6,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { bundleBefore, connection, metricsUrl, serve } from "./Processes.ts"
-import { eventually } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 import { folder } from "../layers/store/Stores.ts"
 
 bundleBefore()

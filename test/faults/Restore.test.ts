@@ -11,7 +11,8 @@ import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { folder, openStore, postgres, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
-import { eventually, issues, startServer } from "./Server.ts"
+import { issues, startServer } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 
 /** A backup with a waiting report that no worker has leased yet, and a tracker that outlives every server. */
 const waiting = Effect.gen(function* () {

@@ -8,7 +8,8 @@ import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
 import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
 import { bundleBefore, metricsUrl, refuse, serve, stop } from "./Processes.ts"
-import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
+import { everyCall, healthy, issues, signIn } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 
 bundleBefore()
 

@@ -11,7 +11,6 @@ import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { readFromSqlite, scalar } from "./Files.ts"
 import {
   away,
-  eventually,
   everyCall,
   expectRecovery,
   healthy,
@@ -22,6 +21,7 @@ import {
   startServer,
   unwritable
 } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 import { folder, rawClient } from "../layers/store/Stores.ts"
 
 /** Lock timeout in milliseconds, shorter than production's 5 s. */

@@ -10,7 +10,8 @@ import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { scalar } from "./Files.ts"
 import { bundleBefore, refuse, serve, stop } from "./Processes.ts"
-import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
+import { everyCall, healthy, issues, signIn } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 import { folder, rawQuery } from "../layers/store/Stores.ts"
 
 bundleBefore()
