@@ -27,6 +27,8 @@ export interface SettingsValues {
   readonly databasePath: string
   /** When present, Postgres is used instead of the file. */
   readonly databaseUrl: Option.Option<Redacted.Redacted>
+  /** Connections of this process to Postgres, besides the one that listens. */
+  readonly databaseConnections: number
   readonly iam: {
     readonly url: string
     readonly applicationId: string
@@ -91,6 +93,8 @@ export interface SettingsValues {
   }
   readonly logLevel: LogLevel.LogLevel
   readonly logFormat: "json" | "pretty"
+  /** Access lines and summed refusals hold the client's address. */
+  readonly logClientAddress: boolean
 }
 
 export class Settings extends Context.Tag("music/Settings")<Settings, SettingsValues>() {}

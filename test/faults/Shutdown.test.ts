@@ -114,19 +114,6 @@ describe.concurrent("A server that receives SIGTERM", () => {
     }).pipe(Effect.scoped, Effect.retry({ while: (error) => error === "missed", times: 9 }))
   )
 
-  it.scopedLive("writes every log line once", () =>
-    Effect.gen(function* () {
-      const { base, server } = yield* serving()
-      yield* Effect.promise(() => fetch(`${base}/healthz`))
-      yield* stop(server)
-      const lines = server
-        .output()
-        .split("\n")
-        .filter((line) => line.includes('"Listening"') || line.includes("/healthz"))
-      assert.strictEqual(lines.length, 2, lines.join("\n"))
-    })
-  )
-
   it.scopedLive("does not wait for idle and silent connections", () =>
     Effect.gen(function* () {
       const stopping = Effect.gen(function* () {

@@ -198,11 +198,11 @@ export const makePipeline = Effect.gen(function* () {
   }
 
   const respondWithFailure = (exchange: Exchange, failure: Failure): Effect.Effect<void> => {
-    const { rateLimitHeaders } = exchange.findings
+    const { findings } = exchange
+    const quota = failure.code === "rate_limited" ? failure.quota : undefined
     const headers =
-      failure.code === "rate_limited" && failure.quota !== undefined
-        ? addReading(rateLimitHeaders, failure.quota)
-        : rateLimitHeaders
+      quota === undefined ? findings.rateLimitHeaders : addReading(findings.rateLimitHeaders, quota)
+    if (quota !== undefined) findings.exceededQuota = quota.policy.name
     return respond(exchange, toResponse(failure), headers, failure.code)
   }
 

@@ -109,13 +109,14 @@ export interface SettingsRead {
   readonly problems: ReadonlyArray<SettingProblem>
 }
 
-/** An empty variable counts as absent. `terminal` chooses the default of the log format. */
+/** An empty variable counts as absent. Reads the files that hold secrets. `terminal` chooses the default of the log format. */
 export const readSettings = (environment: Environment, terminal = false): SettingsRead => {
   const reader = new EnvironmentReader(environment)
   const settings: SettingsValues = {
     bind: reader.get("MUSIC_BIND"),
     databasePath: reader.get("MUSIC_DATABASE_PATH"),
     databaseUrl: reader.get("MUSIC_DATABASE_URL"),
+    databaseConnections: reader.get("MUSIC_DATABASE_CONNECTIONS"),
     iam: {
       url: reader.get("MUSIC_IAM_URL"),
       applicationId: reader.get("MUSIC_IAM_APP_ID"),
@@ -153,6 +154,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
       recipientsDays: reader.get("MUSIC_RETENTION_RECIPIENTS_DAYS")
     },
     logLevel: reader.get("MUSIC_LOG_LEVEL"),
+    logClientAddress: reader.get("MUSIC_LOG_CLIENT_ADDRESS"),
     logFormat: terminal && !reader.isSet("MUSIC_LOG_FORMAT") ? "pretty" : reader.get("MUSIC_LOG_FORMAT")
   }
   return { settings, problems: reader.problems }

@@ -206,7 +206,10 @@ const storage = {
       note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
       secret: true
     }
-  )
+  ),
+  MUSIC_DATABASE_CONNECTIONS: withDefault(whole(1, 200), "10", "connections of one instance to Postgres", {
+    note: "One more listens, and another one is open for a moment at the start and while it migrates."
+  })
 }
 
 const telemetry = {
@@ -297,7 +300,10 @@ const logs = {
     choice("json", "pretty"),
     "json",
     "log format: json, or pretty (the default on a terminal)"
-  )
+  ),
+  MUSIC_LOG_CLIENT_ADDRESS: withDefault(onOff, "off", "the client's address in the log, on or off", {
+    note: "The address that the limits count; of IPv6 its /64 network."
+  })
 }
 
 const protocol = withDefault(

@@ -29,6 +29,13 @@ const codes: ReadonlyArray<readonly [RegExp, Kind]> = [
   [/CERT|^(?:ERR_(?:TLS|SSL)_|ERR_OSSL_|EPROTO)/, "untrusted"]
 ]
 
+/** pgbouncer gives one code, of a broken protocol, to all errors of its own. */
+const poolerCode = "08P01"
+const poolerMessages: ReadonlyArray<readonly [RegExp, Kind]> = [
+  [/^no more connections|too many (?:clients|connections)/, "too_many_connections"],
+  [/^unsupported startup parameter/, "parameter_refused"]
+]
+
 /** Errors to which the drivers give no code, by the drivers' messages. */
 const messages: ReadonlyArray<readonly [RegExp, Kind]> = [
   [/not open|after calling end/, "closed"],
@@ -55,17 +62,26 @@ const messageIn = (error: unknown): string => {
   return inner !== "" ? inner : error instanceof Error ? error.message : ""
 }
 
-const kindIn = (table: ReadonlyArray<readonly [RegExp, Kind]>, text: string): Kind =>
-  table.find(([pattern]) => pattern.test(text))?.[1] ?? "failed"
+const kindIn = (
+  table: ReadonlyArray<readonly [RegExp, Kind]>,
+  text: string,
+  otherwise: Kind = "failed"
+): Kind => table.find(([pattern]) => pattern.test(text))?.[1] ?? otherwise
 
 /** `error` is any error of a driver or the file system. */
 const driverProblem = (error: unknown): DriverProblem => {
   const coded = codedIn(error)
   if (coded === undefined) return { kind: kindIn(messages, messageIn(error)) }
+  if (coded.code === poolerCode)
+    return { kind: kindIn(poolerMessages, messageIn(error), "unreachable"), code: coded.code }
   // The socket of a server may be a file: a missing one means an unreachable server, not a missing database.
   const kind = coded.connecting ? "unreachable" : kindIn(codes, coded.code)
   return { kind, code: coded.code }
 }
+
+/** The server, or a pooler in front of it, gives no further connection. */
+export const isConnectionRefused = (error: unknown): boolean =>
+  driverProblem(error).kind === "too_many_connections"
 
 export type DatabaseFailure = SqlError | ParseError | StoreUnavailable
 

@@ -19,6 +19,7 @@ export type DriverProblem = {
     | "no_such_database"
     | "not_permitted"
     | "too_many_connections"
+    | "parameter_refused"
     | "canceled"
     | "untrusted"
     | "no_tls"
@@ -37,12 +38,21 @@ export type StoreProblem =
         | "foreign"
         | "row_malformed"
         | "schema_incomplete"
+        | "shared_sessions"
         | "writes_failing"
     }
   | { readonly kind: "newer_schema" | "older_schema"; readonly found: number; readonly known: number }
   | { readonly kind: "migration_failed"; readonly reason: DriverProblem }
+  | { readonly kind: "addon_unusable"; readonly code?: string }
   | { readonly kind: "server_too_old"; readonly version: string }
   | { readonly kind: "wrong_encoding"; readonly encoding: string }
+
+const unanswered: ReadonlySet<StoreProblem["kind"]> = new Set<StoreProblem["kind"]>([
+  "timed_out",
+  "canceled",
+  "locked",
+  "too_many_connections"
+])
 
 /** A failed operation of the database. */
 export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
@@ -52,6 +62,11 @@ export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
   /** Like `Spool.offer`. */
   readonly operation?: string
 }> {
+  /** The database gave no answer in the time of the access, because it is slow, busy or silent. It refused nothing. */
+  get isUnanswered(): boolean {
+    return unanswered.has(this.problem.kind)
+  }
+
   /** One line for the log, with advice where there is one. Never a value, a statement or a credential. */
   get reason(): string {
     const { advice } = wording(this.problem)
@@ -85,6 +100,7 @@ interface Wording {
 const writableFix = "let this user write it and its folder, or set MUSIC_DATABASE_PATH to another file"
 const corruptFix = "restore a backup with music-backend restore, or set MUSIC_DATABASE_PATH to the right file"
 const pathFix = "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
+const addonFix = "run npm rebuild better-sqlite3 with this version of Node, or npm ci"
 const serverFix = "start the database server, or correct host and port in MUSIC_DATABASE_URL"
 const tlsFix = "set sslmode in MUSIC_DATABASE_URL to the mode that the server needs"
 
@@ -116,7 +132,11 @@ const driverWordings: Readonly<Record<DriverProblem["kind"], Wording>> = {
   },
   too_many_connections: {
     phrase: "accepts no more connections",
-    fix: "raise max_connections of the server, or stop other processes"
+    fix: "raise the limit of the server, role or pooler, lower MUSIC_DATABASE_CONNECTIONS, or stop other processes"
+  },
+  parameter_refused: {
+    phrase: "is behind a pooler that refuses a parameter of its address",
+    fix: "remove options and timeouts from MUSIC_DATABASE_URL, or name them in ignore_startup_parameters of pgbouncer"
   },
   canceled: { phrase: "took too long", fix: serverFix },
   untrusted: { phrase: "cannot be trusted: TLS failed", fix: tlsFix },
@@ -146,6 +166,13 @@ const wording = (problem: StoreProblem): Wording => {
       return { phrase: "is corrupt: a row has an unexpected form", fix: corruptFix }
     case "writes_failing":
       return { phrase: "fails writes, although small ones succeed" }
+    case "shared_sessions":
+      return {
+        phrase:
+          "is behind a pooler that shares sessions between transactions, so locks and settings are lost",
+        advice: "the pooler must assign sessions (pgbouncer: pool_mode = session)",
+        fix: "set pool_mode = session for this database in the pooler, or name the server itself in MUSIC_DATABASE_URL"
+      }
     case "schema_incomplete":
       return { phrase: "lacks migrations of this version", fix: "run music-backend migrate" }
     case "newer_schema":
@@ -167,6 +194,12 @@ const wording = (problem: StoreProblem): Wording => {
         ...(fix === undefined ? {} : { fix })
       }
     }
+    case "addon_unusable":
+      return {
+        phrase: `cannot be opened: its driver better-sqlite3 does not load${problem.code === undefined ? "" : ` (${problem.code})`}`,
+        advice: addonFix,
+        fix: addonFix
+      }
     case "server_too_old":
       return {
         phrase: `is on PostgreSQL ${problem.version}: 14 or newer is needed`,

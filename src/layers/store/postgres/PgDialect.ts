@@ -6,13 +6,17 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import pg from "pg"
 import type { Dialect, Transaction } from "../Database.ts"
-import { Query, type Rows, type Steps } from "../Query.ts"
+import { first, Query, type Rows, type Steps } from "../Query.ts"
+import { Whole } from "../repositories/Rows.ts"
 import { withCamelCase } from "../RowNames.ts"
 import type { TraceStatement } from "../StatementSpans.ts"
 import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
+import type { Connections } from "./PgConnections.ts"
 import type { PgNotify } from "./PgNotify.ts"
+import { transactionMode } from "./PgSessions.ts"
 
 type Outcome<A> = Exit.Exit<A, DatabaseFailure>
 
@@ -34,15 +38,8 @@ const isLost = (cause: Cause.Cause<DatabaseFailure>): boolean =>
 /** The comment shows the operation to the server's administrator, in `pg_stat_activity`. */
 const named = (operation: string, statement: string) => `/* ${operation} */ ${statement}`
 
-/**
- * Independent of the server's defaults. READ COMMITTED: after waiting for a lock, a statement sees the changes of its previous
- * holder. READ WRITE: a standby refuses at once.
- */
-const mode = "ISOLATION LEVEL READ COMMITTED READ WRITE"
-const begin = `BEGIN ${mode}`
-
-/** The same for statements that are a transaction of their own. */
-export const setTransactionMode = `SET SESSION CHARACTERISTICS AS TRANSACTION ${mode}`
+/** With the mode, so that no transaction of several statements depends on the session. */
+const begin = `BEGIN ${transactionMode}`
 
 /** Without parameters, so that it can be sent together with the BEGIN. */
 const lockStatement = (name: string) =>
@@ -50,6 +47,8 @@ const lockStatement = (name: string) =>
   `SELECT pg_advisory_xact_lock(hashtextextended(${pg.escapeLiteral(name.replaceAll("\0", ""))}, 0))`
 
 const noRows: Rows = []
+
+const Size = Schema.Struct({ data: Whole })
 
 /**
  * Sends the statements of one transaction. Only rows that are used are waited for: after a failed statement the server ignores
@@ -116,11 +115,11 @@ const runSteps = async <A>(
 
 /** One connection for one access. A lost one is closed, and the pool opens another one when it is needed. */
 const useSession = async <A>(
-  pool: pg.Pool,
+  connections: Connections,
   use: (session: Session) => Promise<Outcome<A>>
 ): Promise<Outcome<A>> => {
-  const connected = await pool.connect().then(Either.right, (cause: unknown) => Either.left(failed(cause)))
-  if (Either.isLeft(connected)) return Exit.fail(connected.left)
+  const connected = await connections.acquire()
+  if (Either.isLeft(connected)) return Exit.fail(failed(connected.left))
   const client = connected.right
   let discarded = false
   const discard = () => {
@@ -137,7 +136,7 @@ const useSession = async <A>(
   const exit = await use({ ask, discard }).catch((defect: unknown) => Exit.die(defect))
   if (Exit.isFailure(exit) && isLost(exit.cause)) discard()
   client.off("error", discard)
-  client.release(discarded)
+  connections.release(client, discarded)
   return exit
 }
 
@@ -158,11 +157,11 @@ const runAlone = async <A>(
   return ended(Either.flatMap(answer, ({ rows }) => decode(withCamelCase(rows))))
 }
 
-export const pgDialect = (pool: pg.Pool, sql: SqlClient.SqlClient, notify: PgNotify): Dialect => {
+export const pgDialect = (connections: Connections, sql: SqlClient.SqlClient, notify: PgNotify): Dialect => {
   /** An interrupted caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
   const access = <A>(use: (session: Session) => Promise<Outcome<A>>): Effect.Effect<A, DatabaseFailure> =>
     Effect.async((resume) => {
-      void useSession(pool, use).then(resume)
+      void useSession(connections, use).then(resume)
     })
 
   const write = async <A>(
@@ -190,7 +189,25 @@ export const pgDialect = (pool: pg.Pool, sql: SqlClient.SqlClient, notify: PgNot
       }),
     skipLocked: sql.literal("FOR UPDATE SKIP LOCKED"),
     groupsWrites: false,
-    notified: notify.notified
+    notified: notify.notified,
+    size: (trace) =>
+      access((session) =>
+        runAlone(
+          session,
+          first(Size)(sql`SELECT pg_database_size(current_database()) AS data`).map((found) => ({
+            data: Option.match(found, { onNone: () => 0, onSome: ({ data }) => data }),
+            file: Option.none()
+          })),
+          trace
+        )
+      ),
+    pool: () =>
+      Option.some({
+        limit: pool.options.max,
+        used: pool.totalCount - pool.idleCount,
+        idle: pool.idleCount,
+        waiting: pool.waitingCount
+      })
   }
 }
 

@@ -16,6 +16,10 @@ const queues: ReadonlyArray<WorkQueue> = ["deliveries", "spool"]
 export interface NotifyOptions {
   readonly name: string
   readonly client: pg.ClientConfig
+  /** Sets up the session. */
+  readonly settings: string
+  /** Whether connections are scarce: then none is opened to listen. Never by default. */
+  readonly isScarce?: () => boolean
   /** Milliseconds between two checks that the connection is alive; default 10 s. */
   readonly checkEvery?: number
   /** Milliseconds for the answer to a check; default 5 s. */
@@ -27,10 +31,17 @@ export interface NotifyOptions {
 export interface PgNotify extends Pick<Database, "notified"> {
   /** Part of a transaction: its commit notifies the other processes. */
   readonly statementFor: (queue: WorkQueue) => string
+  /** Closes the listening connection, for accesses that get none. Listening begins again once connections are not scarce. */
+  readonly giveUpConnection: () => void
 }
+
+/** In the form of the server's own error. */
+const scarce = Object.assign(new Error("no connection to listen"), { code: "53300" })
 
 export const pgNotify = ({
   client: config,
+  settings,
+  isScarce = () => false,
   name,
   pause = 1_000,
   checkEvery = 10_000,
@@ -38,6 +49,7 @@ export const pgNotify = ({
 }: NotifyOptions): PgNotify => {
   /** Own notifications are ignored: the workers of this process were woken already. */
   const own = randomUUID()
+  let giveUp = () => {}
 
   const connect = Effect.acquireRelease(
     Effect.sync(() => new pg.Client({ ...config, query_timeout: checkWithin, keepAlive: true })),
@@ -47,9 +59,11 @@ export const pgNotify = ({
   /** Listens until the connection is lost, and fails then. */
   const listen = (heard: (queue: WorkQueue) => void, listening: Effect.Effect<void>) =>
     Effect.gen(function* () {
+      if (isScarce()) return yield* Effect.fail(scarce)
       const lost = yield* Deferred.make<never, unknown>()
       const client = yield* connect
       const failed = (error: unknown) => Deferred.unsafeDone(lost, Effect.fail(error))
+      giveUp = () => failed(scarce)
       client.on("error", failed)
       client.on("end", () => failed(new Error("Connection terminated")))
       client.on("notification", ({ payload = "" }) => {
@@ -60,7 +74,7 @@ export const pgNotify = ({
       yield* Effect.tryPromise({ try: () => client.connect(), catch: (error) => error })
       const ask = (statement: string) =>
         Effect.tryPromise({ try: () => client.query(statement), catch: (error) => error })
-      yield* ask(`LISTEN ${channel}`)
+      yield* ask(`${settings}; LISTEN ${channel}`)
       yield* listening
       // A connection that a router has dropped stays silent for ever.
       const checks = Effect.forever(Effect.zipRight(Effect.sleep(checkEvery), ask("SELECT 1")))
@@ -68,6 +82,7 @@ export const pgNotify = ({
     }).pipe(Effect.scoped)
 
   return {
+    giveUpConnection: () => giveUp(),
     statementFor: (queue) => `SELECT pg_notify('${channel}', '${queue} ${own}')`,
     notified: (heard) =>
       Effect.gen(function* () {

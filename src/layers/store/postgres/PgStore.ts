@@ -1,7 +1,9 @@
 /** The shared store: a Postgres database, for several processes on several machines. */
+import { Socket } from "node:net"
 import * as Reactivity from "@effect/experimental/Reactivity"
 import * as PgClient from "@effect/sql-pg/PgClient"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
@@ -13,9 +15,11 @@ import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
 import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
-import { checkReadable, migrate, prepareSchema } from "../migrations/Migrations.ts"
-import { migrateInTransaction, pgDialect, setTransactionMode } from "./PgDialect.ts"
+import { checkReadable, migrate, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
+import { type Connections, makeConnections } from "./PgConnections.ts"
+import { migrateInTransaction, pgDialect } from "./PgDialect.ts"
 import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
+import { sessionSettings, sharesSessions } from "./PgSessions.ts"
 import { Whole } from "../repositories/Rows.ts"
 
 export interface PgOptions {
@@ -45,8 +49,8 @@ const defaultTimeouts = {
   close: 5_000
 }
 
-/** Milliseconds to wait for the migrations of another process. */
-const migrationWait = 600_000
+/** Milliseconds. A migration of a large table may take long, and waits for the migrations of another process. */
+const unhurriedLimits = { statement_timeout: 0, lock_timeout: 600_000 }
 
 /** PostgreSQL 14, in the form of `server_version_num`. */
 const oldestServer = 140_000
@@ -58,20 +62,29 @@ const nameOf = ({ database = "", host, port }: pg.Client): string =>
   `Postgres database ${host.includes(":") ? `[${host}]` : host}:${port}/${database}`
 
 const openPool = (config: pg.PoolConfig, closeWithin: number) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      // Statements are sent before earlier ones are answered.
-      const pool = new pg.Pool({ ...config, pipeline: true })
-      // A connection that breaks while idle is replaced when the next one is needed.
-      pool.on("error", () => undefined)
-      return pool
-    }),
-    (pool) =>
-      Effect.promise(() => pool.end()).pipe(
-        Effect.interruptible,
-        Effect.timeoutOption(closeWithin),
-        Effect.ignore
-      )
+  Effect.map(
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const sockets = new Set<Socket>()
+        const stream = () => {
+          const socket = new Socket()
+          sockets.add(socket)
+          return socket.once("close", () => sockets.delete(socket))
+        }
+        // Statements are sent before earlier ones are answered.
+        const pool = new pg.Pool({ ...config, stream, pipeline: true })
+        // A connection that breaks while idle is replaced when the next one is needed.
+        pool.on("error", () => undefined)
+        return { pool, sockets }
+      }),
+      ({ pool, sockets }) =>
+        Effect.promise(() => {
+          // No access has begun on a connection that its server has not answered.
+          for (const socket of sockets) if (socket.bytesRead === 0) socket.destroy()
+          return pool.end()
+        }).pipe(Effect.interruptible, Effect.timeoutOption(closeWithin), Effect.ignore)
+    ),
+    ({ pool }) => pool
   )
 
 const clientOf = (pool: pg.Pool, opening: (error: unknown) => StoreUnavailable) =>
@@ -79,13 +92,6 @@ const clientOf = (pool: pg.Pool, opening: (error: unknown) => StoreUnavailable) 
     Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
     Effect.mapError(opening)
   )
-
-/**
- * A commit waits for the disk, whatever the server's default. Always set in the session: a session that inherits the default
- * would follow a later change of it.
- */
-const setSynchronousCommit =
-  "SELECT set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, false) FROM current_setting('synchronous_commit') AS now"
 
 const Server = Schema.Struct({ version: Schema.String, number: Whole, encoding: Schema.String })
 
@@ -109,18 +115,45 @@ const checkServer = ({ name, read, sql }: Database): Effect.Effect<void, StoreUn
     })
   )
 
+/**
+ * Fails behind a pooler that moves sessions: locks, notifications and settings of a session would be lost. Needs a connection
+ * besides the pool's; where the server gives none, or breaks off, the check is skipped.
+ */
+const checkSessions = (
+  name: string,
+  connections: Connections,
+  other: pg.Client
+): Effect.Effect<void, StoreUnavailable> =>
+  Effect.flatMap(
+    Effect.promise(async () => {
+      const one = await connections.acquire()
+      if (Either.isLeft(one)) return false
+      // A connection that breaks fails its statements as well.
+      other.on("error", () => undefined)
+      const shared = other.connect().then(() => sharesSessions(one.right, other))
+      const found = await shared.catch(() => undefined)
+      connections.release(one.right, found === undefined)
+      other.end(() => undefined)
+      return found === true
+    }),
+    (shared) =>
+      shared
+        ? Effect.fail(new StoreUnavailable({ database: name, problem: { kind: "shared_sessions" } }))
+        : Effect.void
+  )
+
 /** Opens an existing database and brings it to this version's schema. */
 export const openPostgres = (
   url: Redacted.Redacted,
   {
-    connections = 10,
+    connections: most = 10,
     lockWait = 5_000,
-    migrate: migrating = true,
+    migrate: migrates = true,
     older = false,
     notify = {},
     ...options
   }: PgOptions = {}
-): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
+): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const timeouts = { ...defaultTimeouts, ...options.timeouts }
     const name = yield* Effect.try({
@@ -133,44 +166,65 @@ export const openPostgres = (
     })
     const opening = (error: unknown) => openFailed(name, error)
 
-    const connection: pg.PoolConfig = {
-      connectionString: Redacted.value(url),
+    const address = Redacted.value(url)
+    const limits = {
+      statement_timeout: timeouts.statement,
+      lock_timeout: timeouts.lock,
+      idle_in_transaction_session_timeout: timeouts.idleInTransaction
+    }
+    const settings = sessionSettings(address, limits)
+    /** Poolers know `application_name`. */
+    const client: pg.ClientConfig = {
+      connectionString: address,
       application_name: "music-backend",
       connectionTimeoutMillis: timeouts.connect,
-      keepAlive: true,
-      onConnect: (client) => client.query(`${setTransactionMode}; ${setSynchronousCommit}`)
+      keepAlive: true
+    }
+    const setUp = (text: string) => {
+      // The driver's types lack the timeout of one statement.
+      const statement = { text, query_timeout: timeouts.connect }
+      return (opened: pg.ClientBase) => opened.query(statement)
     }
     const pool = yield* openPool(
       {
-        ...connection,
-        max: connections,
+        ...client,
+        max: most,
         idleTimeoutMillis: 30_000,
-        statement_timeout: timeouts.statement,
-        lock_timeout: timeouts.lock,
-        idle_in_transaction_session_timeout: timeouts.idleInTransaction,
-        query_timeout: timeouts.answer
+        query_timeout: timeouts.answer,
+        onConnect: setUp(settings)
       },
       timeouts.close
     )
     const sql = yield* clientOf(pool, opening)
-    const dialect = pgDialect(pool, sql, pgNotify({ name, client: connection, ...notify }))
-    const database = makeDatabase(sql, { name, lockWait, dialect })
+    const connections = makeConnections(pool, {
+      most,
+      wait: timeouts.connect,
+      onStarving: () => listener.giveUpConnection()
+    })
+    const listener = pgNotify({ name, client, settings, isScarce: connections.isRefused, ...notify })
+    const database = makeDatabase(sql, { name, lockWait, dialect: pgDialect(connections, sql, listener) })
 
     yield* checkServer(database)
+    yield* checkSessions(name, connections, new pg.Client({ ...client, query_timeout: timeouts.connect }))
 
-    /** On a connection of its own, without the statement timeout: a large table may take long. */
+    /** On a connection of its own. */
     const migration = Effect.gen(function* () {
       const unhurried = yield* openPool(
-        { ...connection, max: 1, lock_timeout: migrationWait },
+        {
+          ...client,
+          max: 1,
+          onConnect: setUp(sessionSettings(address, { ...limits, ...unhurriedLimits }))
+        },
         timeouts.close
       )
-      const client = yield* clientOf(unhurried, opening)
+      const migrating = yield* clientOf(unhurried, opening)
       yield* makeAccess({ name, lockWait })("Store.migrate", () =>
-        migrateInTransaction(client, "music_backend migrations", migrate(client, name))
+        migrateInTransaction(migrating, "music_backend migrations", migrate(migrating, name))
       )
     }).pipe(Effect.scoped)
 
-    if (older) yield* checkReadable(database)
-    else yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
-    return database
+    const schema = yield* older
+      ? checkReadable(database)
+      : prepareSchema(database, migrates ? Option.some(migration) : Option.none())
+    return { ...database, schema }
   })
