@@ -25,6 +25,7 @@ import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts
 import { start } from "../support/Process.ts"
 import { scalar, spoolLawHolds } from "./Files.ts"
 import { folder, openStore, rawClient, rawQuery, sampleEntry, withStore } from "../layers/store/Stores.ts"
+import { patience, until } from "../support/Waiting.ts"
 
 const limit = { limitBytes: 1_000_000_000 }
 const placeOf = (databasePath: string) => ({ databasePath, databaseUrl: Option.none() })
@@ -118,7 +119,7 @@ describe("A backup", () => {
           const before = acknowledged()
           const copy = join(dirname(path), name)
           const { rows } = yield* backup(placeOf(path), copy).pipe(
-            Effect.timeoutFail({ duration: "10 seconds", onTimeout: () => "no end" as const })
+            Effect.timeoutFail({ duration: patience, onTimeout: () => "no end" as const })
           )
           assert.isAtLeast(rows.spool ?? 0, 8_000 + before)
           assert.isAbove(acknowledged(), before, "the writer was not blocked")
@@ -215,7 +216,7 @@ describe("A backup", () => {
       const copy = join(dirname(path), "copy.sqlite")
       const copying = yield* Effect.fork(backup(placeOf(path), copy))
       const partial = () => readdirSync(dirname(path)).filter((name) => name.includes("partial"))
-      yield* Effect.repeat(Effect.sleep(1), { until: () => partial().length > 0, times: 200 })
+      yield* until(() => partial().length > 0)
       yield* Fiber.interrupt(copying)
       assertNoCopy(path)
       assert.strictEqual(yield* waitingIn(path), 8_000)

@@ -103,10 +103,7 @@ describe.concurrent("A process beside a later version", () => {
         const place = yield* makePlace
         const environment = {
           ...place.environment,
-          MUSIC_ADMIN_BIND: "127.0.0.1:0",
-          // Long: this test is not about time.
-          MUSIC_REQUEST_DEADLINE_SECONDS: "10",
-          MUSIC_SHUTDOWN_GRACE_SECONDS: "15"
+          MUSIC_ADMIN_BIND: "127.0.0.1:0"
         }
         const served = yield* serve(environment)
         const signed = yield* signIn(served)

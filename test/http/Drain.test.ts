@@ -322,7 +322,7 @@ describe("Overload", () => {
       for (let turn = 0; turn < 2; turn += 1) {
         const end = performance.now() + 500
         while (performance.now() < end);
-        yield* settle
+        yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
       }
       const [refused, probe] = yield* Effect.all([call(server, good.version), call(server, good.healthz)], {
         concurrency: "unbounded"

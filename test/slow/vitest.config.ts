@@ -9,6 +9,7 @@ export default defineConfig({
     include: ["test/browser/**/*.test.ts", "test/**/*.slow.ts"],
     testTimeout: 600_000,
     hookTimeout: 600_000,
+    expect: { poll: { timeout: 120_000 } },
     pool: "forks",
     poolOptions: { forks: { minForks: 3, maxForks: 3 } }
   }
