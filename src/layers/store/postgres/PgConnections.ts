@@ -1,6 +1,7 @@
 /** The connections of one process, from a server that may refuse further ones at any time. */
 import * as Either from "effect/Either"
 import type pg from "pg"
+import type { PoolUse } from "../../../services/Store.ts"
 import { isConnectionRefused } from "../StoreErrors.ts"
 
 export interface ConnectionsOptions {
@@ -18,6 +19,7 @@ export interface Connections {
   readonly release: (client: pg.PoolClient, discard: boolean) => void
   /** The server has lately refused a connection: only accesses should ask for one. */
   readonly isRefused: () => boolean
+  readonly usage: () => PoolUse
 }
 
 interface Waiter {
@@ -150,6 +152,7 @@ export const makeConnections = (
       client.release(discard || give)
       pulse()
     },
-    isRefused: refused.isSet
+    isRefused: refused.isSet,
+    usage: () => ({ limit: most, used, idle: pool.idleCount, waiting: waiting.length })
   }
 }

@@ -201,13 +201,7 @@ export const pgDialect = (connections: Connections, sql: SqlClient.SqlClient, no
           trace
         )
       ),
-    pool: () =>
-      Option.some({
-        limit: pool.options.max,
-        used: pool.totalCount - pool.idleCount,
-        idle: pool.idleCount,
-        waiting: pool.waitingCount
-      })
+    pool: () => Option.some(connections.usage())
   }
 }
 
