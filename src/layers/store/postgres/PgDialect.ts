@@ -9,6 +9,7 @@ import * as Option from "effect/Option"
 import pg from "pg"
 import type { Dialect, Transaction } from "../Database.ts"
 import { Query, type Rows, type Steps } from "../Query.ts"
+import { waitWithinDeadline } from "../RequestDeadline.ts"
 import { withCamelCase } from "../RowNames.ts"
 import type { TraceStatement } from "../StatementSpans.ts"
 import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
@@ -154,10 +155,11 @@ const runAlone = async <A>(
 }
 
 export const pgDialect = (connections: Connections, sql: SqlClient.SqlClient, notify: PgNotify): Dialect => {
-  /** An interrupted caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
+  /** An interrupted or late caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
   const access = <A>(use: (session: Session) => Promise<Outcome<A>>): Effect.Effect<A, DatabaseFailure> =>
-    Effect.async((resume) => {
+    waitWithinDeadline((resume) => {
       void useSession(connections, use).then(resume)
+      return () => undefined
     })
 
   const write = async <A>(
