@@ -2,10 +2,9 @@
  * `npm run sandbox`: the whole service on one machine, without configuration. `--walk` runs the scenario and exits 0 or 1.
  * A program of its own: the server's entry point does not import it and no setting starts it.
  */
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { handleInterruption } from "../src/layers/process/ProcessSignals.ts"
+import { handleInterruption, runMain } from "../src/layers/process/ProcessSignals.ts"
 import { reportStartupError } from "../src/layers/process/StartupErrors.ts"
 import { sandbox } from "./Program.ts"
 
@@ -41,5 +40,5 @@ Effect.when(interruption.expectSignal, () => !walk).pipe(
   Effect.zipRight(program),
   reportStartupError,
   Effect.onInterrupt(() => reportInterruption),
-  NodeRuntime.runMain({ disablePrettyLogger: true, teardown: interruption.teardown })
+  runMain({ disablePrettyLogger: true, teardown: interruption.teardown })
 )

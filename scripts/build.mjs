@@ -1,32 +1,53 @@
 // Bundles the server (dist/main.js) and the command line (dist/cli.js): bundled, they start three times as fast as module
 // by module. What only some runs need goes into chunks that are loaded when they are used.
-// --if-needed (before `npm start` and before a command): nothing is done when no source is newer than the bundle; and where no bundle can
-// be made (no development packages, a read-only folder), the bundle that is there is kept.
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs"
-import { dirname, join, relative } from "node:path"
+// --if-needed (before `npm start` and before a command): nothing is done when the bundle was made of these sources, or there are none; and
+// where no bundle can be made (no development packages, a read-only folder), the bundle that is there is kept.
+import { createHash } from "node:crypto"
+import {
+  accessSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync
+} from "node:fs"
+import { basename, dirname, isAbsolute, join, relative } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const entries = { main: "src/main.ts", cli: "src/cli/main.ts" }
 const bundles = Object.keys(entries).map((name) => `dist/${name}.js`)
 const chunks = "dist/chunks"
+/** Holds the digest of the sources that the bundle was made of. */
+const stamp = "dist/sources.sha256"
 // All sources of the two entries; the command line starts the sandbox.
 const sources = ["src", "sandbox"]
 const partOfUndici = fileURLToPath(new URL("undici.cjs", import.meta.url))
 const isOptional = process.argv.includes("--if-needed")
 
-const timeOf = (file) => statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0
 const isThere = bundles.every((file) => existsSync(file))
+const hasSources = sources.every((folder) => existsSync(folder))
 
-/** The time of a folder changes when a source is removed. */
-const newestSource = () =>
-  sources
+/** Of names and contents. Times say nothing: archives, images and clones set them anew. */
+const digestSources = () => {
+  const files = sources
     .flatMap((folder) => readdirSync(folder, { recursive: true, withFileTypes: true }))
+    .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
-    .concat(sources, ["package.json", "package-lock.json", "scripts/build.mjs"])
-    .reduce((newest, file) => Math.max(newest, timeOf(file)), 0)
-
-if (isOptional && isThere)
-  if (!existsSync("src") || newestSource() < Math.min(...bundles.map(timeOf))) process.exit(0)
+    .sort()
+    .concat("package.json", "package-lock.json", fileURLToPath(import.meta.url), partOfUndici)
+    .filter((file) => existsSync(file))
+  const hash = createHash("sha256")
+  for (const file of files) {
+    const content = readFileSync(file)
+    // The folder of the project is not part of a name: it may be moved.
+    hash.update(`${isAbsolute(file) ? basename(file) : file} ${content.length}\n`).update(content)
+  }
+  return hash.digest("hex")
+}
 
 const giveUp = (reason) => {
   if (isOptional && isThere) {
@@ -37,9 +58,28 @@ const giveUp = (reason) => {
   process.exit(1)
 }
 
+if (isOptional && isThere && !hasSources) process.exit(0)
+const digest = hasSources ? digestSources() : giveUp("src or sandbox is missing")
+if (isOptional && isThere && existsSync(stamp) && readFileSync(stamp, "utf8") === digest) process.exit(0)
+
+const cannotBeWritten = (error) => giveUp(`dist cannot be written (${error.code})`)
+
+if (isOptional && isThere)
+  try {
+    accessSync("dist", constants.W_OK)
+  } catch (error) {
+    cannotBeWritten(error)
+  }
+
 const esbuild = await import("esbuild").catch(() => giveUp("esbuild is not installed"))
 
-const { outputFiles } = await esbuild.build({
+/** Errors of the sources are printed already. Without any, esbuild itself does not run, such as one for another platform. */
+const reportFailure = ({ errors = [] }) => {
+  if (errors.length > 0) process.exit(1)
+  giveUp("esbuild does not run")
+}
+
+const options = {
   entryPoints: entries,
   outdir: "dist",
   chunkNames: "chunks/[name]-[hash]",
@@ -72,28 +112,35 @@ const { outputFiles } = await esbuild.build({
   },
   logLevel: "warning",
   write: false
-})
+}
+
+const { outputFiles } = await esbuild.build(options).catch(reportFailure)
 
 // Each file is written atomically, and the entries last: a process may start from here at any time.
 const isEntry = ({ path }) => dirname(path) !== join(process.cwd(), chunks)
 // npm makes a bin executable when it installs the package, but not when the file is built anew.
 const modeOf = (path) => (bundles.includes(relative(process.cwd(), path)) ? 0o755 : 0o644)
+const writeAtomically = (path, contents, mode) => {
+  const partial = `${path}.${process.pid}`
+  writeFileSync(partial, contents, { mode })
+  renameSync(partial, path)
+}
 try {
   mkdirSync(chunks, { recursive: true })
   for (const { contents, path } of outputFiles.toSorted((one, other) => isEntry(one) - isEntry(other))) {
-    const partial = `${path}.${process.pid}`
-    writeFileSync(partial, contents, { mode: modeOf(path) })
-    renameSync(partial, path)
+    writeAtomically(path, contents, modeOf(path))
   }
+  writeAtomically(stamp, digest, 0o644)
 } catch (error) {
-  giveUp(`dist cannot be written (${error.code})`)
+  cannotBeWritten(error)
 }
 
 // No file of an older build stays, because npm would pack it. A running process has loaded its chunks when it started.
-const current = new Set(outputFiles.map(({ path }) => relative(process.cwd(), path)))
+const current = new Set([stamp, ...outputFiles.map(({ path }) => relative(process.cwd(), path))])
 /** A file that another build may be writing at this moment. */
-const isPartial = (file) => /\.\d+$/.test(file) && timeOf(file) > Date.now() - 60_000
-const isOfServer = (file) => /\.js(?:\.map)?(?:\.\d+)?$/.test(file)
+const isPartial = (file) =>
+  /\.\d+$/.test(file) && (statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0) > Date.now() - 60_000
+const isOfServer = (file) => /\.(?:js|js\.map|sha256)(?:\.\d+)?$/.test(file)
 for (const folder of ["dist", chunks])
   for (const file of readdirSync(folder).map((name) => join(folder, name)))
     if (isOfServer(file) && !current.has(file) && !isPartial(file)) rmSync(file, { force: true })

@@ -1,4 +1,4 @@
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
+import { runMain } from "./layers/process/ProcessSignals.ts"
 import { serve } from "./ServerProcess.ts"
 
-NodeRuntime.runMain(serve, { disableErrorReporting: true, disablePrettyLogger: true })
+runMain(serve, { disableErrorReporting: true, disablePrettyLogger: true })

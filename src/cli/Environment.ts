@@ -1,5 +1,10 @@
 import * as Context from "effect/Context"
-import type { Environment } from "../layers/settings/Settings.ts"
 
-/** The environment that a command reads its settings from. */
-export class CliEnvironment extends Context.Tag("music/cli/Environment")<CliEnvironment, Environment>() {}
+/**
+ * The environment that a command reads its settings from: that of the process. `--env-file` adds to it, so that `serve` and the
+ * database drivers see the same.
+ */
+export class CliEnvironment extends Context.Tag("music/cli/Environment")<
+  CliEnvironment,
+  Record<string, string | undefined>
+>() {}

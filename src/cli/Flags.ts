@@ -75,9 +75,9 @@ export const printPage = <A, R>(
     readonly toJson: (item: A) => unknown
     /** Plural noun for the message of an empty page. */
     readonly nouns: string
-    readonly table: (items: ReadonlyArray<A>) => Effect.Effect<void, never, R>
+    readonly table: (items: ReadonlyArray<A>) => Effect.Effect<void, CommandFailed, R>
   }
-): Effect.Effect<void, never, R | Screen> =>
+): Effect.Effect<void, CommandFailed, R | Screen> =>
   Effect.gen(function* () {
     const screen = yield* Screen
     if (options.json)

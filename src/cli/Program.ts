@@ -1,12 +1,15 @@
 /** The operator's command line: arguments in, an exit code out. An error is one line on standard error, never a stack. */
 import * as CliConfig from "@effect/cli/CliConfig"
 import * as Command from "@effect/cli/Command"
+import * as Descriptor from "@effect/cli/CommandDescriptor"
+import * as Args from "@effect/cli/Args"
 import * as HelpDoc from "@effect/cli/HelpDoc"
 import * as ValidationError from "@effect/cli/ValidationError"
 import * as NodeContext from "@effect/platform-node/NodeContext"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
+import * as Option from "effect/Option"
 import { version } from "../schema/Release.ts"
 import { backup, restore } from "./commands/Backup.ts"
 import { check } from "./commands/Check.ts"
@@ -19,67 +22,126 @@ import { reports } from "./commands/Reports.ts"
 import { sandbox } from "./commands/Sandbox.ts"
 import { serve } from "./commands/Serve.ts"
 import { webhooks } from "./commands/Webhooks.ts"
-import { type CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
+import { type CommandTree, type Invocation, program, readArguments } from "./Arguments.ts"
+import { CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
+import { CliEnvironment } from "./Environment.ts"
+import { takeEnvironmentFile, withoutEnvironmentFile } from "./EnvironmentFile.ts"
 import { colourise, Screen } from "./Screen.ts"
-import type { CliEnvironment } from "./Environment.ts"
 import { toSingleLine } from "./Text.ts"
 
-const program = "music-backend"
+const showVersion = Command.make("version", {}, () => Effect.flatMap(Screen, ({ out }) => out(version))).pipe(
+  Command.withDescription("Prints the version")
+)
+
+/** Listed in the help; `readArguments` turns it into `<command> --help`. */
+const help = Command.make("help", { command: Args.repeated(Args.text({ name: "command" })) }).pipe(
+  Command.withDescription("Shows the help of a command, as --help after it does")
+)
+
+const commands = [
+  serve,
+  check,
+  config,
+  reports,
+  deliveries,
+  webhooks,
+  recipients,
+  backup,
+  restore,
+  migrate,
+  openapi,
+  sandbox,
+  showVersion,
+  help
+] as const
+
+const tree: CommandTree = new Map(
+  commands
+    .map((one): Descriptor.Command<unknown> => one.descriptor)
+    .flatMap((one) => [...Descriptor.getNames(one)].map((name) => [name, Descriptor.getSubcommands(one)]))
+)
 
 const root = Command.make(program).pipe(
   Command.withDescription("Runs, checks and operates the backend of the music companion"),
-  Command.withSubcommands([
-    serve,
-    check,
-    config,
-    reports,
-    deliveries,
-    webhooks,
-    recipients,
-    backup,
-    restore,
-    migrate,
-    openapi,
-    sandbox
-  ])
+  Command.withSubcommands(commands)
 )
 
-const run = Command.run(root, { name: program, version, executable: program })
+const run = Command.run(root, {
+  name: program,
+  version,
+  executable: program,
+  footer: HelpDoc.sequence(
+    HelpDoc.h1("EVERY COMMAND"),
+    HelpDoc.p("--env-file <file> reads settings from a file; those of the environment count first")
+  )
+})
 
 const colour = /\p{Cc}\[[0-9;]*m/gu
 
-/** Writes the library's output to the screen, in colours only where they are wanted. Its errors become one line below. */
-const withPlainOutput = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R | Screen> =>
-  Effect.flatMap(Screen, (screen) =>
-    Console.consoleWith((console) =>
+/**
+ * Writes what the library and the sandbox print to the screen, in colours only where they are wanted. A console cannot fail: a
+ * failed write fails the command at its end. The library's errors become one line below.
+ */
+const withPlainOutput = <E, R>(effect: Effect.Effect<void, E, R>) =>
+  Effect.gen(function* () {
+    const screen = yield* Screen
+    let unwritten = Option.none<CommandFailed>()
+    yield* Console.consoleWith((console) =>
       Effect.withConsole(effect, {
         ...console,
         log: (...parts) => {
           const text = parts.map(String).join(" ").trimEnd()
-          return screen.out(screen.colours ? text : text.replaceAll(colour, ""))
+          return Effect.catchAll(screen.out(screen.colours ? text : text.replaceAll(colour, "")), (failed) =>
+            Effect.sync(() => {
+              unwritten = Option.some(failed)
+            })
+          )
         },
         error: () => Effect.void
       })
     )
-  )
+    if (Option.isSome(unwritten)) return yield* unwritten.value
+  })
 
 const textOf = (doc: HelpDoc.HelpDoc): string => toSingleLine(HelpDoc.toAnsiText(doc).replaceAll(colour, ""))
 
-const usageError = (error: ValidationError.ValidationError, args: ReadonlyArray<string>): CommandFailed =>
-  usage(
-    // The library's own text lists the commands of the top, also for a group.
-    ValidationError.isCommandMismatch(error)
-      ? `unknown command: ${toSingleLine(args.join(" "))}`
-      : textOf(error.error),
-    `see ${program} --help`
-  )
-
-const command = (args: ReadonlyArray<string>) =>
+const runLibrary = (args: ReadonlyArray<string>) =>
   run(["node", program, ...args]).pipe(
     Effect.provide([NodeContext.layer, CliConfig.layer({ isCaseSensitive: true, showBuiltIns: false })]),
     withPlainOutput,
-    Effect.mapError((error) => (ValidationError.isValidationError(error) ? usageError(error, args) : error))
+    Effect.mapError((error) =>
+      ValidationError.isValidationError(error) ? usage(textOf(error.error), `see ${program} --help`) : error
+    )
   )
+
+/** The help is the explanation of an incomplete command. */
+const showIncomplete = (path: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const screen = yield* Screen
+    yield* Effect.provideService(runLibrary([...path, "--help"]), Screen, { ...screen, out: screen.err })
+    return yield* new CommandFailed({ exit: exits.usage, lines: [] })
+  })
+
+const perform = ({ args, wanted }: Invocation) => {
+  switch (wanted) {
+    case "run":
+      return runLibrary(args)
+    case "help":
+      return runLibrary([...args, "--help"])
+    case "version":
+      return runLibrary(["--version"])
+    case "incomplete":
+      return showIncomplete(args)
+  }
+}
+
+const command = (given: ReadonlyArray<string>) =>
+  Effect.gen(function* () {
+    const { args, variables } = yield* takeEnvironmentFile(given)
+    const environment = yield* CliEnvironment
+    for (const [name, value] of Object.entries(variables)) environment[name] ??= value
+    return yield* perform(yield* readArguments(tree, args))
+  })
 
 /** A fix that is a command to run gets no full stop, so that it can be copied. */
 const toSentence = (text: string): string =>
@@ -101,10 +163,12 @@ const printErrors = (lines: ReadonlyArray<string>) =>
 
 /** Reports a command that a signal ended. */
 export const reportInterruption = (
-  [command = "it"]: ReadonlyArray<string>,
+  args: ReadonlyArray<string>,
   signal: string
 ): Effect.Effect<void, never, Screen> =>
-  printErrors([`${program}: ${toSingleLine(command)} was interrupted by ${signal}`])
+  printErrors([
+    `${program}: ${toSingleLine(withoutEnvironmentFile(args)[0] ?? "it")} was interrupted by ${signal}`
+  ])
 
 /** Runs one command to its end. */
 export const runCommand = (

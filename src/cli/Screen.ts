@@ -1,6 +1,7 @@
 /** Output of a command: results on standard output; hints, progress and errors on standard error. */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import type { CommandFailed } from "./CommandFailed.ts"
 import { toSafeJson, toSingleLine, pad, truncate, widthOf } from "./Text.ts"
 
 export interface ScreenService {
@@ -10,9 +11,9 @@ export interface ScreenService {
   readonly columns: number | undefined
   /** Standard error is a terminal: progress is shown. */
   readonly watched: boolean
-  /** Writes lines to standard output. */
-  readonly out: (text: string) => Effect.Effect<void>
-  /** Writes lines to standard error. */
+  /** Writes lines to standard output, and waits until its reader or file has taken them. */
+  readonly out: (text: string) => Effect.Effect<void, CommandFailed>
+  /** Writes lines to standard error; a failure is ignored. */
   readonly err: (text: string) => Effect.Effect<void>
   /** Replaces the last progress text; an empty text removes it. */
   readonly progress: (text: string) => Effect.Effect<void>
@@ -28,7 +29,7 @@ export const colourise = ({ colours }: ScreenService, colour: Colour, text: stri
   colours ? `\u001b[${codes[colour]}m${text}\u001b[0m` : text
 
 /** Prints one JSON document. */
-export const printJson = (value: unknown): Effect.Effect<void, never, Screen> =>
+export const printJson = (value: unknown): Effect.Effect<void, CommandFailed, Screen> =>
   Effect.flatMap(Screen, ({ out }) => out(toSafeJson(value, 2)))
 
 export interface Column<A> {
@@ -61,7 +62,7 @@ const longestField = 120
 export const printTable = <A>(
   columns: ReadonlyArray<Column<A>>,
   items: ReadonlyArray<A>
-): Effect.Effect<void, never, Screen> =>
+): Effect.Effect<void, CommandFailed, Screen> =>
   Effect.flatMap(Screen, (screen) => {
     const texts = items.map((item) =>
       columns.map(({ of }) => {
@@ -98,7 +99,7 @@ export const printTable = <A>(
 /** Prints `name  value` with aligned values; facts without a value are omitted. */
 export const printFacts = (
   facts: ReadonlyArray<readonly [name: string, value: string | undefined]>
-): Effect.Effect<void, never, Screen> =>
+): Effect.Effect<void, CommandFailed, Screen> =>
   Effect.flatMap(Screen, (screen) => {
     const shown = facts.filter((fact): fact is readonly [string, string] => fact[1] !== undefined)
     const width = Math.max(...shown.map(([name]) => name.length))

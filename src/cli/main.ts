@@ -1,9 +1,8 @@
 /** `music-backend`: the operator's command line. `dist/main.js` is the server alone, for machines that only run it. */
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
-import { handleInterruption } from "../layers/process/ProcessSignals.ts"
+import { handleInterruption, runMain } from "../layers/process/ProcessSignals.ts"
 import { processEnvironment } from "../layers/settings/Settings.ts"
 import { runCommand, reportInterruption } from "./Program.ts"
 import { Screen } from "./Screen.ts"
@@ -35,7 +34,7 @@ runCommand(args).pipe(
   ),
   Effect.provideService(UntilSignal, interruption.expectSignal),
   Effect.provide(Here),
-  NodeRuntime.runMain({
+  runMain({
     disableErrorReporting: true,
     disablePrettyLogger: true,
     teardown: interruption.teardown

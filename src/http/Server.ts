@@ -16,6 +16,7 @@ import { type ArrivingBodyLimits, ArrivingBodies } from "./body/ArrivingBodies.t
 import { Admission } from "./middleware/Admission.ts"
 import { makePipeline } from "./middleware/Pipeline.ts"
 import { type Policies, RateLimits } from "./middleware/RateLimits.ts"
+import { RequestQueue } from "./transport/RequestQueue.ts"
 import { type ListenFailed, Listening, serveNode } from "./transport/NodeServer.ts"
 
 export { ListenFailed, Listening } from "./transport/NodeServer.ts"
@@ -52,7 +53,8 @@ export const httpServerWith = (
       Admission.layer(bounds.inFlight),
       RateLimits.layer(bounds.policies),
       ArrivingBodies.layer(bounds.bodies)
-    ])
+    ]),
+    Layer.provide(RequestQueue.layer)
   )
 
 /**

@@ -10,6 +10,8 @@ export class Drain extends Context.Tag("music/Drain")<
     readonly begin: Effect.Effect<void>
     /** Completes when the shutdown begins. */
     readonly begun: Effect.Effect<void>
+    /** Requests that were in flight when the shutdown began, once the last connection is closed. The server counts them. */
+    readonly requests: { finished: number; cut: number }
   }
 >() {
   static readonly Default: Layer.Layer<Drain> = Layer.effect(
@@ -22,7 +24,8 @@ export class Drain extends Context.Tag("music/Drain")<
           draining = true
           return begun.open
         }),
-        begun: begun.await
+        begun: begun.await,
+        requests: { finished: 0, cut: 0 }
       }
     })
   )

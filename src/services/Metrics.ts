@@ -88,6 +88,12 @@ export const httpRequestDuration = durations(
 
 export const httpRequestsInFlight = gauge("music_http_requests_in_flight", "Requests in progress.", [])({})
 
+export const httpRequestsWaiting = gauge(
+  "music_http_requests_waiting",
+  "Requests that wait for a turn of the event loop with time for them.",
+  []
+)({})
+
 export const bodiesArriving = gauge(
   "music_http_bodies_arriving",
   "Request bodies that have not arrived completely.",
@@ -143,6 +149,12 @@ export const upstreamPlacesTaken = gauge(
   ["dependency"]
 )
 
+export const trackerTokenExpires = gauge(
+  "music_tracker_token_expires_timestamp_seconds",
+  "End of the tracker's token, Unix time; absent while it is not known.",
+  []
+)
+
 const dropReasons = ["buffer", "spool", "database"] as const
 /** The store that had no room for an event of the backend itself. */
 export type DropReason = (typeof dropReasons)[number]
@@ -159,11 +171,23 @@ export const storeWritesFailed = counter(
   []
 )
 
+export const storeCorrupt = gauge(
+  "music_store_corrupt",
+  "1 after the database reported a corruption, until the process ends; else 0.",
+  []
+)
+
 export const otlpExports = counter(
   "music_otlp_exports_total",
   "Batches sent to the OpenTelemetry collector: ok or failed.",
   ["signal", "result"]
 )
+
+export const logLinesLost = counter(
+  "music_log_lines_lost_total",
+  "Log lines that standard output did not take: a full disk, a reader that is gone or does not read.",
+  []
+)({})
 
 /**
  * Creates the series that alerts take the increase of. The first count of a series that did not exist is no increase for
@@ -173,6 +197,7 @@ export const createAlertedSeries = (): void => {
   for (const code of Object.keys(failureTable)) recordNow(failures({ code }), 0)
   for (const reason of dropReasons) recordNow(ownEventsDropped({ reason }), 0)
   recordNow(storeWritesFailed({}), 0)
+  recordNow(logLinesLost, 0)
 }
 
 /** Read at each scrape or export (layers/observability/Collectors.ts); those of the store are absent while it is away. */
@@ -192,8 +217,36 @@ export const collected = {
     "Age of the oldest delivery that is not over; 0 when all are.",
     []
   ),
+  pausedUntil: describe(
+    "gauge",
+    "music_destination_paused_until_timestamp_seconds",
+    "End of a destination's pause by its reason, Unix time; 0 while there is none.",
+    ["destination", "reason"]
+  ),
   reportsBytes: describe("gauge", "music_reports_bytes", "Bytes of all stored reports.", []),
   reportsLimit: describe("gauge", "music_reports_limit_bytes", "The bound of all stored reports.", []),
+  storeSize: describe(
+    "gauge",
+    "music_store_size_bytes",
+    "Size of the database: its data, and SQLite's log.",
+    ["part"]
+  ),
+  storeFree: describe(
+    "gauge",
+    "music_store_disk_free_bytes",
+    "Free space for the SQLite database; absent with Postgres.",
+    []
+  ),
+  pool: describe("gauge", "music_store_pool_connections", "Connections of the Postgres pool: used or idle.", [
+    "state"
+  ]),
+  poolLimit: describe("gauge", "music_store_pool_limit", "Connections that the Postgres pool may open.", []),
+  poolWaiting: describe(
+    "gauge",
+    "music_store_pool_waiting",
+    "Accesses that wait for a connection of the Postgres pool.",
+    []
+  ),
   spoolRecords: describe("gauge", "music_spool_records", "Telemetry records that wait in the spool.", [
     "table"
   ]),

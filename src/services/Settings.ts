@@ -93,6 +93,8 @@ export interface SettingsValues {
   }
   readonly logLevel: LogLevel.LogLevel
   readonly logFormat: "json" | "pretty"
+  /** Access lines and summed refusals hold the client's address. */
+  readonly logClientAddress: boolean
 }
 
 export class Settings extends Context.Tag("music/Settings")<Settings, SettingsValues>() {}

@@ -9,6 +9,7 @@ import type { Recipients } from "./store/Recipients.ts"
 import type { Reports } from "./store/Reports.ts"
 import type { Retention } from "./store/Retention.ts"
 import type { Stored } from "./store/StoreUnavailable.ts"
+import type { StoreUsage } from "./store/StoreUsage.ts"
 import type { TelemetrySpool } from "./store/TelemetrySpool.ts"
 import type { WebhookInbox } from "./store/WebhookInbox.ts"
 
@@ -20,6 +21,7 @@ export * from "./store/Recipients.ts"
 export * from "./store/Reports.ts"
 export * from "./store/Retention.ts"
 export * from "./store/StoreUnavailable.ts"
+export * from "./store/StoreUsage.ts"
 export * from "./store/TelemetrySpool.ts"
 export * from "./store/WebhookInbox.ts"
 
@@ -33,8 +35,11 @@ export interface StoreService {
   readonly deliveries: Deliveries
   readonly destinations: Destinations
   readonly retention: Retention
-  /** Succeeds when the database answers, takes writes and has all migrations of this version. */
+  readonly usage: StoreUsage
+  /** Succeeds when the database answers, takes writes and has all migrations of this version. Never after a corruption. */
   readonly check: Stored<void>
+  /** Whether accesses failed for want of an answer, or writes were refused, and nothing has succeeded since. */
+  readonly isFailing: () => boolean
   /**
    * Each completes once any process has committed work of the kind since it last completed, so that a worker need not wait for
    * its next poll. Each has one consumer.

@@ -53,41 +53,84 @@ describe("The build before a start", () => {
     run(process.execPath, [script, "--if-needed"], { cwd: folder })
   const main = () => join(folder, "dist/main.js")
   const timeOfBundle = async () => (await stat(main())).mtimeMs
-  /** As if every source had changed since the build. */
-  const age = () =>
-    Promise.all(["main", "cli"].map((name) => utimes(join(folder, `dist/${name}.js`), 1_000, 1_000)))
+  /** As if a source had changed since the build. */
+  const age = () => writeFile(join(folder, "dist/sources.sha256"), "of other sources")
+  const old = 1_000_000
+  /** Times as an archive or an image sets them: older than every source. */
+  const setOldTimes = () =>
+    Promise.all(
+      ["main", "cli"].map((name) => utimes(join(folder, `dist/${name}.js`), old / 1_000, old / 1_000))
+    )
 
-  it("builds when the bundle is missing or older than a source, and else does nothing", async () => {
+  it("builds when the bundle is missing or made of other sources, and else does nothing, whatever the times of the files", async () => {
     await rm(join(folder, "dist"), { recursive: true, force: true })
     await buildIfNeeded()
-    const built = await timeOfBundle()
-    await buildIfNeeded()
-    expect(await timeOfBundle()).toBe(built)
+    await setOldTimes()
+    expect(await buildIfNeeded()).toEqual({ stdout: "", stderr: "" })
+    expect(await timeOfBundle()).toBe(old)
     await age()
     await buildIfNeeded()
-    expect(await timeOfBundle()).toBeGreaterThanOrEqual(built)
+    expect(await timeOfBundle()).toBeGreaterThan(old)
   })
 
-  it("keeps an old bundle where esbuild is missing, and fails where there is none", async () => {
+  it("keeps an old bundle where esbuild is missing or does not run, and fails where there is none", async () => {
     // The script finds esbuild beside itself.
     const script = join(folder, "build.mjs")
     await copyFile(join(root, "scripts/build.mjs"), script)
     await rm(join(folder, "node_modules"))
     await age()
-    expect((await buildIfNeeded(script)).stderr).toContain("esbuild is not installed")
-    expect(await timeOfBundle()).toBe(1_000_000)
+    await setOldTimes()
+    const line = /^(.*): dist stays older than its sources\n$/
+    expect(line.exec((await buildIfNeeded(script)).stderr)?.[1]).toBe("esbuild is not installed")
+    const esbuild = join(folder, "node_modules/esbuild")
+    await mkdir(esbuild, { recursive: true })
+    await writeFile(join(esbuild, "package.json"), JSON.stringify({ type: "module", exports: "./main.js" }))
+    await writeFile(
+      join(esbuild, "main.js"),
+      "export const build = async () => { throw new Error('platform') }"
+    )
+    expect(line.exec((await buildIfNeeded(script)).stderr)?.[1]).toBe("esbuild does not run")
+    expect(await timeOfBundle()).toBe(old)
     await rm(main())
-    await expect(buildIfNeeded(script)).rejects.toMatchObject({ code: 1 })
+    await expect(buildIfNeeded(script)).rejects.toMatchObject({
+      code: 1,
+      stderr: "esbuild does not run: run npm ci && npm run build first\n"
+    })
+    await rm(join(folder, "node_modules"), { recursive: true })
     await symlink(join(root, "node_modules"), join(folder, "node_modules"))
     await buildIfNeeded()
   })
 
   it("keeps an old bundle in a folder that cannot be written", async () => {
     await age()
+    await setOldTimes()
     await rm(join(folder, "dist/chunks"), { recursive: true })
     // Not even root can make a folder of this name.
     await writeFile(join(folder, "dist/chunks"), "")
-    expect((await buildIfNeeded()).stderr).toContain("dist cannot be written")
-    expect(await timeOfBundle()).toBe(1_000_000)
+    expect((await buildIfNeeded()).stderr).toMatch(/^dist cannot be written \(\w+\): dist stays older.*\n$/)
+    expect(await timeOfBundle()).toBe(old)
+  })
+})
+
+/** The package as npm packs it: no sources, and no development packages beside it. */
+describe("npm start in an unpacked package", () => {
+  it("starts the bundle that was packed, quietly", { timeout: 120_000 }, async () => {
+    await run(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+    const target = await mkdtemp(join(folder, "unpacked-"))
+    const { stdout } = await run(
+      "npm",
+      ["pack", "--ignore-scripts", "--json", "--pack-destination", target],
+      { cwd: root }
+    )
+    const [{ filename }] = JSON.parse(stdout)
+    await run("tar", ["xf", filename], { cwd: target })
+    const environment = { PATH: process.env.PATH, npm_config_update_notifier: "false" }
+    // Without settings the server ends at once.
+    const started = run("npm", ["start", "--silent"], { cwd: join(target, "package"), env: environment })
+    await expect(started).rejects.toMatchObject({
+      code: 78,
+      stdout: "",
+      stderr: expect.stringMatching(/^(?:music-backend: MUSIC_\w+: is required\n)+$/)
+    })
   })
 })

@@ -510,6 +510,7 @@ describe("music-backend config and openapi", () => {
             name: "MUSIC_IAM_APP_SECRET",
             value: null,
             source: "environment",
+            file: null,
             default: null,
             required: true,
             secret: true,

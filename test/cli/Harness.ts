@@ -45,7 +45,8 @@ export const run = (
     }
     const exit = yield* runCommand(args).pipe(
       Effect.provideService(Screen, screen),
-      Effect.provideService(CliEnvironment, environment)
+      // `--env-file` adds to it.
+      Effect.provideService(CliEnvironment, { ...environment })
     )
     const text = out.join("\n")
     return {

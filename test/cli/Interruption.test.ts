@@ -6,9 +6,8 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { rawQuery, withStore } from "../layers/store/Stores.ts"
-import { environmentFor, type Running, root, start } from "../support/Process.ts"
+import { type Running, root, start } from "../support/Process.ts"
 
 const program = "dist/cli.js"
 const scratch = mkdtempSync(join(tmpdir(), "music-interruption-"))
@@ -66,6 +65,7 @@ const databaseOf = (megabytes: number) =>
 describe("A command that a signal interrupts", () => {
   it.each([
     ["SIGTERM", 143],
+    ["SIGHUP", 129],
     ["SIGINT", 130]
   ] as const)(
     "check ends after %s with %i while IAM does not answer, and reports it in one line",
@@ -122,22 +122,4 @@ describe("A command that a signal interrupts", () => {
     expect(walk.code).toBe(130)
     expect(walk.output).toMatch(/^music-backend: sandbox was interrupted by SIGINT$/m)
   })
-
-  it.scopedLive("serve exits with 0 and reports no interruption", () =>
-    Effect.gen(function* () {
-      const world = yield* startUpstreams(Date.now)
-      const environment = environmentFor(world, {
-        port: 0,
-        databasePath: join(scratch, "served", "music.sqlite")
-      })
-      const ended = yield* Effect.promise(() =>
-        interrupted(["serve"], environment, async ({ child, says }) => {
-          await says(/Listening/)
-          child.kill("SIGTERM")
-        })
-      )
-      expect([ended.code, ended.signal]).toEqual([0, null])
-      expect(ended.output).not.toContain("interrupted")
-    })
-  )
 })

@@ -1,16 +1,21 @@
 import { execFileSync, spawnSync } from "node:child_process"
-import { readFileSync } from "node:fs"
-import { join } from "node:path"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { dirname, join } from "node:path"
 import { beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { folder } from "../layers/store/Stores.ts"
 import { root, start } from "../support/Process.ts"
-import { run } from "./Harness.ts"
+import { run as runWhole } from "./Harness.ts"
 
 const program = "dist/cli.js"
 
 beforeAll(() => {
   execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
 })
+
+const run = (args: ReadonlyArray<string>, environment: Readonly<Record<string, string>>) =>
+  Effect.map(runWhole(args, environment), ({ err, exit, out }) => ({ err, exit, out }))
 
 /** Runs the program as a process with its output in a pipe. */
 const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<string, string>> = {}) => {
@@ -23,9 +28,9 @@ const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<strin
 }
 
 describe("music-backend", () => {
-  it.effect("shows its help without a command, or with a group alone", () =>
+  it.effect("shows its help with --help, and as usage errors without a command or with a group alone", () =>
     Effect.gen(function* () {
-      const top = yield* run([], {})
+      const top = yield* run(["--help"], {})
       expect(top.exit).toBe(0)
       for (const name of [
         "serve",
@@ -34,14 +39,30 @@ describe("music-backend", () => {
         "reports list",
         "deliveries retry",
         "webhooks list",
-        "backup"
+        "backup",
+        "version",
+        "help"
       ])
         expect(top.out).toMatch(new RegExp(`^ +- ${name} .*[A-Z]`, "m"))
-      const group = yield* run(["reports"], {})
+      expect(top.out).toContain("--env-file <file>")
+      // `music-backend $COMMAND && deploy` deploys nothing when the command is missing.
+      expect(yield* run([], {})).toMatchObject({ exit: 64, out: "", err: top.out })
+      const group = yield* run(["reports", "--help"], {})
       expect([group.exit, group.out]).toEqual([
         0,
         expect.stringMatching(/^ +- retry .* {2}Delivers a report again/m)
       ])
+      expect(yield* run(["reports"], {})).toMatchObject({ exit: 64, out: "", err: group.out })
+      const command = yield* run(["reports", "list", "-h"], {})
+      for (const [args, shown] of [
+        [["-h"], top],
+        [["help"], top],
+        [["help", "reports"], group],
+        [["help", "reports", "list"], command],
+        [["reports", "list", "--limit", "3", "--help"], command]
+      ] as const)
+        expect(yield* run(args, {})).toMatchObject({ exit: 0, out: shown.out, err: "" })
+      expect((yield* run(["version"], {})).out).toBe((yield* run(["--version"], {})).out)
     })
   )
 
@@ -56,28 +77,103 @@ describe("music-backend", () => {
 
   it.effect("exits with 64 after a usage error, with one line and the next step", () =>
     Effect.gen(function* () {
-      const wrong = [
-        { args: ["nope"], err: "music-backend: unknown command: nope. See music-backend --help." },
-        {
-          args: ["reports", "nope"],
-          err: "music-backend: unknown command: reports nope. See music-backend --help."
-        },
-        {
-          args: ["--json", "check"],
-          err: "music-backend: unknown command: --json check. See music-backend --help."
-        },
-        { args: ["reports", "show"], err: "music-backend: Missing argument <id>. See music-backend --help." },
-        {
-          args: ["check", "--jsn"],
-          err: "music-backend: Received unknown argument: '--jsn'. See music-backend --help."
-        },
-        {
-          args: ["reports", "list", "--status", "lost"],
-          err: "music-backend: Expected one of the following cases: stored, filed. See music-backend --help."
-        }
+      const top = "See music-backend --help."
+      const list = "See music-backend reports list --help."
+      const wrong: ReadonlyArray<readonly [args: ReadonlyArray<string>, err: string]> = [
+        [["nope"], `unknown command: nope. ${top}`],
+        [["CHECK"], `unknown command: CHECK. ${top}`],
+        [[""], `unknown command:. ${top}`],
+        [["reports", "nope"], "unknown command: reports nope. See music-backend reports --help."],
+        [["reports", "", "list"], "unknown command: reports. See music-backend reports --help."],
+        [["help", "nope"], `unknown command: nope. ${top}`],
+        [
+          ["help", "--json"],
+          `--json comes before the command: options follow it, and --help does too. ${top}`
+        ],
+        [
+          ["--json", "check"],
+          `--json comes before the command: options follow it, and --help does too. ${top}`
+        ],
+        [["-x", "check"], `-x comes before the command: options follow it, and --help does too. ${top}`],
+        [["--", "check"], `-- comes before the command: options follow it, and --help does too. ${top}`],
+        [
+          ["--help", "check"],
+          `--help comes before the command: options follow it, and --help does too. ${top}`
+        ],
+        [
+          ["--version", "check"],
+          `--version comes before the command: options follow it, and --version is alone. ${top}`
+        ],
+        [
+          ["reports", "--json", "list"],
+          "--json comes before the command: options follow it, and --help does too. See music-backend reports --help."
+        ],
+        [["reports", "show"], `Missing argument <id>. ${top}`],
+        [["reports", "show", "a", "b"], `Received unknown argument: 'b'. ${top}`],
+        [["reports", "list", ""], `Received unknown argument: ''. ${top}`],
+        [["reports", "list", "--", "--json"], `Received unknown argument: '--json'. ${top}`],
+        [["check", "--jsn"], "unknown option: --jsn. See music-backend check --help."],
+        [["check", "--version"], "unknown option: --version. See music-backend check --help."],
+        [["check", "--wizard"], "unknown option: --wizard. See music-backend check --help."],
+        [["check", "--log-level", "all"], "unknown option: --log-level. See music-backend check --help."],
+        [["check", "-x"], "unknown option: -x. See music-backend check --help."],
+        [
+          ["reports", "show", "a", "--nope"],
+          "unknown option: --nope. See music-backend reports show --help."
+        ],
+        [["reports", "list", "--help", "--nope"], `unknown option: --nope. ${list}`],
+        [["reports", "list", "--limit"], `--limit needs a value. ${list}`],
+        [["reports", "list", "--limit="], `--limit needs a value. ${list}`],
+        [["reports", "list", "--limit", ""], `--limit needs a value. ${list}`],
+        [["reports", "list", "--limit", "--json"], `--limit needs a value. ${list}`],
+        [["reports", "list", "--limit", "5", "--limit=6"], `--limit is given twice. ${list}`],
+        [["reports", "list", "--json", "--json"], `--json is given twice. ${list}`],
+        [["reports", "list", "--json=false"], `--json takes no value. ${list}`],
+        [
+          ["reports", "list", "--status", "lost"],
+          `Expected one of the following cases: stored, filed. ${top}`
+        ],
+        [["--env-file"], "--env-file needs a file. Write --env-file <file>."],
+        [["check", "--env-file", "--json"], "--env-file needs a file. Write --env-file <file>."],
+        [["check", "--env-file=a", "--env-file=b"], "--env-file is given twice. Use one file."]
       ]
-      for (const { args, err } of wrong)
-        expect(yield* run(args, {})).toMatchObject({ exit: 64, out: "", err })
+      for (const [args, err] of wrong)
+        expect([args, yield* run(args, {})]).toEqual([
+          args,
+          { exit: 64, out: "", err: `music-backend: ${err}` }
+        ])
+    })
+  )
+
+  it.scoped("reads settings from --env-file in any place; the environment counts first", () =>
+    Effect.gen(function* () {
+      const place = yield* folder
+      const file = join(place, "settings.env")
+      writeFileSync(file, "MUSIC_ORG_ID='acme'\nMUSIC_MIN_CLI=\"1.2.3\"\n# MUSIC_BIND=nowhere\n")
+      for (const args of [
+        ["--env-file", file, "config", "--changed"],
+        ["config", `--env-file=${file}`, "--changed"],
+        ["config", "--changed", "--env-file", file]
+      ]) {
+        const { err, exit, out } = yield* run(args, { MUSIC_MIN_CLI: "2.0.0" })
+        expect([exit, err]).toEqual([0, expect.stringContaining("does not start")])
+        expect(out).toMatch(/^MUSIC_ORG_ID +acme +environment/m)
+        expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0 +environment/m)
+        expect(out).not.toContain("nowhere")
+      }
+      for (const [missing, code] of [
+        [join(place, "none.env"), "ENOENT"],
+        [place, "EISDIR"]
+      ] as const)
+        expect(yield* run(["check", "--env-file", missing], {})).toMatchObject({
+          exit: 78,
+          out: "",
+          err: expect.stringMatching(
+            new RegExp(
+              `^music-backend: the file of --env-file cannot be read: ${missing} \\(${code}\\)\\. Correct`
+            )
+          )
+        })
     })
   )
 
@@ -102,8 +198,12 @@ describe("music-backend", () => {
   })
 
   it("serve lists bad settings and exits with 78, as the server alone does", () => {
-    const { err, exit } = spawned(["serve"], { MUSIC_BIND: "nowhere" })
+    const file = join(mkdtempSync(join(tmpdir(), "music-program-")), "settings.env")
+    writeFileSync(file, "MUSIC_MIN_CLI=newest\n")
+    const { err, exit } = spawned(["serve", "--env-file", file], { MUSIC_BIND: "nowhere" })
+    rmSync(dirname(file), { recursive: true })
     expect(exit).toBe(78)
+    expect(err).toMatch(/^music-backend: MUSIC_MIN_CLI: must be/m)
     expect(err.trim().split("\n")).toContain("music-backend: MUSIC_IAM_URL: is required")
     expect(err).not.toContain("    at ")
   })

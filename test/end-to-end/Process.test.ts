@@ -50,14 +50,15 @@ describe("The process", () => {
       const { ended, output } = start(process.execPath, server, {
         MUSIC_BIND: "nowhere",
         MUSIC_TING_URL: "http://ting.example",
-        MUSIC_IAM_APP_SECRET: "ask_much-too-short"
+        MUSIC_IAM_APP_SECRET: "ask_much-too-short",
+        MUSIC_IAM_WEBHOOK_SECRET_FILE: join(folder, "absent")
       })
       expect((await ended).code).toBe(78)
       expect(output().trim().split("\n").sort()).toEqual([
         "music-backend: MUSIC_BIND: must be host:port, such as 127.0.0.1:8787 or [::1]:8787",
         "music-backend: MUSIC_IAM_APP_SECRET: must be ask_ and 43 characters of A-Z, a-z, 0-9, _ and -",
         "music-backend: MUSIC_IAM_URL: is required",
-        "music-backend: MUSIC_IAM_WEBHOOK_SECRET: is required",
+        "music-backend: MUSIC_IAM_WEBHOOK_SECRET: the file of MUSIC_IAM_WEBHOOK_SECRET_FILE does not exist",
         "music-backend: MUSIC_TING_URL: must be an https URL (http on loopback only) without user, query or fragment"
       ])
     })

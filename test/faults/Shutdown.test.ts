@@ -117,19 +117,6 @@ describe.concurrent("A server that receives SIGTERM", () => {
     })
   )
 
-  it.scopedLive("writes every log line once", () =>
-    Effect.gen(function* () {
-      const { base, server } = yield* serving()
-      yield* Effect.promise(() => fetch(`${base}/healthz`))
-      yield* stop(server)
-      const lines = server
-        .output()
-        .split("\n")
-        .filter((line) => line.includes('"Listening"') || line.includes("/healthz"))
-      assert.strictEqual(lines.length, 2, lines.join("\n"))
-    })
-  )
-
   it.scopedLive("does not wait for idle and silent connections", () =>
     Effect.gen(function* () {
       const { port, server } = yield* serving()

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
+import type { SettingsOverrides } from "../support/Settings.ts"
 import { Unauthenticated } from "../../src/schema/Failure.ts"
 import {
   accessToken,
@@ -115,6 +116,45 @@ describe("The log line of a request", () => {
         undefined
       ])
       expect(lines.map(({ fields }) => "client_version" in fields)).toEqual([true, true, false, false, false])
+    })
+  )
+})
+
+describe("The level of the log line", () => {
+  it.scoped("is debug for probes that answer as they should, and info for all others", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      yield* call(server, good.healthz)
+      yield* call(server, good.readyz)
+      yield* call(server, good.version)
+      yield* server.drain.begin
+      yield* call(server, good.readyz)
+      const lines = server.lines.filter(({ message }) => message === "Request")
+      expect(lines.map(({ fields, level }) => [level, fields.route, fields.status])).toEqual([
+        ["DEBUG", "/healthz", 200],
+        ["DEBUG", "/readyz", 200],
+        ["INFO", "/api/v1/version", 200],
+        ["INFO", "/readyz", 503]
+      ])
+    })
+  )
+})
+
+describe("The client's address in the log", () => {
+  const logged = (settings: SettingsOverrides, forwarded: string) =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings: { trustedProxies: ["127.0.0.1"], ...settings } })
+      yield* call(server, { ...good.version, headers: { "x-forwarded-for": forwarded } })
+      return server.lines.find(({ message }) => message === "Request")?.fields.client_address
+    })
+
+  it.scoped("is there only when the operator asks for it: the address that the limits count", () =>
+    Effect.gen(function* () {
+      const on = { logClientAddress: true }
+      expect(yield* logged({}, "203.0.113.7")).toBeUndefined()
+      expect(yield* logged(on, "198.51.100.1, 203.0.113.7")).toBe("203.0.113.7")
+      expect(yield* logged(on, "2001:db8:0:1::7")).toBe("2001:db8:0:1::/64")
+      expect(yield* logged({ ...on, trustedProxies: [] }, "203.0.113.7")).toBe("127.0.0.1")
     })
   )
 })

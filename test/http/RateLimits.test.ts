@@ -4,6 +4,7 @@ import * as Effect from "effect/Effect"
 import * as TestClock from "effect/TestClock"
 import { clientAddressResolver, toNetwork } from "../../src/http/transport/ClientAddress.ts"
 import { defaultPolicies } from "../../src/http/middleware/RateLimits.ts"
+import { RateLimited } from "../../src/schema/Failure.ts"
 import { makeQuota } from "../../src/services/Quota.ts"
 import { accessToken, type Backend, backend, bearer, call, errorOf, good, type Sent } from "./support.ts"
 
@@ -15,6 +16,64 @@ const settings = { rateLimit: true }
 
 const warnings = ({ lines }: Backend) =>
   lines.filter(({ level }) => level === "WARN").map(({ message }) => message)
+
+const summaries = ({ lines }: Backend) =>
+  lines.filter(({ message }) => message === "Requests refused by rate limits")
+
+describe("The log of refused requests", () => {
+  it.scoped("is one line a minute, with counts by quota and route, and no address", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings, policies })
+      yield* call(server, good.me)
+      for (let at = 0; at < 2; at += 1) yield* call(server, good.version)
+      yield* call(server, good.me)
+      for (let at = 0; at < 3; at += 1) yield* call(server, good.version)
+      yield* call(server, good.me)
+      yield* TestClock.adjust("59 seconds")
+      expect(summaries(server)).toEqual([])
+      yield* TestClock.adjust("1 seconds")
+      expect(summaries(server).map(({ fields, level }) => ({ level, ...fields }))).toEqual([
+        {
+          level: "INFO",
+          requests: 4,
+          refused: [
+            { quota: "address", method: "GET", route: "/api/v1/version", requests: 3 },
+            { quota: "credential", method: "GET", route: "/api/v1/auth/me", requests: 1 }
+          ]
+        }
+      ])
+      yield* TestClock.adjust("10 minutes")
+      expect(summaries(server).length).toBe(1)
+      for (let at = 0; at < 5; at += 1) yield* call(server, good.version)
+      yield* TestClock.adjust("1 minutes")
+      expect(summaries(server).map(({ fields }) => fields.requests)).toEqual([4, 1])
+    })
+  )
+
+  it.scoped("counts the quota of reports too, and names addresses where the operator asks for them", () =>
+    Effect.gen(function* () {
+      const quota = {
+        policy: { name: "reports", quota: 10, windowSeconds: 60 },
+        remaining: 0,
+        resetSeconds: 60,
+        retryAfterSeconds: 6
+      }
+      const server = yield* backend({
+        settings: { ...settings, logClientAddress: true },
+        during: { submit: Effect.fail(new RateLimited({ retryAfterSeconds: 6, quota })) }
+      })
+      yield* call(server, good.submit)
+      yield* TestClock.adjust("1 minutes")
+      expect(summaries(server).map(({ fields }) => fields)).toEqual([
+        {
+          requests: 1,
+          refused: [{ quota: "reports", method: "POST", route: "/api/v1/reports", requests: 1 }],
+          addresses: [{ client_address: "127.0.0.1", requests: 1 }]
+        }
+      ])
+    })
+  )
+})
 
 describe("Rate limits", () => {
   it.scoped("let an address use its whole quota at once, and then each use as it is refilled", () =>

@@ -50,6 +50,7 @@ describe("Collectors", () => {
         const collect = yield* collectorsOf((store) => ({
           ...store,
           check: away,
+          usage: { size: away, pool: store.usage.pool },
           deliveries: { ...store.deliveries, counts: away }
         }))
         const collecting = yield* Effect.fork(collect)
@@ -58,6 +59,7 @@ describe("Collectors", () => {
         expect(valueOf(found, "music_store_up")).toBe(0)
         expect(valueOf(found, "music_check", { check: "database", state: "failed" })).toBe(1)
         expect(valueOf(found, "music_deliveries")).toBeUndefined()
+        expect(valueOf(found, "music_store_size_bytes")).toBeUndefined()
       })
   )
 
@@ -110,6 +112,78 @@ describe("Collectors", () => {
       )
       expect(valueOf(found, "music_reports_bytes")).toBe(7_000)
       expect(valueOf(found, "music_reports_limit_bytes")).toBe(10_000)
+    })
+  )
+
+  it.scoped("return the ends of pauses, and 0 for a destination that is not paused", () =>
+    Effect.gen(function* () {
+      const tables = Option.some({
+        url: "https://tables.example",
+        keys: new Map([["musicclidaemon", Redacted.make("table-musicclidaemon")]] as const)
+      })
+      const tracker = Option.some({
+        token: Redacted.make("token"),
+        owner: "harbor",
+        repository: "music",
+        url: "https://tracker.example",
+        reconcileSeconds: []
+      })
+      const found = yield* Effect.flatten(
+        collectorsOf(
+          (store) => ({
+            ...store,
+            destinations: {
+              ...store.destinations,
+              pauses: () =>
+                Effect.succeed([
+                  { name: "tracker", reason: "pace", until: 90_000, lastFailure: Option.none() },
+                  {
+                    name: "table musicclidaemon",
+                    reason: "settings",
+                    until: 30_000,
+                    lastFailure: Option.none()
+                  }
+                ])
+            }
+          }),
+          { tables, tracker }
+        )
+      )
+      const pausedUntil = (destination: string, reason: string) =>
+        valueOf(found, "music_destination_paused_until_timestamp_seconds", { destination, reason })
+      expect(pausedUntil("tracker", "pace")).toBe(90)
+      expect(pausedUntil("tracker", "failure")).toBe(0)
+      expect(pausedUntil("tables", "failure")).toBe(0)
+      expect(pausedUntil("table musicclidaemon", "settings")).toBe(30)
+    })
+  )
+
+  it.scopedLive("return the size of the SQLite database, its log and the free space", () =>
+    Effect.gen(function* () {
+      const found = yield* yield* collectorsOf((store) => store)
+      for (const part of ["data", "log"])
+        expect(valueOf(found, "music_store_size_bytes", { part })).toBeGreaterThan(0)
+      expect(valueOf(found, "music_store_disk_free_bytes")).toBeGreaterThan(0)
+      expect(valueOf(found, "music_store_pool_limit")).toBeUndefined()
+    })
+  )
+
+  it.scoped("return the pool also while the database hangs", () =>
+    Effect.gen(function* () {
+      const collect = yield* collectorsOf((store) => ({
+        ...store,
+        check: Effect.never,
+        usage: {
+          size: Effect.never,
+          pool: () => Option.some({ limit: 10, used: 10, idle: 0, waiting: 7 })
+        }
+      }))
+      const collecting = yield* Effect.fork(collect)
+      yield* TestClock.adjust("3 seconds")
+      const found = yield* Fiber.join(collecting)
+      expect(valueOf(found, "music_store_pool_connections", { state: "used" })).toBe(10)
+      expect(valueOf(found, "music_store_pool_waiting")).toBe(7)
+      expect(valueOf(found, "music_store_size_bytes")).toBeUndefined()
     })
   )
 

@@ -103,6 +103,25 @@ describe("The alert rules", () => {
     expect(inAlerts.flatMap(wrongIn)).toEqual([])
   })
 
+  it("keep the installations apart: each aggregation is one of a job", () => {
+    const mixed = inAlerts.filter((expr) =>
+      [...expr.matchAll(/\b(?:sum|max|min|group|count|avg)\b( by \([^)]*\))?/g)].some(
+        ([, grouping = ""]) => !/\bjob\b/.test(grouping)
+      )
+    )
+    expect(mixed).toEqual([])
+  })
+
+  it("have a runbook each: the row of the alert in the documentation", () => {
+    const rules = text("ops/alerts.yml").split("- alert: ").slice(1)
+    const documentation = text("docs/observability.md")
+    for (const rule of rules) {
+      const name = /^\w+/.exec(rule)?.[0] ?? ""
+      expect(rule).toContain(`docs/observability.md#${name.toLowerCase()}"`)
+      expect(documentation).toContain(`<a id="${name.toLowerCase()}"></a>\`${name}\` |`)
+    }
+  })
+
   it("are all documented", () => {
     const names = [...text("ops/alerts.yml").matchAll(/- alert: (\w+)/g)].map(([, name]) => name)
     const documentation = text("docs/observability.md")

@@ -111,6 +111,7 @@ describe("readiness", () => {
       Effect.gen(function* () {
         const store = yield* StoreSwitches
         yield* store.hang(Effect.never)
+        yield* store.fail(true)
         const first = yield* Effect.fork(readiness)
         yield* TestClock.adjust("1500 millis")
         const second = yield* Effect.fork(Effect.flip(readiness))
@@ -123,11 +124,41 @@ describe("readiness", () => {
     )
   )
 
+  it.effect("stays ready with a slow database, until its accesses fail", () =>
+    withDeliveries(
+      Effect.gen(function* () {
+        const store = yield* StoreSwitches
+        let answers = 0
+        yield* store.hang(
+          Effect.delay(
+            Effect.sync(() => {
+              answers += 1
+            }),
+            "3 seconds"
+          )
+        )
+        const slow = yield* Effect.fork(readiness)
+        yield* TestClock.adjust("2 seconds")
+        const report = yield* Fiber.join(slow)
+        assert.deepStrictEqual([report.status, report.checks.database], ["ready", "degraded"])
+        // The check of that probe runs to its end.
+        yield* TestClock.adjust("1 seconds")
+        assert.strictEqual(answers, 1)
+        yield* store.fail(true)
+        const failing = yield* Effect.fork(Effect.flip(readiness))
+        yield* TestClock.adjust("2 seconds")
+        assert.propertyVal(checksOf(yield* Fiber.join(failing)), "database", "failed")
+      })
+    )
+  )
+
   it.effect("waits 2 s for a database that does not answer, also when the check is uninterruptible", () =>
     Effect.forEach([Effect.never, Effect.uninterruptible(Effect.never)], (check) =>
       withDeliveries(
         Effect.gen(function* () {
-          yield* (yield* StoreSwitches).hang(check)
+          const store = yield* StoreSwitches
+          yield* store.hang(check)
+          yield* store.fail(true)
           const fiber = yield* Effect.fork(Effect.flip(readiness))
           yield* TestClock.adjust("1999 millis")
           assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))

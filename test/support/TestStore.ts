@@ -23,8 +23,10 @@ export interface StoreSwitchesService {
   readonly repair: (method: StoreMethod) => Effect.Effect<void>
   /** Pauses the next call of the method until it is released. */
   readonly hold: (method: StoreMethod) => Effect.Effect<Held>
-  /** Replaces every later check by one that does not end. */
-  readonly hang: (check: Effect.Effect<never>) => Effect.Effect<void>
+  /** Replaces every later check. */
+  readonly hang: (check: Effect.Effect<void>) => Effect.Effect<void>
+  /** Whether accesses of the store fail, beside its checks. */
+  readonly fail: (failing: boolean) => Effect.Effect<void>
   /** Arguments of every call of a method, oldest first. */
   readonly seen: (method: StoreMethod) => Effect.Effect<ReadonlyArray<ReadonlyArray<unknown>>>
 }
@@ -39,7 +41,8 @@ const wrapped = Layer.effectContext(
     const broken = new Set<string>()
     const seen = new Map<string, Array<ReadonlyArray<unknown>>>()
     const holds = new Map<string, Effect.Effect<void>>()
-    let hanging: Effect.Effect<never> | undefined
+    let hanging: Effect.Effect<void> | undefined
+    let failing = false
 
     const takeHold = (method: string): Effect.Effect<void> => {
       const found = holds.get(method) ?? Effect.void
@@ -72,7 +75,10 @@ const wrapped = Layer.effectContext(
       spool: watched("spool", store.spool),
       planes: watched("planes", store.planes),
       deliveries: watched("deliveries", store.deliveries),
-      check: Effect.suspend(() => (broken.has("check") ? Effect.fail(unavailable) : (hanging ?? store.check)))
+      check: Effect.suspend(() =>
+        broken.has("check") ? Effect.fail(unavailable) : (hanging ?? store.check)
+      ),
+      isFailing: () => failing
     }).pipe(
       Context.add(StoreSwitches, {
         breakDown: (method) => Effect.sync(() => broken.add(method)),
@@ -90,6 +96,10 @@ const wrapped = Layer.effectContext(
         hang: (check) =>
           Effect.sync(() => {
             hanging = check
+          }),
+        fail: (now) =>
+          Effect.sync(() => {
+            failing = now
           }),
         seen: (method) => Effect.sync(() => seen.get(method) ?? [])
       })

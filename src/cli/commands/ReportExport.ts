@@ -10,8 +10,8 @@ import { toWholeReportJson } from "../JsonOutput.ts"
 import { Screen } from "../Screen.ts"
 import { formatCount, toSafeJson } from "../Text.ts"
 
-/** Reports of one query. */
-const pageSize = 100
+/** Reports of one query: a report may have half a megabyte of attachments. */
+const pageSize = 20
 
 /** Writes one JSON object a line, a page at a time, so that any number of reports needs little memory. */
 export const exportReports = (filter: ReportFilter) =>

@@ -3,6 +3,8 @@ import type { FailureCode } from "../../schema/Failure.ts"
 import { BackendTelemetry } from "../../services/BackendTelemetry.ts"
 import * as Metrics from "../../services/Metrics.ts"
 import { productionId } from "../../services/Plane.ts"
+import { Settings } from "../../services/Settings.ts"
+import { makeRefusalSummary } from "./RefusalSummary.ts"
 import type { Ending, RequestFacts, RequestFindings } from "./RequestState.ts"
 import { toMethodName } from "./RequestTrace.ts"
 
@@ -29,45 +31,53 @@ export const logUnparsed = (facts: {
     return Effect.logInfo("Request", { method: "", route: "unparsed", ...facts })
   })
 
+/** The client's address as the limits count it; of IPv6 the network. */
+const toAddress = (clientNetwork: string): string =>
+  clientNetwork.includes(":") ? `${clientNetwork}::/64` : clientNetwork
+
 /**
  * Records a request when it is over: one structured log line, its metrics, and one of the backend's own events. Never a
- * query or a body, and of the headers only the request id, the source and the client's version.
+ * query or a body, and of the headers only the request id, the source and the client's version. A probe that answers as it
+ * should is logged at debug level.
  */
-export const makeAccessLog = Effect.map(
-  BackendTelemetry,
-  (events) =>
-    (request: RequestFacts, findings: RequestFindings, ending: Ending): Effect.Effect<void> => {
-      const { status, code, endedAt } = ending
-      const facts = {
-        method: request.message.method ?? "",
-        route: request.route?.pattern ?? unmatched,
-        status,
-        duration_ms: Math.round(Number(endedAt - request.startedAt) / 10_000) / 100
-      }
-      const method = toMethodName(request.message.method)
-      countRequest(facts.route, method, ending)
-      Metrics.recordNow(
-        Metrics.httpRequestDuration({ route: facts.route, method }),
-        facts.duration_ms / 1_000
-      )
-      const isRecorded =
-        request.call?.recorded !== false && facts.method !== "OPTIONS" && findings.plane === productionId
-      if (isRecorded)
-        events.recordNow(
-          {
-            kind: "request",
-            fields: { ...facts, outcome: status < 400 ? "ok" : "error", error_code: code ?? null }
-          },
-          request.info,
-          ending.now
-        )
-      return Effect.logInfo("Request", {
-        ...facts,
-        ...(code === undefined ? {} : { code }),
-        source: request.info.source,
-        ...(request.clientVersion === undefined ? {} : { client_version: request.clientVersion }),
-        plane: findings.plane,
-        actor: findings.actor
-      })
+export const makeAccessLog = Effect.gen(function* () {
+  const events = yield* BackendTelemetry
+  const { logClientAddress } = yield* Settings
+  const countRefusal = yield* makeRefusalSummary
+  return (request: RequestFacts, findings: RequestFindings, ending: Ending): Effect.Effect<void> => {
+    const { status, code, endedAt } = ending
+    const facts = {
+      method: request.message.method ?? "",
+      route: request.route?.pattern ?? unmatched,
+      status,
+      duration_ms: Math.round(Number(endedAt - request.startedAt) / 10_000) / 100
     }
-)
+    const method = toMethodName(request.message.method)
+    countRequest(facts.route, method, ending)
+    Metrics.recordNow(Metrics.httpRequestDuration({ route: facts.route, method }), facts.duration_ms / 1_000)
+    const isRecorded =
+      request.call?.recorded !== false && facts.method !== "OPTIONS" && findings.plane === productionId
+    if (isRecorded)
+      events.recordNow(
+        {
+          kind: "request",
+          fields: { ...facts, outcome: status < 400 ? "ok" : "error", error_code: code ?? null }
+        },
+        request.info,
+        ending.now
+      )
+    const client = logClientAddress ? { client_address: toAddress(request.info.clientNetwork) } : {}
+    if (findings.exceededQuota !== undefined)
+      countRefusal({ quota: findings.exceededQuota, method, route: facts.route }, client.client_address)
+    const log = request.call?.probe === true && status < 400 ? Effect.logDebug : Effect.logInfo
+    return log("Request", {
+      ...facts,
+      ...(code === undefined ? {} : { code }),
+      source: request.info.source,
+      ...(request.clientVersion === undefined ? {} : { client_version: request.clientVersion }),
+      plane: findings.plane,
+      actor: findings.actor,
+      ...client
+    })
+  }
+})

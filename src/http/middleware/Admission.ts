@@ -5,6 +5,7 @@ import { Overloaded, ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
 import { startEventLoopDelay } from "../transport/EventLoopDelay.ts"
+import { RequestQueue } from "../transport/RequestQueue.ts"
 import type { Call } from "./Routes.ts"
 
 /** Requests in flight at once; more would only wait and time out together. */
@@ -32,14 +33,17 @@ interface AdmissionService {
 
 /** Counts the requests in flight and refuses those beyond the bound. */
 export class Admission extends Context.Tag("music/http/Admission")<Admission, AdmissionService>() {
-  static readonly layer = (bound: number = defaultBound): Layer.Layer<Admission, never, Drain> =>
+  static readonly layer = (
+    bound: number = defaultBound
+  ): Layer.Layer<Admission, never, Drain | RequestQueue> =>
     Layer.scoped(
       Admission,
       Effect.gen(function* () {
         const { isDraining } = yield* Drain
+        const queue = yield* RequestQueue
         const idle = yield* Effect.makeLatch(true)
         const delay = yield* Effect.acquireRelease(
-          Effect.sync(() => startEventLoopDelay()),
+          Effect.sync(() => startEventLoopDelay(queue.oldestWait)),
           ({ stop }) => Effect.sync(stop)
         )
         let inFlight = 0
@@ -56,7 +60,7 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
           refusal: (call) => {
             if (call.probe) return undefined
             if (isDraining()) return new ShuttingDown()
-            return delay.isOverloaded(inFlight) ? overloaded : refuseBeyondBound(call)
+            return delay.isOverloaded(inFlight + queue.length()) ? overloaded : refuseBeyondBound(call)
           },
           takePlace: (call) => {
             // Checked again: many bodies may have arrived since this request was admitted.

@@ -66,13 +66,13 @@ export const makeInterpreter = Effect.gen(function* () {
 
   /** Counts a request; the failure when a quota is used up. */
   const checkRateLimits = ({ facts, findings, headers, now }: Admitted): Failure | undefined => {
-    const { failure, headers: reported } = limits.count(
-      facts.message,
-      facts.info.clientNetwork,
-      headers.credential,
-      now
-    )
+    const {
+      exceeded,
+      failure,
+      headers: reported
+    } = limits.count(facts.message, facts.info.clientNetwork, headers.credential, now)
     findings.rateLimitHeaders = reported
+    findings.exceededQuota = exceeded
     return failure
   }
 

@@ -25,6 +25,7 @@ import { checkBodyHeaders } from "../body/BodyHeaders.ts"
 import { serveDocument } from "../handlers/Document.ts"
 import { makeHandlers } from "../handlers/Handlers.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
+import { RequestQueue } from "../transport/RequestQueue.ts"
 import { type HttpResponse, leavesUnreadBody, writeResponse } from "../transport/HttpResponse.ts"
 import { countHeader } from "../transport/RawHeaders.ts"
 import { makeAccessLog } from "./AccessLog.ts"
@@ -85,6 +86,7 @@ const makeServing = Effect.gen(function* () {
 export const makePipeline = Effect.gen(function* () {
   const settings = yield* Settings
   const admission = yield* Admission
+  const queue = yield* RequestQueue
   const bodies = yield* ArrivingBodies
   const logRequest = yield* makeAccessLog
   const serving = yield* makeServing
@@ -196,11 +198,11 @@ export const makePipeline = Effect.gen(function* () {
   }
 
   const respondWithFailure = (exchange: Exchange, failure: Failure): Effect.Effect<void> => {
-    const { rateLimitHeaders } = exchange.findings
+    const { findings } = exchange
+    const quota = failure.code === "rate_limited" ? failure.quota : undefined
     const headers =
-      failure.code === "rate_limited" && failure.quota !== undefined
-        ? addReading(rateLimitHeaders, failure.quota)
-        : rateLimitHeaders
+      quota === undefined ? findings.rateLimitHeaders : addReading(findings.rateLimitHeaders, quota)
+    if (quota !== undefined) findings.exceededQuota = quota.policy.name
     return respond(exchange, toResponse(failure), headers, failure.code)
   }
 
@@ -230,10 +232,8 @@ export const makePipeline = Effect.gen(function* () {
     }).pipe(Effect.catchAllCause((cause) => abandon(exchange, cause)))
   }
 
-  const listen = (message: IncomingMessage, target: ServerResponse): void => {
-    const facts = readFacts(message)
-    const findings = initialFindings(selectsTestingPlane(message, facts.call))
-    const exchange: Exchange = { facts, findings, target, span: undefined, ended: false }
+  const start = (exchange: Exchange): void => {
+    const { facts, findings, target } = exchange
     const runFork = Runtime.runFork(
       runtime.pipe(
         Runtime.provideService(RequestContext, facts.info),
@@ -243,6 +243,11 @@ export const makePipeline = Effect.gen(function* () {
         )
       )
     )
+    // The client left while the request waited: nothing is begun for it.
+    if (target.destroyed) {
+      runFork(end(exchange, clientClosedRequest))
+      return
+    }
     const fiber = runFork(
       withRequestSpan(facts, (span) => {
         exchange.span = span
@@ -258,11 +263,21 @@ export const makePipeline = Effect.gen(function* () {
     })
   }
 
-  return (message: IncomingMessage, target: ServerResponse): void => {
-    const listened = Either.try(() => listen(message, target))
-    // A defect before the request has a fiber must not end the process.
-    if (Either.isRight(listened)) return
-    Runtime.runFork(runtime)(Effect.logError("Request failed", Cause.die(listened.left)))
+  /** A defect before the request has a fiber must not end the process. */
+  const guard = (target: ServerResponse, run: () => void): void => {
+    const done = Either.try(run)
+    if (Either.isRight(done)) return
+    Runtime.runFork(runtime)(Effect.logError("Request failed", Cause.die(done.left)))
     target.destroy()
   }
+
+  return (message: IncomingMessage, target: ServerResponse): void =>
+    guard(target, () => {
+      const facts = readFacts(message)
+      const findings = initialFindings(selectsTestingPlane(message, facts.call))
+      const exchange: Exchange = { facts, findings, target, span: undefined, ended: false }
+      // Probes never wait: a busy process is alive.
+      if (facts.call?.probe === true) start(exchange)
+      else queue.add(() => guard(target, () => start(exchange)))
+    })
 })

@@ -48,9 +48,11 @@ export const addReading = (headers: RateLimitHeaders, reading: QuotaReading): Ra
 export interface RateLimitResult {
   readonly headers: RateLimitHeaders
   readonly failure: RateLimited | undefined
+  /** Name of the quota that is used up; of two, the one that is free later. */
+  readonly exceeded: string | undefined
 }
 
-const unlimited: RateLimitResult = { headers: {}, failure: undefined }
+const unlimited: RateLimitResult = { headers: {}, failure: undefined, exceeded: undefined }
 
 /** Limits the requests of one client. Counts in this process only, in bounded memory. */
 export class RateLimits extends Context.Tag("music/http/RateLimits")<
@@ -93,10 +95,14 @@ export class RateLimits extends Context.Tag("music/http/RateLimits")<
             const readings = [byAddress.take(clientNetwork, now)]
             if (Option.isSome(credential))
               readings.push(byCredential.take(digestOf(credential.value.token), now))
+            const headers = toHeaders(readings)
             const retryAfterSeconds = Math.max(...readings.map((reading) => reading.retryAfterSeconds))
+            if (retryAfterSeconds === 0) return { headers, failure: undefined, exceeded: undefined }
             return {
-              headers: toHeaders(readings),
-              failure: retryAfterSeconds > 0 ? new RateLimited({ retryAfterSeconds }) : undefined
+              headers,
+              failure: new RateLimited({ retryAfterSeconds }),
+              exceeded: readings.find((reading) => reading.retryAfterSeconds === retryAfterSeconds)?.policy
+                .name
             }
           }
         }

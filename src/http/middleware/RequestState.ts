@@ -30,6 +30,8 @@ export interface RequestFindings {
   actor: ActorType | "anonymous"
   /** The `RateLimit` headers; empty until the limits were checked. */
   rateLimitHeaders: Readonly<Record<string, string>>
+  /** Name of the quota that refused the request. */
+  exceededQuota: string | undefined
   /** Holds a place among the requests in flight. */
   holdsPlace: boolean
   /** Runs to its end also when its client disconnects: it may commit something. */
@@ -41,6 +43,7 @@ export const initialFindings = (testing: boolean): RequestFindings => ({
   plane: testing ? "testing" : productionId,
   actor: "anonymous",
   rateLimitHeaders: {},
+  exceededQuota: undefined,
   holdsPlace: false,
   committing: false
 })

@@ -1,6 +1,6 @@
 /**
- * How late the event loop runs. A process that gets more requests than its core can serve has few of them in flight: they wait in
- * the sockets, and each turn of the loop takes longer. The delay of a timer shows that before the requests wait for long.
+ * How late requests are served. A process that gets more of them than its core can serve has few in flight: they wait for a turn
+ * of the event loop (`RequestQueue`), or in the sockets while a turn takes long, which the delay of a timer shows.
  */
 
 interface EventLoopDelayOptions {
@@ -12,7 +12,7 @@ interface EventLoopDelayOptions {
 
 export interface EventLoopDelay {
   /**
-   * Whether to refuse the request that has just arrived, while so many are in flight. The refused part grows evenly from none
+   * Whether to refuse a request, while so many are in flight or wait. The refused part grows evenly from none
    * at `low` to all at `high`, so that the load settles at what the process can serve.
    */
   readonly isOverloaded: (inFlight: number) => boolean
@@ -30,16 +30,16 @@ const memory = 200
 export const leastInFlight = 64
 
 /**
- * The rule without the clock: `measure` takes the milliseconds since the measurement before, and `decide` says whether the next
+ * The rule without the clock: `measure` takes the milliseconds since the measurement before and those of a wait, and `decide` says whether the next
  * request is refused.
  */
-export const makeDelayRule = ({ low = 15, high = 35 }: EventLoopDelayOptions = {}) => {
+export const makeDelayRule = ({ low = 100, high = 300 }: EventLoopDelayOptions = {}) => {
   let mean = 0
   /** Refusals that the requests so far have added up to, a fraction between two of them. */
   let owed = 0
 
-  const measure = (elapsed: number): void => {
-    const delay = Math.max(0, elapsed - measureEvery)
+  const measure = (elapsed: number, waited = 0): void => {
+    const delay = Math.max(0, elapsed - measureEvery, waited)
     // A long turn counts for its whole length.
     mean += (1 - Math.exp(-elapsed / memory)) * (delay - mean)
   }
@@ -59,13 +59,13 @@ export const makeDelayRule = ({ low = 15, high = 35 }: EventLoopDelayOptions = {
   return { measure, decide, mean: () => mean }
 }
 
-/** Measures until `stop`; the timer does not keep the process running. */
-export const startEventLoopDelay = (): EventLoopDelay => {
+/** Measures until `stop`, also the milliseconds that `oldestWait` returns; the timer does not keep the process running. */
+export const startEventLoopDelay = (oldestWait: () => number = () => 0): EventLoopDelay => {
   const rule = makeDelayRule()
   let measuredAt = performance.now()
   const timer = setInterval(() => {
     const now = performance.now()
-    rule.measure(now - measuredAt)
+    rule.measure(now - measuredAt, oldestWait())
     measuredAt = now
   }, measureEvery)
   timer.unref()

@@ -54,6 +54,8 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
     const bodies = yield* ArrivingBodies
     return Effect.gen(function* () {
       yield* drain.begin
+      const inFlight = connections.countUnanswered()
+      drain.requests.finished = inFlight
       let headTimeIsOver = false
       const sweep = () => {
         server.closeIdleConnections()
@@ -75,6 +77,8 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
       )
       if (finished._tag === "None") {
         const requests = connections.countUnanswered()
+        drain.requests.finished = Math.max(0, inFlight - requests)
+        drain.requests.cut = requests
         yield* Effect.logWarning("Requests cut off towards the end of the grace period", { requests })
         connections.closeAll()
         yield* admission.idle.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))

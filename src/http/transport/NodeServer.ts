@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import { Settings } from "../../services/Settings.ts"
 import { logUnparsed } from "../middleware/AccessLog.ts"
+import { RequestQueue } from "./RequestQueue.ts"
 import { answerClientErrors } from "./ClientErrors.ts"
 import { trackConnections } from "./Connections.ts"
 import { makeShutdown } from "./GracefulShutdown.ts"
@@ -49,6 +50,7 @@ const formatUrl = (host: string, port: number): string =>
 export const serveNode = (listener: RequestListener) =>
   Effect.gen(function* () {
     const { bind, shutdownGraceSeconds } = yield* Settings
+    const queue = yield* RequestQueue
     const runFork = Runtime.runFork(yield* Effect.runtime<never>())
     const server = createServer(options)
     const connections = trackConnections(server)
@@ -58,6 +60,7 @@ export const serveNode = (listener: RequestListener) =>
     server.maxHeadersCount = 0
     // Without a listener for "upgrade" Node treats such a request as an ordinary one and keeps its connection.
     server.on("request", tracked)
+    server.on("connection", queue.connectionAccepted)
     // Expectations may be ignored (RFC 9110, 10.1.1); Node would answer 417 without a body.
     server.on("checkExpectation", tracked)
     answerClientErrors(server, connections, (facts) => {

@@ -4,6 +4,7 @@
  */
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import { remainingPause } from "../../services/ClockSkew.ts"
 import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
@@ -12,6 +13,11 @@ import type { DeliveryLimits } from "./DeliveryLimits.ts"
 
 /** Milliseconds: the longest sleep of a worker during a pause, before it reads the stored state again. */
 export const longestPausedSleep = 30_000
+
+/** Milliseconds: a longer wait is logged, because reports wait visibly. */
+const longPause = 60_000
+
+const timeText = (millis: number): string => new Date(millis).toISOString()
 
 /** A refusal that concerns credentials, permission or repository, not the content of the request. */
 export const isConfigurationRefusal = (failure: UpstreamFailure): boolean =>
@@ -70,9 +76,8 @@ export const makeDestinationBreaker = (
       const state = yield* ignoreUnavailable(destinations.find(name))
       // Retry-After is the minimum: repeated limits lead to longer pauses.
       const ownPause = yield* jitteredDelay(backoff, (state?.failures ?? 0) + 1)
-      const pause = stopped
-        ? limits.probeInterval
-        : Math.max(ownPause, (failure.retryAfterSeconds ?? 0) * 1000)
+      const asked = (failure.retryAfterSeconds ?? 0) * 1000
+      const pause = stopped ? limits.probeInterval : Math.max(ownPause, asked)
       const now = yield* Clock.currentTimeMillis
       const before = yield* ignoreUnavailable(
         destinations.failed(name, {
@@ -85,6 +90,7 @@ export const makeDestinationBreaker = (
       const facts = {
         failure: describeFailure(failure),
         pauseMillis: pause,
+        pausedUntil: timeText(now + pause),
         ...(failure._tag === "Refused" && failure.requestId !== undefined
           ? { upstreamRequestId: failure.requestId }
           : {})
@@ -97,6 +103,12 @@ export const makeDestinationBreaker = (
         })
       else if (!stopped && before?.failures === 0)
         yield* Effect.logWarning(`${title} is not available`, facts)
+      else if (
+        asked >= longPause &&
+        before !== undefined &&
+        !Option.contains(before.lastFailure, facts.failure)
+      )
+        yield* Effect.logWarning(`${title} asks for a pause`, facts)
       else yield* Effect.logDebug(`${title} is still not available`, facts)
       return pause
     })
@@ -115,7 +127,16 @@ export const makeDestinationBreaker = (
       const now = yield* Clock.currentTimeMillis
       const at = yield* destinations.reserveWrite(name, { ...pace, now })
       for (let more = 1; more < count; more += 1) yield* destinations.reserveWrite(name, { ...pace, now })
-      if (at > now) yield* Effect.sleep(at - now)
+      if (at <= now) return
+      // Writes are handled one at a time in all processes together, so that one process logs it.
+      const isLong = at - now >= longPause
+      if (isLong)
+        yield* Effect.logWarning(`${title} is paused: the writes of this hour are used up`, {
+          hourlyWrites: limits.hourlyWrites,
+          pausedUntil: timeText(at)
+        })
+      yield* Effect.sleep(at - now)
+      if (isLong) yield* Effect.logInfo(`${title} takes writes again`)
     })
 
   return {

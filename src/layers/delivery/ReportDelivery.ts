@@ -1,7 +1,7 @@
 /** The worker of the issue tracker: files reports and closes duplicate issues, one delivery at a time in all processes together. */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { Store, type StoreUnavailable } from "../../services/Store.ts"
+import { Store, type StoreUnavailable, trackerDestination } from "../../services/Store.ts"
 import { Tracker } from "../../services/Tracker.ts"
 import type { DeliveryLimits } from "./DeliveryLimits.ts"
 import { runDeliveryWorker } from "./DeliveryWorker.ts"
@@ -32,7 +32,7 @@ export const makeReportDelivery = (
         `${Option.getOrElse(trouble, () => "it refuses our requests")}; repair MUSIC_GITHUB_TOKEN or MUSIC_GITHUB_REPOSITORY, or the repository's settings. It is retried automatically`
     )
     const breaker = makeDestinationBreaker(store.destinations, limits, {
-      name: "tracker",
+      name: trackerDestination,
       title: "The tracker",
       longestBackoff,
       advice

@@ -7,7 +7,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type { TableName } from "../../schema/Telemetry.ts"
 import { remainingPause } from "../../services/ClockSkew.ts"
-import type { Destinations, StoreUnavailable } from "../../services/Store.ts"
+import { type Destinations, type StoreUnavailable, tableDestination } from "../../services/Store.ts"
 
 export interface TableBreaker {
   /** Tables that take records, and closed tables that are due for a probe. */
@@ -25,7 +25,6 @@ export interface TableBreaker {
 }
 
 const failure = "unauthorized"
-const nameOf = (table: TableName): string => `table ${table}`
 
 /** `probeInterval` in milliseconds. */
 export const makeTableBreaker = (
@@ -34,13 +33,13 @@ export const makeTableBreaker = (
   probeInterval: number
 ): TableBreaker => {
   const allStates = Effect.forEach(tables, (table) =>
-    Effect.map(destinations.find(nameOf(table)), (state) => ({ table, ...state }))
+    Effect.map(destinations.find(tableDestination(table)), (state) => ({ table, ...state }))
   )
 
   const recordFailure = (table: TableName) =>
     Effect.flatMap(Clock.currentTimeMillis, (now) =>
       destinations
-        .failed(nameOf(table), { now, pausedUntil: now + probeInterval, stopped: true, failure })
+        .failed(tableDestination(table), { now, pausedUntil: now + probeInterval, stopped: true, failure })
         .pipe(Effect.map((before) => ({ before, now })))
     )
 
@@ -69,7 +68,7 @@ export const makeTableBreaker = (
     reopen: (table) =>
       Effect.gen(function* () {
         const now = yield* Clock.currentTimeMillis
-        const before = yield* destinations.answered(nameOf(table), { now, wrote: true })
+        const before = yield* destinations.answered(tableDestination(table), { now, wrote: true })
         if (before.stopped) yield* Effect.logInfo("The table accepts records again", { table })
       }),
     anyClosed: Effect.map(allStates, (all) => all.some(({ stopped }) => stopped))

@@ -2,7 +2,7 @@
 import * as Effect from "effect/Effect"
 import * as Ref from "effect/Ref"
 import type { TableName } from "../../schema/Telemetry.ts"
-import { Store, type StoreUnavailable } from "../../services/Store.ts"
+import { Store, type StoreUnavailable, tablesDestination } from "../../services/Store.ts"
 import { Tables } from "../../services/Tables.ts"
 import type { DeliveryLimits } from "./DeliveryLimits.ts"
 import { longestPausedSleep, makeDestinationBreaker } from "./DestinationBreaker.ts"
@@ -32,7 +32,7 @@ export const makeTelemetryShipping = (
     const tables = yield* Tables
     const tableBreaker = makeTableBreaker(destinations, tables.open, limits.probeInterval)
     const breaker = makeDestinationBreaker(destinations, limits, {
-      name: "tables",
+      name: tablesDestination,
       title: "The table service",
       longestBackoff,
       // Refusals concern a batch or a table's key, and are handled there.

@@ -6,7 +6,9 @@ import { type Environment, readSettings, type SettingProblem } from "../settings
 import { PooledHttpClient } from "../upstream/Connection.ts"
 import { UndiciTransport } from "../upstream/UndiciTransport.ts"
 import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
+import { checkCollector } from "./CollectorCheck.ts"
 import { checkDatabase } from "./DatabaseCheck.ts"
+import { checkExposure } from "./ExposureCheck.ts"
 import { type Check, type Finding, pass, skip, withTimeout } from "./Finding.ts"
 import { checkIam } from "./IamCheck.ts"
 import { checkProxy } from "./ProxyCheck.ts"
@@ -44,6 +46,7 @@ const checksOf = (
 ): ReadonlyArray<Check> => {
   const broken = (variable: string) => problems.some(({ name }) => name === variable)
   return [
+    withTimeout("settings", "run the check again", checkExposure(settings, broken)),
     whenConfigured(
       problems,
       "database",
@@ -81,7 +84,8 @@ const checksOf = (
       ["MUSIC_BIND", "MUSIC_RATE_LIMIT", "MUSIC_TRUSTED_PROXIES"],
       Effect.succeed([checkProxy(settings)])
     ),
-    whenConfigured(problems, "server", ["MUSIC_BIND"], checkServer(client, settings))
+    whenConfigured(problems, "server", ["MUSIC_BIND"], checkServer(client, settings)),
+    withTimeout("collector", "run the check again", checkCollector(client, settings))
   ]
 }
 

@@ -1,4 +1,4 @@
-/** Checks that the database exists, is writable and has this version's schema. Creates and changes nothing. */
+/** Checks that the database exists, is writable and whole, and has this version's schema. Creates and changes nothing. */
 import { accessSync, constants, existsSync, statfsSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import * as Clock from "effect/Clock"
@@ -8,10 +8,13 @@ import * as Option from "effect/Option"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { latestMigration } from "../store/migrations/Migrations.ts"
+import type { Database } from "../store/Database.ts"
 import { run } from "../store/Query.ts"
 import { makeDeliveries } from "../store/repositories/Deliveries.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
+import { emptyWrite } from "../store/StoreHealth.ts"
 import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
+import { checkPostgresIntegrity, checkSqliteIntegrity } from "./IntegrityCheck.ts"
 
 const nearestExisting = (path: string): string =>
   existsSync(path) || dirname(path) === path ? path : nearestExisting(dirname(path))
@@ -36,19 +39,31 @@ const checkFolder = (file: string): Finding => {
 
 const megabytes = (bytes: number): string => `${Math.floor(bytes / 1_000_000).toLocaleString("en")} MB`
 
+/** Bytes below which writes may fail at any time: the log of the database grows by some megabytes between two checkpoints. */
+const leastFree = 20_000_000
+
+export const diskFinding = (free: number, spoolBytes: number): Finding => {
+  if (free < leastFree)
+    return fail(
+      "disk",
+      `${megabytes(free)} free: reports, telemetry and webhooks are refused, or will soon be`,
+      "free space on the disk of MUSIC_DATABASE_PATH"
+    )
+  return free < spoolBytes
+    ? warn(
+        "disk",
+        `${megabytes(free)} free; the telemetry spool alone may need ${megabytes(spoolBytes)}`,
+        "make room, or lower MUSIC_TELEMETRY_SPOOL_MEGABYTES"
+      )
+    : pass("disk", `${megabytes(free)} free`)
+}
+
 const checkDisk = (file: string, spoolBytes: number): Finding => {
   const free = Either.try(() => {
     const { bavail, bsize } = statfsSync(nearestExisting(file))
     return bavail * bsize
   })
-  if (Either.isLeft(free)) return skip("disk", "the free space is unknown")
-  return free.right < spoolBytes
-    ? warn(
-        "disk",
-        `${megabytes(free.right)} free; the telemetry spool alone may need ${megabytes(spoolBytes)}`,
-        "make room, or lower MUSIC_TELEMETRY_SPOOL_MEGABYTES"
-      )
-    : pass("disk", `${megabytes(free.right)} free`)
+  return Either.isLeft(free) ? skip("disk", "the free space is unknown") : diskFinding(free.right, spoolBytes)
 }
 
 const toFinding = ({ fix, problem, summary }: StoreUnavailable): Finding =>
@@ -74,21 +89,30 @@ const deliveriesFinding = (failed: number, oldestOpen: Option.Option<number>, no
     : pass("deliveries", "none failed, none is overdue")
 }
 
-const checkOpened = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Finding>, StoreUnavailable> =>
+const checkDeliveries = (database: Database): Effect.Effect<Finding, StoreUnavailable> =>
   Effect.gen(function* () {
-    const database = yield* databaseFromSettings(settings, { migrate: false })
-    // An empty write takes the lock that every write takes.
-    yield* database.write("check", () => run(database.sql`SELECT 1`))
     const { counts, oldestOpen } = makeDeliveries(database)
     const failed = (yield* counts).filter(({ state }) => state === "failed")
     const now = yield* Clock.currentTimeMillis
+    return deliveriesFinding(
+      failed.reduce((sum, { count }) => sum + count, 0),
+      yield* oldestOpen,
+      now
+    )
+  })
+
+const checkOpened = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Finding>, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const database = yield* databaseFromSettings(settings, { migrate: false })
+    // It takes the lock that every write takes, and reaches the disk.
+    yield* database.write("check", () => run(emptyWrite(database.sql)))
     return [
       pass("database", `${database.name}, schema ${latestMigration}`),
-      deliveriesFinding(
-        failed.reduce((sum, { count }) => sum + count, 0),
-        yield* oldestOpen,
-        now
-      )
+      ...(yield* Option.match(settings.databaseUrl, {
+        onNone: () => checkSqliteIntegrity(resolve(settings.databasePath)),
+        onSome: () => checkPostgresIntegrity(database)
+      })),
+      yield* Effect.catchAll(checkDeliveries(database), (error) => Effect.succeed(toFinding(error)))
     ]
   }).pipe(Effect.scoped)
 

@@ -1,11 +1,13 @@
-/** Checks whether this server runs at the listen address, and its readiness. */
+/** Checks whether this server runs at the listen addresses and is ready, or else whether it could listen on them. */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as HttpClientRequest from "@effect/platform/HttpClientRequest"
 import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { isLoopback } from "../../services/Loopback.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
-import { neverSent } from "../upstream/Connection.ts"
-import { type Check, fail, pass, skip, warn } from "./Finding.ts"
+import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
+import { type Address, listenFailure, show, tryListening } from "./ListenCheck.ts"
 
 const Health = Schema.Struct({ service: Schema.Literal("music-backend") })
 const Checks = Schema.Record({ key: Schema.String, value: Schema.String })
@@ -15,11 +17,10 @@ const NotReady = Schema.Struct({
 })
 
 /** The host to connect to; a wildcard address is reached at loopback. */
-const reachable = (host: string): string => {
-  if (host === "0.0.0.0") return "127.0.0.1"
-  if (host === "::") return "[::1]"
-  return host.includes(":") ? `[${host}]` : host
-}
+const reachable = ({ host, port }: Address): Address => ({
+  host: host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host,
+  port
+})
 
 const listed = (checks: Readonly<Record<string, string>>): string =>
   Object.entries(checks)
@@ -27,49 +28,96 @@ const listed = (checks: Readonly<Record<string, string>>): string =>
     .map(([name, state]) => `${name} ${state}`)
     .join(", ")
 
+const logFix = "see its log, and the other lines here"
+
 /** Short, since the server is on this machine. */
 const answerWithin = "3 seconds"
 
-export const checkServer = (client: HttpClient.HttpClient, { bind }: Pick<SettingsValues, "bind">): Check => {
-  const base = `http://${reachable(bind.host)}:${bind.port}`
-  const address = `${bind.host}:${bind.port}`
-  const get = <A, I>(path: string, schema: Schema.Schema<A, I>) =>
+const isIPv6 = (host: string): boolean => host.includes(":")
+
+/** Whether listening on one of them takes the other one. `::` listens on IPv4 as well. */
+export const overlap = (one: Address, other: Address): boolean => {
+  const covers = (wide: Address, narrow: Address) =>
+    wide.host === "::" || (wide.host === "0.0.0.0" && !isIPv6(narrow.host))
+  const loopback = ({ host }: Address) => (host === "localhost" ? "127.0.0.1" : host)
+  return (
+    one.port !== 0 &&
+    one.port === other.port &&
+    (covers(one, other) || covers(other, one) || loopback(one) === loopback(other))
+  )
+}
+
+export const checkServer = (
+  client: HttpClient.HttpClient,
+  { adminBind, bind }: Pick<SettingsValues, "adminBind" | "bind">
+): Check => {
+  const get = <A, I>(address: Address, path: string, schema: Schema.Schema<A, I>) =>
     HttpClient.withScope(client)
-      .execute(HttpClientRequest.get(`${base}${path}`))
+      .execute(HttpClientRequest.get(`http://${show(reachable(address))}${path}`))
       .pipe(
         Effect.flatMap((response) => response.json),
         Effect.flatMap(Schema.decodeUnknown(schema)),
         Effect.scoped,
         Effect.timeout(answerWithin)
       )
+  const answers = (address: Address): Effect.Effect<boolean> =>
+    Effect.isSuccess(get(address, "/healthz", Health))
 
-  const somethingElse = fail(
-    "server",
-    `another program listens at ${address}`,
-    "stop it, or set MUSIC_BIND to another port"
+  const readiness = get(bind, "/readyz", Schema.Union(Ready, NotReady)).pipe(
+    Effect.map((found) => {
+      if (!("checks" in found))
+        return fail(
+          "server",
+          `runs at ${show(bind)}, but is not ready: ${listed(found.error.details?.checks ?? {})}`,
+          logFix
+        )
+      const degraded = listed(found.checks)
+      return degraded === ""
+        ? pass("server", `runs at ${show(bind)} and is ready`)
+        : warn("server", `runs at ${show(bind)}: ${degraded}`, logFix)
+    }),
+    Effect.orElseSucceed(() =>
+      fail("server", `runs at ${show(bind)}, but does not say whether it is ready`, logFix)
+    )
   )
+
+  const server = (runs: boolean): Effect.Effect<Finding> =>
+    runs
+      ? readiness
+      : Effect.map(tryListening(bind), (code) =>
+          code === undefined
+            ? skip("server", `no server runs at ${show(bind)}, which is free`)
+            : listenFailure("server", "MUSIC_BIND", bind, code)
+        )
+
+  const metrics = (runs: boolean, address: Address): Effect.Effect<Finding> =>
+    Effect.gen(function* () {
+      const fix = "set MUSIC_ADMIN_BIND to another port, such as 127.0.0.1:9464"
+      if (overlap(bind, address))
+        return fail("metrics", `MUSIC_ADMIN_BIND and MUSIC_BIND are the same address, ${show(address)}`, fix)
+      if (yield* answers(address))
+        return runs
+          ? pass(
+              "metrics",
+              `served at ${show(address)}${isLoopback(address.host) ? "" : ", to all that reach it"}`
+            )
+          : fail("metrics", `another music-backend listens at ${show(address)}`, fix)
+      const code = yield* tryListening(address)
+      if (code !== undefined) return listenFailure("metrics", "MUSIC_ADMIN_BIND", address, code)
+      return runs
+        ? warn(
+            "metrics",
+            `the running server does not serve them at ${show(address)}`,
+            "restart it with these settings"
+          )
+        : pass("metrics", `${show(address)} is free`)
+    })
 
   return Effect.gen(function* () {
-    yield* get("/healthz", Health)
-    const readiness = yield* get("/readyz", Schema.Union(Ready, NotReady))
-    if (!("checks" in readiness))
-      return warn(
-        "server",
-        `runs at ${address}, but is not ready: ${listed(readiness.error.details?.checks ?? {})}`,
-        "see its log, and the other lines here"
-      )
-    const degraded = listed(readiness.checks)
-    return degraded === ""
-      ? pass("server", `runs at ${address} and is ready`)
-      : warn("server", `runs at ${address}: ${degraded}`, "see its log, and the other lines here")
-  }).pipe(
-    Effect.catchAll((error) =>
-      Effect.succeed(
-        error._tag === "RequestError" && neverSent(error)
-          ? skip("server", `no server runs at ${address}`)
-          : somethingElse
-      )
-    ),
-    Effect.map((finding) => [finding])
-  )
+    const runs = yield* answers(bind)
+    return yield* Effect.all([
+      server(runs),
+      ...Option.toArray(adminBind).map((address) => metrics(runs, address))
+    ])
+  })
 }

@@ -1,4 +1,6 @@
 /** Checks the settings of the environment: bad values, and names that are no setting. */
+import { sourceOf } from "../settings/EnvironmentReader.ts"
+import { fileVariableOf } from "../settings/SecretFile.ts"
 import type { Environment, SettingProblem } from "../settings/Settings.ts"
 import { settingEntries } from "../settings/SettingsTable.ts"
 import { type Finding, fail, pass, warn } from "./Finding.ts"
@@ -29,9 +31,14 @@ const distance = (one: string, other: string): number => {
   return row.at(-1) ?? 0
 }
 
+/** The variables that are read: those of the settings, and those that name the files of secrets. */
+const variables: ReadonlyArray<string> = settingEntries.flatMap(({ name, secret }) =>
+  secret === true ? [name, fileVariableOf(name)] : [name]
+)
+
 const nearest = (name: string): string | undefined =>
-  settingEntries
-    .map((entry) => ({ name: entry.name, steps: distance(name, entry.name) }))
+  variables
+    .map((variable) => ({ name: variable, steps: distance(name, variable) }))
     .filter(({ steps }) => steps <= 4)
     .sort((left, right) => left.steps - right.steps)[0]?.name
 
@@ -39,9 +46,16 @@ const nearest = (name: string): string | undefined =>
 const unknownSettings = (environment: Environment): ReadonlyArray<Finding> =>
   Object.keys(environment)
     .filter((name) => name.startsWith("MUSIC_") && (environment[name] ?? "") !== "")
-    .filter((name) => !settingEntries.some((entry) => entry.name === name))
+    .filter((name) => !variables.includes(name))
     .sort()
     .map((name) => {
+      const plain = settingEntries.find((entry) => fileVariableOf(entry.name) === name)?.name
+      if (plain !== undefined)
+        return warn(
+          "settings",
+          `${name} has no effect: only secrets are read from files`,
+          `set ${plain} to the value`
+        )
       const similar = nearest(name)
       return warn(
         "settings",
@@ -55,7 +69,7 @@ export const checkSettings = (
   problems: ReadonlyArray<SettingProblem>
 ): ReadonlyArray<Finding> => {
   const known = settingEntries.filter(({ name }) => name.startsWith("MUSIC_"))
-  const set = known.filter(({ name }) => (environment[name] ?? "") !== "").length
+  const set = known.filter((entry) => sourceOf(environment, entry)._tag !== "Absent").length
   const bad = problems.map(({ name, problem }) => fail("settings", `${name} ${problem}`, fixOf(name)))
   return [
     ...(bad.length === 0

@@ -8,6 +8,7 @@ import type { SettingsValues } from "../../services/Settings.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { gitHubFailure } from "../tracker/GitHubFailures.ts"
 import { type GitHubRequest, gitHubTarget, toUpstreamRequest } from "../tracker/GitHubRequests.ts"
+import { tokenExpiry } from "../tracker/TokenExpiry.ts"
 import { makeSendRequest } from "../upstream/UpstreamRequest.ts"
 import { readJson, type UpstreamResponse } from "../upstream/UpstreamResponse.ts"
 import type { Send } from "../upstream/UpstreamTransport.ts"
@@ -34,15 +35,8 @@ const day = 24 * 60 * 60 * 1_000
 /** Milliseconds before its expiry from which a token is warned about. */
 const soon = 14 * day
 
-/** `2026-12-21 07:27:00 UTC`, or with an offset. */
-const expiryOf = ({ headers }: UpstreamResponse): number | undefined => {
-  const text = headers["github-authentication-token-expiration"] ?? ""
-  const end = Date.parse(text.replace(" UTC", "Z").replace(" ", "T").replace(" ", ""))
-  return Number.isNaN(end) ? undefined : end
-}
-
 const tokenFinding = (response: UpstreamResponse, now: number): Finding => {
-  const end = expiryOf(response)
+  const end = tokenExpiry(response)
   if (end === undefined) return pass("tracker token", "accepted; its expiry is unknown")
   const date = new Date(end).toISOString().slice(0, 10)
   return end - now < soon

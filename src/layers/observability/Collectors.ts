@@ -9,7 +9,17 @@ import { Readiness } from "../../services/Readiness.ts"
 import { collected, type MetricDescription } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
 import { shareFor } from "../../services/InFlight.ts"
-import { type DeliveryKind, type DeliveryState, type SpoolCounts, Store } from "../../services/Store.ts"
+import {
+  type DeliveryKind,
+  type DeliveryState,
+  type DestinationPause,
+  type SpoolCounts,
+  Store,
+  type StoreUnavailable,
+  tableDestination,
+  tablesDestination,
+  trackerDestination
+} from "../../services/Store.ts"
 
 /** The value of one series now. */
 export interface Sample {
@@ -25,6 +35,7 @@ const storeTimeout = Duration.seconds(1)
 
 const kinds: ReadonlyArray<DeliveryKind> = ["report", "sweep"]
 const states: ReadonlyArray<DeliveryState> = ["waiting", "leased", "unknown", "delivered", "failed"]
+const pauseReasons: ReadonlyArray<DestinationPause["reason"]> = ["settings", "failure", "pace"]
 const checkStates = ["ok", "degraded", "failed", "off"] as const
 
 const labelled = <Label extends string>(
@@ -32,6 +43,15 @@ const labelled = <Label extends string>(
   value: number,
   labels: Readonly<Record<Label, string>>
 ): Sample => ({ metric, value, labels })
+
+/** None when the store fails or does not answer in time. */
+const unlessAway = <A>(read: Effect.Effect<A, StoreUnavailable>): Effect.Effect<Option.Option<A>> =>
+  read.pipe(
+    // Disconnected, so that the timeout does not wait for a query that cannot be interrupted.
+    Effect.disconnect,
+    Effect.timeout(storeTimeout),
+    Effect.option
+  )
 
 const single = (metric: MetricDescription<never>, value: number): Sample => ({ metric, value, labels: {} })
 
@@ -78,8 +98,13 @@ const makeProcessCollector = Effect.map(
 export const makeCollectors = Effect.gen(function* () {
   const store = yield* Store
   const readiness = yield* Readiness
-  const { reportsBytes, tables, telemetry } = yield* Settings
+  const { reportsBytes, tables, telemetry, tracker } = yield* Settings
   const openTables = Option.match(tables, { onNone: () => [], onSome: ({ keys }) => [...keys.keys()] })
+  const destinations = [
+    ...(Option.isSome(tracker) ? [trackerDestination] : []),
+    ...(openTables.length === 0 ? [] : [tablesDestination]),
+    ...openTables.map(tableDestination)
+  ]
   const collectProcess = yield* makeProcessCollector
 
   const collectStore = Effect.gen(function* () {
@@ -88,6 +113,7 @@ export const makeCollectors = Effect.gen(function* () {
     const oldest = yield* store.deliveries.oldestOpen
     const storedBytes = yield* store.reports.storedBytes
     const spool = yield* store.spool.counts
+    const pauses = yield* store.destinations.pauses(now, trackerDestination)
     const age = Option.match(oldest, {
       onNone: () => 0,
       onSome: (createdAt) => Math.max(0, now - createdAt) / 1_000
@@ -101,16 +127,39 @@ export const makeCollectors = Effect.gen(function* () {
         })
       ),
       single(collected.oldestDelivery, age),
+      ...destinations.flatMap((destination) =>
+        pauseReasons.map((reason) => {
+          const pause = pauses.find((each) => each.name === destination && each.reason === reason)
+          return labelled(collected.pausedUntil, (pause?.until ?? 0) / 1_000, { destination, reason })
+        })
+      ),
       single(collected.reportsBytes, storedBytes),
       ...spool.flatMap((counts) => spoolSamples(counts.table, counts)),
       ...unused.flatMap((table) => spoolSamples(table))
     ]
-  }).pipe(
-    // Disconnected, so that the timeout does not wait for a query that cannot be interrupted.
-    Effect.disconnect,
-    Effect.timeout(storeTimeout),
-    Effect.option
-  )
+  }).pipe(unlessAway)
+
+  const collectSize = Effect.map(store.usage.size, ({ data, file }) => [
+    labelled(collected.storeSize, data, { part: "data" }),
+    ...Option.match(file, {
+      onNone: () => [],
+      onSome: ({ free, log }) => [
+        labelled(collected.storeSize, log, { part: "log" }),
+        single(collected.storeFree, free)
+      ]
+    })
+  ]).pipe(unlessAway)
+
+  const collectPool = () =>
+    Option.match(store.usage.pool(), {
+      onNone: () => [],
+      onSome: ({ idle, limit, used, waiting }) => [
+        labelled(collected.pool, used, { state: "used" }),
+        labelled(collected.pool, idle, { state: "idle" }),
+        single(collected.poolLimit, limit),
+        single(collected.poolWaiting, waiting)
+      ]
+    })
 
   const collectChecks = Effect.match(readiness.check, {
     onFailure: ({ details }) => details?.checks ?? {},
@@ -124,13 +173,15 @@ export const makeCollectors = Effect.gen(function* () {
   )
 
   const collectAll = Effect.map(
-    Effect.all([collectStore, collectChecks], { concurrency: "unbounded" }),
-    ([fromStore, fromChecks]): ReadonlyArray<Sample> => [
+    Effect.all([collectStore, collectChecks, collectSize], { concurrency: "unbounded" }),
+    ([fromStore, fromChecks, size]): ReadonlyArray<Sample> => [
       labelled(collected.buildInfo, 1, { version }),
       single(collected.storeUp, Option.isSome(fromStore) ? 1 : 0),
       single(collected.spoolLimit, telemetry.spoolBytes),
       single(collected.reportsLimit, reportsBytes),
       ...Option.getOrElse(fromStore, () => []),
+      ...Option.getOrElse(size, () => []),
+      ...collectPool(),
       ...fromChecks,
       ...collectProcess()
     ]

@@ -1,23 +1,51 @@
-/** SIGINT and SIGTERM: the server drains, and a command is interrupted. */
-import { defaultTeardown, type Teardown } from "@effect/platform/Runtime"
+/** SIGINT, SIGTERM and SIGHUP: the server drains, and a command is interrupted. */
+import { defaultTeardown, makeRunMain, type Teardown } from "@effect/platform/Runtime"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import { Settings } from "../../services/Settings.ts"
+import { writeToStandardError } from "./StandardOutput.ts"
 
 /** Exit codes of a process that a signal ended, as shells report them: 128 and the number of the signal. */
-export const signalExits = { SIGINT: 130, SIGTERM: 143 } as const
+export const signalExits = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
 export type EndingSignal = keyof typeof signalExits
-const signals = ["SIGINT", "SIGTERM"] as const satisfies ReadonlyArray<EndingSignal>
+/** SIGHUP: the terminal was closed. */
+const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const satisfies ReadonlyArray<EndingSignal>
 
 /** Milliseconds within which a second signal counts as the same one: npm forwards the signal that the terminal sent too. */
 const sameSignalMillis = 1_000
 
 /**
+ * Runs a program to its end and interrupts it at the first signal. The library's `runMain` does not listen for SIGHUP, at which Node
+ * would end the process at once.
+ */
+export const runMain = makeRunMain(({ fiber, teardown }) => {
+  // Nothing else may keep the process alive while the program waits.
+  const keepAlive = setInterval(() => undefined, 2 ** 31 - 1)
+  let signalled = false
+  const stopListening = (): void => {
+    for (const signal of signals) process.off(signal, interrupt)
+  }
+  const interrupt = (): void => {
+    signalled = true
+    stopListening()
+    fiber.unsafeInterruptAsFork(fiber.id())
+  }
+  fiber.addObserver((exit) => {
+    if (!signalled) stopListening()
+    clearInterval(keepAlive)
+    teardown(exit, (code) => {
+      if (signalled || code !== 0) process.exit(code)
+    })
+  })
+  for (const signal of signals) process.on(signal, interrupt)
+})
+
+/**
  * Calls `first` at the first signal and `again` at every one at least 1 s later. While it listens Node does not end the
  * process at a signal. Returns a function that stops listening.
  */
-const listenForSignals = (on: {
+export const listenForSignals = (on: {
   readonly first?: (signal: EndingSignal) => void
   readonly again?: (signal: EndingSignal) => void
 }): (() => void) => {
@@ -39,7 +67,7 @@ const listenForSignals = (on: {
   }
 }
 
-/** The first SIGTERM or SIGINT drains: the runtime interrupts the main fiber. A second one ends the process at once. */
+/** The first signal drains: the runtime interrupts the main fiber. A second one ends the process at once. */
 export const exitOnSecondSignal: Effect.Effect<void> = Effect.sync(() => {
   listenForSignals({ again: () => process.exit(signalExits.SIGTERM) })
 })
@@ -52,7 +80,7 @@ export const exitAfterGracePeriod: Effect.Effect<void, never, Settings> = Effect
   Settings,
   ({ shutdownGraceSeconds }) => {
     const exit = () => {
-      process.stderr.write(
+      writeToStandardError(
         `music-backend: not everything was finished within MUSIC_SHUTDOWN_GRACE_SECONDS (${shutdownGraceSeconds}); held deliveries return when their lease ends\n`
       )
       process.exit(0)

@@ -1,5 +1,6 @@
 import * as Effect from "effect/Effect"
 import { SettingsInvalid } from "../settings/Settings.ts"
+import { writeToStandardError } from "./StandardOutput.ts"
 
 /** `EX_CONFIG` and `EX_UNAVAILABLE` of sysexits: they distinguish a bad setting from a bad database or port. */
 const exitCodes = { settings: 78, other: 69 } as const
@@ -22,7 +23,7 @@ export const reportStartupError = <A, E, R>(program: Effect.Effect<A, E, R>): Ef
     onSuccess: () => Effect.void,
     onFailure: (error) =>
       Effect.sync(() => {
-        process.stderr.write(`${linesOf(error).join("\n")}\n`)
+        writeToStandardError(`${linesOf(error).join("\n")}\n`)
         process.exitCode = error instanceof SettingsInvalid ? exitCodes.settings : exitCodes.other
       })
   })

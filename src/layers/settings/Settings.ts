@@ -109,7 +109,7 @@ export interface SettingsRead {
   readonly problems: ReadonlyArray<SettingProblem>
 }
 
-/** An empty variable counts as absent. `terminal` chooses the default of the log format. */
+/** An empty variable counts as absent. Reads the files that hold secrets. `terminal` chooses the default of the log format. */
 export const readSettings = (environment: Environment, terminal = false): SettingsRead => {
   const reader = new EnvironmentReader(environment)
   const settings: SettingsValues = {
@@ -154,6 +154,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
       recipientsDays: reader.get("MUSIC_RETENTION_RECIPIENTS_DAYS")
     },
     logLevel: reader.get("MUSIC_LOG_LEVEL"),
+    logClientAddress: reader.get("MUSIC_LOG_CLIENT_ADDRESS"),
     logFormat: terminal && !reader.isSet("MUSIC_LOG_FORMAT") ? "pretty" : reader.get("MUSIC_LOG_FORMAT")
   }
   return { settings, problems: reader.problems }

@@ -300,7 +300,10 @@ const logs = {
     choice("json", "pretty"),
     "json",
     "log format: json, or pretty (the default on a terminal)"
-  )
+  ),
+  MUSIC_LOG_CLIENT_ADDRESS: withDefault(onOff, "off", "the client's address in the log, on or off", {
+    note: "The address that the limits count; of IPv6 its /64 network."
+  })
 }
 
 const protocol = withDefault(

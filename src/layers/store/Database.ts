@@ -6,7 +6,7 @@ import * as FiberRef from "effect/FiberRef"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { recurWithin } from "../../services/MonotonicTime.ts"
-import type { StoreUnavailable } from "../../services/Store.ts"
+import type { StoreSize, StoreUnavailable, StoreUsage } from "../../services/Store.ts"
 import { traced } from "../../services/Tracing.ts"
 import type { Query, Steps, WorkQueue } from "./Query.ts"
 import { type TraceStatement, traceStatements, untraced } from "./StatementSpans.ts"
@@ -39,6 +39,7 @@ export interface Database {
   readonly groupsWrites: boolean
   /** Calls `heard` for notifications of other processes, until the scope closes. It may be called without one, but none is missed. */
   readonly notified: (heard: (queue: WorkQueue) => void) => Effect.Effect<void, never, Scope.Scope>
+  readonly usage: StoreUsage
 }
 
 export interface Transaction<A> {
@@ -51,6 +52,8 @@ export interface Transaction<A> {
 export interface Dialect extends Pick<Database, "skipLocked" | "groupsWrites" | "notified"> {
   readonly read: <A>(query: Query<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
   readonly write: <A>(transaction: Transaction<A>, trace: TraceStatement) => Effect.Effect<A, DatabaseFailure>
+  readonly size: (trace: TraceStatement) => Effect.Effect<StoreSize, DatabaseFailure>
+  readonly pool: StoreUsage["pool"]
 }
 
 export interface DatabaseOptions {
@@ -115,6 +118,7 @@ export const makeDatabase = (
     groupsWrites,
     notified,
     skipLocked,
+    usage: { size: access("Store.size", dialect.size), pool: dialect.pool },
     read: (operation, query) => access(operation, (trace) => dialect.read(query, trace)),
     write: (operation, body, committed = nothing) =>
       access(operation, (trace) => dialect.write({ operation, body, committed }, trace))

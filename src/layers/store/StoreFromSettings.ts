@@ -4,10 +4,9 @@ import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
-import type { Database } from "./Database.ts"
+import { latestMigration, type OpenedDatabase } from "./migrations/Migrations.ts"
 import { waitForDatabase } from "./DatabaseWait.ts"
 import { makeStore } from "./repositories/Repositories.ts"
-import { openDatabase } from "./sqlite/SqliteStore.ts"
 
 /**
  * Postgres when `MUSIC_DATABASE_URL` is set, else the file at `MUSIC_DATABASE_PATH`. Without `migrate` nothing is created, and an
@@ -21,10 +20,14 @@ export const databaseFromSettings = (
   }: Pick<SettingsValues, "databasePath" | "databaseUrl"> &
     Partial<Pick<SettingsValues, "databaseConnections">>,
   options: { readonly migrate: boolean; readonly older?: boolean }
-): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
+): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Option.match(databaseUrl, {
-    onNone: () => openDatabase(databasePath, options),
-    // Imported only when needed: the driver is slow to load.
+    // Each is imported only when needed: a driver is slow to load, and SQLite's is a native addon.
+    onNone: () =>
+      Effect.flatMap(
+        Effect.promise(() => import("./sqlite/SqliteStore.ts")),
+        ({ openDatabase }) => openDatabase(databasePath, options)
+      ),
     onSome: (url) =>
       Effect.flatMap(
         Effect.promise(() => import("./postgres/PgStore.ts")),
@@ -33,11 +36,30 @@ export const databaseFromSettings = (
       )
   })
 
+const reportOpened = ({ name, schema: { found, migrationMillis } }: OpenedDatabase): Effect.Effect<void> =>
+  Effect.zipRight(
+    Effect.logInfo("Database opened", {
+      database: name,
+      schema_found: found,
+      schema_needed: latestMigration
+    }),
+    Option.match(migrationMillis, {
+      onNone: () => Effect.void,
+      onSome: (millis) =>
+        Effect.logInfo("Database migrated", {
+          from: found,
+          to: latestMigration,
+          duration_ms: Math.round(millis)
+        })
+    })
+  )
+
 /** Of a server: it waits for a Postgres that is away. */
 export const StoreFromSettings: Layer.Layer<Store, StoreUnavailable, Settings> = Layer.scoped(
   Store,
   Settings.pipe(
     Effect.flatMap((settings) => waitForDatabase(databaseFromSettings(settings, { migrate: true }))),
+    Effect.tap(reportOpened),
     Effect.flatMap(makeStore)
   )
 )

@@ -3,6 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { recordNow, trackerTokenExpires } from "../../services/Metrics.ts"
 import { type FoundIssue, type Issue, SearchTooLong, type TrackerService } from "../../services/Tracker.ts"
 import { traced } from "../../services/Tracing.ts"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
@@ -21,6 +22,7 @@ import {
   gitHubTarget,
   toUpstreamRequest
 } from "./GitHubRequests.ts"
+import { tokenExpiry } from "./TokenExpiry.ts"
 
 const IssueFields = Schema.Struct({
   number: Schema.Int.pipe(Schema.positive()),
@@ -83,6 +85,14 @@ const toHit = ({ html_url, number, state, user }: ListedIssue): Hit => ({
   author: user?.login.toLowerCase()
 })
 
+const tokenExpires = trackerTokenExpires({})
+
+/** From every answer: an operator is warned before the token ends. */
+const recordTokenExpiry = (response: UpstreamResponse): void => {
+  const end = tokenExpiry(response)
+  if (end !== undefined) recordNow(tokenExpires, end / 1_000)
+}
+
 export const makeGitHub = (
   send: Send,
   settings: GitHubRepository & { readonly url: string }
@@ -96,6 +106,7 @@ export const makeGitHub = (
   const upstream = makeUpstream(send, {
     ...gitHubTarget(settings.url),
     failureOf: (_, response, now) => {
+      recordTokenExpiry(response)
       const failure = gitHubFailure(response, now, limitsInARow)
       if (failure._tag === "NotExecuted") limitsInARow += 1
       return failure
@@ -107,10 +118,19 @@ export const makeGitHub = (
     success: number,
     read: ResponseReader<A>
   ): Effect.Effect<A, UpstreamFailure> =>
-    Effect.tap(upstream({ ...prepare(request), operation, read: expectStatus(success, read) }), () =>
-      Effect.sync(() => {
-        limitsInARow = 0
-      })
+    Effect.tap(
+      upstream({
+        ...prepare(request),
+        operation,
+        read: (response) => {
+          recordTokenExpiry(response)
+          return expectStatus(success, read)(response)
+        }
+      }),
+      () =>
+        Effect.sync(() => {
+          limitsInARow = 0
+        })
     )
 
   /** Remembers a configuration problem, and forgets it on success. A successful search proves no right to write. */

@@ -1,5 +1,12 @@
 import type * as Option from "effect/Option"
+import type { TableName } from "../../schema/Telemetry.ts"
 import type { Stored } from "./StoreUnavailable.ts"
+
+/** The names of the destinations. */
+export const trackerDestination = "tracker"
+export const tablesDestination = "tables"
+/** A table whose key the service may not know. */
+export const tableDestination = (table: TableName): string => `table ${table}`
 
 /** The state of a destination's circuit breaker, for all processes and across restarts. */
 export interface DestinationState {
@@ -8,6 +15,16 @@ export interface DestinationState {
   /** The destination refused our settings; an operator must act. */
   readonly stopped: boolean
   readonly pausedUntil: number
+  readonly lastFailure: Option.Option<string>
+}
+
+/** A destination that takes nothing now. */
+export interface DestinationPause {
+  readonly name: string
+  /** `settings`: it refused them; `failure`: it failed or asked for a pause; `pace`: the writes of this hour are used up. */
+  readonly reason: "settings" | "failure" | "pace"
+  readonly until: number
+  /** The failure that caused it; none for the pace. */
   readonly lastFailure: Option.Option<string>
 }
 
@@ -43,4 +60,6 @@ export interface Destinations {
     name: string,
     pace: { readonly now: number; readonly spacing: number; readonly hourly: number }
   ) => Stored<number>
+  /** All pauses at `now`, and that of the pace of the destination `paced`. The second between two writes is no pause. */
+  readonly pauses: (now: number, paced: string) => Stored<ReadonlyArray<DestinationPause>>
 }

@@ -43,8 +43,16 @@ export type StoreProblem =
     }
   | { readonly kind: "newer_schema" | "older_schema"; readonly found: number; readonly known: number }
   | { readonly kind: "migration_failed"; readonly reason: DriverProblem }
+  | { readonly kind: "addon_unusable"; readonly code?: string }
   | { readonly kind: "server_too_old"; readonly version: string }
   | { readonly kind: "wrong_encoding"; readonly encoding: string }
+
+const unanswered: ReadonlySet<StoreProblem["kind"]> = new Set<StoreProblem["kind"]>([
+  "timed_out",
+  "canceled",
+  "locked",
+  "too_many_connections"
+])
 
 /** A failed operation of the database. */
 export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
@@ -54,6 +62,11 @@ export class StoreUnavailable extends Data.TaggedError("StoreUnavailable")<{
   /** Like `Spool.offer`. */
   readonly operation?: string
 }> {
+  /** The database gave no answer in the time of the access, because it is slow, busy or silent. It refused nothing. */
+  get isUnanswered(): boolean {
+    return unanswered.has(this.problem.kind)
+  }
+
   /** One line for the log, with advice where there is one. Never a value, a statement or a credential. */
   get reason(): string {
     const { advice } = wording(this.problem)
@@ -87,6 +100,7 @@ interface Wording {
 const writableFix = "let this user write it and its folder, or set MUSIC_DATABASE_PATH to another file"
 const corruptFix = "restore a backup with music-backend restore, or set MUSIC_DATABASE_PATH to the right file"
 const pathFix = "set MUSIC_DATABASE_PATH to a file in a folder that this user may write"
+const addonFix = "run npm rebuild better-sqlite3 with this version of Node, or npm ci"
 const serverFix = "start the database server, or correct host and port in MUSIC_DATABASE_URL"
 const tlsFix = "set sslmode in MUSIC_DATABASE_URL to the mode that the server needs"
 
@@ -180,6 +194,12 @@ const wording = (problem: StoreProblem): Wording => {
         ...(fix === undefined ? {} : { fix })
       }
     }
+    case "addon_unusable":
+      return {
+        phrase: `cannot be opened: its driver better-sqlite3 does not load${problem.code === undefined ? "" : ` (${problem.code})`}`,
+        advice: addonFix,
+        fix: addonFix
+      }
     case "server_too_old":
       return {
         phrase: `is on PostgreSQL ${problem.version}: 14 or newer is needed`,

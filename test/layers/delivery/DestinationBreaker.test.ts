@@ -104,6 +104,48 @@ describe("A destination", () => {
     })
   )
 
+  it.scoped("whose hour of writes is used up is logged once before the wait and once after it", () =>
+    Effect.gen(function* () {
+      const { lines, logged, open } = yield* makeWorld({ hourlyWrites: 3 })
+      const [one, other] = [yield* open, yield* open]
+      for (const breaker of [one, other, one]) {
+        const writing = yield* Effect.fork(logged(breaker.reserveWrites(1)))
+        yield* TestClock.adjust("1 second")
+        yield* Fiber.join(writing)
+      }
+      expect(lines).toEqual([])
+      const waiting = yield* Effect.fork(logged(other.reserveWrites(1)))
+      yield* TestClock.adjust("30 minutes")
+      const until = new Date(start + 3_600_000).toISOString()
+      expect(lines).toEqual([
+        { level: "WARN", text: expect.stringMatching(`used up.*"hourlyWrites":3,"pausedUntil":"${until}"`) }
+      ])
+      yield* TestClock.adjust("30 minutes")
+      yield* Fiber.join(waiting)
+      expect(lines.slice(1)).toEqual([{ level: "INFO", text: expect.stringContaining("takes writes again") }])
+      // The next second of the pace is no pause.
+      const next = yield* Effect.fork(logged(one.reserveWrites(1)))
+      yield* TestClock.adjust("2 seconds")
+      yield* Fiber.join(next)
+      expect(lines.length).toBe(2)
+    })
+  )
+
+  it.scoped("that asks for a long pause after it failed otherwise is logged once more", () =>
+    Effect.gen(function* () {
+      const { lines, logged, open } = yield* makeWorld()
+      const [one, other] = [yield* open, yield* open]
+      const limit = new NotExecuted({ dependency: "tracker", reason: "rate limit", retryAfterSeconds: 600 })
+      yield* logged(one.recordFailure(lost))
+      yield* logged(other.recordFailure(limit))
+      yield* logged(one.recordFailure(limit))
+      yield* logged(one.recordFailure(lost))
+      const until = new Date(start + 600_000).toISOString()
+      expect(lines.map(({ level }) => level)).toEqual(["WARN", "WARN"])
+      expect(lines[1]?.text).toMatch(new RegExp(`asks for a pause.*"pausedUntil":"${until}"`))
+    })
+  )
+
   it.scoped("pauses for all processes, for at least Retry-After and longer each time", () =>
     Effect.gen(function* () {
       const { logged, open } = yield* makeWorld()

@@ -55,6 +55,7 @@ const everyOperation = (store: StoreService) =>
       reports,
       retention,
       spool,
+      usage,
       webhooks
     } = store
 
@@ -158,6 +159,9 @@ const everyOperation = (store: StoreService) =>
     yield* deliveries.oldestOpen
 
     yield* destinations.find("tracker")
+    yield* destinations.pauses(now, "tracker")
+    yield* usage.size
+    usage.pool()
     yield* destinations.failed("tracker", { now, pausedUntil: now, stopped: false, failure: "none" })
     yield* destinations.answered("tracker", { now, wrote: true })
     for (let write = 0; write < 3; write += 1)
@@ -195,7 +199,8 @@ const watched = (store: StoreService) => {
     planes: watch("planes", store.planes),
     deliveries: watch("deliveries", store.deliveries),
     destinations: watch("destinations", store.destinations),
-    retention: watch("retention", store.retention)
+    retention: watch("retention", store.retention),
+    usage: watch("usage", store.usage)
   }
   const all = nouns.flatMap(([name, noun]) => Object.keys(noun).map((operation) => `${name}.${operation}`))
   return { store: copy, missing: () => all.filter((operation) => !used.has(operation)) }

@@ -3,6 +3,8 @@ import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Metric from "effect/Metric"
+import * as MetricState from "effect/MetricState"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
@@ -43,6 +45,41 @@ const start = Effect.gen(function* () {
     })
   const lists = () => github.seen.filter(({ method, path }) => method === "GET" && path === issuesPath)
   return { add, close, github, lists, numbers, tracker }
+})
+
+/** The metric of the token's end, in seconds. */
+const tokenEnd = () =>
+  Metric.unsafeSnapshot().flatMap(({ metricKey: { name }, metricState }) =>
+    name === "music_tracker_token_expires_timestamp_seconds" && MetricState.isGaugeState(metricState)
+      ? [Number(metricState.value)]
+      : []
+  )
+
+describe("The end of the token", () => {
+  it.scoped("is read from every answer, a refusal too", () =>
+    Effect.gen(function* () {
+      const { github, tracker } = yield* start
+      const answerWith = (status: number, end: string) =>
+        github.fail({
+          method: "POST",
+          path: issuesPath,
+          fault: {
+            kind: "reply",
+            reply: {
+              status,
+              body: { number: 1, html_url: "https://github.com/harbor/music/issues/1" },
+              headers: { "github-authentication-token-expiration": end }
+            }
+          }
+        })
+      answerWith(201, "2026-12-21 07:27:00 UTC")
+      yield* tracker.file({ title: "one", body: marker })
+      expect(tokenEnd()).toEqual([Date.parse("2026-12-21T07:27:00Z") / 1_000])
+      answerWith(403, "2026-12-24 10:00:00 +0200")
+      yield* Effect.flip(tracker.file({ title: "one", body: marker }))
+      expect(tokenEnd()).toEqual([Date.parse("2026-12-24T08:00:00Z") / 1_000])
+    })
+  )
 })
 
 describe("A search for a marker", () => {

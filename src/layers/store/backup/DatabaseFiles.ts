@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto"
 import { closeSync, fsyncSync, openSync, renameSync, rmSync, statSync } from "node:fs"
 import { basename, dirname, join } from "node:path"
 import * as Reactivity from "@effect/experimental/Reactivity"
-import * as SqliteClient from "@effect/sql-sqlite-node/SqliteClient"
+import type { SqliteClient } from "@effect/sql-sqlite-node/SqliteClient"
 import * as Data from "effect/Data"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
@@ -13,6 +13,7 @@ import { migrationsTable } from "../migrations/Migrations.ts"
 import { all, first, runByClient } from "../Query.ts"
 import { OptionalWhole, Whole } from "../repositories/Rows.ts"
 import { applicationId } from "../sqlite/ApplicationId.ts"
+import { loadAddon } from "../sqlite/SqliteAddon.ts"
 import { type DatabaseFailure, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
 
 /** Nothing was changed. `reason` names the file and never a credential; `fix` is an instruction for an operator. */
@@ -57,8 +58,12 @@ export const failedIn =
 export const openFile = (
   file: string,
   { readonly, fix }: { readonly readonly: boolean; readonly fix: string }
-): Effect.Effect<SqliteClient.SqliteClient, BackupFailed, Scope.Scope> =>
-  SqliteClient.make({ filename: file, readonly, disableWAL: true }).pipe(
+): Effect.Effect<SqliteClient, BackupFailed, Scope.Scope> =>
+  loadAddon(nameOf(file)).pipe(
+    Effect.mapError((error) => new BackupFailed({ reason: error.summary, fix: error.fix })),
+    // Imported only when needed: it loads the addon.
+    Effect.zipRight(Effect.promise(() => import("@effect/sql-sqlite-node/SqliteClient"))),
+    Effect.flatMap((client) => client.make({ filename: file, readonly, disableWAL: true })),
     Effect.provideServiceEffect(Reactivity.Reactivity, Reactivity.make),
     Effect.catchAllDefect((defect) =>
       Effect.fail(new BackupFailed({ reason: openFailed(nameOf(file), defect).reason, fix }))

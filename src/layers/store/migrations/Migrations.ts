@@ -2,6 +2,7 @@
 import * as Migrator from "@effect/sql/Migrator"
 import { SqlClient } from "@effect/sql/SqlClient"
 import type { SqlError } from "@effect/sql/SqlError"
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -87,12 +88,23 @@ export const checkSchema = (database: Database): Effect.Effect<void, StoreUnavai
       : Effect.void
   )
 
+/** The schema of a database when it was opened, and how long its migration took, if there was one. */
+export interface OpenedSchema {
+  readonly found: number
+  readonly migrationMillis: Option.Option<number>
+}
+
+export interface OpenedDatabase extends Database {
+  readonly schema: OpenedSchema
+}
+
 /** Fails when the database is empty or newer than this version; accepts an older one as it is. */
-export const checkReadable = (database: Database): Effect.Effect<void, StoreUnavailable> =>
+export const checkReadable = (database: Database): Effect.Effect<OpenedSchema, StoreUnavailable> =>
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
     if (found === 0) return yield* otherSchema(database, "older_schema", found)
     if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
+    return { found, migrationMillis: Option.none() }
   })
 
 /**
@@ -102,15 +114,16 @@ export const checkReadable = (database: Database): Effect.Effect<void, StoreUnav
 export const prepareSchema = (
   database: Database,
   migration: Option.Option<Effect.Effect<unknown, StoreUnavailable>>
-): Effect.Effect<void, StoreUnavailable> =>
+): Effect.Effect<OpenedSchema, StoreUnavailable> =>
   Effect.gen(function* () {
     const found = (yield* hasHistory(database)) ? yield* latestApplied(database, "Store.open") : 0
     if (found > latestMigration) return yield* otherSchema(database, "newer_schema", found)
-    if (found === latestMigration) return
+    if (found === latestMigration) return { found, migrationMillis: Option.none() }
     if (Option.isNone(migration)) return yield* otherSchema(database, "older_schema", found)
-    yield* migration.value
+    const [duration] = yield* Effect.timed(migration.value)
     // A newer version may have migrated in between.
     const reached = yield* latestApplied(database, "Store.open")
     if (reached > latestMigration) return yield* otherSchema(database, "newer_schema", reached)
     yield* checkSchema(database)
+    return { found, migrationMillis: Option.some(Duration.toMillis(duration)) }
   })

@@ -18,6 +18,13 @@ export interface Connections {
   readonly release: (client: pg.PoolClient, discard: boolean) => void
   /** The server has lately refused a connection: only accesses should ask for one. */
   readonly isRefused: () => boolean
+  readonly usage: () => {
+    readonly limit: number
+    readonly used: number
+    readonly idle: number
+    /** Accesses that wait for a connection. */
+    readonly waiting: number
+  }
 }
 
 interface Waiter {
@@ -150,6 +157,7 @@ export const makeConnections = (
       client.release(discard || give)
       pulse()
     },
-    isRefused: refused.isSet
+    isRefused: refused.isSet,
+    usage: () => ({ limit: most, used, idle: pool.idleCount, waiting: waiting.length })
   }
 }

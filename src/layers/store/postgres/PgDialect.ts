@@ -6,9 +6,11 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import pg from "pg"
 import type { Dialect, Transaction } from "../Database.ts"
-import { Query, type Rows, type Steps } from "../Query.ts"
+import { first, Query, type Rows, type Steps } from "../Query.ts"
+import { Whole } from "../repositories/Rows.ts"
 import { waitWithinDeadline } from "../RequestDeadline.ts"
 import { withCamelCase } from "../RowNames.ts"
 import type { TraceStatement } from "../StatementSpans.ts"
@@ -46,6 +48,8 @@ const lockStatement = (name: string) =>
   `SELECT pg_advisory_xact_lock(hashtextextended(${pg.escapeLiteral(name.replaceAll("\0", ""))}, 0))`
 
 const noRows: Rows = []
+
+const Size = Schema.Struct({ data: Whole })
 
 /**
  * Sends the statements of one transaction. Only rows that are used are waited for: after a failed statement the server ignores
@@ -187,7 +191,19 @@ export const pgDialect = (connections: Connections, sql: SqlClient.SqlClient, no
       }),
     skipLocked: sql.literal("FOR UPDATE SKIP LOCKED"),
     groupsWrites: false,
-    notified: notify.notified
+    notified: notify.notified,
+    size: (trace) =>
+      access((session) =>
+        runAlone(
+          session,
+          first(Size)(sql`SELECT pg_database_size(current_database()) AS data`).map((found) => ({
+            data: Option.match(found, { onNone: () => 0, onSome: ({ data }) => data }),
+            file: Option.none()
+          })),
+          trace
+        )
+      ),
+    pool: () => Option.some(connections.usage())
   }
 }
 

@@ -15,7 +15,7 @@ import type { StoreProblem } from "../../../services/store/StoreUnavailable.ts"
 import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
-import { checkReadable, migrate, prepareSchema } from "../migrations/Migrations.ts"
+import { checkReadable, migrate, type OpenedDatabase, prepareSchema } from "../migrations/Migrations.ts"
 import { type Connections, makeConnections } from "./PgConnections.ts"
 import { migrateInTransaction, pgDialect } from "./PgDialect.ts"
 import { type NotifyOptions, pgNotify } from "./PgNotify.ts"
@@ -153,7 +153,7 @@ export const openPostgres = (
     notify = {},
     ...options
   }: PgOptions = {}
-): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
+): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const timeouts = { ...defaultTimeouts, ...options.timeouts }
     const name = yield* Effect.try({
@@ -223,7 +223,8 @@ export const openPostgres = (
       )
     }).pipe(Effect.scoped)
 
-    if (older) yield* checkReadable(database)
-    else yield* prepareSchema(database, migrates ? Option.some(migration) : Option.none())
-    return database
+    const schema = yield* older
+      ? checkReadable(database)
+      : prepareSchema(database, migrates ? Option.some(migration) : Option.none())
+    return { ...database, schema }
   })

@@ -16,6 +16,16 @@ const Row = Schema.Struct({
   lastFailure: OptionalText
 })
 
+/** Milliseconds: a write that is reserved for the next seconds waits its turn, and is no pause. */
+const ownTurn = 10_000
+
+const Pause = Schema.Struct({
+  name: Schema.String,
+  reason: Schema.Literal("settings", "failure", "pace"),
+  until: Whole,
+  lastFailure: OptionalText
+})
+
 const neverFailed: DestinationState = {
   failures: 0,
   stopped: false,
@@ -92,6 +102,19 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
         )
         yield* run(sql`INSERT INTO destination_writes (destination, written_at) VALUES (${name}, ${at})`)
         return at
-      })
+      }),
+    pauses: (now, paced) =>
+      read(
+        "Destinations.pauses",
+        all(Pause)(sql`
+          SELECT name, CASE WHEN stopped = 1 THEN 'settings' ELSE 'failure' END AS reason,
+            paused_until AS until, last_failure
+          FROM destinations WHERE paused_until > ${now} AND paused_until <= ${latestDueTime(now)}
+          UNION ALL
+          SELECT destination AS name, 'pace' AS reason, MAX(written_at) AS until, NULL AS last_failure
+          FROM destination_writes
+          WHERE destination = ${paced} AND written_at > ${now + ownTurn} AND written_at <= ${now + hour}
+          GROUP BY destination`)
+      )
   }
 }

@@ -7,13 +7,12 @@ import { makeDeliveries } from "./Deliveries.ts"
 import { makeDestinations } from "./Destinations.ts"
 import { makeKnownPlanes } from "./KnownPlanes.ts"
 import { makeLoginOutcomes } from "./LoginOutcomes.ts"
-import { checkSchema } from "../migrations/Migrations.ts"
 import { makeRecipients } from "./Recipients.ts"
 import { makeReports } from "./Reports.ts"
 import { makeRetention } from "./Retention.ts"
 import { makeTelemetrySpool } from "./TelemetrySpool.ts"
 import { makeWebhookInbox } from "./WebhookInbox.ts"
-import { makeWriteProbe } from "../WriteProbe.ts"
+import { makeStoreHealth } from "../StoreHealth.ts"
 
 /** Keeps one wake-up, however often it is sent. Waiting uses it up, so each has one consumer. */
 const makeWakeup = Effect.map(Queue.sliding<void>(1), (queue) => ({
@@ -24,7 +23,7 @@ const makeWakeup = Effect.map(Queue.sliding<void>(1), (queue) => ({
 /** The store over a database whose migrations have run; the same for both dialects. */
 export const makeStore = (given: Database): Effect.Effect<StoreService, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { database, writable } = makeWriteProbe(given)
+    const { check, database, isFailing } = makeStoreHealth(given)
     const wakeups = { deliveries: yield* makeWakeup, spool: yield* makeWakeup }
     yield* database.notified((work) => wakeups[work].wakeUp())
     return {
@@ -37,7 +36,9 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
       deliveries: makeDeliveries(database, wakeups.deliveries.wakeUp),
       destinations: makeDestinations(database),
       retention: makeRetention(database),
-      check: Effect.zipRight(checkSchema(database), writable),
+      check,
+      isFailing,
+      usage: database.usage,
       wakeups: { deliveries: wakeups.deliveries.wait, spool: wakeups.spool.wait }
     }
   })

@@ -4,7 +4,8 @@ import * as SqlClient from "@effect/sql/SqlClient"
 import type { Connection } from "@effect/sql/SqlConnection"
 import { SqlError } from "@effect/sql/SqlError"
 import { defaultTransforms, makeCompilerSqlite } from "@effect/sql/Statement"
-import BetterSqlite3, { type Prepared } from "better-sqlite3"
+import type BetterSqlite3 from "better-sqlite3"
+import type { Prepared } from "better-sqlite3"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import type * as Scope from "effect/Scope"
@@ -30,12 +31,13 @@ const noRows: ReadonlyArray<Row> = []
 
 /** Opens the file, and closes it with the scope. `opening` translates its failure. */
 export const openConnection = <E>(
+  Driver: typeof BetterSqlite3,
   file: string,
   opening: (error: unknown) => E
 ): Effect.Effect<SqliteConnection, E, Scope.Scope> =>
   Effect.gen(function* () {
     const database = yield* Effect.acquireRelease(
-      Effect.try({ try: () => new BetterSqlite3(file), catch: opening }),
+      Effect.try({ try: () => new Driver(file), catch: opening }),
       (opened) => Effect.sync(() => opened.close())
     )
 

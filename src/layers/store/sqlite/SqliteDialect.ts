@@ -4,6 +4,7 @@ import type { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
+import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import type { Body, Dialect, Transaction } from "../Database.ts"
@@ -28,7 +29,8 @@ const noRows: Rows = []
 /** `problem` is why the opened file is not usable any more: it is closed, or the path leads to another one. */
 export const sqliteDialect = (
   { execute, isInTransaction, sql }: SqliteConnection,
-  problem: () => StoreUnavailable | undefined
+  problem: () => StoreUnavailable | undefined,
+  size: Dialect["size"]
 ): Effect.Effect<Dialect, never, Scope.Scope> => {
   const ask = (
     text: string,
@@ -159,7 +161,9 @@ export const sqliteDialect = (
         }),
       skipLocked: sql.literal(""),
       groupsWrites: true,
-      notified: () => Effect.void
+      notified: () => Effect.void,
+      size,
+      pool: Option.none
     })
   )
 }

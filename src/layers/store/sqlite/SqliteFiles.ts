@@ -1,5 +1,11 @@
 /** Detects that the database file or its log was moved or deleted: SQLite would keep writing to it, and lose the commits. */
 import { statSync } from "node:fs"
+import { stat, statfs } from "node:fs/promises"
+import { dirname } from "node:path"
+import { SqlError } from "@effect/sql/SqlError"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { StoreSize } from "../../../services/Store.ts"
 
 export interface WatchedFiles {
   /** The path leads to the file that was opened, and its log was not replaced since `watchLog`. */
@@ -36,3 +42,13 @@ export const watchFiles = (path: string): WatchedFiles => {
     }
   }
 }
+
+/** Of the database at `path`. It opens neither file: closing one would drop the locks that this process has on it. */
+export const sizeOf = (path: string): Effect.Effect<StoreSize, SqlError> =>
+  Effect.tryPromise({
+    try: async () => {
+      const [data, log, disk] = await Promise.all([stat(path), stat(`${path}-wal`), statfs(dirname(path))])
+      return { data: data.size, file: Option.some({ log: log.size, free: disk.bavail * disk.bsize }) }
+    },
+    catch: (cause) => new SqlError({ cause, message: "The size of the database is unknown" })
+  })

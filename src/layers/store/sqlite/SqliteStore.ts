@@ -10,11 +10,18 @@ import { type Database, makeAccess, makeDatabase } from "../Database.ts"
 import { first, run } from "../Query.ts"
 import { openFailed } from "../StoreErrors.ts"
 import { applicationId, writeMark } from "./ApplicationId.ts"
-import { checkReadable, migrate, migrationsTable, prepareSchema } from "../migrations/Migrations.ts"
+import {
+  checkReadable,
+  migrate,
+  migrationsTable,
+  type OpenedDatabase,
+  prepareSchema
+} from "../migrations/Migrations.ts"
 import { Whole } from "../repositories/Rows.ts"
+import { loadAddon } from "./SqliteAddon.ts"
 import { openConnection } from "./SqliteConnection.ts"
 import { migrateInTransaction, sqliteDialect } from "./SqliteDialect.ts"
-import { watchFiles } from "./SqliteFiles.ts"
+import { sizeOf, watchFiles } from "./SqliteFiles.ts"
 
 interface SqliteOptions {
   /** Milliseconds to wait for a lock of another process; default 5 s. */
@@ -74,16 +81,17 @@ const refuseForeign = ({ name, read, sql }: Database) =>
 export const openDatabase = (
   path: string,
   { lockWait = defaultLockWait, migrate: migrating = true, older = false }: SqliteOptions = {}
-): Effect.Effect<Database, StoreUnavailable, Scope.Scope> =>
+): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
     const file = resolve(path)
     const name = `SQLite database ${file}`
     const opening = (error: unknown) => openFailed(name, error)
 
+    const driver = yield* loadAddon(name)
     if (migrating) yield* Effect.try({ try: () => createFile(file), catch: opening })
     else if (!existsSync(file))
       return yield* new StoreUnavailable({ database: name, problem: { kind: "absent_file" } })
-    const connection = yield* openConnection(file, opening)
+    const connection = yield* openConnection(driver, file, opening)
     const { sql } = connection
     const files = watchFiles(file)
     let closed = false
@@ -99,7 +107,7 @@ export const openDatabase = (
         closed = true
       })
     )
-    const dialect = yield* sqliteDialect(connection, problem)
+    const dialect = yield* sqliteDialect(connection, problem, () => sizeOf(file))
     const database = makeDatabase(sql, { name, lockWait, dialect })
 
     const set = (pragma: string) => database.read("Store.open", run(sql.unsafe(`PRAGMA ${pragma}`)))
@@ -111,9 +119,10 @@ export const openDatabase = (
     const migration = makeAccess({ name, lockWait })("Store.migrate", () =>
       migrateInTransaction(connection, migrate(sql, name))
     )
-    if (older) yield* checkReadable(database)
-    else yield* prepareSchema(database, migrating ? Option.some(migration) : Option.none())
+    const schema = yield* older
+      ? checkReadable(database)
+      : prepareSchema(database, migrating ? Option.some(migration) : Option.none())
     // Only a write shows that the file is writable.
     if (migrating) yield* database.write("Store.open", () => run(sql.unsafe(writeMark)))
-    return database
+    return { ...database, schema }
   })

@@ -55,6 +55,37 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore, rawQuery }) => {
     })
   )
 
+  it.scoped("pauses are listed while they last, with their reason; a write's own turn is none", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* freshStore
+      const now = 1_000_000
+      const at = (seconds: number) => ({ ...trouble, now, pausedUntil: now + seconds * 1_000 })
+      yield* destinations.failed("tables", at(30))
+      yield* destinations.failed("table musicbackend", { ...at(300), stopped: true, failure: "unauthorized" })
+      yield* destinations.failed("tracker", at(-1))
+      yield* destinations.failed("clock ran fast", at(5 * 3_600))
+      for (let write = 0; write < 3; write += 1)
+        yield* destinations.reserveWrite("tracker", { ...pace, hourly: 3, now })
+      const failing = { name: "tables", reason: "failure", until: now + 30_000 } as const
+      const refused = { name: "table musicbackend", reason: "settings", until: now + 300_000 } as const
+      const pausesAt = (time: number) =>
+        Effect.map(destinations.pauses(time, "tracker"), (pauses) =>
+          pauses.toSorted((one, other) => one.name.localeCompare(other.name))
+        )
+      const found = [
+        { ...refused, lastFailure: Option.some("unauthorized") },
+        { ...failing, lastFailure: Option.some("timeout") }
+      ]
+      deepStrictEqual(yield* pausesAt(now), found)
+      const next = yield* destinations.reserveWrite("tracker", { ...pace, hourly: 3, now })
+      deepStrictEqual(yield* pausesAt(now), [
+        ...found,
+        { name: "tracker", reason: "pace", until: next, lastFailure: Option.none() }
+      ])
+      deepStrictEqual(yield* pausesAt(next), [])
+    })
+  )
+
   it.scoped("of concurrent failures, exactly one write returns the state before the stop", () =>
     Effect.gen(function* () {
       const path = yield* freshPath

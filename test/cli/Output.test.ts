@@ -1,0 +1,132 @@
+import { execFileSync, spawn, spawnSync } from "node:child_process"
+import { once } from "node:events"
+import { readFileSync, statSync } from "node:fs"
+import { join } from "node:path"
+import { setTimeout as sleep } from "node:timers/promises"
+import { beforeAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { folder, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
+import { root } from "../support/Process.ts"
+
+const program = "dist/cli.js"
+
+beforeAll(() => {
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+})
+
+/** Runs a line of a shell, in which `music` is the program. */
+const shell = (line: string, environment: Readonly<Record<string, string>> = {}) => {
+  const { status, stderr, stdout } = spawnSync(
+    "bash",
+    ["--norc", "-c", `set -o pipefail; music() { "${process.execPath}" ${program} "$@"; }; ${line}`],
+    { cwd: root, env: { PATH: process.env.PATH ?? "", ...environment }, encoding: "utf8" }
+  )
+  return { exit: status, out: stdout, err: stderr }
+}
+
+/** A database of `count` reports with `bytes` of content each. */
+const databaseOf = (count: number, bytes: number) =>
+  Effect.gen(function* () {
+    const path = join(yield* folder, "music.sqlite")
+    const report = sampleReport()
+    const attachments = [{ name: "player.log", content: "x".repeat(bytes) }]
+    yield* withStore(path, ({ reports }) =>
+      reports.admit({ ...report, content: { ...report.content, attachments } }, false)
+    )
+    yield* rawQuery(
+      path,
+      `INSERT INTO reports
+        (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+      WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < ${count})
+      SELECT 'rep_' || i, plane, 'key' || i, content_digest, reporter, content, source, request_id, i, marker
+      FROM reports, n WHERE id = 'rep_1'`
+    )
+    return path
+  })
+
+describe("A failed write to standard output", () => {
+  const full = (line: string, environment = {}) => {
+    const { err, exit } = shell(`music ${line} > /dev/full`, environment)
+    expect([line, exit, err]).toEqual([
+      line,
+      74,
+      "music-backend: standard output cannot be written: no space left. The output is incomplete: free space, or write it to another place.\n"
+    ])
+  }
+
+  it.scopedLive(
+    "is exit code 74 and one line, for commands with and without a database, for help and version",
+    () =>
+      Effect.gen(function* () {
+        const environment = { MUSIC_DATABASE_PATH: yield* databaseOf(2, 10) }
+        full("reports export", environment)
+        full("reports list --json", environment)
+        full("config")
+        full("--help")
+        full("--version")
+      })
+  )
+
+  it.scopedLive("is noticed when only the end of the output does not fit", () =>
+    Effect.gen(function* () {
+      const path = join(yield* folder, "openapi.json")
+      // Ignored, the signal leaves the error of the write: the last one took a part.
+      const { err, exit } = shell(`trap "" XFSZ; ulimit -f 8; music openapi > ${path}`)
+      expect(exit).toBe(74)
+      expect(err).toMatch(/^music-backend: standard output cannot be written: the file is too large\. .*\n$/)
+      expect(statSync(path).size).toBe(8 * 1_024)
+    })
+  )
+
+  it("is quiet, with exit code 141, when the reader has closed the pipe", () => {
+    expect(shell("music openapi | head -c 9")).toEqual({ exit: 141, out: '{\n  "open', err: "" })
+  })
+
+  it("does not matter on standard error", () => {
+    const { exit, out } = shell("music config 2> /dev/full")
+    expect([exit, out]).toEqual([0, expect.stringMatching(/^SETTING /)])
+    expect(shell("music nope 2> /dev/full").exit).toBe(64)
+  })
+})
+
+/** Bytes that a process has read and written, and its processor time. */
+const activityOf = (pid: number | undefined) => {
+  const [, read = "0", written = "0"] =
+    /^rchar: (\d+)\nwchar: (\d+)/.exec(readFileSync(`/proc/${pid}/io`, "utf8")) ?? []
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? []
+  return { read: Number(read), written: Number(written), time: Number(fields[11]) + Number(fields[12]) }
+}
+
+it.scopedLive("An export waits for a slow reader: it reads no further than a page, and loses nothing", () =>
+  Effect.gen(function* () {
+    const count = 100
+    const bytes = 400_000
+    const path = yield* databaseOf(count, bytes)
+    const child = spawn(process.execPath, [program, "reports", "export"], {
+      cwd: root,
+      env: { PATH: process.env.PATH, MUSIC_DATABASE_PATH: path },
+      stdio: ["ignore", "pipe", "pipe"]
+    })
+    let err = ""
+    child.stderr.on("data", (chunk) => {
+      err += chunk
+    })
+    const closed = once(child, "close")
+    // Until it writes, and then does nothing any more.
+    let now = activityOf(child.pid)
+    for (let idle = 0; idle < 5 || now.written < 1_000; ) {
+      yield* Effect.promise(() => sleep(50))
+      const before = now
+      now = activityOf(child.pid)
+      idle = now.time === before.time ? idle + 1 : 0
+    }
+    // Without waiting it would have read all.
+    expect(now.read).toBeLessThan((count * bytes) / 2)
+    let lines = 0
+    child.stdout.on("data", (chunk: Buffer) => {
+      for (const byte of chunk) if (byte === 10) lines += 1
+    })
+    const [code] = yield* Effect.promise(() => closed)
+    expect([code, lines, err]).toEqual([0, count, `${count} reports written\n`])
+  })
+)

@@ -1,0 +1,102 @@
+/** SQLite's driver, a native addon, that cannot be loaded: missing, or built for another version of Node. */
+import { execFileSync } from "node:child_process"
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { beforeAll, vi } from "vitest"
+import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
+import { postgres } from "../layers/store/Stores.ts"
+import { root, start } from "../support/Process.ts"
+import { environmentOf } from "./Processes.ts"
+import { report } from "./Server.ts"
+
+// Long enough for a busy machine: the tests start processes.
+vi.setConfig({ testTimeout: 90_000 })
+
+/** The bundles without any package beside them. */
+let without = ""
+/** The same with a driver whose addon does not load. */
+let broken = ""
+
+beforeAll(() => {
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+  const scratch = mkdtempSync(join(tmpdir(), "music-addon-"))
+  const copy = (name: string): string => {
+    const folder = join(scratch, name)
+    cpSync(join(root, "dist"), join(folder, "dist"), {
+      recursive: true,
+      filter: (file) => !/\.map$|dist\/client/.test(file)
+    })
+    writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module" }))
+    return folder
+  }
+  without = copy("without")
+  broken = copy("broken")
+  const driver = join(broken, "node_modules/better-sqlite3")
+  mkdirSync(driver, { recursive: true })
+  writeFileSync(
+    join(driver, "index.js"),
+    "module.exports = class { constructor() { throw Object.assign(new Error('other ABI'), { code: 'ERR_DLOPEN_FAILED' }) } }"
+  )
+  return () => rmSync(scratch, { recursive: true, force: true })
+})
+
+/** Runs an entry to its end. */
+const run = (file: string, args: ReadonlyArray<string>, environment: Readonly<Record<string, string>>) =>
+  Effect.promise(async () => {
+    const { ended, output } = start(process.execPath, [file, ...args], environment)
+    return { code: (await ended).code, output: output() }
+  })
+
+describe.concurrent("Without SQLite's addon", () => {
+  it.scopedLive("server and commands work on Postgres", () =>
+    Effect.gen(function* () {
+      const world = yield* startUpstreams(() => Date.now())
+      const url = yield* postgres.emptyPath
+      const environment = { ...environmentOf(world), MUSIC_DATABASE_URL: url }
+      const cli = join(without, "dist/cli.js")
+      const { child, ended, says } = yield* Effect.acquireRelease(
+        Effect.sync(() => start(process.execPath, [join(without, "dist/main.js")], environment)),
+        (server) =>
+          Effect.promise(() => {
+            server.child.kill("SIGKILL")
+            return server.ended
+          })
+      )
+      const [, base = ""] = yield* Effect.promise(() => says(/"Listening".*?"url":"(http:[^"]+)"/))
+      expect((yield* report({ base })).status).toBe(200)
+      const listed = yield* run(cli, ["reports", "list", "--json"], environment)
+      expect([listed.code, JSON.parse(listed.output).items.length]).toEqual([0, 1])
+      const backup = yield* run(cli, ["backup", "copy.dump"], environment)
+      expect([backup.code, backup.output]).toEqual([69, expect.stringContaining("Run: pg_dump ")])
+      child.kill("SIGTERM")
+      expect((yield* Effect.promise(() => ended)).code).toBe(0)
+    })
+  )
+
+  it.scopedLive("server and commands on SQLite end with 69, one line and its fix", () =>
+    Effect.gen(function* () {
+      const world = yield* startUpstreams(() => Date.now())
+      const path = join(without, "data/music.sqlite")
+      const environment = { ...environmentOf(world), MUSIC_DATABASE_PATH: path, MUSIC_LOG_LEVEL: "error" }
+      const line = (code: string) =>
+        new RegExp(
+          `^music-backend: SQLite database ${path} cannot be opened: its driver better-sqlite3 does not load \\(${code}\\)[.:] [Rr]un npm rebuild better-sqlite3 .*\n$`
+        )
+      mkdirSync(join(without, "data"), { recursive: true })
+      // A backup looks for the file first.
+      writeFileSync(path, "")
+      for (const [folder, code, entry, ...args] of [
+        [without, "ERR_MODULE_NOT_FOUND", "dist/main.js"],
+        [without, "ERR_MODULE_NOT_FOUND", "dist/cli.js", "backup", "copy"],
+        [broken, "ERR_DLOPEN_FAILED", "dist/cli.js", "serve"],
+        [broken, "ERR_DLOPEN_FAILED", "dist/cli.js", "migrate"]
+      ] as const) {
+        const ended = yield* run(join(folder, entry), args, environment)
+        expect([ended.code, ended.output]).toEqual([69, expect.stringMatching(line(code))])
+      }
+    })
+  )
+})

@@ -1,0 +1,89 @@
+import { assert, describe, it } from "@effect/vitest"
+import { makeRequestQueue } from "../../../src/http/transport/RequestQueue.ts"
+
+/** A queue with a clock that only the test and the started work advance. */
+const setUp = () => {
+  const clock = { now: 1_000 }
+  const queue = makeRequestQueue(() => clock.now)
+  const started: Array<string> = []
+  return {
+    clock,
+    queue,
+    started,
+    /** Adds a request that takes so many milliseconds. */
+    add: (name: string, cost: number) =>
+      queue.add(() => {
+        started.push(name)
+        clock.now += cost
+      })
+  }
+}
+
+/** The end of the current turn of the event loop. */
+const turn = () => new Promise<void>((resolve) => setImmediate(resolve))
+
+describe("The queue of requests", () => {
+  it("starts a request at once while the turn has time", () => {
+    const { add, queue, started } = setUp()
+    add("a", 2)
+    add("b", 2)
+    assert.deepStrictEqual(started, ["a", "b"])
+    assert.strictEqual(queue.length(), 0)
+    assert.strictEqual(queue.oldestWait(), 0)
+  })
+
+  it("starts the others in later turns, in order of arrival, each turn for 5 ms", async () => {
+    const { add, clock, queue, started } = setUp()
+    for (const name of ["a", "b", "c", "d", "e"]) add(name, 3)
+    assert.deepStrictEqual(started, ["a", "b"])
+    clock.now += 10
+    assert.strictEqual(queue.length(), 3)
+    assert.strictEqual(queue.oldestWait(), 10)
+    await turn()
+    assert.deepStrictEqual(started, ["a", "b", "c", "d"])
+    await turn()
+    assert.deepStrictEqual(started, ["a", "b", "c", "d", "e"])
+    assert.strictEqual(queue.length(), 0)
+  })
+
+  it("counts the work that a started request goes on with before it waits", async () => {
+    const { add, clock, queue, started } = setUp()
+    add("a", 9)
+    queue.add(() => {
+      started.push("b")
+      void Promise.resolve().then(() => {
+        clock.now += 9
+      })
+    })
+    add("c", 1)
+    await turn()
+    assert.deepStrictEqual(started, ["a", "b"])
+    await turn()
+    assert.deepStrictEqual(started, ["a", "b", "c"])
+  })
+
+  it("starts none while connections are accepted, for 20 ms at most", async () => {
+    const { add, clock, queue, started } = setUp()
+    add("a", 9)
+    add("b", 9)
+    for (const elapsed of [0, 10, 19]) {
+      queue.connectionAccepted()
+      await turn()
+      assert.deepStrictEqual(started, ["a"], `after ${elapsed} ms`)
+      clock.now += elapsed === 19 ? 1 : elapsed === 10 ? 9 : 10
+    }
+    queue.connectionAccepted()
+    await turn()
+    assert.deepStrictEqual(started, ["a", "b"])
+  })
+
+  it("starts them again in the first turn without a new connection", async () => {
+    const { add, queue, started } = setUp()
+    add("a", 9)
+    add("b", 9)
+    queue.connectionAccepted()
+    await turn()
+    await turn()
+    assert.deepStrictEqual(started, ["a", "b"])
+  })
+})

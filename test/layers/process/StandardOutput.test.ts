@@ -1,0 +1,81 @@
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { makeLineOutput } from "../../../src/layers/process/StandardOutput.ts"
+
+const failure = (code: string) => Object.assign(new Error(code), { code })
+
+/** A target with a state that the test sets: free bytes, or the code of its error. */
+const makeTarget = () => {
+  const target = { state: Number.POSITIVE_INFINITY as number | string, text: "", lost: 0 }
+  const output = makeLineOutput(
+    (bytes) => {
+      if (typeof target.state === "string") throw failure(target.state)
+      const count = Math.min(bytes.length, target.state)
+      target.text += Buffer.from(bytes.subarray(0, count)).toString()
+      target.state -= count
+      // As the system does: a short write, then the error.
+      if (count === 0) throw failure("EAGAIN")
+      return count
+    },
+    (lines) => {
+      target.lost += lines
+    }
+  )
+  return { target, output }
+}
+
+describe("Lines on standard output", () => {
+  it.each(["ENOSPC", "EPIPE", "EIO"])(
+    "are counted while the target fails with %s, and written again after it",
+    (code) => {
+      const { output, target } = makeTarget()
+      output.write("one\n")
+      target.state = code
+      output.write("two\nthree\n")
+      expect(target.lost).toBe(2)
+      target.state = Number.POSITIVE_INFINITY
+      output.write("four\n")
+      expect([target.text, target.lost]).toEqual(["one\nfour\n", 2])
+    }
+  )
+
+  it("begin a line of their own after a line that the disk took in part", () => {
+    const { output, target } = makeTarget()
+    target.state = 3
+    output.write("first\nsecond\n")
+    target.state = "ENOSPC"
+    output.write("third\n")
+    expect(target.lost).toBe(3)
+    target.state = Number.POSITIVE_INFINITY
+    output.write("fourth\n")
+    output.write("fifth\n")
+    expect([target.text, target.lost]).toEqual(["fir\nfourth\nfifth\n", 3])
+  })
+
+  it.live("wait for a reader that stalls, in order, up to 1 MiB", () =>
+    Effect.gen(function* () {
+      const { output, target } = makeTarget()
+      const line = `${"x".repeat(999)}\n`
+      target.state = 500
+      for (let at = 0; at < 2_000; at += 1) output.write(line)
+      expect(target.text.length).toBe(500)
+      expect([target.lost > 900, target.lost < 1_000]).toEqual([true, true])
+      // Nobody reads: the end waits for a moment only.
+      yield* output.drain
+      target.state = Number.POSITIVE_INFINITY
+      yield* output.drain
+      expect(target.text).toBe(line.repeat(2_000 - target.lost))
+    })
+  )
+
+  it.live("that wait are written without a new line", () =>
+    Effect.gen(function* () {
+      const { output, target } = makeTarget()
+      target.state = "EAGAIN"
+      output.write("one\n")
+      target.state = Number.POSITIVE_INFINITY
+      yield* Effect.repeat(Effect.sleep(5), { until: () => target.text !== "", times: 2_000 })
+      expect([target.text, target.lost]).toEqual(["one\n", 0])
+    })
+  )
+})

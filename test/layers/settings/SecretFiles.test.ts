@@ -1,0 +1,160 @@
+import { execFileSync } from "node:child_process"
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { checkSettings } from "../../../src/layers/diagnostics/SettingsCheck.ts"
+import { type Environment, readSettings } from "../../../src/layers/settings/Settings.ts"
+import { settingEntries } from "../../../src/layers/settings/SettingsTable.ts"
+import { testApplicationSecret, testEnvironment } from "../../support/Settings.ts"
+import { run } from "../../cli/Harness.ts"
+
+const folder = mkdtempSync(join(tmpdir(), "music-secrets-"))
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+let files = 0
+const fileOf = (content: string): string => {
+  files += 1
+  const path = join(folder, `secret-${files}`)
+  writeFileSync(path, content, { mode: 0o400 })
+  return path
+}
+
+const secrets = settingEntries.filter(({ secret }) => secret === true).map(({ name }) => name)
+
+/** A valid text of each secret. */
+const samples: Readonly<Record<string, string>> = {
+  ...testEnvironment,
+  MUSIC_IAM_WEBHOOK_PREVIOUS_SECRET: "p".repeat(40),
+  MUSIC_DATABASE_URL: "postgres://music:hidden@db.example/music",
+  MUSIC_GITHUB_TOKEN: "ghp_hidden",
+  ...Object.fromEntries(
+    [
+      ["BACKEND", "musicbackend"],
+      ["CLIDAEMON", "musicclidaemon"],
+      ["FRONTEND_ANALYTICS", "musicfrontendanalytics"],
+      ["FRONTEND_EVENTS", "musicfrontendevents"]
+    ].map(([name, table]) => [`MUSIC_${name}_TABLE_KEY`, `table-${table}-${"a".repeat(32)}`])
+  ),
+  OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20hidden",
+  OTEL_EXPORTER_OTLP_TRACES_HEADERS: "authorization=Bearer%20traces",
+  OTEL_EXPORTER_OTLP_METRICS_HEADERS: "authorization=Bearer%20metrics"
+}
+
+const others: Environment = {
+  ...testEnvironment,
+  MUSIC_IAM_WEBHOOK_PREVIOUS_KEY_VERSION: "2",
+  MUSIC_TABLES_URL: "https://tables.example",
+  MUSIC_GITHUB_REPOSITORY: "harbor/music",
+  OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318"
+}
+
+const inVariables: Environment = { ...others, ...samples }
+
+const inFiles = (lineEnd: string): Environment => ({
+  ...others,
+  ...Object.fromEntries(
+    secrets.flatMap((name) => [
+      [name, ""],
+      [`${name}_FILE`, fileOf(`${samples[name]}${lineEnd}`)]
+    ])
+  )
+})
+
+const problemOf = (given: Environment): string | undefined =>
+  readSettings({ ...testEnvironment, MUSIC_IAM_APP_SECRET: "", ...given }).problems.find(
+    ({ name }) => name === "MUSIC_IAM_APP_SECRET"
+  )?.problem
+
+describe("A secret in a file", () => {
+  it.each(["", "\n", "\r\n"])("is the value of its setting, without one final line end (%j)", (lineEnd) => {
+    const read = readSettings(inFiles(lineEnd))
+    expect(read.problems).toEqual([])
+    expect(read).toEqual(readSettings(inVariables))
+    const { databaseUrl, iam, openTelemetry } = read.settings
+    expect(Redacted.value(iam.applicationSecret)).toBe(testApplicationSecret)
+    expect(Redacted.value(Option.getOrThrow(databaseUrl))).toContain("hidden")
+    const header = Option.getOrThrow(openTelemetry.traces).headers.get("authorization")
+    expect(header === undefined ? undefined : Redacted.value(header)).toBe("Bearer traces")
+  })
+
+  it("may be a link to a file in a linked folder, as Kubernetes mounts it", () => {
+    const data = join(folder, "..2026")
+    mkdirSync(data)
+    writeFileSync(join(data, "app-secret"), testApplicationSecret, { mode: 0o400 })
+    symlinkSync("..2026", join(folder, "..data"))
+    symlinkSync(join("..data", "app-secret"), join(folder, "app-secret"))
+    expect(problemOf({ MUSIC_IAM_APP_SECRET_FILE: join(folder, "app-secret") })).toBeUndefined()
+  })
+
+  const pipe = join(folder, "pipe")
+  execFileSync("mkfifo", [pipe])
+  const unreadable = fileOf(testApplicationSecret)
+  chmodSync(unreadable, 0)
+
+  it.each<readonly [reason: string, path: string]>([
+    ["does not exist", join(folder, "none")],
+    ["does not exist", testApplicationSecret],
+    ["is a folder", folder],
+    ["is empty", fileOf("")],
+    ["is empty", fileOf("\n")],
+    ["is larger than 65536 bytes", fileOf("x".repeat(65_537))],
+    ["is no regular file", pipe],
+    // Root reads every file.
+    ...(process.getuid?.() === 0 ? [] : [["cannot be read by this user", unreadable] as const])
+  ])("that %s is a problem of its setting, which names the variable and not the path", (reason, path) => {
+    const environment = { MUSIC_IAM_APP_SECRET_FILE: path }
+    expect(problemOf(environment)).toBe(`the file of MUSIC_IAM_APP_SECRET_FILE ${reason}`)
+  })
+
+  it("is refused by the same rule as in a variable, and its content is not quoted", () => {
+    expect(problemOf({ MUSIC_IAM_APP_SECRET_FILE: fileOf(`${testApplicationSecret}\n\n`) })).toBe(
+      "must be ask_ and 43 characters of A-Z, a-z, 0-9, _ and -; it is in the file of MUSIC_IAM_APP_SECRET_FILE"
+    )
+  })
+
+  it("is refused beside the same secret in a variable", () => {
+    const path = fileOf(testApplicationSecret)
+    expect(problemOf({ MUSIC_IAM_APP_SECRET: testApplicationSecret, MUSIC_IAM_APP_SECRET_FILE: path })).toBe(
+      "is set, and MUSIC_IAM_APP_SECRET_FILE too: remove one of them"
+    )
+  })
+
+  it.live("is shown by config as the name of its file, and a name that leads nowhere is not shown", () =>
+    Effect.gen(function* () {
+      const environment: Environment = { ...inFiles("\n"), MUSIC_GITHUB_TOKEN_FILE: "ghp_in_the_wrong_place" }
+      const text = yield* run(["config"], environment)
+      expect(text.out).toMatch(new RegExp(`MUSIC_IAM_APP_SECRET +set +file ${folder}/secret-\\d+ `))
+      expect(text.out).toContain("the file of MUSIC_GITHUB_TOKEN_FILE does not exist")
+      const { json, out } = yield* run(["config", "--changed", "--json"], environment)
+      expect(json).toMatchObject({
+        items: expect.arrayContaining([
+          expect.objectContaining({
+            name: "MUSIC_DATABASE_URL",
+            source: "file",
+            file: environment.MUSIC_DATABASE_URL_FILE,
+            value: null
+          })
+        ])
+      })
+      for (const secret of [...secrets.map((name) => samples[name] ?? name), "ghp_in_the_wrong_place"])
+        expect([text.out, text.err, out].filter((shown) => shown.includes(secret))).toEqual([])
+    })
+  )
+
+  it("is known to check, which warns of a file for a setting that is no secret", () => {
+    const environment = inFiles("\n")
+    const { problems } = readSettings(environment)
+    expect(checkSettings(environment, problems)).toMatchObject([
+      { status: "PASS", found: expect.stringMatching(/^14 set/) }
+    ])
+    const wrong = { ...environment, MUSIC_BIND_FILE: "/run/bind", MUSIC_GITHUB_TOKN_FILE: "/run/token" }
+    expect(checkSettings(wrong, problems).slice(1)).toMatchObject([
+      { status: "WARN", found: "MUSIC_BIND_FILE has no effect: only secrets are read from files" },
+      { status: "WARN", fix: "rename it to MUSIC_GITHUB_TOKEN_FILE" }
+    ])
+  })
+})
