@@ -142,6 +142,7 @@ export const playOutages = async (parts: {
   const urls: Array<string | undefined> = []
   let lastTarget = 0
   let over = false
+  let probes = 0
 
   const target = (): string | undefined => {
     for (let tries = 0; tries < instances; tries += 1) {
@@ -190,7 +191,8 @@ export const playOutages = async (parts: {
       urls.map(async (url) => {
         // Repeats at once.
         const eager = makeClient(() => url, timeoutMillis, random.next)
-        const own = makeLoad(world, eager, ledger, random)
+        probes += 1
+        const own = makeLoad(world, eager, ledger, random, `probe${probes}x`)
         const [ready, login, report, telemetry, webhook] = await Promise.all([
           timed(eager.insist({ method: "GET", path: "/readyz" }, 200)),
           timed(own.login()),
