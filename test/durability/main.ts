@@ -122,7 +122,7 @@ const printOutages = ({ acknowledged, broken, rows, sent }: OutagesOutcome): voi
   print(`| PostgreSQL, or an instance | ${kinds.join(" | ")} |`)
   print(`|---|${kinds.map(() => "---|").join("")}`)
   for (const { outage, recovery } of rows)
-    print(`| ${outage} | ${kinds.map((kind) => inSeconds(recovery[kind] ?? 0)).join(" | ")} |`)
+    print(`| ${outage} | ${kinds.map((kind) => inSeconds(recovery[kind] ?? Number.NaN)).join(" | ")} |`)
   print(
     `${sent} sent, ${acknowledged} acknowledged; ${broken.length === 0 ? "every promise held" : "broken"}`
   )

@@ -42,7 +42,21 @@ export const pgProxy = (address: string) =>
           pairs.add(pair)
           let lost = false
           let answered = true
-          let late = false
+          /** Answers that are not due yet, in order. */
+          const late: Array<{ readonly chunk: Buffer; readonly due: number }> = []
+          const forward = (): void => {
+            for (;;) {
+              const next = late[0]
+              if (next === undefined) return
+              const wait = next.due - performance.now()
+              if (wait > 0) {
+                setTimeout(forward, wait)
+                return
+              }
+              near.write(next.chunk)
+              late.shift()
+            }
+          }
           const end = () => {
             pairs.delete(pair)
             near.destroy()
@@ -61,11 +75,9 @@ export const pgProxy = (address: string) =>
           far.on("data", (chunk) => {
             answered = true
             if (lost) end()
-            else if (delay === 0 && !late) near.write(chunk)
             else {
-              // Answers keep their order when the delay ends.
-              late = true
-              setTimeout(() => near.write(chunk), delay)
+              late.push({ chunk, due: performance.now() + delay })
+              if (late.length === 1) forward()
             }
           })
           if (frozen) pause(pair)
