@@ -1,6 +1,7 @@
 /** The connections of one process, from a server that may refuse further ones at any time. */
 import * as Either from "effect/Either"
 import type pg from "pg"
+import type { PoolUse } from "../../../services/Store.ts"
 import { isConnectionRefused } from "../StoreErrors.ts"
 
 export interface ConnectionsOptions {
@@ -18,13 +19,7 @@ export interface Connections {
   readonly release: (client: pg.PoolClient, discard: boolean) => void
   /** The server has lately refused a connection: only accesses should ask for one. */
   readonly isRefused: () => boolean
-  readonly usage: () => {
-    readonly limit: number
-    readonly used: number
-    readonly idle: number
-    /** Accesses that wait for a connection. */
-    readonly waiting: number
-  }
+  readonly usage: () => PoolUse
 }
 
 interface Waiter {
