@@ -46,7 +46,10 @@ export const reads: ReadonlySet<string> = new Set([
   "deliveries.counts",
   "deliveries.oldestOpen",
   "destinations.find",
-  "backups.last"
+  "backups.last",
+  "destinations.pauses",
+  "usage.size",
+  "usage.pool"
 ])
 
 const updates: Readonly<Record<DeliveryUpdate["_tag"], Provocation>> = {
