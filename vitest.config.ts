@@ -21,9 +21,11 @@ export default defineConfig({
     // These need a browser: npm run test:slow.
     exclude: ["test/browser/**"],
     globalSetup: ["test/support/PostgresServer.ts"],
-    // Generous for a busy machine; no test waits this long on purpose.
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    setupFiles: ["test/support/Turns.ts"],
+    // For a machine with a quarter of a core; no test waits this long on purpose.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
+    expect: { poll: { timeout: 120_000 } },
     pool: "forks",
     // Loading every module anew for each file takes longer than many of the tests.
     isolate: false,

@@ -11,6 +11,7 @@ import { StoreFromSettings } from "./layers/store/StoreFromSettings.ts"
 import { TablesFromSettings } from "./layers/tables/HttpTables.ts"
 import { HttpTing } from "./layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "./layers/tracker/Tracker.ts"
+import { OutboundProxyFromSettings } from "./layers/upstream/OutboundProxy.ts"
 import { UndiciTransport } from "./layers/upstream/UndiciTransport.ts"
 import { BestEffort } from "./services/BestEffort.ts"
 import { Deadlines } from "./services/Deadlines.ts"
@@ -78,6 +79,7 @@ export const makeBackend = (given: typeof parts) =>
     Layer.provide(makeUseCases(given.delivery)),
     Layer.provide(makePorts(given)),
     Layer.provide(TracingLive),
+    Layer.provide(OutboundProxyFromSettings),
     Layer.provide(LoggingLive)
   )
 

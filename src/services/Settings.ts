@@ -75,6 +75,13 @@ export interface SettingsValues {
   readonly trustedProxies: ReadonlyArray<string>
   readonly requestDeadlineSeconds: number
   readonly shutdownGraceSeconds: number
+  /** From the standard variables. Addresses hold credentials. */
+  readonly outboundProxy: {
+    readonly http: Option.Option<Redacted.Redacted>
+    readonly https: Option.Option<Redacted.Redacted>
+    /** Hosts and networks that are reached without a proxy, beside this machine. */
+    readonly except: ReadonlyArray<string>
+  }
   readonly adminBind: Option.Option<{ readonly host: string; readonly port: number }>
   /** From OpenTelemetry's own variables. Without an endpoint there are neither traces nor metrics. */
   readonly openTelemetry: {

@@ -23,6 +23,8 @@ export class Refused extends Data.TaggedError("Refused")<{
 export class NotExecuted extends Data.TaggedError("NotExecuted")<{
   readonly dependency: Dependency
   readonly reason: string
+  /** The next step for an operator, where the reason shows one. */
+  readonly advice?: string
   readonly retryAfterSeconds?: number
 }> {}
 

@@ -9,6 +9,7 @@ import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts
 import { Settings } from "../../src/services/Settings.ts"
 import { postgres, sampleReport } from "../layers/store/Stores.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
+import { awaited } from "../support/Waiting.ts"
 
 describe("music-backend beside a running server", () => {
   it.scopedLive("reports the server as ready; a retried report is filed at once", () =>
@@ -42,9 +43,10 @@ describe("music-backend beside a running server", () => {
 
       const retried = yield* run(["reports", "retry", "rep_1"], environment)
       expect([retried.exit, retried.out]).toEqual([0, "rep_1 is due now (unknown)"])
-      const filed = yield* run(["reports", "list", "--status", "filed", "--json"], environment).pipe(
-        Effect.delay("50 millis"),
-        Effect.repeat({ until: ({ json }) => JSON.stringify(json).includes("rep_1"), times: 100 })
+      const filed = yield* awaited(
+        "the filed report",
+        run(["reports", "list", "--status", "filed", "--json"], environment),
+        ({ json }) => JSON.stringify(json).includes("rep_1")
       )
       expect(filed.json).toMatchObject({
         items: [{ id: "rep_1", issue: { number: 1 }, delivery: { state: "delivered" } }]

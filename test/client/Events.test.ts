@@ -62,7 +62,7 @@ describe("The events of a call", () => {
   it("say that no answer came", async () => {
     const { client, events } = startClient({
       fetch: () => Promise.reject(new TypeError("no")),
-      deadlineMilliseconds: 60
+      deadlineMilliseconds: 1_000
     })
     await client.version()
     expect(events[1]).toMatchObject({ status: null, error: { code: "transport_failed" } })

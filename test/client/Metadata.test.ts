@@ -5,6 +5,7 @@ import * as Layer from "effect/Layer"
 import { describe, expect, it } from "vitest"
 import { type ClientEvent, MusicClient, withMetadata } from "../../client/effect.ts"
 import { defaults, json, life, recordingService, startClient } from "./support/RecordingService.ts"
+import { until } from "../support/Waiting.ts"
 
 const none = { requestId: null, rateLimits: [] }
 const me = {
@@ -131,10 +132,9 @@ describe("withMetadata", () => {
       return yield* withMetadata(
         Effect.gen(function* () {
           // The access token has expired, and the call goes on with it after a third of its time.
-          yield* client.request("GET", "/me", { deadlineMilliseconds: 600 })
+          yield* client.request("GET", "/me", { deadlineMilliseconds: 3_000 })
           land(json(pair(2), quotas("refresh")))
-          yield* Effect.sleep(100)
-          expect(refreshed).toBe(1)
+          yield* until(() => refreshed === 1)
         })
       )
     }).pipe(Effect.provide(layer), Effect.runPromise)

@@ -22,7 +22,7 @@ const throwing = () => {
     telemetry: true,
     fetch: service.fetch,
     throwOnError: true,
-    deadlineMilliseconds: 5_000
+    deadlineMilliseconds: 30_000
   })
   return { ...service, client }
 }

@@ -1,9 +1,9 @@
 import { renameSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { vi } from "vitest"
 import { startTestSandbox } from "../support/Sandbox.ts"
 import { calls, codeOf, keyed } from "./Calls.ts"
+import { waitFor } from "../support/Waiting.ts"
 
 describe("A database that fails", () => {
   it.scopedLive("acknowledges nothing, and its reason is logged under the request id", () =>
@@ -20,7 +20,7 @@ describe("A database that fails", () => {
         const id = refused.headers.get("x-request-id") ?? "none"
         // Log lines are written after the turn of the event loop that answers.
         yield* Effect.promise(() =>
-          vi.waitFor(() => {
+          waitFor(() => {
             const logged = sandbox.log.filter(
               (line) => line.includes(id) && line.includes("moved or deleted")
             )

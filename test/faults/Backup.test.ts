@@ -18,7 +18,6 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore, verifyBackup } from "../../src/layers/store/backup/Restore.ts"
 import { applicationId } from "../../src/layers/store/sqlite/ApplicationId.ts"
@@ -26,9 +25,7 @@ import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts
 import { start } from "../support/Process.ts"
 import { scalar, spoolLawHolds } from "./Files.ts"
 import { folder, openStore, rawClient, rawQuery, sampleEntry, withStore } from "../layers/store/Stores.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
+import { patience, until } from "../support/Waiting.ts"
 
 const limit = { limitBytes: 1_000_000_000 }
 const placeOf = (databasePath: string) => ({ databasePath, databaseUrl: Option.none() })
@@ -122,7 +119,7 @@ describe("A backup", () => {
           const before = acknowledged()
           const copy = join(dirname(path), name)
           const { rows } = yield* backup(placeOf(path), copy).pipe(
-            Effect.timeoutFail({ duration: "10 seconds", onTimeout: () => "no end" as const })
+            Effect.timeoutFail({ duration: patience, onTimeout: () => "no end" as const })
           )
           assert.isAtLeast(rows.spool ?? 0, 8_000 + before)
           assert.isAbove(acknowledged(), before, "the writer was not blocked")
@@ -219,7 +216,7 @@ describe("A backup", () => {
       const copy = join(dirname(path), "copy.sqlite")
       const copying = yield* Effect.fork(backup(placeOf(path), copy))
       const partial = () => readdirSync(dirname(path)).filter((name) => name.includes("partial"))
-      yield* Effect.repeat(Effect.sleep(1), { until: () => partial().length > 0, times: 200 })
+      yield* until(() => partial().length > 0)
       yield* Fiber.interrupt(copying)
       assertNoCopy(path)
       assert.strictEqual(yield* waitingIn(path), 8_000)

@@ -45,7 +45,7 @@ export const restartablePostgres = Effect.acquireRelease(
   Effect.map(({ folder, server, url }) => {
     const answers = postgres
       .rawQuery(url, "SELECT 1")
-      .pipe(Effect.sandbox, Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 200 }))
+      .pipe(Effect.sandbox, Effect.retry({ schedule: Schedule.spaced("50 millis"), times: 2_000 }))
     const stop = Effect.promise(() => server.stop())
     return {
       url,

@@ -4,13 +4,10 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { bundleBefore, connection, metricsUrl, serve } from "./Processes.ts"
-import { eventually } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 import { folder } from "../layers/store/Stores.ts"
-
-vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
 

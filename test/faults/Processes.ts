@@ -49,15 +49,13 @@ export const bundleBefore = () =>
     return () => rmSync(folder, { recursive: true, force: true })
   })
 
-/** Uses every part of the server: tracker, tables, own telemetry. Its deadlines are short. Port 0: the system chooses a free one. */
+/** Uses every part of the server: tracker, tables, own telemetry. Port 0: the system chooses a free one. */
 export const environmentOf = (world: SimulatedUpstreams): Readonly<Record<string, string>> => ({
   MUSIC_BIND: "127.0.0.1:0",
   ...upstreamEnvironment(world),
   MUSIC_FRONTEND_ANALYTICS_TABLE_KEY: "",
   MUSIC_FRONTEND_EVENTS_TABLE_KEY: "",
   MUSIC_TRACKER_RECONCILE_SECONDS: "1",
-  MUSIC_REQUEST_DEADLINE_SECONDS: "1",
-  MUSIC_SHUTDOWN_GRACE_SECONDS: "3",
   MUSIC_LOG_FORMAT: "json"
 })
 

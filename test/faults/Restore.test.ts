@@ -7,15 +7,12 @@ import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
-import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { startUpstreams, settingsFor } from "../../sandbox/SimulatedUpstreams.ts"
 import { folder, openStore, postgres, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
-import { eventually, issues, startServer } from "./Server.ts"
-
-// Long enough for a busy machine.
-vi.setConfig({ testTimeout: 90_000 })
+import { issues, startServer } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 
 /** A backup with a waiting report that no worker has leased yet, and a tracker that outlives every server. */
 const waiting = Effect.gen(function* () {

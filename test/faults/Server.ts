@@ -18,6 +18,7 @@ import {
 import { Settings, type SettingsValues } from "../../src/services/Settings.ts"
 import { Store, type StoreService, type StoreUnavailable } from "../../src/services/Store.ts"
 import { keptConsole } from "../support/Sandbox.ts"
+import { awaited, eventually } from "../support/Waiting.ts"
 import { brokenSums } from "./Files.ts"
 
 export interface Server {
@@ -207,13 +208,6 @@ export const unwritable: Round = {
 /** The database does not answer: calls that need only upstreams work. */
 export const away: Round = { ...unwritable, me: refused }
 
-/** Polls until the condition holds; fails the test after about 15 s and prints `instead`. */
-export const eventually = (what: string, holds: () => boolean, instead = () => "") =>
-  Effect.gen(function* () {
-    for (let at = 0; at < 300 && !holds(); at += 1) yield* Effect.sleep(50)
-    if (!holds()) yield* Effect.dieMessage(`not in time: ${what} ${instead()}`)
-  })
-
 export const issues = ({ world }: Pick<Server, "world">) => world.tracker.issues("harbor/music").length
 const shipped = ({ world }: Pick<Server, "world">) => world.tables.rows("musicclidaemon").length
 
@@ -243,11 +237,7 @@ export const expectRecovery = (
   signed: Readonly<Record<string, string>>
 ) =>
   Effect.gen(function* () {
-    for (let at = 0; at < 100; at += 1) {
-      const { status } = yield* call(`${server.base}/readyz`)
-      if (status === 200) break
-      yield* Effect.sleep(50)
-    }
+    yield* awaited("readiness", call(`${server.base}/readyz`), ({ status }) => status === 200)
     deepStrictEqual((yield* everyCall(server, signed)).round, healthy)
   })
 

@@ -6,7 +6,6 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams, mintSlt } from "../../sandbox/SimulatedUpstreams.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
@@ -21,16 +20,20 @@ import {
   startProcess,
   stop
 } from "./Processes.ts"
-import { eventually, issues, report, signIn, telemetry } from "./Server.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
+import { issues, report, signIn, telemetry } from "./Server.ts"
+import { bestOf, eventually } from "../support/Waiting.ts"
 
 bundleBefore()
 
-/** Milliseconds: the grace period, and the tolerance for a busy machine. */
-const grace = 3_000
-const late = 700
+/** Milliseconds: below the 15 s after which Node closes a connection with half a head, and below the grace period of 30 s. */
+const promptly = 8_000
+
+/** The end of an upstream that hangs is near, and the grace period is far, so that they can be told apart on a slow machine. */
+const patient = { MUSIC_REQUEST_DEADLINE_SECONDS: "5", MUSIC_SHUTDOWN_GRACE_SECONDS: "120" }
+/** The end of the grace period is near, for work that never ends. */
+const hasty = { MUSIC_REQUEST_DEADLINE_SECONDS: "4", MUSIC_SHUTDOWN_GRACE_SECONDS: "6" }
+/** The line of a process that the end of the grace period ended. */
+const ranOut = "not everything was finished within MUSIC_SHUTDOWN_GRACE_SECONDS"
 
 const serving = (environment: Readonly<Record<string, string>> = {}) =>
   Effect.gen(function* () {
@@ -81,11 +84,7 @@ const hangInDelivery = ({ base, world }: Pick<Served, "base" | "world">) =>
 describe.concurrent("A server that receives SIGTERM", () => {
   it.scopedLive("fails readiness, refuses late requests, finishes those in flight, and exits with 0", () =>
     Effect.gen(function* () {
-      // Long enough for a slow test machine; the test does not wait for either to expire.
-      const { base, port, server, world } = yield* serving({
-        MUSIC_REQUEST_DEADLINE_SECONDS: "10",
-        MUSIC_SHUTDOWN_GRACE_SECONDS: "20"
-      })
+      const { base, port, server, world } = yield* serving()
       world.iam.fail({ path: tokens, fault: { kind: "delay", milliseconds: 600 } })
       const inFlight = yield* Effect.fork(login(base, mintSlt(world)))
       yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
@@ -96,16 +95,14 @@ describe.concurrent("A server that receives SIGTERM", () => {
       yield* Effect.sleep(50)
       const stopping = yield* Effect.fork(stop(server))
       yield* Effect.repeat(Effect.delay(refusesConnections(port), 5), {
-        until: (refused) => refused,
-        times: 2_000
+        until: (refused) => refused
       })
       probe.socket.write("\r\n")
       lateCall.socket.write("\r\n")
-      yield* eventually(
-        "both answers",
-        () => probe.text().includes("}}") && lateCall.text().includes("}}"),
-        () => JSON.stringify([probe.text(), lateCall.text(), server.output()])
-      )
+      const ended = ({ socket, text }: typeof probe) => socket.destroyed || text().includes("}}")
+      yield* eventually("both answers", () => ended(probe) && ended(lateCall))
+      // A server waits 1 s for the rest of a head. A machine that took longer for the steps above has to repeat them.
+      if (probe.text() === "" || lateCall.text() === "") return yield* Effect.fail("missed" as const)
       assert.match(
         probe.text(),
         /^HTTP\/1\.1 503 .*connection: close.*"code":"not_ready".*"serving":"failed"/is
@@ -114,19 +111,28 @@ describe.concurrent("A server that receives SIGTERM", () => {
       const answer = yield* Fiber.join(inFlight)
       deepStrictEqual([answer.status, answer.headers.get("connection")], [200, "close"])
       assert.strictEqual((yield* Fiber.join(stopping)).code, 0)
-    })
+      assert.match(
+        server.output(),
+        /"Stopped","complete":true,"duration_ms":\d+,"requests_finished":1,"requests_cut":0\}\s*$/
+      )
+    }).pipe(Effect.scoped, Effect.retry({ while: (error) => error === "missed", times: 9 }))
   )
 
   it.scopedLive("does not wait for idle and silent connections", () =>
     Effect.gen(function* () {
-      const { port, server } = yield* serving()
-      const idle = yield* connection(port)
-      idle.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
-      yield* connection(port)
-      yield* eventually("an answer", () => idle.text().includes("}"))
-      const { code, took } = yield* stop(server)
-      assert.strictEqual(code, 0)
-      assert.isBelow(took, 1_000)
+      const stopping = Effect.gen(function* () {
+        const { port, server } = yield* serving()
+        const idle = yield* connection(port)
+        idle.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
+        yield* connection(port)
+        yield* eventually("an answer", () => idle.text().includes("}"))
+        const { code } = yield* stop(server)
+        assert.strictEqual(code, 0)
+        const [, duration] = /"Stopped".*"duration_ms":(\d+)/.exec(server.output()) ?? []
+        return Number(duration)
+      })
+      // By the server's own clock: less than the second for a partial head.
+      assert.isBelow(yield* bestOf(1_000, stopping), 1_000)
     })
   )
 
@@ -134,30 +140,33 @@ describe.concurrent("A server that receives SIGTERM", () => {
     "does not wait for requests that never arrive completely, even with a long grace period",
     () =>
       Effect.gen(function* () {
-        const { port, server } = yield* serving({ MUSIC_SHUTDOWN_GRACE_SECONDS: "30" })
-        const fresh = yield* connection(port)
-        fresh.socket.write("GET / HT")
-        const reused = yield* connection(port)
-        reused.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT")
-        yield* eventually("an answer", () => reused.text().includes("}"))
-        const { code, took } = yield* stop(server)
-        assert.strictEqual(code, 0)
-        assert.isBelow(took, 5_000)
-        assert.notInclude(server.output(), "cut off")
+        const stopping = Effect.gen(function* () {
+          const { port, server } = yield* serving()
+          const fresh = yield* connection(port)
+          fresh.socket.write("GET / HT")
+          const reused = yield* connection(port)
+          reused.socket.write("GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT")
+          yield* eventually("an answer", () => reused.text().includes("}"))
+          const { code, took } = yield* stop(server)
+          assert.strictEqual(code, 0)
+          assert.notInclude(server.output(), "cut off")
+          return took
+        })
+        assert.isBelow(yield* bestOf(promptly, stopping), promptly)
       })
   )
 
   it.scopedLive("answers a request whose upstream hangs before it exits with 0", () =>
     Effect.gen(function* () {
-      const { base, server, world } = yield* serving()
+      const { base, server, world } = yield* serving(patient)
       world.iam.fail({ path: tokens, fault: { kind: "hang" } })
       const inFlight = yield* Effect.fork(login(base, mintSlt(world)))
       yield* eventually("the login at IAM", () => world.iam.seen.some(({ path }) => path === tokens))
-      const { code, took } = yield* stop(server)
+      const { code } = yield* stop(server)
       const answer = yield* Fiber.join(inFlight)
       deepStrictEqual([answer.status, /"dependency":"iam"/.test(answer.text)], [503, true])
       assert.strictEqual(code, 0)
-      assert.isBelow(took, grace)
+      assert.notInclude(server.output(), ranOut)
     })
   )
 
@@ -165,7 +174,7 @@ describe.concurrent("A server that receives SIGTERM", () => {
     "exits with 0 in time when every upstream hangs, releases its leases and stores its own telemetry; the next server delivers",
     () =>
       Effect.gen(function* () {
-        const { base, path, port, server, world } = yield* serving()
+        const { base, path, port, server, world } = yield* serving(patient)
         const signed = yield* signIn({ base, world })
         world.tables.fail({ fault: { kind: "hang" }, times: 100 })
         assert.strictEqual((yield* telemetry({ base })).status, 204)
@@ -187,9 +196,9 @@ describe.concurrent("A server that receives SIGTERM", () => {
         )
         yield* connection(port)
         yield* Effect.sleep(100)
-        const { code, took } = yield* stop(server)
+        const { code } = yield* stop(server)
         assert.strictEqual(code, 0)
-        assert.isBelow(took, grace + late)
+        assert.notInclude(server.output(), ranOut)
         yield* Fiber.join(hanging)
         deepStrictEqual(yield* leases(path), [0, 0])
         // It may have been filed, so the next worker searches first.
@@ -212,27 +221,27 @@ describe.concurrent("A server that receives SIGTERM", () => {
 
   it.scopedLive("exits with 0 in time without a database during a delivery", () =>
     Effect.gen(function* () {
-      const { base, path, server, world } = yield* serving()
+      const { base, path, server, world } = yield* serving(hasty)
       yield* hangInDelivery({ base, world })
       renameSync(path, `${path}.moved`)
-      const { code, took } = yield* stop(server)
+      const { code } = yield* stop(server)
       assert.strictEqual(code, 0)
-      assert.isBelow(took, grace + late)
-      assert.include(server.output(), "MUSIC_SHUTDOWN_GRACE_SECONDS")
+      assert.include(server.output(), ranOut)
+      assert.match(server.output(), /"level":"warn","message":"Stopped","complete":false/)
     })
   )
 
   it.scopedLive("exits with 0 in time with a silent PostgreSQL during a delivery", () =>
     Effect.gen(function* () {
       const proxy = yield* pgProxy(yield* postgres.emptyPath)
-      const { base, server, world } = yield* serve({ MUSIC_DATABASE_URL: proxy.url })
+      const { base, server, world } = yield* serve({ ...hasty, MUSIC_DATABASE_URL: proxy.url })
       yield* hangInDelivery({ base, world })
       yield* proxy.freeze
       const inFlight = yield* Effect.fork(Effect.either(report({ base })))
       yield* Effect.sleep(50)
-      const { code, took } = yield* stop(server)
+      const { code } = yield* stop(server)
       assert.strictEqual(code, 0)
-      assert.isBelow(took, grace + late)
+      assert.include(server.output(), ranOut)
       yield* Fiber.join(inFlight)
     })
   )
@@ -243,15 +252,19 @@ describe.concurrent("A server that receives SIGTERM", () => {
       yield* withStore(path, ({ check }) => check)
       const other = yield* rawClient(path)
       yield* other.unsafe("BEGIN EXCLUSIVE")
-      const server = yield* startProcess({
-        ...environmentOf(yield* startUpstreams(() => Date.now())),
-        MUSIC_DATABASE_PATH: path
+      const stopping = Effect.gen(function* () {
+        const server = yield* startProcess({
+          ...environmentOf(yield* startUpstreams(() => Date.now())),
+          MUSIC_DATABASE_PATH: path
+        })
+        // By then it waits for the lock or has not reached it; the rule applies to both.
+        yield* Effect.sleep(600)
+        const { took } = yield* stop(server)
+        assert.notInclude(server.output(), "Listening")
+        return took
       })
-      // By then it waits for the lock or has not reached it; the rule applies to both.
-      yield* Effect.sleep(600)
-      const { took } = yield* stop(server)
-      assert.notInclude(server.output(), "Listening")
-      assert.isBelow(took, 1_000)
+      // Less than the 5 s for which a start waits for a lock.
+      assert.isBelow(yield* bestOf(3_000, stopping), 3_000)
     })
   )
 })

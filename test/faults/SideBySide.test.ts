@@ -4,15 +4,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
 import { folder, postgres, rawQuery } from "../layers/store/Stores.ts"
 import { bundleBefore, metricsUrl, refuse, serve, stop } from "./Processes.ts"
-import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
-
-// Long enough for a busy machine: the tests start processes.
-vi.setConfig({ testTimeout: 90_000 })
+import { everyCall, healthy, issues, signIn } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 
 bundleBefore()
 
@@ -106,10 +103,7 @@ describe.concurrent("A process beside a later version", () => {
         const place = yield* makePlace
         const environment = {
           ...place.environment,
-          MUSIC_ADMIN_BIND: "127.0.0.1:0",
-          // Long: this test is not about time.
-          MUSIC_REQUEST_DEADLINE_SECONDS: "10",
-          MUSIC_SHUTDOWN_GRACE_SECONDS: "15"
+          MUSIC_ADMIN_BIND: "127.0.0.1:0"
         }
         const served = yield* serve(environment)
         const signed = yield* signIn(served)

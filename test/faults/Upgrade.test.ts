@@ -5,17 +5,14 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { vi } from "vitest"
 import { backup } from "../../src/layers/store/backup/Backup.ts"
 import { restore } from "../../src/layers/store/backup/Restore.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { scalar } from "./Files.ts"
 import { bundleBefore, refuse, serve, stop } from "./Processes.ts"
-import { eventually, everyCall, healthy, issues, signIn } from "./Server.ts"
+import { everyCall, healthy, issues, signIn } from "./Server.ts"
+import { eventually } from "../support/Waiting.ts"
 import { folder, rawQuery } from "../layers/store/Stores.ts"
-
-// Long enough for a busy machine: the tests start processes and wait for outages.
-vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
 

@@ -24,6 +24,7 @@ import {
   json,
   type Sent
 } from "./support.ts"
+import { settle, until } from "../support/Waiting.ts"
 
 /** Starts a server in a scope that the test closes. */
 const closable = (options: Options) =>
@@ -95,8 +96,6 @@ const refusesConnections = (server: Backend) =>
       })
   )
 
-const settle = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
-
 const ask = "GET /api/v1/version HTTP/1.1\r\nHost: a\r\n\r\n"
 const unkeyed = "POST /api/v1/auth/login HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 const keyedLogin = `${unkeyed}Idempotency-Key: ${good.login.headers["idempotency-key"]}\r\n`
@@ -125,13 +124,6 @@ const peer = (server: Backend, text: string) =>
     ({ destroy }) => Effect.sync(destroy)
   )
 
-/** Repeats the check for a short while. */
-const eventually = (check: () => boolean) =>
-  Effect.gen(function* () {
-    for (let at = 0; at < 100 && !check(); at += 1) yield* settle
-    expect(check()).toBe(true)
-  })
-
 describe("Draining", () => {
   it.scoped("finishes requests in flight, refuses new ones, and closes connections", () =>
     Effect.gen(function* () {
@@ -149,10 +141,10 @@ describe("Draining", () => {
       late.write("GET /api/v1/version HTTP/1.1\r\nHost: a\r\n")
       yield* settle
       const closing = yield* Effect.fork(close)
-      yield* eventually(server.drain.isDraining)
-      yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused, times: 100 })
+      yield* until(server.drain.isDraining)
+      yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
       late.write("\r\n")
-      yield* eventually(() => lateText.join("").includes("shutting_down"))
+      yield* until(() => lateText.join("").includes("shutting_down"))
       expect(lateText.join("")).toMatch(/^HTTP\/1\.1 503 /)
       expect(lateText.join("").toLowerCase()).toContain("connection: close")
       yield* login.release
@@ -174,12 +166,12 @@ describe("Draining", () => {
       })
       socket.on("error", () => {})
       socket.write(ask)
-      yield* eventually(() => text.includes("api_versions"))
+      yield* until(() => text.includes("api_versions"))
       text = ""
       // Sent, but unread when the drain begins.
       socket.write(ask)
       yield* close
-      yield* eventually(() => text.includes("shutting_down"))
+      yield* until(() => text.includes("shutting_down"))
       expect(text).toMatch(/^HTTP\/1\.1 503 /)
       expect(text.toLowerCase()).toContain("connection: close")
     })
@@ -234,17 +226,17 @@ describe("Draining", () => {
       const peers = yield* Effect.forEach(halves, (text) => peer(server, text))
       // Refused before its body arrived, so no work remains.
       peers.push(yield* peer(server, `${unkeyed}Content-Length: 100\r\n\r\n{`))
-      yield* eventually(() => peers.filter(({ text }) => text().includes("}")).length === 3)
+      yield* until(() => peers.filter(({ text }) => text().includes("}")).length === 3)
       const closing = yield* Effect.fork(close)
-      yield* eventually(server.drain.isDraining)
+      yield* until(server.drain.isDraining)
       yield* TestClock.adjust("999 millis")
       yield* settle
       const finished = peers[1]
       finished?.write("Y: z\r\n\r\n")
-      yield* eventually(() => finished?.text().includes("shutting_down") === true)
+      yield* until(() => finished?.text().includes("shutting_down") === true && finished.closed())
       expect(peers.map(({ closed }) => closed())).toEqual([false, true, false, false, false])
       yield* TestClock.adjust("1 millis")
-      yield* eventually(() => peers.every(({ closed }) => closed()))
+      yield* until(() => peers.every(({ closed }) => closed()))
       yield* Fiber.join(closing)
       expect(server.lines.filter(({ level }) => level === "WARN")).toEqual([])
     })
@@ -256,15 +248,15 @@ describe("Draining", () => {
       const begun = `${keyedLogin}Content-Length: ${good.login.body.length}\r\n\r\n{`
       const slow = yield* peer(server, begun)
       const stalled = yield* peer(server, begun)
-      yield* eventually(() => Effect.runSync(Metric.value(bodiesArriving)).value === 2)
+      yield* until(() => Effect.runSync(Metric.value(bodiesArriving)).value === 2)
       const closing = yield* Effect.fork(close)
-      yield* eventually(server.drain.isDraining)
+      yield* until(server.drain.isDraining)
       yield* TestClock.adjust("4900 millis")
       slow.write(good.login.body.slice(1))
-      yield* eventually(() => slow.text().startsWith("HTTP/1.1 200 "))
+      yield* until(() => slow.text().startsWith("HTTP/1.1 200 "))
       expect(stalled.text()).toBe("")
       yield* TestClock.adjust("100 millis")
-      yield* eventually(() => stalled.text().includes("shutting_down"))
+      yield* until(() => stalled.text().includes("shutting_down"))
       expect(stalled.text()).toMatch(/^HTTP\/1\.1 503 .*connection: close/is)
       stalled.end()
       yield* Fiber.join(closing)
@@ -286,9 +278,8 @@ describe("Draining", () => {
       ]
       yield* login.entered
       yield* me.entered
-      const startedAt = performance.now()
+      // Nothing else ends them: without the interruption this waits until the test is out of time.
       yield* close
-      expect(performance.now() - startedAt).toBeLessThan(3_000)
       for (const fiber of hanging) expect(Exit.isFailure(yield* Fiber.join(fiber))).toBe(true)
       expect([login.inside.finished, me.inside.finished]).toEqual([false, false])
     })
@@ -327,13 +318,11 @@ describe("Overload", () => {
           { concurrency: "unbounded" }
         )
       )
-      yield* eventually(
-        () => server.reached.filter(({ useCase }) => useCase === "me").length === leastInFlight
-      )
+      yield* until(() => server.reached.filter(({ useCase }) => useCase === "me").length === leastInFlight)
       for (let turn = 0; turn < 2; turn += 1) {
         const end = performance.now() + 500
         while (performance.now() < end);
-        yield* settle
+        yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
       }
       const [refused, probe] = yield* Effect.all([call(server, good.version), call(server, good.healthz)], {
         concurrency: "unbounded"
@@ -373,7 +362,7 @@ describe("Overload", () => {
       const refused = yield* call(server, good.version)
       expect([refused.status, errorOf(refused).code]).toEqual([503, "overloaded"])
       yield* login.release
-      yield* eventually(() => login.inside.finished)
+      yield* until(() => login.inside.finished)
     })
   )
 })
@@ -393,7 +382,7 @@ const abandon = (server: Backend, sent: Sent, entered: Effect.Effect<void>) =>
     request.end(sent.body)
     yield* entered
     request.destroy()
-    yield* eventually(() => server.lines.some(({ fields }) => fields.status === 499))
+    yield* until(() => server.lines.some(({ fields }) => fields.status === 499))
   })
 
 describe("A client that disconnects", () => {
@@ -416,7 +405,7 @@ describe("A client that disconnects", () => {
         yield* abandon(server, good[name], inside.entered)
         expect(inside.inside.finished).toBe(false)
         yield* inside.release
-        yield* eventually(() => inside.inside.finished)
+        yield* until(() => inside.inside.finished)
         expect(server.lines.filter(({ level }) => level === "ERROR" || level === "WARN")).toEqual([])
       })
     )
@@ -433,7 +422,7 @@ describe("A client that disconnects", () => {
         })
       )
       yield* abandon(server, good.me, inside.entered)
-      yield* eventually(() => interrupted)
+      yield* until(() => interrupted)
     })
   )
 })

@@ -8,9 +8,9 @@ import * as TestServices from "effect/TestServices"
 import { production } from "../../sandbox/upstreams/Iam.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
 import { PlaceBounds } from "../../src/services/UpstreamPlaces.ts"
-import { eventually } from "../layers/upstream/Simulated.ts"
 import { asks, freshKey, serverOverIam } from "../support/RealIam.ts"
 import { type Answer, errorOf, good, jsonHeaders } from "./support.ts"
+import { until } from "../support/Waiting.ts"
 
 const bounded = (iam: number, ting: number, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
@@ -54,7 +54,7 @@ const introspect = "/api/v1/oauth/introspect"
 const everything = Number.POSITIVE_INFINITY
 
 const taken = (dependency: "iam" | "ting", places: number) =>
-  eventually(() => upstreamPlacesTaken({ dependency }).unsafeValue([]).value === places)
+  until(() => upstreamPlacesTaken({ dependency }).unsafeValue([]).value === places)
 
 const prepareWith = Effect.fnUntraced(function* (rateLimit: boolean) {
   const server = yield* serverOverIam({ inFlight }, { rateLimit, shutdownGraceSeconds: 0 })
@@ -157,7 +157,7 @@ describe("While Ting hangs", () => {
       yield* taken("ting", 2)
 
       const proofs = () => asked("/obo-access/exchanges").length
-      yield* eventually(() => proofs() === 3)
+      yield* until(() => proofs() === 3)
       expect(readRefusal(yield* ask(ting(access_token, "3")))).toEqual(full("ting"))
       const subscription = {
         ...good.subscribe,

@@ -50,28 +50,37 @@ describe("The log of refused requests", () => {
     })
   )
 
-  it.scoped("counts the quota of reports too, and names addresses where the operator asks for them", () =>
-    Effect.gen(function* () {
-      const quota = {
-        policy: { name: "reports", quota: 10, windowSeconds: 60 },
-        remaining: 0,
-        resetSeconds: 60,
-        retryAfterSeconds: 6
-      }
-      const server = yield* backend({
-        settings: { ...settings, logClientAddress: true },
-        during: { submit: Effect.fail(new RateLimited({ retryAfterSeconds: 6, quota })) }
-      })
-      yield* call(server, good.submit)
-      yield* TestClock.adjust("1 minutes")
-      expect(summaries(server).map(({ fields }) => fields)).toEqual([
-        {
-          requests: 1,
-          refused: [{ quota: "reports", method: "POST", route: "/api/v1/reports", requests: 1 }],
-          addresses: [{ client_address: "127.0.0.1", requests: 1 }]
+  it.scoped(
+    "counts the quotas of reports and of IAM too, and names addresses where the operator asks for them",
+    () =>
+      Effect.gen(function* () {
+        const quota = {
+          policy: { name: "reports", quota: 10, windowSeconds: 60 },
+          remaining: 0,
+          resetSeconds: 60,
+          retryAfterSeconds: 6
         }
-      ])
-    })
+        const server = yield* backend({
+          settings: { ...settings, logClientAddress: true },
+          during: {
+            submit: Effect.fail(new RateLimited({ retryAfterSeconds: 6, quota })),
+            me: Effect.fail(new RateLimited({ retryAfterSeconds: 6 }))
+          }
+        })
+        yield* call(server, good.submit)
+        yield* call(server, good.me)
+        yield* TestClock.adjust("1 minutes")
+        expect(summaries(server).map(({ fields }) => fields)).toEqual([
+          {
+            requests: 2,
+            refused: [
+              { quota: "reports", method: "POST", route: "/api/v1/reports", requests: 1 },
+              { quota: "iam", method: "GET", route: "/api/v1/auth/me", requests: 1 }
+            ],
+            addresses: [{ client_address: "127.0.0.1", requests: 2 }]
+          }
+        ])
+      })
   )
 })
 

@@ -3,8 +3,8 @@ import { connect } from "node:net"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { vi } from "vitest"
 import { accessToken, backend } from "./support.ts"
+import { waitFor } from "../support/Waiting.ts"
 
 /** Each of them sends its next request as soon as it has the answer to the one before. */
 const busyConnections = 60
@@ -94,9 +94,7 @@ describe("A server whose connections are all busy", () => {
       yield* Effect.promise(() => Promise.race(answers))
       leaving?.resetAndDestroy()
       yield* Effect.promise(() => Promise.all(answers))
-      yield* Effect.promise(() =>
-        vi.waitFor(() => assert.include(JSON.stringify(lines), '"status":499'), { timeout: 20_000 })
-      )
+      yield* Effect.promise(() => waitFor(() => assert.include(JSON.stringify(lines), '"status":499')))
       assert.strictEqual(reached.filter(({ useCase }) => useCase === "me").length, staying.length)
       for (const socket of sockets) socket.destroy()
     })

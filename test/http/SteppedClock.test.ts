@@ -10,6 +10,7 @@ import { asks, serverOverIam } from "../support/RealIam.ts"
 import type { SettingsOverrides } from "../support/Settings.ts"
 import { makeSteppedClock } from "../support/SteppedClock.ts"
 import { type Answer, backend, call, errorOf, good } from "./support.ts"
+import { settle, until } from "../support/Waiting.ts"
 
 const hour = 3_600_000
 const address = "203.0.113.1"
@@ -151,13 +152,13 @@ describe("A wall clock that is stepped", () => {
             socket.write(
               `POST /api/v1/telemetry HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${length}\r\n\r\n{`
             )
-            yield* real(100)
+            yield* settle
             yield* stepAgain
             yield* pass(24)
-            yield* real(50)
+            yield* settle
             expect(received).toBe("")
             yield* pass(2)
-            yield* real(100)
+            yield* until(() => received !== "")
             expect(received).toMatch(/^HTTP\/1\.1 408 /)
           })
         )
@@ -165,6 +166,3 @@ describe("A wall clock that is stepped", () => {
     })
   }
 })
-
-/** Yields to the sockets. */
-const real = (millis: number) => Effect.promise(() => new Promise((wake) => setTimeout(wake, millis)))

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
-import { vi } from "vitest"
 import * as Exit from "effect/Exit"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
@@ -16,6 +15,7 @@ import { keptConsole } from "../support/Sandbox.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
+import { waitFor } from "../support/Waiting.ts"
 
 const ask = (url: string, method = "GET") =>
   Effect.promise(async () => {
@@ -99,7 +99,7 @@ describe("The admin server", () => {
         settings: { adminBind: Option.some({ host: "0.0.0.0", port: 0 }) }
       })
       yield* Effect.promise(() =>
-        vi.waitFor(() => expect(log.filter((line) => line.includes("not authenticated"))).toHaveLength(1))
+        waitFor(() => expect(log.filter((line) => line.includes("not authenticated"))).toHaveLength(1))
       )
     })
   )

@@ -41,11 +41,11 @@ const valueOf = (
 
 describe("Collectors", () => {
   it.scoped.each([
-    ["fails", Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))],
-    ["hangs", Effect.uninterruptible(Effect.never)]
-  ] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>]>)(
+    ["fails", Effect.fail(new StoreUnavailable({ problem: { kind: "writes_failing" } })), "failed"],
+    ["hangs", Effect.uninterruptible(Effect.never), "degraded"]
+  ] as ReadonlyArray<readonly [string, Effect.Effect<never, StoreUnavailable>, string]>)(
     "omit a store that %s, and take 3 s at most",
-    ([, away]) =>
+    ([, away, state]) =>
       Effect.gen(function* () {
         const collect = yield* collectorsOf((store) => ({
           ...store,
@@ -57,7 +57,7 @@ describe("Collectors", () => {
         yield* TestClock.adjust("3 seconds")
         const found = yield* Fiber.join(collecting)
         expect(valueOf(found, "music_store_up")).toBe(0)
-        expect(valueOf(found, "music_check", { check: "database", state: "failed" })).toBe(1)
+        expect(valueOf(found, "music_check", { check: "database", state })).toBe(1)
         expect(valueOf(found, "music_deliveries")).toBeUndefined()
         expect(valueOf(found, "music_store_size_bytes")).toBeUndefined()
       })

@@ -8,6 +8,7 @@ import { calls, keyed } from "../conformance/Calls.ts"
 import { attributesOf, resourceIn, type Span, spansIn, startCollector } from "./Collector.ts"
 import { scrape } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
+import { until } from "../support/Waiting.ts"
 
 const traceId = "4bf92f3577b34da6a3ce929d0e0e4736"
 const callerSpan = "00f067aa0ba902b7"
@@ -118,12 +119,11 @@ describe("Exported telemetry", () => {
             const again = yield* expectJson(refreshed, 200)
             yield* post("/api/v1/auth/logout", { token: yield* textOf(again, "refresh_token") }, keyed())
             // The report is filed and the events are written in the background.
-            yield* Effect.repeat(Effect.sleep("20 millis"), {
-              until: () =>
+            yield* until(
+              () =>
                 running.world.tracker.seen.some(({ method }) => method === "POST") &&
-                running.world.tables.seen.length > 0,
-              times: 150
-            })
+                running.world.tables.seen.length > 0
+            )
             return { metrics: yield* scrape(running.admin), session }
           }).pipe(Effect.orDie)
         )

@@ -7,6 +7,7 @@ import { composeIssue, fullSize, markerOf, shortSize } from "../../src/services/
 import { redact } from "../../src/services/Redaction.ts"
 import { Anonymous, type StoredReport, Unrecognised, Unverified, Verified } from "../../src/services/Store.ts"
 import { names, readingsOf, shows } from "../support/Reader.ts"
+import { cpuMillisOf } from "../support/CpuTime.ts"
 
 const report = (content: Partial<StoredReport["content"]> = {}): StoredReport => ({
   id: "rep_4f1d9c0a7b3e4d5f8a6b2c1d0e9f8a7b",
@@ -641,21 +642,23 @@ describe("A published issue", () => {
     for (const piece of pieces) {
       const text = piece.repeat(Math.floor(50_000 / piece.length))
       for (const reporter of [report().reporter, Unverified()]) {
-        const started = performance.now()
-        composeIssue({
-          ...report({
-            message: text.slice(0, 20_000),
-            attachments: Array.from({ length: 5 }, () => ({ name: text.slice(0, 120), content: text })),
-            context: { text: text.slice(0, 8_000) }
-          }),
-          reporter
-        })
-        expect(performance.now() - started, JSON.stringify(piece)).toBeLessThan(3_000)
+        const took = cpuMillisOf(() =>
+          composeIssue({
+            ...report({
+              message: text.slice(0, 20_000),
+              attachments: Array.from({ length: 5 }, () => ({ name: text.slice(0, 120), content: text })),
+              context: { text: text.slice(0, 8_000) }
+            }),
+            reporter
+          })
+        )
+        expect(took, JSON.stringify(piece)).toBeLessThan(3_000)
       }
     }
     const keys = Array.from({ length: 4_000 }, (_, index) => String.fromCodePoint(0xe0000 + index))
-    const started = performance.now()
-    composeIssue(report({ context: Object.fromEntries(keys.map((key) => [key, 1])) }))
-    expect(performance.now() - started, "keys that become equal").toBeLessThan(1_000)
+    const took = cpuMillisOf(() =>
+      composeIssue(report({ context: Object.fromEntries(keys.map((key) => [key, 1])) }))
+    )
+    expect(took, "keys that become equal").toBeLessThan(1_000)
   })
 })

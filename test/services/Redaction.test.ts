@@ -1,6 +1,7 @@
 import * as FastCheck from "effect/FastCheck"
 import { describe, expect, it } from "vitest"
 import { redact, redactedText, redactJson, redactReport } from "../../src/services/Redaction.ts"
+import { cpuMillisOf } from "../support/CpuTime.ts"
 
 const letters = (alphabet: string, minLength: number, maxLength: number) =>
   FastCheck.array(FastCheck.constantFrom(...alphabet), { minLength, maxLength }).map((all) => all.join(""))
@@ -126,8 +127,7 @@ describe("Redaction", () => {
   })
 
   it("is fast on text made to be slow", () => {
-    const started = performance.now()
-    for (const piece of [
+    const pieces = [
       "xoat_a_",
       "oat_",
       "bearer ",
@@ -138,9 +138,11 @@ describe("Redaction", () => {
       "oat_\u200B",
       "\\u006fat_",
       "\\"
-    ])
-      redact(piece.repeat(Math.floor(400_000 / piece.length)))
-    expect(performance.now() - started).toBeLessThan(3000)
+    ]
+    const took = cpuMillisOf(() => {
+      for (const piece of pieces) redact(piece.repeat(Math.floor(400_000 / piece.length)))
+    })
+    expect(took).toBeLessThan(3_000)
   })
 
   it("covers every string and key of a JSON value, and keeps all other values", () => {

@@ -7,8 +7,9 @@ import { defineConfig } from "vitest/config"
 export default defineConfig({
   test: {
     include: ["test/browser/**/*.test.ts", "test/**/*.slow.ts"],
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
+    expect: { poll: { timeout: 120_000 } },
     pool: "forks",
     poolOptions: { forks: { minForks: 3, maxForks: 3 } }
   }

@@ -202,7 +202,8 @@ export const makePipeline = Effect.gen(function* () {
     const quota = failure.code === "rate_limited" ? failure.quota : undefined
     const headers =
       quota === undefined ? findings.rateLimitHeaders : addReading(findings.rateLimitHeaders, quota)
-    if (quota !== undefined) findings.exceededQuota = quota.policy.name
+    // Without a quota of this service it is the budget for IAM, or IAM itself.
+    if (failure.code === "rate_limited") findings.exceededQuota ??= quota?.policy.name ?? "iam"
     return respond(exchange, toResponse(failure), headers, failure.code)
   }
 

@@ -1,9 +1,11 @@
 /** All checks of an installation, run concurrently, each with a time limit. */
 import * as HttpClient from "@effect/platform/HttpClient"
 import * as Effect from "effect/Effect"
+import * as Layer from "effect/Layer"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Environment, readSettings, type SettingProblem } from "../settings/Settings.ts"
 import { PooledHttpClient } from "../upstream/Connection.ts"
+import { OutboundProxy } from "../upstream/OutboundProxy.ts"
 import { UndiciTransport } from "../upstream/UndiciTransport.ts"
 import { type Send, UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { checkCollector } from "./CollectorCheck.ts"
@@ -11,6 +13,7 @@ import { checkDatabase } from "./DatabaseCheck.ts"
 import { checkExposure } from "./ExposureCheck.ts"
 import { type Check, type Finding, pass, skip, withTimeout } from "./Finding.ts"
 import { checkIam } from "./IamCheck.ts"
+import { checkOutboundProxy } from "./OutboundProxyCheck.ts"
 import { checkProxy } from "./ProxyCheck.ts"
 import { checkServer } from "./ServerCheck.ts"
 import { checkSettings } from "./SettingsCheck.ts"
@@ -96,6 +99,23 @@ export const runChecks = (
 ): Effect.Effect<ReadonlyArray<Finding>> =>
   Effect.gen(function* () {
     const { problems, settings } = readSettings(environment)
+    return yield* Effect.provide(runChecksOf(environment, settings, problems, done), connections(settings))
+  })
+
+/** The server at the listen address is this machine's, and is called without a proxy. */
+const connections = ({ bind, outboundProxy }: SettingsValues) =>
+  Layer.provide(
+    Layer.merge(UndiciTransport, PooledHttpClient),
+    Layer.succeed(OutboundProxy, { ...outboundProxy, except: [...outboundProxy.except, bind.host] })
+  )
+
+const runChecksOf = (
+  environment: Environment,
+  settings: SettingsValues,
+  problems: ReadonlyArray<SettingProblem>,
+  done: (finished: number, all: number) => Effect.Effect<void>
+) =>
+  Effect.gen(function* () {
     const { send } = yield* UpstreamTransport
     const client = yield* HttpClient.HttpClient
     const checks = checksOf(send, client, settings, problems)
@@ -111,5 +131,9 @@ export const runChecks = (
         ),
       { concurrency: "unbounded" }
     )
-    return [...checkSettings(environment, problems), ...findings.flat()]
-  }).pipe(Effect.provide([UndiciTransport, PooledHttpClient]))
+    return [
+      ...checkSettings(environment, problems),
+      ...checkOutboundProxy(settings, environment),
+      ...findings.flat()
+    ]
+  })

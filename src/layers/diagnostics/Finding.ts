@@ -47,6 +47,10 @@ export const withTimeout = (name: string, fix: string, check: Check): Check =>
     onTimeout: () => [fail(name, `no result within ${callTimeoutSeconds * 2} seconds`, fix)]
   })
 
+/** The fix of a call that failed: that of its connection, where the failure shows one. */
+export const fixOfCall = (failure: UpstreamFailure, otherwise: string): string =>
+  (failure._tag === "NotExecuted" ? failure.advice : undefined) ?? otherwise
+
 /** A failed call in a few words. */
 export const summarizeFailure = (failure: UpstreamFailure): string =>
   failure._tag === "Refused" ? `it answered ${failure.status} ${failure.code}` : failure.reason

@@ -15,6 +15,7 @@ import {
   callTimeoutSeconds,
   type Finding,
   fail,
+  fixOfCall,
   pass,
   skip,
   summarizeFailure,
@@ -134,7 +135,7 @@ export const checkIam = (
           ? `no response from ${iam.url} (${failure.reason})`
           : `the service at ${iam.url} is not IAM: ${summarizeFailure(failure)}`
       return [
-        fail("iam", found, addressFix),
+        fail("iam", found, fixOfCall(failure, addressFix)),
         skip("clock", "IAM tells no time"),
         skip("iam secret", "sent only to IAM"),
         skip("ting at iam", "IAM cannot be reached")

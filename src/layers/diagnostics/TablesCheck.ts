@@ -19,6 +19,7 @@ import {
   callTimeoutSeconds,
   type Finding,
   fail,
+  fixOfCall,
   pass,
   skip,
   summarizeFailure,
@@ -124,7 +125,10 @@ export const checkTables = (
                   failure._tag === "NotExecuted"
                     ? `no response from ${url} (${failure.reason})`
                     : `the service at ${url} is not the table service: ${summarizeFailure(failure)}`,
-                  "set MUSIC_TABLES_URL to the address of the table service, and allow this machine to connect to it"
+                  fixOfCall(
+                    failure,
+                    "set MUSIC_TABLES_URL to the address of the table service, and allow this machine to connect to it"
+                  )
                 ),
             ...open.map((name) => skip(lineOf(name), "the service cannot be reached")),
             ...unset

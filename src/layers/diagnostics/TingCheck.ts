@@ -5,7 +5,7 @@ import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
 import { makeUpstream } from "../upstream/UpstreamClient.ts"
 import { readJson } from "../upstream/UpstreamResponse.ts"
 import type { Send } from "../upstream/UpstreamTransport.ts"
-import { type Check, callTimeoutSeconds, fail, pass, summarizeFailure } from "./Finding.ts"
+import { type Check, callTimeoutSeconds, fail, fixOfCall, pass, summarizeFailure } from "./Finding.ts"
 
 const Health = Schema.Struct({
   status: Schema.String,
@@ -33,7 +33,10 @@ export const checkTing = (send: Send, { ting }: Pick<SettingsValues, "ting">): C
           failure._tag === "NotExecuted"
             ? `no response from ${ting.url} (${failure.reason})`
             : `the service at ${ting.url} is not Ting: ${summarizeFailure(failure)}`,
-          "set MUSIC_TING_URL to the address of Ting, and allow this machine to connect to it"
+          fixOfCall(
+            failure,
+            "set MUSIC_TING_URL to the address of Ting, and allow this machine to connect to it"
+          )
         )
     }),
     Effect.map((finding) => [finding])

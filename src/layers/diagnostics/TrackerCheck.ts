@@ -17,6 +17,7 @@ import {
   callTimeoutSeconds,
   type Finding,
   fail,
+  fixOfCall,
   pass,
   skip,
   summarizeFailure,
@@ -165,7 +166,10 @@ export const checkTracker = (send: Send, settings: Pick<SettingsValues, "tracker
             fail(
               "tracker",
               `no response from ${url} (${failure.reason})`,
-              "set MUSIC_GITHUB_URL to the tracker's API, and allow this machine to connect to it"
+              fixOfCall(
+                failure,
+                "set MUSIC_GITHUB_URL to the tracker's API, and allow this machine to connect to it"
+              )
             )
           ])
         )

@@ -17,6 +17,7 @@ import * as Stream from "effect/Stream"
 import { version } from "../../schema/Release.ts"
 import { otlpExports, recordNow } from "../../services/Metrics.ts"
 import type { OtlpTarget, SettingsValues } from "../../services/Settings.ts"
+import { describeConnectError } from "../upstream/ConnectErrors.ts"
 import { errorCode } from "../upstream/Connection.ts"
 
 /** Milliseconds for the last batch of a signal when the process ends. */
@@ -58,7 +59,7 @@ const compress = (request: HttpClientRequest.HttpClientRequest) => {
 
 const reasonOf = (error: HttpClientError | TimeoutException): string =>
   error._tag === "RequestError"
-    ? errorCode(error.cause)
+    ? describeConnectError(errorCode(error.cause)).reason
     : error._tag === "ResponseError"
       ? `${error.reason}: HTTP ${error.response.status}`
       : "no answer in time"

@@ -79,6 +79,9 @@ const isSecure = ({ hostname, protocol }: URL): boolean =>
 
 const hasUser = ({ password, username }: URL): boolean => username !== "" || password !== ""
 
+const isDecodable = ({ password, username }: URL): boolean =>
+  Either.isRight(Either.try(() => [username, password].map(decodeURIComponent)))
+
 /** Base URL of another service: it keeps a path prefix and loses a trailing slash. */
 export const serviceUrl = url(
   "must be an https URL (http on loopback only) without user, query or fragment",
@@ -95,6 +98,21 @@ export const otlpEndpoint = url(
   "must be an http or https URL without user",
   (parsed) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed)
 )
+
+/** A proxy for calls to other systems; without a scheme it is `http`. Its credentials are kept. */
+export const outboundProxy: Parse<Redacted.Redacted> = (raw) =>
+  Either.map(
+    url(
+      "must be the address of an http or https proxy, such as http://proxy.example:3128",
+      (parsed) =>
+        /^https?:$/.test(parsed.protocol) &&
+        parsed.pathname === "/" &&
+        !/[?#]/.test(parsed.href) &&
+        isDecodable(parsed),
+      (parsed) => parsed.href
+    )(raw.includes("://") ? raw : `http://${raw}`),
+    Redacted.make
+  )
 
 export const address: Parse<{ host: string; port: number }> = (raw) => {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^[\]:\s]+)):(\d{1,5})$/.exec(raw)

@@ -100,6 +100,12 @@ const readTiming = (
   return { requestDeadlineSeconds: deadline, shutdownGraceSeconds: Math.max(grace, least) }
 }
 
+const readOutboundProxy = (reader: EnvironmentReader): SettingsValues["outboundProxy"] => ({
+  http: reader.get(reader.isSet("http_proxy") ? "http_proxy" : "HTTP_PROXY"),
+  https: reader.get(reader.isSet("https_proxy") ? "https_proxy" : "HTTPS_PROXY"),
+  except: Option.getOrElse(reader.get(reader.isSet("no_proxy") ? "no_proxy" : "NO_PROXY"), () => [])
+})
+
 const megabyte = 1_000_000
 
 export interface SettingsRead {
@@ -145,6 +151,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     rateLimit: reader.get("MUSIC_RATE_LIMIT"),
     trustedProxies: Option.getOrElse(reader.get("MUSIC_TRUSTED_PROXIES"), () => []),
     ...readTiming(reader),
+    outboundProxy: readOutboundProxy(reader),
     adminBind: reader.get("MUSIC_ADMIN_BIND"),
     openTelemetry: readOpenTelemetry(reader),
     retention: {

@@ -20,6 +20,7 @@ import {
   onOff,
   otlpEndpoint,
   otlpHeaders,
+  outboundProxy,
   type Parse,
   proxy,
   ratio,
@@ -376,6 +377,23 @@ const openTelemetry = {
   )
 }
 
+const httpsProxy = optional(outboundProxy, "proxy for https calls to other systems", { secret: true })
+const httpProxy = optional(outboundProxy, "proxy for http calls to other systems", { secret: true })
+const noProxy = optional(
+  list<string>(Either.right),
+  "hosts and networks that are called without a proxy, comma-separated"
+)
+
+/** Standard variables of many programs; where both forms are set, the one in lower case counts. */
+const proxies = {
+  https_proxy: httpsProxy,
+  HTTPS_PROXY: httpsProxy,
+  http_proxy: httpProxy,
+  HTTP_PROXY: httpProxy,
+  no_proxy: noProxy,
+  NO_PROXY: noProxy
+}
+
 const table = {
   ...requiredSettings,
   ...identity,
@@ -388,7 +406,8 @@ const table = {
   ...retention,
   ...observability,
   ...logs,
-  ...openTelemetry
+  ...openTelemetry,
+  ...proxies
 }
 
 export type SettingName = keyof typeof table
@@ -426,12 +445,13 @@ export const settingGroups: ReadonlyArray<{
   retention,
   observability,
   logs,
-  OpenTelemetry: openTelemetry
+  OpenTelemetry: openTelemetry,
+  proxies
 }).map(([title, group]) => ({
   title,
   entries: Object.entries(group).map(([name, setting]) => ({
     name,
-    rare: group === openTelemetry,
+    rare: group === openTelemetry || group === proxies,
     ...setting
   }))
 }))

@@ -7,7 +7,10 @@ import type * as HttpClientError from "@effect/platform/HttpClientError"
 import * as NodeHttpClient from "@effect/platform-node/NodeHttpClient"
 import * as Undici from "@effect/platform-node/Undici"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import { OutboundProxy, type OutboundProxySettings, openTunnel, proxyFor } from "./OutboundProxy.ts"
 
 /** Milliseconds for a connection, TLS included. Shorter than a whole call, so that it differs from a slow response. */
 const connectTimeout = 3_000
@@ -24,20 +27,39 @@ const connectErrorCodes = new Set([
   "UND_ERR_CONNECT_TIMEOUT"
 ])
 
-const makeConnector = (): Undici.buildConnector.connector => {
+const makeConnector = (proxies: OutboundProxySettings): Undici.buildConnector.connector => {
   const connector = Undici.buildConnector({ timeout: connectTimeout })
-  return (options, callback) =>
-    connector(options, (...outcome) => {
+  return (options, callback) => {
+    const settle: Undici.buildConnector.Callback = (...outcome) => {
       if (outcome[0] !== null) connectErrors.add(outcome[0])
       callback(...outcome)
+    }
+    const { hostname, protocol } = options
+    const port = options.port === "" ? (protocol === "https:" ? "443" : "80") : options.port
+    Option.match(proxyFor(proxies, { hostname, port, protocol }), {
+      onNone: () => connector(options, settle),
+      onSome: (proxy) =>
+        openTunnel(
+          proxy,
+          { hostname, port },
+          connectTimeout,
+          Either.match({
+            onLeft: (error) => settle(error, null),
+            onRight: (socket) =>
+              protocol === "https:"
+                ? connector({ ...options, httpSocket: socket }, settle)
+                : settle(null, socket.setNoDelay(true))
+          })
+        )
     })
+  }
 }
 
 /** One pool of kept-alive connections for every upstream; closed with its scope. */
 export const ConnectionPool: Layer.Layer<NodeHttpClient.Dispatcher> = Layer.scoped(
   NodeHttpClient.Dispatcher,
   Effect.acquireRelease(
-    Effect.sync(() => new Undici.Agent({ connect: makeConnector() })),
+    Effect.map(OutboundProxy, (proxies) => new Undici.Agent({ connect: makeConnector(proxies) })),
     (agent) => Effect.promise(() => agent.destroy())
   )
 )

@@ -67,7 +67,13 @@ export const makeUpstream = (send: Send, options: UpstreamOptions): Upstream => 
   const logFailure = (path: string, failure: UpstreamFailure): Effect.Effect<void> =>
     failure._tag === "Refused"
       ? Effect.logDebug(`${dependency} refused`, { path, status: failure.status, code: failure.code })
-      : Effect.logWarning(`${dependency} gave no usable answer`, { path, reason: failure.reason })
+      : Effect.logWarning(`${dependency} gave no usable answer`, {
+          path,
+          reason: failure.reason,
+          ...(failure._tag === "NotExecuted" && failure.advice !== undefined
+            ? { advice: failure.advice }
+            : {})
+        })
 
   const perform = <A>(
     call: UpstreamCall<A>,

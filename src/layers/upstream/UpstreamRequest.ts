@@ -10,6 +10,7 @@ import { clockOf } from "../../services/FiberContext.ts"
 import { unsafeMonotonicMillis } from "../../services/MonotonicTime.ts"
 import { type Dependency, NotExecuted, Unknown } from "../../services/UpstreamFailure.ts"
 import { traceHeaders } from "./CallMetrics.ts"
+import { describeConnectError } from "./ConnectErrors.ts"
 import type { UpstreamResponse } from "./UpstreamResponse.ts"
 import type { Delivery, OutgoingRequest, Send } from "./UpstreamTransport.ts"
 
@@ -74,8 +75,10 @@ export const makeStartRequest = (send: Send, target: UpstreamTarget): StartReque
         const date = Date.parse(headers.date ?? "")
         return Either.right({ status, headers, body, date: Number.isNaN(date) ? undefined : date })
       }
-      case "NotSent":
-        return Either.left(new NotExecuted({ dependency, reason: `no connection: ${delivery.code}` }))
+      case "NotSent": {
+        const { reason, ...advice } = describeConnectError(delivery.code)
+        return Either.left(new NotExecuted({ dependency, reason: `no connection: ${reason}`, ...advice }))
+      }
       case "Lost":
         return unknown(`lost the ${delivery.withinResponse ? "answer" : "connection"}: ${delivery.code}`)
       case "TooLarge":

@@ -139,7 +139,10 @@ const driverWordings: Readonly<Record<DriverProblem["kind"], Wording>> = {
     fix: "remove options and timeouts from MUSIC_DATABASE_URL, or name them in ignore_startup_parameters of pgbouncer"
   },
   canceled: { phrase: "took too long", fix: serverFix },
-  untrusted: { phrase: "cannot be trusted: TLS failed", fix: tlsFix },
+  untrusted: {
+    phrase: "cannot be trusted: TLS failed",
+    fix: `${tlsFix}, or name the certificate of its authority in NODE_EXTRA_CA_CERTS`
+  },
   no_tls: { phrase: "does not support TLS", fix: tlsFix },
   closed: { phrase: "is closed" },
   failed: { phrase: "failed" }

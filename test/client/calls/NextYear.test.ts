@@ -20,6 +20,7 @@ import { examples } from "../../../src/http/openapi/Examples.ts"
 import { failureTable } from "../../../src/schema/FailureTable.ts"
 import { scratch } from "../support/Built.ts"
 import { type Answers, stubService } from "../support/StubService.ts"
+import { stretchTimers } from "../support/Timers.ts"
 
 interface Call {
   /** Last part of the path. */
@@ -444,7 +445,7 @@ const responseOf = ({ body, headers, status }: ValueOf<typeof anyAnswer>) =>
     headers: JSON.parse(JSON.stringify(headers)) as Record<string, string>
   })
 
-/** A deadline that leaves no room for a second attempt. */
+/** A deadline that leaves no room for a second attempt; its timer is stretched. */
 const oneAttempt = { deadlineMilliseconds: 100 }
 
 /** A body that never ends, and whether the client gave it up. */
@@ -479,6 +480,8 @@ const broken = (status: number) => () =>
   )
 
 describe("Any other answer", () => {
+  stretchTimers()
+
   for (const [name, { path, run }] of Object.entries(calls))
     it(`is a failure, never a defect, and keeps the session: ${name}`, async () => {
       const { answers, client } = await loggedIn(oneAttempt)
@@ -599,6 +602,7 @@ describe("A fetch of the program's own", () => {
     new DOMException("x", "AbortError")
   ]
 
+  stretchTimers()
   const versionWith = (fetch: () => Promise<unknown>) =>
     createMusicClient({
       baseUrl: "https://music.example",
@@ -632,6 +636,8 @@ describe("A fetch of the program's own", () => {
 })
 
 describe("A 401 that is not the service's own", () => {
+  stretchTimers()
+
   const pages: Readonly<Record<string, () => Response>> = {
     "a page": () => new Response("<html>Sign in to the network</html>", { status: 401 }),
     "an empty answer": () => new Response(null, { status: 401 }),

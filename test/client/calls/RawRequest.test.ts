@@ -302,7 +302,7 @@ describe("A raw call", () => {
   })
 
   it("fails with the service's codes, also with unknown ones, and with an answer that is no JSON", async () => {
-    const { answers, client, requests } = startClient({ deadlineMilliseconds: 200 })
+    const { answers, client, requests } = startClient()
     answers.x = () =>
       json(
         { error: { code: "too_loud", message: "Too loud.", hint: "Turn down.", retryable: false } },
@@ -319,8 +319,8 @@ describe("A raw call", () => {
     answers.x = () => new Response("<html>", { status: 200, headers: { "x-request-id": "a-request" } })
     expect(await client.request("GET", "/x")).toMatchObject({ ok: true, value: { body: "<html>" } })
     answers.x = () => new Response("<html>", { status: 200 })
-    // No time for a second attempt.
-    expect(await client.request("GET", "/x", { deadlineMilliseconds: 120 })).toMatchObject({
+    // Whatever the number of attempts.
+    expect(await client.request("GET", "/x", { deadlineMilliseconds: 1_000 })).toMatchObject({
       ok: false,
       error: { code: "unexpected_answer", details: { reason: "not_json" } }
     })

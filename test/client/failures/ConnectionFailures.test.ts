@@ -34,7 +34,7 @@ const call = async (
     source: "cli",
     telemetry: false,
     fetch,
-    deadlineMilliseconds: 900,
+    deadlineMilliseconds: 2_000,
     random: () => 0,
     onEvent: (event) => events.push(event)
   })

@@ -22,7 +22,7 @@ describe("An error", () => {
 
   it("carries the error of a program's own fetch or store, but not in JSON", async () => {
     const mistake = new TypeError("the mock is broken")
-    const { client } = startClient({ fetch: () => Promise.reject(mistake), deadlineMilliseconds: 300 })
+    const { client } = startClient({ fetch: () => Promise.reject(mistake), deadlineMilliseconds: 2_000 })
     const sent = await client.version()
     expect(sent.error?.cause).toBe(mistake)
     expect(JSON.stringify(sent.error)).not.toContain("mock")

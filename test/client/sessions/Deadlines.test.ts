@@ -31,15 +31,15 @@ const stoppable = async () => {
     }
   }
   const service = startClient({ sessionStore, deadlineMilliseconds: 300 })
-  expect(await service.client.login("oac_1")).toMatchObject({ ok: true })
+  expect(await service.client.login("oac_1", { deadlineMilliseconds: 30_000 })).toMatchObject({ ok: true })
   return { ...service, stopped }
 }
 
-/** The result of a call, and that it came in time. */
+/** The result of a call, and that it came in time: far below the 30 s of a call without a deadline. */
 const inTime = async <A>(call: Promise<A>): Promise<A> => {
   const begun = performance.now()
   const result = await call
-  expect(performance.now() - begun).toBeLessThan(1_500)
+  expect(performance.now() - begun).toBeLessThan(12_000)
   return result
 }
 
@@ -61,7 +61,7 @@ describe("A call ends in time", () => {
     stopped.save = true
     expect(await inTime(client.login("oac_2", short))).toMatchObject({ error: { code: "timed_out" } })
     stopped.save = false
-    await expect.poll(async () => (await client.login("oac_2")).ok, { timeout: 5_000 }).toBe(true)
+    await expect.poll(async () => (await client.login("oac_2")).ok).toBe(true)
   })
 
   it("when the save of a refresh hangs; a later call saves the pair", async () => {
@@ -70,7 +70,7 @@ describe("A call ends in time", () => {
     stopped.save = true
     expect(await inTime(client.me())).toMatchObject({ ok: false })
     stopped.save = false
-    await expect.poll(async () => (await client.me()).ok, { timeout: 5_000 }).toBe(true)
+    await expect.poll(async () => (await client.me()).ok).toBe(true)
   })
 
   it("when the store's probe hangs, and a later call refreshes", async () => {
@@ -79,7 +79,7 @@ describe("A call ends in time", () => {
     stopped.probe = true
     expect(await inTime(client.me())).toMatchObject({ ok: false })
     stopped.probe = false
-    await expect.poll(async () => (await client.me()).ok, { timeout: 5_000 }).toBe(true)
+    await expect.poll(async () => (await client.me()).ok).toBe(true)
   })
 
   it("when the store does not clear", async () => {
@@ -94,7 +94,7 @@ describe("A call ends in time", () => {
     pass(life)
     expect(await inTime(client.me())).toMatchObject({ ok: expect.any(Boolean) })
     stopped.release = false
-    await expect.poll(async () => (await client.me()).ok, { timeout: 5_000 }).toBe(true)
+    await expect.poll(async () => (await client.me()).ok).toBe(true)
   })
 })
 
@@ -107,10 +107,12 @@ describe("A call that waits for the lock", () => {
     await first.client.login("oac_1")
     const second = startClient({ sessionStore, lock: held }, service)
     second.pass(life)
+    // By then each of them waits for the lock, also on a slow machine.
+    const later = { deadlineMilliseconds: 1_000 }
     const calls: ReadonlyArray<Promise<unknown>> = [
-      second.client.me(short),
-      second.client.logout(short),
-      second.client.login("oac_2", short)
+      second.client.me(later),
+      second.client.logout(later),
+      second.client.login("oac_2", later)
     ]
     for (const call of calls)
       expect(await inTime(call)).toMatchObject({

@@ -1,5 +1,5 @@
 /** A login and the lock: no request is sent before the lock is held, and a received session is saved. */
-import { describe, expect, it, vi } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -8,6 +8,7 @@ import { fetchTransport } from "../../../client/transport/FetchTransport.ts"
 import { makeMusicClient } from "../../../client/MusicClient.ts"
 import { createMusicClient, memorySessionStore, type SessionLock } from "../../../client/index.ts"
 import { stubService } from "../support/StubService.ts"
+import { waitFor } from "../../support/Waiting.ts"
 
 const options = { baseUrl: "https://music.example", source: "cli", telemetry: false } as const
 
@@ -118,7 +119,7 @@ describe("A login with a received session", () => {
     }
     const client = createMusicClient({ ...options, sessionStore, fetch })
     await client.login("oac_1", { signal: controller.signal })
-    await vi.waitFor(async () =>
+    await waitFor(async () =>
       expect(await client.session()).toMatchObject({ ok: true, value: { org_id: "acme" } })
     )
   })

@@ -21,9 +21,9 @@ export const failed = <A>(result: Result<A>, message: string) => {
   return result.error
 }
 
-/** Waits until the condition holds, for at most 3 s. */
+/** Waits until the condition holds, for about as long as the slowest machine needs. */
 export const eventually = async (holds: () => Promise<boolean>, message: string): Promise<void> => {
-  for (let round = 0; round < 150; round += 1) {
+  for (let round = 0; round < 6_000; round += 1) {
     if (await holds()) return
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
@@ -31,6 +31,9 @@ export const eventually = async (holds: () => Promise<boolean>, message: string)
 }
 
 let lanes = 0
+
+/** Milliseconds of a delayed request: longer than the attempts of the scenarios with delays, and than a test needs to do something meanwhile. */
+const delay = 2_600
 
 export interface Lane {
   readonly name: string
@@ -62,6 +65,8 @@ export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOpt
     baseUrl: `${bench.base}/${name}`,
     source: "web",
     telemetry: false,
+    // Reached only by calls that fail for another reason than a slow machine.
+    deadlineMilliseconds: 120_000,
     random: () => 0,
     clock: { now: () => Date.now() + offset, monotonic: () => performance.now() + offset },
     ...given,
@@ -76,11 +81,11 @@ export const makeLane = (bench: Bench, kit: Kit, given: Partial<PromiseClientOpt
     },
     stored: async () => (await inner.load(slot)) as StoredSession | undefined,
     fault: (kind, path, times = 1) =>
-      bench.command("fault", { lane: name, path, kind, times, milliseconds: 900 }),
+      bench.command("fault", { lane: name, path, kind, times, milliseconds: delay }),
     clear: () => bench.command("clear", name),
     login: async () => {
       // A longer timeout than the client under test has, so that a busy machine does not start with many retries.
-      const slowClient = kit.createMusicClient({ ...options, attemptMilliseconds: 20_000 })
+      const slowClient = kit.createMusicClient({ ...options, attemptMilliseconds: 60_000 })
       succeeded(await slowClient.login(await bench.command("slt")), "login")
     },
     restarted: (more = {}) => kit.createMusicClient({ ...options, ...more })

@@ -1,6 +1,7 @@
 /** The last events of a page are sent when it is hidden or left, once. */
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { startClient } from "../support/RecordingService.ts"
+import { waitFor } from "../../support/Waiting.ts"
 
 afterEach(() => vi.unstubAllGlobals())
 
@@ -18,7 +19,7 @@ describe("A page", () => {
     document.visibilityState = "hidden"
     document.dispatchEvent(new Event("visibilitychange"))
     page.dispatchEvent(new Event("pagehide"))
-    await vi.waitFor(() => expect(client.telemetry.stats()).toMatchObject({ delivered: 1, queued: 0 }))
+    await waitFor(() => expect(client.telemetry.stats()).toMatchObject({ delivered: 1, queued: 0 }))
     expect(calls).toEqual(["telemetry"])
     await client.close()
     client.telemetry.record("musicfrontendevents", { type: "page.opened" })

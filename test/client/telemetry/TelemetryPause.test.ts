@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, it, vi } from "vitest"
 import { createMusicClient } from "../../../client/index.ts"
 import { failure, stubService } from "../support/StubService.ts"
+import { waitFor } from "../../support/Waiting.ts"
 
 afterEach(() => vi.useRealTimers())
 
@@ -85,7 +86,7 @@ describe("Telemetry under load", () => {
     expect(posts).toHaveLength(2)
     mend()
     await later(31_000)
-    await vi.waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 89 }))
+    await waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 89 }))
     // A full batch is sent at once again, as before the outage.
     const sent = posts.length
     for (let count = 0; count < 40; count += 1) record()
@@ -102,7 +103,7 @@ describe("Telemetry under load", () => {
     open()
     pass(10_000)
     await vi.advanceTimersByTimeAsync(10_000)
-    await vi.waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 1 }))
+    await waitFor(() => expect(client.telemetry.stats()).toMatchObject({ queued: 0, delivered: 1 }))
   })
 
   it("waits an hour at most, whatever an intermediary asks for", async () => {
@@ -155,7 +156,7 @@ describe("Telemetry under load", () => {
       fetch: hanging
     })
     client.telemetry.record("musicclidaemon", { type: "daemon.tick" })
-    await vi.waitFor(() => expect(sent).toBe(true))
+    await waitFor(() => expect(sent).toBe(true))
     // The last flush sends the event again.
     expect(await client.close()).toEqual({ queued: 0, delivered: 1, dropped: 0 })
     expect(aborted).toBe(true)

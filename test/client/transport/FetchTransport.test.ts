@@ -24,7 +24,7 @@ const page = (allows: boolean) => {
     lost -= 1
     return lost >= 0 ? Promise.reject(new TypeError("Failed to fetch")) : json(version)
   }
-  const client = createMusicClient({ ...defaults, source: "web", fetch, deadlineMilliseconds: 2_000 })
+  const client = createMusicClient({ ...defaults, source: "web", fetch, deadlineMilliseconds: 60_000 })
   return {
     client,
     seen,

@@ -8,15 +8,7 @@ import * as TestClock from "effect/TestClock"
 import { defaultArrivingBodyLimits } from "../../../src/http/body/ArrivingBodies.ts"
 import { bodiesArriving, httpRequestsInFlight } from "../../../src/services/Metrics.ts"
 import { type Answer, type Backend, backend, call, errorOf, good, parseRaw, type Sent } from "../support.ts"
-
-const settle = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 5)))
-
-/** Repeats the check for two seconds at most. */
-const eventually = (what: string, check: () => boolean) =>
-  Effect.gen(function* () {
-    for (let at = 0; at < 400 && !check(); at += 1) yield* settle
-    expect([what, check()]).toEqual([what, true])
-  })
+import { eventually, settle } from "../../support/Waiting.ts"
 
 const levels = Effect.all([Metric.value(httpRequestsInFlight), Metric.value(bodiesArriving)]).pipe(
   Effect.map((gauges) => gauges.map(({ value }) => value))

@@ -27,6 +27,7 @@ import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { Tracker } from "../../../src/services/Tracker.ts"
 import { makeSimulatedClock, nextTurns } from "./SimulatedClock.ts"
 import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
+import { eventually, until } from "../../support/Waiting.ts"
 
 const makeFolder = Effect.acquireRelease(
   Effect.sync(() => mkdtempSync(join(tmpdir(), "music-delivery-"))),
@@ -97,12 +98,12 @@ export const makeHarness = Effect.gen(function* () {
     Context.make(UpstreamTransport, { send: countCalls(Context.get(context, UpstreamTransport).send) })
   )
 
-  /** Until no call to an upstream is in flight, which takes real time; at most about two seconds. */
+  /** Until no call to an upstream is in flight, which takes real time. */
   const settled = Effect.gen(function* () {
     yield* nextTurns
-    for (let round = 0; round < 2000 && calls > hanging; round += 1) {
-      yield* Effect.promise(() => new Promise((wake) => setTimeout(wake, 1)))
-      if (calls <= hanging) yield* nextTurns
+    while (calls > hanging) {
+      yield* eventually(`${calls} calls end, except ${hanging}`, () => calls <= hanging)
+      yield* nextTurns
     }
   })
 
@@ -115,14 +116,6 @@ export const makeHarness = Effect.gen(function* () {
   /** Moves the clock from one due time to the next, and lets each step settle. */
   const pass = (seconds: number) =>
     Effect.suspend(() => clock.passUntil(clock.now() + seconds * 1000, settled))
-
-  /** Waits for a condition in real time, without moving the clock. */
-  const until = (condition: () => boolean) =>
-    Effect.promise(async () => {
-      for (let round = 0; round < 1000 && !condition(); round += 1)
-        await new Promise((wake) => setTimeout(wake, 1))
-      if (!condition()) throw new Error("it did not happen within a second")
-    })
 
   const start = (
     settings: SettingsValues,

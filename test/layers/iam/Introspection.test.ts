@@ -9,9 +9,9 @@ import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
 import type { IamService, Introspection } from "../../../src/services/Iam.ts"
 import type { UpstreamFailure } from "../../../src/services/UpstreamFailure.ts"
-import { eventually } from "../upstream/Simulated.ts"
 import { form, iamOver, iamWorld, key, production, reply, startTime } from "./Simulated.ts"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
+import { until } from "../../support/Waiting.ts"
 
 const path = "/oauth/introspect"
 
@@ -207,7 +207,7 @@ describe("concurrent introspections of one token", () => {
       const before = asked(path).length
       simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 400 } })
       const fiber = yield* Effect.fork(iam.introspect(production, grant.accessToken))
-      yield* eventually(() => asked(path).length === before + 1)
+      yield* until(() => asked(path).length === before + 1)
       return fiber
     })
     return { ...made, grant, slow, introspections: () => asked(path).length }

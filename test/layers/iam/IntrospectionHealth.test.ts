@@ -6,8 +6,8 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
-import { eventually } from "../upstream/Simulated.ts"
 import { form, iamOver, iamWorld, key, production, reply } from "./Simulated.ts"
+import { until } from "../../support/Waiting.ts"
 
 const path = "/oauth/introspect"
 
@@ -73,10 +73,10 @@ describe("while the last introspection of a plane failed", () => {
       const { accessToken, refreshToken } = yield* login()
       simulator.fail({ path: `/api/v1${path}`, times: 2, fault: { kind: "hang" } })
       const hanging = yield* Effect.fork(iam.introspect(production, accessToken))
-      yield* eventually(() => asked(path).length === 1)
+      yield* until(() => asked(path).length === 1)
       yield* TestClock.adjust("2001 millis")
       const refreshing = yield* Effect.fork(iam.refresh(production, refreshToken, key("one")))
-      yield* eventually(() => asked(path).length === 2)
+      yield* until(() => asked(path).length === 2)
       yield* TestClock.adjust("8 seconds")
       assert.strictEqual((yield* Effect.flip(Fiber.join(refreshing)))._tag, "Unknown")
       assert.lengthOf(asked(tokens), 1)
@@ -106,7 +106,7 @@ describe("while the last introspection of a plane failed", () => {
       const { accessToken, refreshToken } = yield* login()
       simulator.fail({ path: `/api/v1${path}`, fault: { kind: "delay", milliseconds: 50 } })
       const before = yield* Effect.fork(iam.introspect(production, accessToken))
-      yield* eventually(() => asked(path).length === 1)
+      yield* until(() => asked(path).length === 1)
       simulator.fail(unavailable)
       yield* Effect.flip(iam.introspect(production, someone))
       yield* Fiber.join(before)

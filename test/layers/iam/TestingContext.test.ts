@@ -5,8 +5,8 @@ import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
-import { eventually } from "../upstream/Simulated.ts"
 import { header, iamWorld, inRequest, key, reply } from "./Simulated.ts"
+import { until } from "../../support/Waiting.ts"
 
 const path = "/application/testing-context"
 const unknownSecret = Redacted.make(`ask_${"z".repeat(43)}`)
@@ -98,7 +98,7 @@ describe("resolvePlane", () => {
       const { asked, iam, simulator, testing } = yield* iamWorld()
       simulator.fail({ fault: { kind: "delay", milliseconds: 60 } })
       const recorded = yield* Effect.fork(inRequest(true)(iam.resolvePlane(testing.secret)))
-      yield* eventually(() => asked(path).length === 1)
+      yield* until(() => asked(path).length === 1)
       yield* inRequest(false)(iam.resolvePlane(testing.secret))
       yield* Fiber.join(recorded)
       deepStrictEqual(

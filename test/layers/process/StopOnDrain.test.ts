@@ -7,6 +7,7 @@ import * as Layer from "effect/Layer"
 import * as Scope from "effect/Scope"
 import { stopOnDrain } from "../../../src/layers/process/StopOnDrain.ts"
 import { Drain } from "../../../src/services/Drain.ts"
+import { settle, until } from "../../support/Waiting.ts"
 
 class Worker extends Context.Tag("test/Worker")<Worker, { readonly name: string }>() {}
 class Dependency extends Context.Tag("test/Dependency")<Dependency, object>() {}
@@ -41,7 +42,8 @@ describe("stopOnDrain", () => {
     Effect.gen(function* () {
       const { close, context, drain, ended } = yield* made
       yield* drain.begin
-      yield* Effect.sleep("100 millis")
+      yield* until(() => ended.length > 0)
+      yield* settle
       deepStrictEqual(ended, ["worker"])
       assert.strictEqual(Context.get(context, Worker).name, "worker")
       yield* close

@@ -39,6 +39,10 @@ const samples: Readonly<Record<string, string>> = {
       ["FRONTEND_EVENTS", "musicfrontendevents"]
     ].map(([name, table]) => [`MUSIC_${name}_TABLE_KEY`, `table-${table}-${"a".repeat(32)}`])
   ),
+  https_proxy: "http://user:hidden-https@proxy.example:3128/",
+  HTTPS_PROXY: "http://user:hidden-https@proxy.example:3128/",
+  http_proxy: "http://user:hidden-http@proxy.example:3128/",
+  HTTP_PROXY: "http://user:hidden-http@proxy.example:3128/",
   OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20hidden",
   OTEL_EXPORTER_OTLP_TRACES_HEADERS: "authorization=Bearer%20traces",
   OTEL_EXPORTER_OTLP_METRICS_HEADERS: "authorization=Bearer%20metrics"

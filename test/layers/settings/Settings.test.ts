@@ -173,6 +173,39 @@ describe("Settings", () => {
   })
 })
 
+describe("An outbound proxy", () => {
+  const proxyOf = (given: Environment) => {
+    const { except, http, https } = read(given).outboundProxy
+    return [http, https]
+      .map((proxy) => Option.getOrUndefined(Option.map(proxy, Redacted.value)))
+      .concat(except)
+  }
+
+  it("is read from the standard variables, first from those in lower case", () => {
+    expect(proxyOf({})).toEqual([undefined, undefined])
+    expect(
+      proxyOf({
+        HTTP_PROXY: "proxy.example:3128",
+        HTTPS_PROXY: "http://not.used",
+        https_proxy: "http://user:p%40ss@proxy.example:3128",
+        NO_PROXY: "a.example, 10.0.0.0/8"
+      })
+    ).toEqual([
+      "http://proxy.example:3128/",
+      "http://user:p%40ss@proxy.example:3128/",
+      "a.example",
+      "10.0.0.0/8"
+    ])
+  })
+
+  it.each(["socks5://proxy.example", "http://proxy.example/path", "http://", "http://u:%ff@proxy.example"])(
+    "may not be %s",
+    (address) => {
+      expect(badNames({ HTTPS_PROXY: address })).toEqual(["HTTPS_PROXY"])
+    }
+  )
+})
+
 describe("A service's URL", () => {
   const urlOf = (url: string) => read({ MUSIC_IAM_URL: url }).iam.url
 

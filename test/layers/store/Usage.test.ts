@@ -2,9 +2,9 @@ import { assert, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-import { onBoth } from "./Stores.ts"
+import { onBoth, withPgClient } from "./Stores.ts"
 
-onBoth("The usage of a store", ({ freshStore, name }) => {
+onBoth("The usage of a store", ({ freshPath, freshStore, name, openStore }) => {
   it.scopedLive("has the size of the database, and of SQLite its log and the free space", () =>
     Effect.gen(function* () {
       const { usage } = yield* freshStore
@@ -19,18 +19,36 @@ onBoth("The usage of a store", ({ freshStore, name }) => {
 
   it.scopedLive("counts the connections of Postgres and the accesses that wait for one", () =>
     Effect.gen(function* () {
-      const { reports, usage } = yield* freshStore
+      const place = yield* freshPath
+      const { destinations, usage } = yield* openStore(place)
       if (name === "SQLite") return assert.isTrue(Option.isNone(usage.pool()))
-      const { limit } = Option.getOrThrow(usage.pool())
-      const reads = yield* Effect.forEach(Array.from({ length: limit + 3 }), () =>
-        Effect.fork(reports.storedBytes)
+      const pool = Effect.sync(() => Option.getOrThrow(usage.pool()))
+      const { limit } = yield* pool
+      let unlock = (): void => undefined
+      const locked = yield* Effect.fork(
+        withPgClient(place, async (client) => {
+          const unlocked = new Promise<void>((resolve) => {
+            unlock = resolve
+          })
+          await client.query("BEGIN; LOCK TABLE destinations IN ACCESS EXCLUSIVE MODE")
+          const reading = Effect.runPromise(
+            Effect.all(
+              Array.from({ length: limit + 3 }, () => destinations.find("tracker")),
+              { concurrency: "unbounded", discard: true }
+            )
+          )
+          await unlocked
+          await client.query("COMMIT")
+          await reading
+        })
       )
-      yield* Effect.yieldNow()
-      // The pool gives its connections in the next tick, and nothing is answered before that.
-      yield* Effect.promise(() => new Promise<void>((wake) => process.nextTick(wake)))
-      assert.deepStrictEqual(Option.getOrThrow(usage.pool()), { limit, used: limit, idle: 0, waiting: 3 })
-      yield* Fiber.joinAll(reads)
-      assert.deepInclude(Option.getOrThrow(usage.pool()), { used: 0, waiting: 0 })
+      const busy = yield* Effect.repeat(Effect.zipLeft(pool, Effect.sleep(5)), {
+        until: ({ waiting, used }) => used === limit && waiting === 3
+      })
+      assert.deepStrictEqual(busy, { limit, used: limit, idle: 0, waiting: 3 })
+      unlock()
+      yield* Fiber.join(locked)
+      assert.deepInclude(yield* pool, { used: 0, waiting: 0 })
     })
   )
 })

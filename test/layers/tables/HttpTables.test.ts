@@ -18,7 +18,8 @@ import type { TableName } from "../../../src/schema/Telemetry.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { type TableRecord, Tables } from "../../../src/services/Tables.ts"
 import { testSettings } from "../../support/Settings.ts"
-import { eventually, simulated } from "../upstream/Simulated.ts"
+import { simulated } from "../upstream/Simulated.ts"
+import { until } from "../../support/Waiting.ts"
 
 const ids = Array.from({ length: 4 }, (_, index) => `01990c6e-5f0a-7c1e-8d3b-00000000000${index}`)
 const record = (index: number, table: TableName = "musicbackend"): TableRecord => ({
@@ -186,7 +187,7 @@ describe("Without an acknowledgement", () => {
       const { service, tables } = yield* start()
       service.fail({ fault: { kind: "hang" } })
       const running = yield* Effect.fork(Effect.flip(tables.write([record(0)])))
-      yield* eventually(() => service.seen.length > 0)
+      yield* until(() => service.seen.length > 0)
       yield* TestClock.adjust("10 seconds")
       expect((yield* Fiber.join(running))._tag).toBe("Unknown")
     })

@@ -8,8 +8,9 @@ import * as TestClock from "effect/TestClock"
 import { faults, type Reply, type Seen } from "../../../sandbox/upstreams/Simulator.ts"
 import { version } from "../../../src/schema/Release.ts"
 import type { Proof } from "../../../src/services/Iam.ts"
-import { answering, eventually } from "../upstream/Simulated.ts"
+import { answering } from "../upstream/Simulated.ts"
 import { tingOver } from "./Simulated.ts"
+import { until } from "../../support/Waiting.ts"
 
 const proof = (path: string): Proof => ({
   bearer: Redacted.make(`obo_${"p".repeat(43)}`),
@@ -151,7 +152,7 @@ describe("a call to Ting", () => {
       const { send, server } = yield* tingAnswering(() => ({ status: 500 }))
       server.fail({ fault: { kind: "hang" } })
       const sending = yield* Effect.fork(Effect.flip(send))
-      yield* eventually(() => server.seen.length === 1)
+      yield* until(() => server.seen.length === 1)
       yield* TestClock.adjust("15 seconds")
       const failure = yield* Fiber.join(sending)
       assert.include(failure, { _tag: "Unknown", reason: "no answer within 15 seconds" })

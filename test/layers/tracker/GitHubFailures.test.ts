@@ -11,7 +11,8 @@ import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts
 import { UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { issuesPath, token } from "./Simulated.ts"
-import { answering, eventually } from "../upstream/Simulated.ts"
+import { answering } from "../upstream/Simulated.ts"
+import { until } from "../../support/Waiting.ts"
 
 const draft = { title: "[report] It stops", body: "text" }
 const created: Reply = {
@@ -70,7 +71,7 @@ describe("A request to the tracker", () => {
       const { server, tracker } = yield* scripted(created)
       server.fail({ fault: { kind: "hang" } })
       const running = yield* Effect.fork(Effect.flip(tracker.file(draft)))
-      yield* eventually(() => server.seen.length === 1)
+      yield* until(() => server.seen.length === 1)
       yield* TestClock.adjust("15 seconds")
       expect((yield* Fiber.join(running))._tag).toBe("Unknown")
     })

@@ -56,11 +56,3 @@ export const rawServer = (listener: RequestListener) =>
     ),
     (server) => Effect.sync(server.close)
   )
-
-/** Waits in real time, at most two seconds, for something that happens outside the test's clock. */
-export const eventually = (holds: () => boolean): Effect.Effect<void> =>
-  Effect.promise(async () => {
-    for (let round = 0; round < 400 && !holds(); round += 1)
-      await new Promise((resolve) => setTimeout(resolve, 5))
-    if (!holds()) throw new Error("the condition did not hold in time")
-  })

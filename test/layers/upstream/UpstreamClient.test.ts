@@ -21,7 +21,8 @@ import { jsonBody } from "../../../src/layers/upstream/UpstreamRequest.ts"
 import { faults, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { version } from "../../../src/schema/Release.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
-import { answering, eventually, rawServer } from "./Simulated.ts"
+import { answering, rawServer } from "./Simulated.ts"
+import { until } from "../../support/Waiting.ts"
 
 const largestAnswer = 1_000
 
@@ -240,7 +241,7 @@ describe("an outcome is unknown when", () => {
         [endless.url, () => endless.connections() === 1]
       ] as const) {
         const fiber = yield* Effect.fork(failureOf(url))
-        yield* eventually(arrived)
+        yield* until(arrived)
         yield* TestClock.adjust("1999 millis")
         assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
         yield* TestClock.adjust("1 millis")
@@ -250,7 +251,7 @@ describe("an outcome is unknown when", () => {
           reason: "no answer within 2 seconds"
         })
       }
-      yield* eventually(() => aborted === 1)
+      yield* until(() => aborted === 1)
     })
   )
 })
@@ -273,7 +274,7 @@ describe("an answer is bounded in bytes", () => {
       })
       deepStrictEqual(yield* askOf(server.url), { ok: true })
       assert.instanceOf(yield* failureOf(`${server.url}/large`), Unknown)
-      yield* eventually(() => aborted === 1)
+      yield* until(() => aborted === 1)
     })
   )
 

@@ -1,0 +1,161 @@
+/** Real processes that reach other systems through a proxy, under certificates of a private authority, with their secrets in files. */
+import { execFileSync } from "node:child_process"
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import { call } from "../../sandbox/HttpExchange.ts"
+import {
+  mintSlt,
+  type SimulatedUpstreams,
+  startUpstreams,
+  upstreamEnvironment
+} from "../../sandbox/SimulatedUpstreams.ts"
+import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
+import { startCollector } from "../observability/Collector.ts"
+import { authorityFile, refusingPostgres, tlsFront, tunnelProxy } from "../support/Egress.ts"
+import { root, start } from "../support/Process.ts"
+
+const folder = mkdtempSync(join(tmpdir(), "music-egress-"))
+
+beforeAll(() => {
+  execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+const secrets = new Set(settingEntries.filter(({ secret }) => secret === true).map(({ name }) => name))
+
+/** The same settings with each secret in a file. */
+const inFiles = (environment: Readonly<Record<string, string>>): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    Object.entries(environment).map(([name, value]) => {
+      if (!secrets.has(name)) return [name, value]
+      const path = join(folder, name)
+      writeFileSync(path, `${value}\n`, { mode: 0o600 })
+      return [`${name}_FILE`, path]
+    })
+  )
+
+const proxyPassword = "proxy-password"
+
+/** Names that only the proxy knows, each with TLS in front of a simulator. */
+const makeWorld = Effect.gen(function* () {
+  const upstreams: SimulatedUpstreams = yield* startUpstreams(() => Date.now())
+  const collector = yield* startCollector()
+  const urls = {
+    MUSIC_IAM_URL: upstreams.iam.url,
+    MUSIC_TING_URL: upstreams.ting.url,
+    MUSIC_TABLES_URL: upstreams.tables.url,
+    MUSIC_GITHUB_URL: upstreams.tracker.url,
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url
+  }
+  const places = yield* Effect.forEach(Object.entries(urls), ([name, url], index) =>
+    Effect.map(tlsFront(Number(new URL(url).port)), (port) => ({
+      name,
+      port,
+      host: `host${index}.music.test`
+    }))
+  )
+  const proxy = yield* tunnelProxy(Object.fromEntries(places.map(({ host, port }) => [`${host}:443`, port])))
+  const environment = {
+    ...upstreamEnvironment(upstreams),
+    ...Object.fromEntries(places.map(({ host, name }) => [name, `https://${host}`])),
+    MUSIC_BIND: "127.0.0.1:0",
+    MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
+    MUSIC_LOG_FORMAT: "json",
+    OTEL_BSP_SCHEDULE_DELAY: "100",
+    OTEL_METRIC_EXPORT_INTERVAL: "100",
+    HTTPS_PROXY: `http://operator:${proxyPassword}@127.0.0.1:${proxy.port}`
+  }
+  return { collector, environment, hosts: places.map(({ host }) => host), proxy, upstreams }
+})
+
+const check = (environment: Readonly<Record<string, string>>) =>
+  Effect.promise(async () => {
+    const { ended, output } = start(process.execPath, ["dist/cli.js", "check"], environment)
+    await ended
+    return output()
+  })
+
+describe("A process in a network with a proxy and a private authority", () => {
+  it.scopedLive("reaches every upstream and the collector, with its secrets in files", () =>
+    Effect.gen(function* () {
+      const { collector, environment, hosts, proxy, upstreams } = yield* makeWorld
+      const server = yield* Effect.acquireRelease(
+        Effect.sync(() =>
+          start(process.execPath, ["dist/main.js"], {
+            ...inFiles(environment),
+            NODE_EXTRA_CA_CERTS: authorityFile
+          })
+        ),
+        ({ child, ended }) =>
+          Effect.promise(() => {
+            child.kill("SIGKILL")
+            return ended
+          })
+      )
+      const [, base = ""] = yield* Effect.promise(() => server.says(/"Listening".*?"url":"(http:[^"]+)"/))
+      const send = (path: string, body: unknown) =>
+        call(`${base}${path}`, {
+          method: "POST",
+          body,
+          headers: { "idempotency-key": "key-0123456789abcdef" }
+        })
+      expect((yield* send("/api/v1/auth/login", { slt: mintSlt(upstreams) })).status).toBe(200)
+      expect((yield* send("/api/v1/reports", { message: "Playback stops." })).status).toBe(200)
+      yield* Effect.promise(() => server.says(/Report filed/))
+      yield* Effect.repeat(Effect.sleep(20), {
+        until: () => collector.received.length > 0 && upstreams.tables.received().stored > 0
+      })
+      expect(new Set(proxy.targets)).toEqual(new Set(hosts.map((host) => `${host}:443`)))
+      expect(server.output()).toContain(`"https":"http://127.0.0.1:${proxy.port}"`)
+      for (const name of secrets)
+        if (name in environment) expect(server.output()).not.toContain(Object(environment)[name])
+      expect(server.output()).not.toContain(proxyPassword)
+    })
+  )
+
+  it.scopedLive("says in check what is trusted, and what to do otherwise", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* makeWorld
+      const postgres = yield* refusingPostgres
+      const secured = {
+        ...environment,
+        MUSIC_DATABASE_URL: `postgres://music:hidden@localhost:${postgres}/music?sslmode=verify-full`
+      }
+      const [trusting, doubting, refused] = yield* Effect.all(
+        [
+          check({ ...secured, NODE_EXTRA_CA_CERTS: authorityFile }),
+          check(secured),
+          check({ ...environment, HTTPS_PROXY: "http://127.0.0.1:1" })
+        ],
+        { concurrency: "unbounded" }
+      )
+      for (const name of ["iam", "ting", "tables", "tracker"]) {
+        expect(trusting).toMatch(new RegExp(`^PASS +${name} `, "m"))
+        expect(doubting).toMatch(
+          new RegExp(
+            `^FAIL +${name} .*certificate is not trusted \\([A-Z_]+\\)\\)\\n +-> .*NODE_EXTRA_CA_CERTS`,
+            "m"
+          )
+        )
+        expect(refused).toMatch(
+          new RegExp(
+            `^FAIL +${name} .*the proxy cannot be reached \\(ECONNREFUSED\\)\\)\\n +-> correct HTTPS_PROXY`,
+            "m"
+          )
+        )
+      }
+      expect(trusting).toMatch(/^FAIL +database .*refuses the login/m)
+      expect(doubting).toMatch(/^FAIL +database .*cannot be trusted.*\n +-> .*NODE_EXTRA_CA_CERTS/m)
+      expect(trusting).toMatch(
+        /^PASS +outbound proxy +https: http:\/\/127\.0\.0\.1:\d+; http: none; not for this machine/m
+      )
+      for (const output of [trusting, doubting, refused]) {
+        expect(output).not.toContain(proxyPassword)
+        expect(output).not.toContain("hidden")
+      }
+    })
+  )
+})

@@ -1,0 +1,181 @@
+import { describe, expect, it } from "@effect/vitest"
+import { createServer } from "node:http"
+import type { AddressInfo } from "node:net"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
+import { openTunnel, OutboundProxy, proxyFor } from "../../../src/layers/upstream/OutboundProxy.ts"
+import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
+import {
+  type Delivery,
+  type Send,
+  UpstreamTransport
+} from "../../../src/layers/upstream/UpstreamTransport.ts"
+import { unsafeMonotonicMillis } from "../../../src/services/MonotonicTime.ts"
+import { tunnelProxy } from "../../support/Egress.ts"
+import { rawServer } from "./Simulated.ts"
+
+const http = Option.some(Redacted.make("http://proxy.music.test:1"))
+const https = Option.some(Redacted.make("http://proxy.music.test:2"))
+
+describe("The proxy of a connection", () => {
+  const goes = (url: string, except: ReadonlyArray<string> = []): string => {
+    const { hostname, port, protocol } = new URL(url)
+    const target = { hostname, protocol, port: port === "" ? (protocol === "https:" ? "443" : "80") : port }
+    const proxy = proxyFor({ http, https, except }, target)
+    return proxy === https ? "https" : proxy === http ? "http" : "direct"
+  }
+
+  it("follows the scheme, and this machine is reached without one", () => {
+    expect(goes("https://iam.example")).toBe("https")
+    expect(goes("http://collector.example:4318")).toBe("http")
+    for (const host of ["localhost", "127.0.0.1", "127.9.9.9", "[::1]"])
+      expect(goes(`http://${host}:8080`)).toBe("direct")
+    expect(goes("https://127.0.0.1.example")).toBe("https")
+  })
+
+  it.each<readonly [entry: string, url: string, way: string]>([
+    ["iam.example", "https://iam.example", "direct"],
+    ["IAM.example", "https://iam.EXAMPLE", "direct"],
+    ["iam.example", "https://eu.iam.example", "direct"],
+    [".iam.example", "https://iam.example", "direct"],
+    ["*.iam.example", "https://eu.iam.example", "direct"],
+    ["iam.example", "https://notiam.example", "https"],
+    ["iam.example:443", "https://iam.example", "direct"],
+    ["iam.example:8443", "https://iam.example", "https"],
+    ["10.0.0.0/8", "https://10.1.2.3", "direct"],
+    ["10.0.0.0/8", "https://11.1.2.3", "https"],
+    ["10.0.0.0/99", "https://10.1.2.3", "https"],
+    ["10.1.2.3", "https://10.1.2.3:8443", "direct"],
+    ["fd00::/8", "https://[fd00::1]", "direct"],
+    ["*", "https://iam.example", "direct"]
+  ])("NO_PROXY %s: %s goes %s", (entry, url, way) => {
+    expect(goes(url, ["other.example", entry])).toBe(way)
+  })
+})
+
+const through = (port: number, secret = "user:p%40ss@") =>
+  Effect.map(
+    Effect.flatMap(
+      Layer.build(
+        Layer.provide(
+          UndiciTransport,
+          Layer.succeed(OutboundProxy, {
+            http: Option.some(Redacted.make(`http://${secret}127.0.0.1:${port}`)),
+            https: Option.none(),
+            except: []
+          })
+        )
+      ),
+      (context) => Effect.provide(UpstreamTransport, context)
+    ),
+    ({ send }) => request(send)
+  )
+
+/** One request to a host that only the proxy knows. */
+const request = (send: Send): Effect.Effect<Delivery> =>
+  Effect.clockWith((clock) =>
+    Effect.async<Delivery>((resume) => {
+      send(
+        {
+          origin: "http://iam.music.test",
+          path: "/",
+          method: "POST",
+          headers: {},
+          body: "body",
+          maxResponseBytes: 100,
+          deadlineAt: unsafeMonotonicMillis(clock) + 60_000
+        },
+        (delivery) => resume(Effect.succeed(delivery))
+      )
+    })
+  )
+
+const target = "iam.music.test:80"
+
+describe("A request through a proxy", () => {
+  it.scopedLive(
+    "is sent in a tunnel, which later requests use too, and the credentials reach only the proxy",
+    () =>
+      Effect.gen(function* () {
+        const seen: Array<string | undefined> = []
+        const server = yield* rawServer((received, response) => {
+          seen.push(received.headers["proxy-authorization"], received.headers.host)
+          received.resume()
+          response.end("answer")
+        })
+        const { credentials, port, targets } = yield* tunnelProxy({
+          [target]: Number(new URL(server.url).port)
+        })
+        const post = yield* through(port)
+        for (let call = 0; call < 3; call += 1) {
+          const delivery = yield* post
+          expect(delivery).toMatchObject({ _tag: "Answered", status: 200 })
+          // The connection is free once the callbacks of the answer are over.
+          yield* Effect.promise(() => new Promise((wake) => setImmediate(wake)))
+        }
+        expect(targets).toEqual([target])
+        expect(credentials).toEqual([`Basic ${Buffer.from("user:p@ss").toString("base64")}`])
+        expect(seen).toEqual([
+          undefined,
+          "iam.music.test",
+          undefined,
+          "iam.music.test",
+          undefined,
+          "iam.music.test"
+        ])
+      })
+  )
+
+  it.scopedLive.each<readonly [refusal: number, code: string]>([
+    [407, "PROXY_407"],
+    [403, "PROXY_403"],
+    [502, "PROXY_502"]
+  ])("that answers %i was not sent", ([refusal, code]) =>
+    Effect.gen(function* () {
+      const { port } = yield* tunnelProxy({}, refusal)
+      expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code })
+    })
+  )
+
+  it.scopedLive("that is away was not sent", () =>
+    Effect.gen(function* () {
+      const server = createServer().listen(0, "127.0.0.1")
+      yield* Effect.promise(() => new Promise((listening) => server.once("listening", listening)))
+      // The address of a TCP server is never a pipe's name.
+      const { port } = server.address() as AddressInfo
+      yield* Effect.promise(() => new Promise((closed) => server.close(closed)))
+      expect(yield* yield* through(port)).toEqual({ _tag: "NotSent", code: "PROXY_ECONNREFUSED" })
+    })
+  )
+
+  it.scopedLive("whose tunnel breaks after the request may have arrived", () =>
+    Effect.gen(function* () {
+      let cut = (): void => undefined
+      const server = yield* rawServer(() => cut())
+      const proxy = yield* tunnelProxy({ [target]: Number(new URL(server.url).port) })
+      cut = proxy.cut
+      expect(yield* yield* through(proxy.port)).toMatchObject({ _tag: "Lost", withinResponse: false })
+    })
+  )
+
+  it.scopedLive("ends in time when the proxy never answers", () =>
+    Effect.gen(function* () {
+      const { port } = yield* tunnelProxy({}, "hang")
+      const code = yield* Effect.async<unknown>((resume) =>
+        openTunnel(
+          Redacted.make(`http://127.0.0.1:${port}`),
+          { hostname: "iam.music.test", port: "443" },
+          50,
+          (outcome) =>
+            resume(
+              Effect.succeed(Either.isLeft(outcome) && "code" in outcome.left ? outcome.left.code : undefined)
+            )
+        )
+      )
+      expect(code).toBe("PROXY_TIMEOUT")
+    })
+  )
+})

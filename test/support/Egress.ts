@@ -1,0 +1,115 @@
+/** The way to other systems: TLS in front of a simulator, with a certificate of a private authority, and a proxy that opens tunnels. */
+import { once } from "node:events"
+import { readFileSync } from "node:fs"
+import { createServer as createHttpServer } from "node:http"
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net"
+import { fileURLToPath } from "node:url"
+import { createServer as createTlsServer, TLSSocket } from "node:tls"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+
+/** For `NODE_EXTRA_CA_CERTS`. It is the authority, and the certificate of `localhost` and of every name below `music.test`. */
+export const authorityFile = fileURLToPath(new URL("certificates/authority.pem", import.meta.url))
+
+const identity = {
+  cert: readFileSync(authorityFile),
+  key: readFileSync(new URL("certificates/authority-key.pem", import.meta.url))
+}
+
+const join = (one: Socket, other: Socket): void => {
+  for (const [from, to] of [
+    [one, other],
+    [other, one]
+  ] as const) {
+    from.on("error", () => to.destroy())
+    from.on("close", () => to.destroy())
+    from.pipe(to)
+  }
+}
+
+/** Listens on loopback until the scope closes; returns the port. */
+const listening = (server: Server) =>
+  Effect.gen(function* () {
+    const sockets = new Set<Socket>()
+    server.on("connection", (socket: Socket) => {
+      sockets.add(socket)
+      socket.on("close", () => sockets.delete(socket))
+      socket.on("error", () => undefined)
+    })
+    yield* Effect.acquireRelease(
+      Effect.promise(() => once(server.listen(0, "127.0.0.1"), "listening")),
+      () =>
+        Effect.sync(() => {
+          server.close()
+          for (const socket of sockets) socket.destroy()
+        })
+    )
+    // The address of a TCP server is never a pipe's name.
+    return (server.address() as AddressInfo).port
+  })
+
+/** TLS in front of a port of this machine. */
+export const tlsFront = (port: number) =>
+  listening(createTlsServer(identity, (socket) => join(socket, connect(port, "127.0.0.1"))))
+
+/** A PostgreSQL server that speaks TLS and refuses every login. */
+export const refusingPostgres = listening(
+  createServer((socket) => {
+    socket.once("data", () => {
+      socket.write("S")
+      const secure = new TLSSocket(socket, { ...identity, isServer: true })
+      secure.on("error", () => undefined)
+      secure.once("data", () => {
+        const fields = "SFATAL\0C28P01\0Mpassword authentication failed\0\0"
+        const head = Buffer.alloc(5)
+        head.write("E")
+        head.writeInt32BE(fields.length + 4, 1)
+        secure.end(Buffer.concat([head, Buffer.from(fields)]))
+      })
+    })
+  })
+)
+
+export interface Tunnels {
+  readonly port: number
+  /** The targets of the requests for a tunnel, in order. */
+  readonly targets: ReadonlyArray<string>
+  readonly credentials: ReadonlyArray<string | undefined>
+  /** Breaks every open tunnel. */
+  readonly cut: () => void
+}
+
+/** Opens a tunnel to the port that `ports` has for the target; `status` refuses all of them instead, and `hang` never answers. */
+export const tunnelProxy = (
+  ports: Readonly<Record<string, number>>,
+  refuse?: number | "hang"
+): Effect.Effect<Tunnels, never, Scope.Scope> =>
+  Effect.gen(function* () {
+    const targets: Array<string> = []
+    const credentials: Array<string | undefined> = []
+    const open = new Set<Socket>()
+    const server = createHttpServer()
+    server.on("connect", ({ headers, url = "" }, socket: Socket) => {
+      targets.push(url)
+      credentials.push(headers["proxy-authorization"])
+      const port = ports[url]
+      if (refuse === "hang") return
+      if (refuse !== undefined || port === undefined)
+        return void socket.end(`HTTP/1.1 ${refuse ?? 502} Refused\r\n\r\n`)
+      const target = connect(port, "127.0.0.1")
+      target.on("connect", () => {
+        socket.write("HTTP/1.1 200 Connection established\r\n\r\n")
+        open.add(socket)
+        join(socket, target)
+      })
+    })
+    const port = yield* listening(server)
+    return {
+      port,
+      targets,
+      credentials,
+      cut: () => {
+        for (const socket of open) socket.destroy()
+      }
+    }
+  })

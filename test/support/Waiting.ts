@@ -1,0 +1,66 @@
+/** Waits in real time for what another process, a socket or a timer does. A slow machine delays a test, and does not fail it. */
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { vi } from "vitest"
+
+/**
+ * Milliseconds after which a wait fails: far more than a machine with a quarter of a core needs, and less than the timeout of
+ * a test. Also the timeout of calls that are to succeed.
+ */
+export const patience = 120_000
+
+/** Repeats a check until it throws nothing. Fails with its last error. */
+export const waitFor = <A>(check: () => A | Promise<A>): Promise<A> =>
+  vi.waitFor(check, { timeout: patience, interval: 10 })
+
+/** Waits until the condition holds, whatever the clock of the test says. Fails with `what` and the text of `instead`. */
+export const eventually = (
+  what: string,
+  holds: () => boolean,
+  instead: () => string = () => ""
+): Effect.Effect<void> =>
+  Effect.promise(async (signal) => {
+    const end = performance.now() + patience
+    while (!signal.aborted && !holds()) {
+      if (performance.now() > end) throw new Error(`not in time: ${what} ${instead()}`)
+      await new Promise((wake) => setTimeout(wake, 5))
+    }
+  })
+
+/** Waits until the condition holds. Its text is the message of a failure. */
+export const until = (holds: () => boolean): Effect.Effect<void> => eventually(holds.toString(), holds)
+
+/**
+ * Turns of the event loop in which everything that sockets of this process hold for each other arrives. For what must not happen,
+ * and for what cannot be observed. Counted in turns: after a pause of the process, a longer timer may end in the first of them.
+ */
+export const settle: Effect.Effect<void> = Effect.promise(async () => {
+  for (let turn = 0; turn < 20; turn += 1) await new Promise((wake) => setTimeout(wake, 1))
+})
+
+/** Repeats an effect, in real time, until its value satisfies the condition. Returns that value; fails with `what`. */
+export const awaited = <A, E, R>(
+  what: string,
+  effect: Effect.Effect<A, E, R>,
+  holds: (value: A) => boolean
+): Effect.Effect<A, E, R> =>
+  Effect.suspend(() => {
+    const end = performance.now() + patience
+    const attempt: Effect.Effect<A, E, R> = Effect.flatMap(effect, (value) =>
+      holds(value)
+        ? Effect.succeed(value)
+        : performance.now() > end
+          ? Effect.dieMessage(`not in time: ${what}`)
+          : Effect.zipRight(realPause, attempt)
+    )
+    return attempt
+  })
+
+const realPause = Effect.promise(() => new Promise((wake) => setTimeout(wake, 20)))
+
+/**
+ * Repeats a measurement in milliseconds, each in a scope of its own, until one is below the limit, five times at most. Returns the
+ * last one. A machine that is slow for a moment costs another attempt; work that always takes longer exceeds the limit each time.
+ */
+export const bestOf = <E, R>(limit: number, measurement: Effect.Effect<number, E, R | Scope.Scope>) =>
+  Effect.repeat(Effect.scoped(measurement), { until: (took) => took < limit, times: 4 })
