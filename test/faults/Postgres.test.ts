@@ -6,11 +6,11 @@ import * as Redacted from "effect/Redacted"
 import pg from "pg"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
+import { eventually } from "../support/Waiting.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { readFromPostgres, restartablePostgres } from "./Databases.ts"
 import {
   away,
-  eventually,
   everyCall,
   expectRecovery,
   healthy,
