@@ -9,6 +9,7 @@ import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { readFromPostgres, restartablePostgres } from "./Databases.ts"
 import {
+  away,
   everyCall,
   expectRecovery,
   healthy,
@@ -20,7 +21,6 @@ import {
   startServer,
   unwritable
 } from "./Server.ts"
-import { eventually } from "../support/Waiting.ts"
 import { awaited, eventually, settle } from "../support/Waiting.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 

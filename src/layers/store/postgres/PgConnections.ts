@@ -153,6 +153,12 @@ export const makeConnections = (
       pulse()
     },
     isRefused: refused.isSet,
-    usage: () => ({ limit: most, used, idle: pool.idleCount, waiting: waiting.length })
+    // An access whose connection is being opened uses it already.
+    usage: () => ({
+      limit: most,
+      used: used + fetching + opening,
+      idle: pool.idleCount - fetching,
+      waiting: Math.max(0, waiting.length - fetching - opening)
+    })
   }
 }
