@@ -8,8 +8,8 @@ import { Store, StoreUnavailable } from "./Store.ts"
 
 /** Milliseconds for which all probes share one check of the dependencies. */
 const checkMillis = 1_000
-/** Milliseconds after which the database is slow. */
-const slowMillis = 2_000
+/** Milliseconds after which the database is slow. Probes of balancers wait for a second, and must not give up before. */
+const slowMillis = 500
 
 /** Whether the service can serve: the database answers, and the process does not shut down. */
 export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {

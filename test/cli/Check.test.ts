@@ -9,7 +9,7 @@ import {
   writeFileSync,
   writeSync
 } from "node:fs"
-import { createServer } from "node:net"
+import { createServer, type Socket } from "node:net"
 import { execFileSync, spawnSync } from "node:child_process"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -25,11 +25,13 @@ import { checkSqliteIntegrity, postgresFinding } from "../../src/layers/diagnost
 import { listenFailure } from "../../src/layers/diagnostics/ListenCheck.ts"
 import { checkProxy } from "../../src/layers/diagnostics/ProxyCheck.ts"
 import { overlap } from "../../src/layers/diagnostics/ServerCheck.ts"
+import { readSettings } from "../../src/layers/settings/Settings.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres, rawClient, rawQuery } from "../layers/store/Stores.ts"
 import { answering } from "../layers/upstream/Simulated.ts"
 import { startCollector } from "../observability/Collector.ts"
+import { pooler } from "../support/Pooler.ts"
 import { freePort, root } from "../support/Process.ts"
 import { testSettings } from "../support/Settings.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
@@ -140,7 +142,7 @@ const soundSettings: Readonly<Record<string, string>> = {
   MUSIC_DATABASE_PATH: join(scratch, "unused", "music.sqlite")
 }
 
-/** Settings that are refused or doubtful. Each is found without any other system, and start-up refuses each FAIL with 78. */
+/** Settings that are refused or doubtful. Each is found without any other system, and start-up refuses each FAIL. */
 const badSettings: ReadonlyArray<
   readonly [wrong: string, Readonly<Record<string, string>>, found: RegExp, fix: RegExp, "WARN"?]
 > = [
@@ -187,6 +189,12 @@ const badSettings: ReadonlyArray<
     { MUSIC_IAM_WEBHOOK_SECRET: "" },
     /^MUSIC_IAM_WEBHOOK_SECRET is required$/,
     /signs IAM's webhooks/
+  ],
+  [
+    "a file of a secret that does not exist",
+    { MUSIC_IAM_APP_SECRET: "", MUSIC_IAM_APP_SECRET_FILE: join(scratch, "absent") },
+    /^MUSIC_IAM_APP_SECRET/,
+    /MUSIC_IAM_APP_SECRET/
   ],
   [
     "a webhook secret that is too short",
@@ -411,22 +419,30 @@ const atPostgres =
       environment.MUSIC_DATABASE_URL = Object.assign(new URL(place), change).href
     })
 
-/** A port of another program until the scope closes. */
-const takenPort = Effect.acquireRelease(
-  Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
-    const server = createServer((socket) => socket.end("220 mail\r\n"))
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address()
-      resume(
-        Effect.succeed({
-          port: typeof address === "object" && address !== null ? address.port : 0,
-          close: () => server.close()
-        })
-      )
-    })
-  }),
-  ({ close }) => Effect.sync(close)
-)
+/** A port of another program until the scope closes; it greets or says nothing. */
+const takenPort = (greets = true) =>
+  Effect.acquireRelease(
+    Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
+      const sockets = new Set<Socket>()
+      const server = createServer((socket) => {
+        sockets.add(socket)
+        if (greets) socket.end("220 mail\r\n")
+      })
+      server.listen(0, "127.0.0.1", () => {
+        const address = server.address()
+        resume(
+          Effect.succeed({
+            port: typeof address === "object" && address !== null ? address.port : 0,
+            close: () => {
+              for (const socket of sockets) socket.destroy()
+              server.close()
+            }
+          })
+        )
+      })
+    }),
+    ({ close }) => Effect.sync(close)
+  )
 
 const database: ReadonlyArray<Misconfiguration> = [
   [
@@ -543,6 +559,14 @@ const database: ReadonlyArray<Misconfiguration> = [
       found: /older schema .*\(0, needed \d+\)$/,
       fix: /music-backend migrate/
     }
+  ],
+  [
+    "a pooler that assigns transactions",
+    (_, environment) =>
+      Effect.gen(function* () {
+        environment.MUSIC_DATABASE_URL = yield* pooler(yield* postgres.freshPath, "transaction")
+      }),
+    { name: "database", found: /pooler/, fix: /pool_mode = session/ }
   ],
   [
     "a Postgres that is too old",
@@ -778,10 +802,18 @@ const addresses: ReadonlyArray<Misconfiguration> = [
   [
     "a port of a program that speaks no HTTP",
     (_, environment) =>
-      Effect.map(takenPort, ({ port }) => {
+      Effect.map(takenPort(), ({ port }) => {
         environment.MUSIC_BIND = `127.0.0.1:${port}`
       }),
     { name: "server", found: /another program listens at 127\.0\.0\.1:\d+$/, fix: /set MUSIC_BIND/ }
+  ],
+  [
+    "a port of a program that says nothing",
+    (_, environment) =>
+      Effect.map(takenPort(false), ({ port }) => {
+        environment.MUSIC_BIND = `127.0.0.1:${port}`
+      }),
+    { name: "server", found: /the program at \S+ does not answer within 3 seconds$/, fix: /see its log/ }
   ],
   [
     "an address that this machine does not have",
@@ -795,7 +827,7 @@ const addresses: ReadonlyArray<Misconfiguration> = [
   [
     "metrics at the port of another program",
     (_, environment) =>
-      Effect.map(takenPort, ({ port }) => {
+      Effect.map(takenPort(), ({ port }) => {
         environment.MUSIC_ADMIN_BIND = `127.0.0.1:${port}`
       }),
     { name: "metrics", found: /another program listens at/, fix: /set MUSIC_ADMIN_BIND to another port/ }
@@ -954,6 +986,8 @@ describe.concurrent("music-backend check finds", () => {
       expect(notPassed(checks).filter(({ name }) => name === "settings")).toEqual([
         { name: "settings", status, found: expect.stringMatching(found), fix: expect.stringMatching(fix) }
       ])
+      // The server starts in spite of a warning only.
+      expect(readSettings(environment).problems.length > 0).toBe(status === "FAIL")
       // Nothing answers at the addresses of these settings.
       expect([exit, err]).toEqual([1, ""])
       for (const secret of [...secretsOf(environment), "hidden-word"]) expect(out).not.toContain(secret)

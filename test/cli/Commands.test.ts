@@ -291,6 +291,47 @@ describe("music-backend deliveries", () => {
     })
   )
 
+  it.live("says until when and why the tracker is paused, where a delivery waits for it", () =>
+    Effect.gen(function* () {
+      const { environment, place } = yield* furnished
+      const list = run(["deliveries", "list"], environment)
+      const now = Date.now()
+      const paused = (trouble: { readonly until: number; readonly failure: string }) =>
+        Effect.scoped(
+          Effect.flatMap(openStore(place), ({ destinations }) =>
+            destinations.failed("tracker", {
+              now,
+              pausedUntil: trouble.until,
+              stopped: false,
+              failure: trouble.failure
+            })
+          )
+        )
+      yield* paused({ until: now + 600_000, failure: "rate limit" })
+      expect((yield* list).err).toBe("")
+      yield* run(["deliveries", "retry", "report:rep_failed"], environment)
+      const end = new Date(now + 600_000).toISOString().replace(/\.\d+/, "")
+      const { err, out } = yield* list
+      expect(err.trim()).toBe(`The tracker is paused until ${end}: rate limit.`)
+      expect(out).toMatch(new RegExp(`^report:rep_failed .* ${end} `, "m"))
+      expect((yield* run(["deliveries", "show", "report:rep_failed"], environment)).out).toMatch(
+        new RegExp(`^next +${end}$`, "m")
+      )
+
+      const until = yield* Effect.scoped(
+        Effect.flatMap(openStore(place), ({ destinations }) => {
+          const pace = { now: now - 1_000, spacing: 1_000, hourly: 1 }
+          return Effect.zipRight(
+            destinations.reserveWrite("tracker", pace),
+            destinations.reserveWrite("tracker", { ...pace, now })
+          )
+        })
+      )
+      const hour = new Date(until).toISOString().replace(/\.\d+/, "")
+      expect((yield* list).err).toContain(`paused until ${hour}: the writes of this hour are used up`)
+    })
+  )
+
   it.live("retries a discarded delivery only by its id, and lists it apart from failed ones", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished

@@ -4,6 +4,8 @@ import { setTimeout as pause } from "node:timers/promises"
 export interface Answer {
   readonly status: number
   readonly body: string
+  /** Seconds of `Retry-After`; 0 without it. */
+  readonly retryAfter: number
 }
 
 export interface Request {
@@ -30,8 +32,13 @@ const attemptLimit = 60_000
 const isRetryable = ({ body, status }: Answer): boolean =>
   status >= 500 || status === 429 || (status === 409 && body.includes('"retryable":true'))
 
-/** `timeoutMillis`: of all attempts together. `jitter`: from 0 to 1. */
-export const makeClient = (target: Target, timeoutMillis: number, jitter: () => number): Client => {
+/** `timeoutMillis`: of all attempts together. `jitter`: from 0 to 1. A patient client pauses as `Retry-After` asks. */
+export const makeClient = (
+  target: Target,
+  timeoutMillis: number,
+  jitter: () => number,
+  { patient = false } = {}
+): Client => {
   let attempts = 0
   const attempt = async ({
     body,
@@ -54,7 +61,11 @@ export const makeClient = (target: Target, timeoutMillis: number, jitter: () => 
           ? {}
           : { body: typeof body === "string" || Buffer.isBuffer(body) ? body : JSON.stringify(body) })
       })
-      return { status: response.status, body: await response.text() }
+      return {
+        status: response.status,
+        body: await response.text(),
+        retryAfter: Number(response.headers.get("retry-after") ?? 0)
+      }
     } catch {
       return undefined
     }
@@ -72,7 +83,8 @@ export const makeClient = (target: Target, timeoutMillis: number, jitter: () => 
           if (statuses.includes(last.status)) return last
           if (!isRetryable(last)) throw new Error(`${asked.path} answered ${last.status} ${last.body}`)
         }
-        await pause(20 + jitter() * 40)
+        const asks = patient ? (last?.retryAfter ?? 0.2) * 1_000 : 0
+        await pause(asks + 20 + jitter() * (asks + 40))
       }
       throw new Error(`not acknowledged in ${timeoutMillis} ms; last ${last?.status} ${last?.body}`)
     }

@@ -43,7 +43,14 @@ const field = (body: string, name: string): unknown => {
   return typeof value === "object" && value !== null ? Reflect.get(value, name) : undefined
 }
 
-export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, random: Random) => {
+/** Loads of one run need different `people`. */
+export const makeLoad = (
+  world: Simulators,
+  client: Client,
+  ledger: Ledger,
+  random: Random,
+  people = "listener"
+) => {
   let actors = 0
 
   const insist = async (request: Request | (() => Request), ...statuses: ReadonlyArray<number>) => {
@@ -56,7 +63,7 @@ export const makeLoad = (world: Simulators, client: Client, ledger: Ledger, rand
   /** A new Silicon of acme. */
   const newActor = (): string => {
     actors += 1
-    const actor = `si:listener${actors}`
+    const actor = `si:${people}${actors}`
     world.iam.controls.addActor(production, actor)
     world.iam.controls.addMembership(production, actor, "acme")
     return actor

@@ -1,6 +1,7 @@
 /**
  * `npm run durability -- --seeds 1,2 --seconds 60`: plays for each seed every crash point on both databases, and a storm of so many
  * seconds over three instances on one PostgreSQL. Prints a table and exits with 0 when every promise held, else with 1.
+ * `--outages` plays instead the failures of a PostgreSQL under two instances (docs/operations.md, "Recovery times").
  * With `--holders` the storm kills only instances that hold a lease, while upstreams are slow.
  * `--record <file>` adds the rows to a Markdown file, before the line `<!-- end of runs -->`.
  */
@@ -9,6 +10,7 @@ import { parseArgs } from "node:util"
 import { startPostgres } from "../support/Postgres.ts"
 import { type Outcome, playChain } from "./Chain.ts"
 import { postgresDatabase, sqliteDatabase, type TestDatabase } from "./Databases.ts"
+import { type OutagesOutcome, playOutages } from "./Outages.ts"
 import { splitRandomly, migrating, running } from "./Points.ts"
 import { prepareInstance } from "./Prepared.ts"
 import { seeded } from "./Random.ts"
@@ -21,7 +23,8 @@ const { values } = parseArgs({
     record: { type: "string" },
     verbose: { type: "boolean", default: false },
     "skip-crashes": { type: "boolean", default: false },
-    holders: { type: "boolean", default: false }
+    holders: { type: "boolean", default: false },
+    outages: { type: "boolean", default: false }
   }
 })
 const seeds = values.seeds.split(",").map(Number)
@@ -110,6 +113,21 @@ const play = async (instanceFile: string, server: string, seed: number): Promise
   }
 }
 
+const inSeconds = (millis: number): string => `${(millis / 1_000).toFixed(1)} s`
+
+/** The table of docs/operations.md. */
+const printOutages = ({ acknowledged, broken, rows, sent }: OutagesOutcome): void => {
+  for (const law of broken) print(`BROKEN ${law}`)
+  const kinds = Object.keys(rows[0]?.recovery ?? {})
+  print(`| PostgreSQL, or an instance | ${kinds.join(" | ")} |`)
+  print(`|---|${kinds.map(() => "---|").join("")}`)
+  for (const { outage, recovery } of rows)
+    print(`| ${outage} | ${kinds.map((kind) => inSeconds(recovery[kind] ?? Number.NaN)).join(" | ")} |`)
+  print(
+    `${sent} sent, ${acknowledged} acknowledged; ${broken.length === 0 ? "every promise held" : "broken"}`
+  )
+}
+
 const record = (file: string, rows: ReadonlyArray<string>): void => {
   const end = "<!-- end of runs -->"
   const page = readFileSync(file, "utf8")
@@ -124,6 +142,19 @@ process.once("SIGTERM", () => process.exit(143))
 const began = performance.now()
 let status = 1
 const instance = await prepareInstance()
+if (values.outages) {
+  let held = true
+  try {
+    for (const seed of seeds) {
+      const outcome = await playOutages({ instanceFile: instance.file, seed, log: detail })
+      printOutages(outcome)
+      held &&= outcome.broken.length === 0
+    }
+  } finally {
+    instance.remove()
+  }
+  process.exit(held ? 0 : 1)
+}
 const server = await startPostgres()
 try {
   const results: Array<Result> = []

@@ -40,6 +40,9 @@ describe("A corrupt table", () => {
         const path = join(yield* folder, "music.sqlite")
         const environment = {
           MUSIC_DATABASE_PATH: path,
+          // No call may end by its deadline on a busy machine.
+          MUSIC_REQUEST_DEADLINE_SECONDS: "60",
+          MUSIC_SHUTDOWN_GRACE_SECONDS: "62",
           MUSIC_BIND: `127.0.0.1:${yield* Effect.promise(freePort)}`,
           MUSIC_ADMIN_BIND: `127.0.0.1:${yield* Effect.promise(freePort)}`
         }

@@ -6,9 +6,10 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
+import { run } from "../cli/Harness.ts"
 import { freePort } from "../support/Process.ts"
 import { readFromSqlite } from "./Files.ts"
-import { bundleBefore, serve, stop } from "./Processes.ts"
+import { bundleBefore, environmentOf, serve, stop } from "./Processes.ts"
 import { everyCall, healthy, issues, keptWhole, signIn, telemetry, unwritable, webhook } from "./Server.ts"
 import { awaited, eventually } from "../support/Waiting.ts"
 import { folder } from "../layers/store/Stores.ts"
@@ -66,6 +67,17 @@ describe("A full disk", () => {
         // Far below the deadline of a request.
         assert.isBelow(slowest, 20_000)
         assert.match(first.server.output(), /Database unavailable.*(?:SQLITE_IOERR|SQLITE_FULL)/)
+        // The limit is the server's alone: the check itself can write.
+        const checked = yield* run(["check"], {
+          ...environmentOf(world),
+          ...environment,
+          MUSIC_BIND: `127.0.0.1:${first.port}`
+        })
+        assert.match(
+          checked.out,
+          /^FAIL {2}server +runs at \S+, but is not ready: database failed\n +-> see its log/m
+        )
+        assert.strictEqual(checked.exit, 1)
         const { code } = yield* stop(first.server)
         assert.strictEqual(code, 0)
         assert.isBelow(statSync(path).size, blocks * 512 + 1)

@@ -76,12 +76,12 @@ export const signIn = (server: Pick<Server, "base" | "world">) =>
     return { authorization: `Bearer ${yield* textOf(session, "access_token")}`, "x-org-id": "acme" }
   })
 
-export const report = (server: Pick<Server, "base">) =>
+export const report = (server: Pick<Server, "base">, headers = keyed()) =>
   post(
     server,
     "/api/v1/reports",
     { message: "The player stops after a seek.", attachments: [{ name: "player.log", content: longText }] },
-    keyed()
+    headers
   )
 
 export const telemetry = (server: Pick<Server, "base">) =>

@@ -113,12 +113,12 @@ describe("readiness", () => {
         yield* store.hang(Effect.never)
         yield* store.fail(true)
         const first = yield* Effect.fork(readiness)
-        yield* TestClock.adjust("1500 millis")
+        yield* TestClock.adjust("300 millis")
         const second = yield* Effect.fork(Effect.flip(readiness))
         yield* TestClock.adjust("1 millis")
         yield* Fiber.interrupt(first)
-        // The check that the first caller began ends 2 s after it.
-        yield* TestClock.adjust("499 millis")
+        // The check that the first caller began ends 500 ms after it.
+        yield* TestClock.adjust("199 millis")
         assert.propertyVal(checksOf(yield* Fiber.join(second)), "database", "failed")
       })
     )
@@ -138,21 +138,21 @@ describe("readiness", () => {
           )
         )
         const slow = yield* Effect.fork(readiness)
-        yield* TestClock.adjust("2 seconds")
+        yield* TestClock.adjust("500 millis")
         const report = yield* Fiber.join(slow)
         assert.deepStrictEqual([report.status, report.checks.database], ["ready", "degraded"])
         // The check of that probe runs to its end.
-        yield* TestClock.adjust("1 seconds")
+        yield* TestClock.adjust("2500 millis")
         assert.strictEqual(answers, 1)
         yield* store.fail(true)
         const failing = yield* Effect.fork(Effect.flip(readiness))
-        yield* TestClock.adjust("2 seconds")
+        yield* TestClock.adjust("500 millis")
         assert.propertyVal(checksOf(yield* Fiber.join(failing)), "database", "failed")
       })
     )
   )
 
-  it.effect("waits 2 s for a database that does not answer, also when the check is uninterruptible", () =>
+  it.effect("waits 500 ms for a database that does not answer, also when the check is uninterruptible", () =>
     Effect.forEach([Effect.never, Effect.uninterruptible(Effect.never)], (check) =>
       withDeliveries(
         Effect.gen(function* () {
@@ -160,7 +160,7 @@ describe("readiness", () => {
           yield* store.hang(check)
           yield* store.fail(true)
           const fiber = yield* Effect.fork(Effect.flip(readiness))
-          yield* TestClock.adjust("1999 millis")
+          yield* TestClock.adjust("499 millis")
           assert.isTrue(Option.isNone(yield* Fiber.poll(fiber)))
           yield* TestClock.adjust("1 millis")
           assert.propertyVal(checksOf(yield* Fiber.join(fiber)), "database", "failed")

@@ -4,8 +4,9 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import { production } from "../../layers/delivery/DeliveryLimits.ts"
 import { type DeliveryRecord, OperatorQueries } from "../../services/OperatorQueries.ts"
-import { Store } from "../../services/Store.ts"
+import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
 import { onDatabase } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
@@ -33,6 +34,33 @@ const filters = {
 
 const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || state === "failed"
 
+/** The pause of the tracker that lasts longest. */
+const trackerPause = Effect.gen(function* () {
+  const { destinations } = yield* Store
+  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis, trackerDestination)
+  return Option.fromNullable(
+    pauses
+      .filter(({ name }) => name === trackerDestination)
+      .sort((one, other) => other.until - one.until)
+      .at(0)
+  )
+})
+
+const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
+  const why =
+    reason === "pace"
+      ? `the writes of this hour are used up; it takes ${production.hourlyWrites} in an hour`
+      : Option.getOrElse(lastFailure, () => "it asked for a pause")
+  return `The tracker is paused until ${formatTime(until)}: ${why}.`
+}
+
+/** The next attempt; not before the tracker's pause is over. */
+const nextOf = (item: DeliveryRecord, pause: Option.Option<DestinationPause>): string => {
+  if (isOver(item)) return ""
+  const pausedUntil = Option.match(pause, { onNone: () => 0, onSome: ({ until }) => until })
+  return formatTime(Math.max(item.availableAt, pausedUntil))
+}
+
 const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
   Effect.flatMap(Effect.all([sinceOf(given.since), pageOf(given)]), ([from, request]) =>
     Effect.gen(function* () {
@@ -41,6 +69,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const state = given.discarded ? Option.some("discarded" as const) : given.state
       const filter = { state, kind: given.kind, since: from }
       const page = yield* (yield* OperatorQueries).deliveries(filter, request)
+      const pause = yield* trackerPause
       yield* printPage(page, {
         json: given.json,
         toJson: toDeliveryRecordJson,
@@ -52,7 +81,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
               { title: "CREATED", of: (item) => formatTime(item.createdAt) },
               { title: "STATE", of: deliveryStateOf, colour: deliveryStateColour },
               { title: "SENT", of: (item) => String(item.attempts) },
-              { title: "NEXT", of: (item) => (isOver(item) ? "" : formatTime(item.availableAt)) },
+              { title: "NEXT", of: (item) => nextOf(item, pause) },
               {
                 title: "LAST FAILURE",
                 of: (item) => Option.getOrElse(item.lastFailure, () => ""),
@@ -62,6 +91,8 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
             items
           )
       })
+      if (!given.json && Option.isSome(pause) && !page.items.every(isOver))
+        yield* (yield* Screen).err(`\n${pauseText(pause.value)}`)
     }).pipe(onDatabase)
   )
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
@@ -81,18 +112,20 @@ const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const delivery = yield* found(given.id)
     if (given.json) return yield* printJson(toDeliveryRecordJson(delivery))
+    const pause = yield* trackerPause
     yield* printFacts([
       ["id", delivery.id],
       ["of", delivery.subject],
       ["state", deliveryStateOf(delivery)],
       ["created", formatTime(delivery.createdAt)],
-      ["next", isOver(delivery) ? undefined : formatTime(delivery.availableAt)],
+      ["next", isOver(delivery) ? undefined : nextOf(delivery, pause)],
       ["over", time(delivery.finishedAt)],
       ["times sent", String(delivery.attempts)],
       ["last sent", time(delivery.sentAt)],
       ["looks", delivery.searches === 0 ? undefined : `${delivery.searches} found nothing`],
       ["last failure", Option.getOrUndefined(delivery.lastFailure)]
     ])
+    if (Option.isSome(pause) && !isOver(delivery)) yield* (yield* Screen).err(pauseText(pause.value))
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Shows a delivery"))
 

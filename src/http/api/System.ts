@@ -25,7 +25,7 @@ export const readyz = HttpApiEndpoint.get("readyz", "/readyz")
     OpenApi.annotations({
       summary: "Readiness of the service",
       description:
-        "Ready when the store answers, migrations are applied and the process is not draining. A stopped tracker or table is `degraded` and does not make the service unready."
+        "Ready when the store answers, migrations are applied and the process is not draining. A slow store and a stopped tracker or table are `degraded` and do not make the service unready."
     })
   )
 

@@ -6,6 +6,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import type { OtlpTarget, SettingsValues } from "../../services/Settings.ts"
+import { describeConnectError } from "../upstream/ConnectErrors.ts"
 import { errorCode } from "../upstream/Connection.ts"
 import { type Check, callTimeoutSeconds, type Finding, pass, warn } from "./Finding.ts"
 
@@ -47,12 +48,18 @@ const checkSignal = (
     Effect.timeout(Math.min(timeoutMillis, callTimeoutSeconds * 1_000)),
     Effect.match({
       onSuccess: ({ status }) => finding(name, origin, status),
-      onFailure: (error) =>
-        warn(
+      onFailure: (error) => {
+        const { advice, reason } =
+          error._tag === "RequestError"
+            ? describeConnectError(errorCode(error.cause))
+            : { advice: undefined, reason: "no answer in time" }
+        return warn(
           name,
-          `no response from the collector at ${origin} (${error._tag === "RequestError" ? errorCode(error.cause) : "no answer in time"})`,
-          "start it, or correct OTEL_EXPORTER_OTLP_ENDPOINT; without it no telemetry is exported, and all else works"
+          `no response from the collector at ${origin} (${reason})`,
+          advice ??
+            "start it, or correct OTEL_EXPORTER_OTLP_ENDPOINT; without it no telemetry is exported, and all else works"
         )
+      }
     })
   )
 }

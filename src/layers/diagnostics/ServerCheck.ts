@@ -31,7 +31,8 @@ const listed = (checks: Readonly<Record<string, string>>): string =>
 const logFix = "see its log, and the other lines here"
 
 /** Short, since the server is on this machine. */
-const answerWithin = "3 seconds"
+const answerSeconds = 3
+const answerWithin = `${answerSeconds} seconds` as const
 
 const isIPv6 = (host: string): boolean => host.includes(":")
 
@@ -60,8 +61,27 @@ export const checkServer = (
         Effect.scoped,
         Effect.timeout(answerWithin)
       )
-  const answers = (address: Address): Effect.Effect<boolean> =>
-    Effect.isSuccess(get(address, "/healthz", Health))
+  /** What is at an address: this program, one that accepts connections and says nothing, or anything else or nothing. */
+  const identify = (address: Address): Effect.Effect<"server" | "silent" | "other"> =>
+    Effect.match(get(address, "/healthz", Health), {
+      onSuccess: () => "server",
+      onFailure: ({ _tag }) => (_tag === "TimeoutException" ? "silent" : "other")
+    })
+
+  const unusable = (
+    name: string,
+    variable: string,
+    address: Address,
+    found: "silent" | "other",
+    code: string
+  ): Finding =>
+    found === "silent" && code === "EADDRINUSE"
+      ? fail(
+          name,
+          `the program at ${show(address)} does not answer within ${answerSeconds} seconds`,
+          `see its log if it is the server; else stop it, or set ${variable} to another port`
+        )
+      : listenFailure(name, variable, address, code)
 
   const readiness = get(bind, "/readyz", Schema.Union(Ready, NotReady)).pipe(
     Effect.map((found) => {
@@ -81,13 +101,13 @@ export const checkServer = (
     )
   )
 
-  const server = (runs: boolean): Effect.Effect<Finding> =>
-    runs
+  const server = (at: "server" | "silent" | "other"): Effect.Effect<Finding> =>
+    at === "server"
       ? readiness
       : Effect.map(tryListening(bind), (code) =>
           code === undefined
             ? skip("server", `no server runs at ${show(bind)}, which is free`)
-            : listenFailure("server", "MUSIC_BIND", bind, code)
+            : unusable("server", "MUSIC_BIND", bind, at, code)
         )
 
   const metrics = (runs: boolean, address: Address): Effect.Effect<Finding> =>
@@ -95,7 +115,8 @@ export const checkServer = (
       const fix = "set MUSIC_ADMIN_BIND to another port, such as 127.0.0.1:9464"
       if (overlap(bind, address))
         return fail("metrics", `MUSIC_ADMIN_BIND and MUSIC_BIND are the same address, ${show(address)}`, fix)
-      if (yield* answers(address))
+      const at = yield* identify(address)
+      if (at === "server")
         return runs
           ? pass(
               "metrics",
@@ -103,7 +124,7 @@ export const checkServer = (
             )
           : fail("metrics", `another music-backend listens at ${show(address)}`, fix)
       const code = yield* tryListening(address)
-      if (code !== undefined) return listenFailure("metrics", "MUSIC_ADMIN_BIND", address, code)
+      if (code !== undefined) return unusable("metrics", "MUSIC_ADMIN_BIND", address, at, code)
       return runs
         ? warn(
             "metrics",
@@ -114,10 +135,10 @@ export const checkServer = (
     })
 
   return Effect.gen(function* () {
-    const runs = yield* answers(bind)
+    const at = yield* identify(bind)
     return yield* Effect.all([
-      server(runs),
-      ...Option.toArray(adminBind).map((address) => metrics(runs, address))
+      server(at),
+      ...Option.toArray(adminBind).map((address) => metrics(at === "server", address))
     ])
   })
 }

@@ -10,6 +10,7 @@ import type { StoreSize, StoreUnavailable, StoreUsage } from "../../services/Sto
 import { traced } from "../../services/Tracing.ts"
 import type { Query, Steps, WorkQueue } from "./Query.ts"
 import { type TraceStatement, traceStatements, untraced } from "./StatementSpans.ts"
+import { timeLeft } from "./RequestDeadline.ts"
 import { type DatabaseFailure, isLocked, toStoreUnavailable } from "./StoreErrors.ts"
 
 /** A write: one statement, or a generator of several. It is called again when its transaction had no effect. */
@@ -74,19 +75,19 @@ export type Access = <A>(
 
 /** Waits for locks: the drivers do not, and SQLite would block the thread. */
 export const makeAccess = ({ lockWait, name }: Pick<DatabaseOptions, "name" | "lockWait">): Access => {
-  const lockRetries = Schedule.spaced(lockPause).pipe(
-    Schedule.jittered,
-    Schedule.intersect(recurWithin(lockWait))
-  )
+  const lockRetries = (within: number) =>
+    Schedule.spaced(lockPause).pipe(Schedule.jittered, Schedule.intersect(recurWithin(within)))
   /** `failed` was the first attempt: the wait begins with it. */
   const retryWhileLocked = <A>(failed: DatabaseFailure, attempt: Effect.Effect<A, DatabaseFailure>) => {
     let attempts = 0
-    return Effect.retry(
-      Effect.suspend(() => {
-        attempts += 1
-        return attempts === 1 ? Effect.fail(failed) : attempt
-      }),
-      { while: isLocked, schedule: lockRetries }
+    return Effect.withFiberRuntime<A, DatabaseFailure>((fiber) =>
+      Effect.retry(
+        Effect.suspend(() => {
+          attempts += 1
+          return attempts === 1 ? Effect.fail(failed) : attempt
+        }),
+        { while: isLocked, schedule: lockRetries(Math.min(lockWait, timeLeft(fiber))) }
+      )
     )
   }
   return (operation, attempt) => {

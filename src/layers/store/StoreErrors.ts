@@ -85,13 +85,15 @@ export const isConnectionRefused = (error: unknown): boolean =>
 
 export type DatabaseFailure = SqlError | ParseError | StoreUnavailable
 
-/** `operation` is like `Spool.offer`. A `StoreUnavailable` is returned unchanged. */
+/** `operation` is like `Spool.offer`. A `StoreUnavailable` that names its database is returned unchanged. */
 export const toStoreUnavailable =
   (database: string, operation: string) =>
   (error: DatabaseFailure): StoreUnavailable => {
     switch (error._tag) {
       case "StoreUnavailable":
-        return error
+        return error.database === undefined
+          ? new StoreUnavailable({ database, operation, problem: error.problem })
+          : error
       case "ParseError":
         return new StoreUnavailable({ database, operation, problem: { kind: "row_malformed" } })
       case "SqlError":

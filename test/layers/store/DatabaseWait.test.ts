@@ -11,7 +11,8 @@ import type { StoreProblem } from "../../../src/services/store/StoreUnavailable.
 
 /** Opens after some failed attempts; counts what is open. */
 const opening = (problem: StoreProblem, failures: number) => {
-  const seen = { attempts: 0, open: 0, lines: new Array<string>() }
+  const lines: Array<string> = []
+  const seen = { attempts: 0, open: 0, lines }
   const open = Effect.gen(function* () {
     seen.attempts += 1
     yield* Effect.acquireRelease(

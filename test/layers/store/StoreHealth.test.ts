@@ -94,21 +94,19 @@ describe("The health of a database", () => {
   )
 
   for (const access of ["read", "write"] as const)
-    it.scoped(
-      `a corruption that a ${access} meets fails every later check and write, and is logged once`,
-      () =>
-        Effect.gen(function* () {
-          const { be, check, ...accesses } = yield* faulty
-          be({ millis: 0, problem: { kind: "corrupt" } })
-          for (let at = 0; at < 2; at += 1) yield* Effect.flip(accesses[access])
-          be({ millis: 0 })
-          yield* accesses.read
-          const kinds = [yield* Effect.flip(check), yield* Effect.flip(accesses.write)]
-          assert.deepStrictEqual(
-            kinds.map(({ problem }) => problem.kind),
-            ["corrupt", "corrupt"]
-          )
-        })
+    it.scoped(`a corruption that a ${access} meets fails every later check and write`, () =>
+      Effect.gen(function* () {
+        const { be, check, ...accesses } = yield* faulty
+        be({ millis: 0, problem: { kind: "corrupt" } })
+        for (let at = 0; at < 2; at += 1) yield* Effect.flip(accesses[access])
+        be({ millis: 0 })
+        yield* accesses.read
+        const kinds = [yield* Effect.flip(check), yield* Effect.flip(accesses.write)]
+        assert.deepStrictEqual(
+          kinds.map(({ problem }) => problem.kind),
+          ["corrupt", "corrupt"]
+        )
+      })
     )
 
   it.scoped("a malformed row is no corruption of the database", () =>

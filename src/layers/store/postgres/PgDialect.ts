@@ -11,6 +11,7 @@ import pg from "pg"
 import type { Dialect, Transaction } from "../Database.ts"
 import { first, Query, type Rows, type Steps } from "../Query.ts"
 import { Whole } from "../repositories/Rows.ts"
+import { waitWithinDeadline } from "../RequestDeadline.ts"
 import { withCamelCase } from "../RowNames.ts"
 import type { TraceStatement } from "../StatementSpans.ts"
 import { type DatabaseFailure, isConnectionLost } from "../StoreErrors.ts"
@@ -158,10 +159,11 @@ const runAlone = async <A>(
 }
 
 export const pgDialect = (connections: Connections, sql: SqlClient.SqlClient, notify: PgNotify): Dialect => {
-  /** An interrupted caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
+  /** An interrupted or late caller does not wait, and the access runs to its end: a request to cancel a statement could cancel the next one. */
   const access = <A>(use: (session: Session) => Promise<Outcome<A>>): Effect.Effect<A, DatabaseFailure> =>
-    Effect.async((resume) => {
+    waitWithinDeadline((resume) => {
       void useSession(connections, use).then(resume)
+      return () => undefined
     })
 
   const write = async <A>(

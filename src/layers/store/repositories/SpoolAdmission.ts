@@ -16,6 +16,7 @@ import type {
 import type { Database } from "../Database.ts"
 import { makeGroups } from "../GroupCommit.ts"
 import { all, inChunks, lock, notify, runInChunks, type Steps } from "../Query.ts"
+import { waitWithinDeadline } from "../RequestDeadline.ts"
 import { Whole } from "./Rows.ts"
 import { bytesOf, makeCounts, notLeased, RemovedRow } from "./SpoolRows.ts"
 
@@ -223,10 +224,10 @@ export const makeOffer = (
       { atMost: groupRecords, weight: ({ offer }) => offer.entries.length }
     )
     return (offer: Offer) =>
-      Effect.async<SpoolAdmission, StoreUnavailable>((resume) => {
+      waitWithinDeadline<SpoolAdmission, StoreUnavailable>((resume) => {
         const waiting: Waiting = { offer, resume }
         groups.add(waiting)
-        return Effect.sync(() => groups.remove(waiting))
+        return () => groups.remove(waiting)
       })
   }).pipe(
     Effect.map(

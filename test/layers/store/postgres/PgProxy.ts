@@ -1,4 +1,4 @@
-/** A proxy between a store and its Postgres that can cut or freeze connections, or lose the answer to a commit. */
+/** A proxy between a store and its Postgres that can cut, freeze or slow connections, or lose the answer to a commit. */
 import { once } from "node:events"
 import { createServer, connect as dial, type Socket } from "node:net"
 import * as Effect from "effect/Effect"
@@ -11,6 +11,8 @@ export interface PgProxy {
   /** Forwards nothing and closes nothing, until it is repaired. */
   readonly freeze: Effect.Effect<void>
   readonly repair: Effect.Effect<void>
+  /** Delays every answer by so many milliseconds. */
+  readonly slow: (millis: number) => Effect.Effect<void>
   /** Forwards the next commit to the server, and breaks the connection instead of forwarding the answer. */
   readonly loseNextCommit: Effect.Effect<void>
   /** Requests that followed an answer, so far: statements that are sent together count once. */
@@ -31,6 +33,7 @@ export const pgProxy = (address: string) =>
         const pairs = new Set<readonly [Socket, Socket]>()
         let frozen = false
         let losing = false
+        let delay = 0
         let roundTrips = 0
 
         const accept = (near: Socket) => {
@@ -39,6 +42,21 @@ export const pgProxy = (address: string) =>
           pairs.add(pair)
           let lost = false
           let answered = true
+          /** Answers that are not due yet, in order. */
+          const late: Array<{ readonly chunk: Buffer; readonly due: number }> = []
+          const forward = (): void => {
+            for (;;) {
+              const next = late[0]
+              if (next === undefined) return
+              const wait = next.due - performance.now()
+              if (wait > 0) {
+                setTimeout(forward, wait)
+                return
+              }
+              near.write(next.chunk)
+              late.shift()
+            }
+          }
           const end = () => {
             pairs.delete(pair)
             near.destroy()
@@ -57,7 +75,10 @@ export const pgProxy = (address: string) =>
           far.on("data", (chunk) => {
             answered = true
             if (lost) end()
-            else near.write(chunk)
+            else {
+              late.push({ chunk, due: performance.now() + delay })
+              if (late.length === 1) forward()
+            }
           })
           if (frozen) pause(pair)
         }
@@ -95,16 +116,20 @@ export const pgProxy = (address: string) =>
           lose: () => {
             losing = true
           },
+          slow: (millis: number) => {
+            delay = millis
+          },
           roundTrips: () => roundTrips
         }
       }),
       ({ cut, repair }) => Effect.promise(() => repair().then(cut))
     ),
-    ({ cut, freeze, lose, repair, roundTrips, url }): PgProxy => ({
+    ({ cut, freeze, lose, repair, roundTrips, slow, url }): PgProxy => ({
       url,
       cut: Effect.promise(cut),
       freeze: Effect.sync(freeze),
       repair: Effect.promise(repair),
+      slow: (millis) => Effect.sync(() => slow(millis)),
       loseNextCommit: Effect.sync(lose),
       roundTrips
     })

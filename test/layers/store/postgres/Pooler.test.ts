@@ -51,6 +51,21 @@ describe("A Postgres database behind a pooler", () => {
     })
   )
 
+  it.scopedLive("that takes no further client: accesses share the connections that there are", () =>
+    Effect.gen(function* () {
+      const url = yield* pooler(yield* postgres.freshPath, "session", { room: 2 })
+      const { database } = yield* open(url)
+      const nap = database.read(
+        "Test",
+        settings(database.sql`SELECT 'nap' AS name, pg_sleep(0.005)::text AS setting`)
+      )
+      yield* Effect.all(
+        Array.from({ length: 30 }, () => nap),
+        { concurrency: "unbounded" }
+      )
+    })
+  )
+
   for (const mode of ["transaction", "statement"] as const)
     for (const size of [1, 2])
       it.scopedLive(`in ${mode} mode with ${size} of its connections is refused, with the fix`, () =>

@@ -1,0 +1,38 @@
+/** A request waits for the store until its deadline at most. What it began there goes on, and is idempotent. */
+import * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
+import { monotonicNow, requestOf } from "../../services/FiberContext.ts"
+import { StoreUnavailable } from "../../services/Store.ts"
+
+/** Milliseconds until the deadline of the fiber's request; infinite outside of requests. */
+export const timeLeft = (fiber: Fiber.RuntimeFiber<unknown, unknown>): number =>
+  Math.max(0, requestOf(fiber).deadlineAt - monotonicNow(fiber))
+
+/**
+ * Like `Effect.async` for an access. Fails with `timed_out` at the request's deadline. `start` returns what ends the wait of an
+ * interrupted or late caller. A timer, because a fiber beside each access would cost more than many accesses do.
+ */
+export const waitWithinDeadline = <A, E>(
+  start: (resume: (exit: Exit.Exit<A, E | StoreUnavailable>) => void) => () => void
+): Effect.Effect<A, E | StoreUnavailable> =>
+  Effect.withFiberRuntime((fiber) => {
+    const left = timeLeft(fiber)
+    return Effect.async<A, E | StoreUnavailable>((resume) => {
+      let leave = () => {}
+      const timer = Number.isFinite(left)
+        ? setTimeout(() => {
+            leave()
+            resume(new StoreUnavailable({ problem: { kind: "timed_out" } }))
+          }, left)
+        : undefined
+      leave = start((exit) => {
+        clearTimeout(timer)
+        resume(exit)
+      })
+      return Effect.sync(() => {
+        clearTimeout(timer)
+        leave()
+      })
+    })
+  })
