@@ -10,7 +10,6 @@ import { postgres } from "../layers/store/Stores.ts"
 import { readFromPostgres, restartablePostgres } from "./Databases.ts"
 import {
   away,
-  eventually,
   everyCall,
   expectRecovery,
   healthy,
@@ -22,7 +21,7 @@ import {
   startServer,
   unwritable
 } from "./Server.ts"
-import { awaited, settle } from "../support/Waiting.ts"
+import { awaited, eventually, settle } from "../support/Waiting.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 
 /** Milliseconds; up to 11 s in production. Calls of a database that answers must be done within them also on a slow machine. */
