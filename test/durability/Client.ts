@@ -27,7 +27,7 @@ export interface Client {
 }
 
 /** Milliseconds of one attempt. */
-const attemptLimit = 60_000
+const attemptLimit = 12_000
 
 const isRetryable = ({ body, status }: Answer): boolean =>
   status >= 500 || status === 429 || (status === 409 && body.includes('"retryable":true'))
