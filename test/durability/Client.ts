@@ -95,7 +95,7 @@ export const makeClient = (
 export const until = async (
   description: string | (() => string),
   holds: () => boolean | Promise<boolean>,
-  { every = 20, within = 120_000 } = {}
+  { every = 20, within = 15_000 } = {}
 ): Promise<void> => {
   const end = performance.now() + within
   while (!(await holds())) {
