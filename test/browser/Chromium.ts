@@ -10,6 +10,9 @@ const places = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 ]
 
+/** Milliseconds for a start, and for each wait in a page: enough for a slow machine. */
+export const browserPatience = 120_000
+
 /** Starts a new profile each time; the caller closes it. Without a Chromium it fails with an instruction. */
 export const launchChromium = (): Promise<Browser> => {
   const executablePath = places.find((place) => place !== undefined && existsSync(place))
@@ -23,6 +26,7 @@ export const launchChromium = (): Promise<Browser> => {
   return chromium.launch({
     executablePath,
     headless: true,
+    timeout: browserPatience,
     args: [
       "--no-sandbox",
       "--disable-gpu",

@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import type { Browser, BrowserContextOptions, Page } from "playwright-core"
 import { callsOf, freshDocument } from "../http/Documented.ts"
 import { backend } from "../http/support.ts"
-import { launchChromium } from "./Chromium.ts"
+import { browserPatience, launchChromium } from "./Chromium.ts"
 
 const calls = callsOf(freshDocument())
 
@@ -28,6 +28,7 @@ const visit = (hash: string, options: BrowserContextOptions, use: (visit: Visit)
     const url = `http://127.0.0.1:${port}/docs`
     yield* Effect.promise(async () => {
       const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options })
+      context.setDefaultTimeout(browserPatience)
       try {
         const page = await context.newPage()
         const complaints: Array<string> = []

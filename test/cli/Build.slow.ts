@@ -32,7 +32,7 @@ const installed = async (): Promise<string> => {
 }
 
 describe("The bundle of the command line", () => {
-  it("runs through its link after a build, and with npx after a rebuild", { timeout: 120_000 }, async () => {
+  it("runs through its link after a build, and with npx after a rebuild", async () => {
     const consumer = await installed()
     // npx takes --version for itself, and searches the network for a newer npm.
     const environment = { ...process.env, npm_config_update_notifier: "false" }
@@ -114,7 +114,7 @@ describe("The build before a start", () => {
 
 /** The package as npm packs it: no sources, and no development packages beside it. */
 describe("npm start in an unpacked package", () => {
-  it("starts the bundle that was packed, quietly", { timeout: 120_000 }, async () => {
+  it("starts the bundle that was packed, quietly", async () => {
     await run(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
     const target = await mkdtemp(join(folder, "unpacked-"))
     const { stdout } = await run(

@@ -27,7 +27,7 @@ export interface Client {
 }
 
 /** Milliseconds of one attempt. */
-const attemptLimit = 60_000
+const attemptLimit = 12_000
 
 const isRetryable = ({ body, status }: Answer): boolean =>
   status >= 500 || status === 429 || (status === 409 && body.includes('"retryable":true'))
@@ -95,7 +95,7 @@ export const makeClient = (
 export const until = async (
   description: string | (() => string),
   holds: () => boolean | Promise<boolean>,
-  { every = 20, within = 120_000 } = {}
+  { every = 20, within = 15_000 } = {}
 ): Promise<void> => {
   const end = performance.now() + within
   while (!(await holds())) {

@@ -8,6 +8,7 @@ import { type Bundle, bundle, type Instance, startInstance } from "./Fleet.ts"
 import { isQuiet } from "./Laws.ts"
 import { entry, quick } from "./Quick.ts"
 import { environmentOf, repository, type Simulators, startSimulators } from "./Simulators.ts"
+import { patience } from "../support/Waiting.ts"
 
 const server = inject("postgres").server
 const rounds = 5
@@ -74,7 +75,7 @@ describe("Two instances on one database", () => {
       expect(other?.id).toBe(one?.id)
       expect([one?.replayed, other?.replayed].sort()).toEqual([false, true])
     }
-    await until("all reports are filed", () => isQuiet(database))
+    await until("all reports are filed", () => isQuiet(database), { within: patience })
     const reports = await database.rows("SELECT id, marker FROM reports")
     expect(reports).toHaveLength(rounds)
     const issues = world.tracker.issues(repository)
@@ -102,7 +103,7 @@ describe("Two instances on one database", () => {
     const ids = Array.from({ length: rounds * 3 }, () => randomUUID())
     const events = ids.map((id) => ({ id, type: "playback.track.started", data: {}, metadata: {} }))
     await toBoth({ path: "/api/v1/telemetry", body: { table: "musicclidaemon", events } }, 204)
-    await until("all events are shipped", () => isQuiet(database))
+    await until("all events are shipped", () => isQuiet(database), { within: patience })
     const rows = world.tables.rows("musicclidaemon").map(({ record_id }) => record_id)
     expect(rows.sort()).toEqual(ids.sort())
     const [sums] = await database.rows("SELECT * FROM spool_counts WHERE table_name = 'musicclidaemon'")

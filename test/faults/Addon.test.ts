@@ -5,15 +5,12 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { beforeAll, vi } from "vitest"
+import { beforeAll } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { root, start } from "../support/Process.ts"
 import { environmentOf } from "./Processes.ts"
 import { report } from "./Server.ts"
-
-// Long enough for a busy machine: the tests start processes.
-vi.setConfig({ testTimeout: 90_000 })
 
 /** The bundles without any package beside them. */
 let without = ""

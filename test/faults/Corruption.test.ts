@@ -4,7 +4,6 @@ import { join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { run } from "../cli/Harness.ts"
 import { folder, rawClient } from "../layers/store/Stores.ts"
@@ -12,9 +11,6 @@ import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { freePort } from "../support/Process.ts"
 import { bundleBefore, environmentOf, serve, stop } from "./Processes.ts"
 import { away, everyCall, healthy, signIn } from "./Server.ts"
-
-// Long enough for a busy machine: the test starts a process.
-vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
 

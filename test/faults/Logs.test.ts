@@ -5,16 +5,13 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
-import { beforeAll, vi } from "vitest"
+import { beforeAll } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { folder } from "../layers/store/Stores.ts"
 import { parse, scrape, sum } from "../observability/Exposition.ts"
 import { freePort, root, start, type Running } from "../support/Process.ts"
 import { environmentOf } from "./Processes.ts"
-
-// Long enough for a busy machine: the tests start processes.
-vi.setConfig({ testTimeout: 90_000 })
 
 beforeAll(() => {
   execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })

@@ -2,15 +2,11 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
-import { vi } from "vitest"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { pooler } from "../support/Pooler.ts"
 import { bundleBefore, environmentOf, refuse, startProcess, stop } from "./Processes.ts"
-
-// Long enough for a busy machine: the tests start processes.
-vi.setConfig({ testTimeout: 90_000 })
 
 bundleBefore()
 

@@ -3,16 +3,12 @@ import { describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Redacted from "effect/Redacted"
-import { vi } from "vitest"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { makeStore } from "../../src/layers/store/repositories/Repositories.ts"
 import { openPostgres } from "../../src/layers/store/postgres/PgStore.ts"
 import { pgProxy } from "../layers/store/postgres/PgProxy.ts"
 import { postgres } from "../layers/store/Stores.ts"
 import { startServer } from "./Server.ts"
-
-// Long enough for a busy machine: the test waits for timeouts of the database.
-vi.setConfig({ testTimeout: 90_000 })
 
 describe("A PostgreSQL database that answers late", () => {
   it.scopedLive(
@@ -30,7 +26,7 @@ describe("A PostgreSQL database that answers late", () => {
               makeStore
             )
           )
-        const servers = [yield* serving(80_000), yield* serving(80_000), yield* serving(1_000)]
+        const servers = [yield* serving(80_000), yield* serving(80_000), yield* serving(2_500)]
         const probe = Effect.forEach(
           servers,
           ({ base }) =>

@@ -11,6 +11,7 @@ import { scenarios } from "../suite/Scenarios.ts"
 import { type Built, buildClient, scratch } from "../support/Built.ts"
 import { suiteScript } from "../support/SuiteScript.ts"
 import { startTestBench, type TestBench } from "../support/TestBench.ts"
+import { browserPatience } from "../../browser/Chromium.ts"
 
 /** Allowed by the sandbox's server. */
 const origin = "http://localhost:5173"
@@ -73,6 +74,7 @@ beforeAll(async () => {
   browser = await chromium.launchPersistentContext(profile.folder, {
     executablePath: executable,
     headless: true,
+    timeout: browserPatience,
     args: [
       // The one origin that the server allows, wherever the page is really served.
       `--host-resolver-rules=MAP localhost:5173 127.0.0.1:${port}`,
@@ -86,6 +88,7 @@ beforeAll(async () => {
       "--disable-sync"
     ]
   })
+  browser.setDefaultTimeout(browserPatience)
   await browser.exposeFunction("command", (name: keyof typeof bench.commands, parameters: never) =>
     bench.command(name, ...(parameters as []))
   )
@@ -201,7 +204,7 @@ describe("The promise client in Chromium", () => {
          client.telemetry.record("musicfrontendevents", { type: "page.left", data: {} }).value.id }`
     )
     await page.goto("about:blank")
-    await expect.poll(() => bench.commands.rows("musicfrontendevents", id), { timeout: 10_000 }).toBe(1)
+    await expect.poll(() => bench.commands.rows("musicfrontendevents", id)).toBe(1)
     await page.close()
   })
 })

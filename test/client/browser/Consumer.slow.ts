@@ -112,7 +112,7 @@ const checkProgram = async (
 }
 
 describe("A consumer's project with nothing else installed", () => {
-  it.concurrent.each([...settings, old])("type-checks %s", { timeout: 180_000 }, (_, endings, options) =>
+  it.concurrent.each([...settings, old])("type-checks %s", (_, endings, options) =>
     checkProgram(promiseProgram, endings, options, [])
   )
 
@@ -135,7 +135,7 @@ describe("A Node project without the types of browsers", () => {
 })
 
 describe("A consumer's project with its own effect", () => {
-  it.concurrent.each(settings)("type-checks %s", { timeout: 180_000 }, (_, endings, options) =>
+  it.concurrent.each(settings)("type-checks %s", (_, endings, options) =>
     checkProgram(effectProgram, endings, options, ["effect", "@effect/platform"])
   )
 

@@ -79,7 +79,8 @@ describe("An empty project", () => {
     await writeFile(join(consumer, ".npmrc"), "engine-strict=true\n")
     const begun = performance.now()
     expect(await install(consumer, registry.url, [packed])).toContain("added 1 package")
-    expect(performance.now() - begun).toBeLessThan(30_000)
+    // On a slow machine too. Compiling or downloading anything takes minutes there.
+    expect(performance.now() - begun).toBeLessThan(120_000)
     // npm asks for the versions of the optional peers, and downloads nothing.
     expect(registry.requested().filter((path) => path.includes("/-/"))).toEqual([])
     await registry.close()
@@ -94,7 +95,7 @@ describe("An empty project", () => {
       const sessionStore = fileSessionStore({ directory: "./sessions" })
       const client = createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "cli", telemetry: false, sessionStore })
       const session = await client.session()
-      const version = await client.version({ deadlineMilliseconds: 100 })
+      const version = await client.version({ deadlineMilliseconds: 2_000 })
       console.log(JSON.stringify({ session: session.ok ? session.value : session.error.code, version: version.ok ? "ok" : version.error.code }))`
     )
     const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: consumer })
@@ -125,7 +126,7 @@ describe("In a clone", () => {
     expect(await readdir(foreign)).toEqual(["kept"])
   })
 
-  it("npm pack of the client builds it first, from nothing older", { timeout: 180_000 }, async () => {
+  it("npm pack of the client builds it first, from nothing older", async () => {
     const folder = join(clone, "dist/client")
     await writeFile(join(folder, "chunks/stale.js"), "")
     await rm(join(folder, "index.js"))
@@ -150,9 +151,7 @@ describe("In a clone", () => {
     expect(version).toBe(JSON.parse(await readFile(join(root, "package.json"), "utf8")).version)
   })
 
-  it("npm pack of the server builds it first, from nothing older and without the client", {
-    timeout: 180_000
-  }, async () => {
+  it("npm pack of the server builds it first, from nothing older and without the client", async () => {
     const chunks = join(clone, "dist/chunks")
     await mkdir(chunks, { recursive: true })
     await writeFile(join(chunks, "chunk-OLD.js"), "")
@@ -217,7 +216,7 @@ describe("A program with its own effect, one patch version later than ours", () 
       const program = createRequire(import.meta.url)
       const layer = MusicClient.layer({ baseUrl: "http://127.0.0.1:1", source: "daemon", telemetry: false })
       const code = await Effect.runPromise(
-        Effect.flatMap(MusicClient, (client) => client.version({ deadlineMilliseconds: 100 })).pipe(
+        Effect.flatMap(MusicClient, (client) => client.version({ deadlineMilliseconds: 2_000 })).pipe(
           Effect.catchTag("TransportFailed", ({ code }) => Effect.succeed(code)),
           Effect.provide(layer.pipe(Layer.provide(FetchHttpClient.layer)))
         )

@@ -1,6 +1,7 @@
 /** A later service, and what is no service: the client of today against answers with everything that may be added. */
 import * as FetchHttpClient from "@effect/platform/FetchHttpClient"
 import { describe, expect, it } from "@effect/vitest"
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as FastCheck from "effect/FastCheck"
@@ -445,7 +446,7 @@ const responseOf = ({ body, headers, status }: ValueOf<typeof anyAnswer>) =>
     headers: JSON.parse(JSON.stringify(headers)) as Record<string, string>
   })
 
-/** A deadline that leaves no room for a second attempt; its timer is stretched. */
+/** A deadline that leaves no room for a second attempt, by a clock that does not move; its timer is stretched. */
 const oneAttempt = { deadlineMilliseconds: 100 }
 
 /** A body that never ends, and whether the client gave it up. */
@@ -565,7 +566,11 @@ describe("Any other answer", () => {
       expect(yield* client.session).toMatchObject({ _tag: "Some" })
     })
     await Effect.runPromise(
-      run.pipe(Effect.provide(layer), Effect.provideService(FetchHttpClient.Fetch, fetch))
+      run.pipe(
+        Effect.provide(layer),
+        Effect.provideService(FetchHttpClient.Fetch, fetch),
+        Effect.withClock(Object.assign(Clock.make(), { currentTimeNanos: Effect.succeed(0n) }))
+      )
     )
   })
 })
@@ -609,6 +614,7 @@ describe("A fetch of the program's own", () => {
       source: "cli",
       telemetry: false,
       random: () => 0,
+      clock: { now: () => 0, monotonic: () => 0 },
       ...oneAttempt,
       // Programs without a type checker may pass any function.
       fetch: fetch as unknown as typeof globalThis.fetch

@@ -99,7 +99,7 @@ describe.concurrent("A Postgres server that gives few connections", () => {
   it.scopedLive("none for a while: an access waits until one is given, and fails after the bound", () =>
     Effect.gen(function* () {
       const { limit, terminate, url } = yield* limited(3)
-      const hurried = yield* open(url, { timeouts: { connect: 300 } })
+      const hurried = yield* open(url, { timeouts: { connect: 1_500 } })
       const store = yield* open(url)
       yield* limit(0)
       yield* terminate("true")
