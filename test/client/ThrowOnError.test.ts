@@ -71,7 +71,7 @@ describe("A client with throwOnError", () => {
     client.telemetry.record("musicclidaemon", {})
     const parts = ["login", "logout", "me", "subscription", "tings", "reports", "iam", "version"]
     for (const part of [...parts, "healthz", "readyz", "x", "telemetry"])
-      answers[part] = () => failure(503, "shutting_down", { "retry-after": "7", "x-request-id": "the-id-1" })
+      answers[part] = () => failure(503, "shutting_down", { "retry-after": "60", "x-request-id": "the-id-1" })
     const error = await calls[name]?.(client).then(
       () => undefined,
       (reason: unknown) => reason
@@ -86,7 +86,7 @@ describe("A client with throwOnError", () => {
       message: "m",
       hint: expect.any(String),
       requestId: "the-id-1",
-      retryAfterSeconds: 7
+      retryAfterSeconds: 60
     })
     expect((error as Error).stack).toContain("MusicClientError: m")
   })
@@ -100,7 +100,7 @@ describe("A client with throwOnError", () => {
   it("never rejects status, close, nor throws from record", async () => {
     const { answers, client } = throwing()
     await client.login("oac_1")
-    answers.me = () => failure(503, "shutting_down", { "retry-after": "7" })
+    answers.me = () => failure(503, "shutting_down", { "retry-after": "60" })
     answers.telemetry = answers.me
     expect(await client.status()).toMatchObject({ state: "unknown", error: { code: "shutting_down" } })
     expect(client.telemetry.record("musicclidaemon", 5 as never)).toMatchObject({ ok: false })

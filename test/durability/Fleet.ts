@@ -32,6 +32,8 @@ export const bundle = async (entry: string): Promise<Bundle> => {
     target: "node20",
     format: "cjs",
     legalComments: "none",
+    // Loads the addon with require: in a script from cached code, import() never settles.
+    supported: { "dynamic-import": false },
     define: { "import.meta.url": "__url" },
     banner: { js: 'const __url = require("node:url").pathToFileURL(__filename).href' },
     plugins: [

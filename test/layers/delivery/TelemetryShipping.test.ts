@@ -474,8 +474,10 @@ describe("Telemetry shipping", () => {
         yield* until(() => service.seen.length === 1)
         yield* pass(9)
         expect(lines.filter(({ level }) => level === "WARN")).toEqual([])
+        // The call ends after 10 s.
+        yield* pass(2)
         yield* expectHanging(0)
-        yield* pass(6)
+        yield* pass(4)
         expect(service.seen.length).toBe(2)
         expect(service.received()).toMatchObject({ stored: 3, duplicates: 3 })
       })
