@@ -67,7 +67,10 @@ describe.concurrent("Without SQLite's addon", () => {
       const listed = yield* run(cli, ["reports", "list", "--json"], environment)
       expect([listed.code, JSON.parse(listed.output).items.length]).toEqual([0, 1])
       const backup = yield* run(cli, ["backup", "copy.dump"], environment)
-      expect([backup.code, backup.output]).toEqual([69, expect.stringContaining("Run: pg_dump ")])
+      expect([backup.code, backup.output]).toEqual([
+        69,
+        expect.stringContaining("Run: (umask 077 && pg_dump ")
+      ])
       child.kill("SIGTERM")
       expect((yield* Effect.promise(() => ended)).code).toBe(0)
     })

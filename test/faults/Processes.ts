@@ -100,13 +100,13 @@ export const metricsUrl = ({ server }: Pick<Served, "server">) =>
     ([, url = ""]) => url
   )
 
-/** A server that must not start. */
+/** A server that must not start. The output is without the log records before its error. */
 export const refuse = (environment: Readonly<Record<string, string>>, shell = "") =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(() => Date.now())
     const { ended, output } = yield* startProcess({ ...environmentOf(world), ...environment }, shell)
     const { code } = yield* Effect.promise(() => ended)
-    return { code, output: output() }
+    return { code, output: output().replaceAll(/^\{.*\}\n/gm, "") }
   })
 
 /** Stops the server with SIGTERM. Returns its exit code and the milliseconds it took. */
