@@ -9,15 +9,14 @@ import type {
   ReportRecord,
   SpoolRecord
 } from "../services/OperatorQueries.ts"
-import type { InboxEvent, Reporter, StoredDelivery } from "../services/Store.ts"
+import type { InboxEvent, Reporter } from "../services/Store.ts"
 import { truncate } from "./Text.ts"
 
 const iso = (milliseconds: number): string => new Date(milliseconds).toISOString()
 const isoOrNull = (milliseconds: Option.Option<number>): string | null =>
   Option.getOrNull(Option.map(milliseconds, iso))
 
-/** `anonymous`, `unverified`, the public id, or the kind that a later version wrote. */
-export const reporterName = (reporter: Reporter): string => {
+const nameOf = (reporter: Reporter): string => {
   switch (reporter._tag) {
     case "Anonymous":
       return "anonymous"
@@ -30,13 +29,17 @@ export const reporterName = (reporter: Reporter): string => {
   }
 }
 
+/** `anonymous`, `unverified`, the public id, or the kind that a later version wrote; none of a removed report. */
+export const reporterOf = ({ removal, report }: ReportRecord): Option.Option<string> =>
+  Option.isSome(removal) ? Option.none() : Option.some(nameOf(report.reporter))
+
 /** The first words of the message. */
 export const summaryOf = ({ removal, report }: ReportRecord): string =>
   Option.isSome(removal)
     ? `removed: ${removal.value.reason}`
     : truncate(report.content.message.replaceAll(/\s+/g, " ").trim(), 120)
 
-export const toDeliveryJson = (delivery: StoredDelivery) => ({
+export const toDeliveryJson = (delivery: DeliveryRecord) => ({
   id: delivery.id,
   kind: delivery.kind,
   subject: delivery.subject,
@@ -47,11 +50,7 @@ export const toDeliveryJson = (delivery: StoredDelivery) => ({
   available_at: iso(delivery.availableAt),
   sent_at: isoOrNull(delivery.sentAt),
   last_failure: Option.getOrNull(delivery.lastFailure),
-  discarded_at: isoOrNull(delivery.discardedAt)
-})
-
-export const toDeliveryRecordJson = (delivery: DeliveryRecord) => ({
-  ...toDeliveryJson(delivery),
+  discarded_at: isoOrNull(delivery.discardedAt),
   finished_at: isoOrNull(delivery.finishedAt)
 })
 
@@ -61,9 +60,9 @@ export const toReportJson = (record: ReportRecord) => ({
   id: record.report.id,
   created_at: iso(record.report.createdAt),
   plane: record.report.plane,
-  reporter: reporterName(record.report.reporter),
+  reporter: Option.getOrNull(reporterOf(record)),
   source: record.report.source,
-  request_id: record.report.requestId,
+  request_id: Option.isSome(record.removal) ? null : record.report.requestId,
   status: Option.isSome(record.report.issue) ? "filed" : "stored",
   issue: Option.getOrNull(record.report.issue),
   delivery: Option.getOrNull(Option.map(record.delivery, toDeliveryJson)),
@@ -71,10 +70,11 @@ export const toReportJson = (record: ReportRecord) => ({
   summary: summaryOf(record)
 })
 
-/** A report with its content. */
+/** A report with its content; the store holds a placeholder for the message of a removed one. */
 export const toWholeReportJson = (record: ReportRecord) => {
   const { summary: _, ...shape } = toReportJson(record)
-  return { ...shape, ...record.report.content }
+  const { message, ...content } = record.report.content
+  return { ...shape, message: Option.isSome(record.removal) ? null : message, ...content }
 }
 
 export const toSpoolJson = (record: SpoolRecord) => ({

@@ -36,7 +36,7 @@ export interface Page<A> {
 export interface ReportRecord {
   readonly report: StoredReport
   /** None when the report was stored while no tracker was configured, or retention removed the delivery. */
-  readonly delivery: Option.Option<StoredDelivery>
+  readonly delivery: Option.Option<DeliveryRecord>
   /** Of a report whose content an operator removed. */
   readonly removal: Option.Option<Removal>
 }
@@ -97,7 +97,7 @@ interface Since {
 
 export interface ReportFilter extends Since {
   readonly plane: Option.Option<PlaneId>
-  /** Public id, `anonymous` or `unverified`. */
+  /** Public id, `anonymous` or `unverified`; a removed report has none of them. */
   readonly reporter: Option.Option<string>
   readonly filed: Option.Option<boolean>
   readonly delivery: Option.Option<DeliveryStatus>

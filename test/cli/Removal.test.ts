@@ -75,9 +75,19 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
         const shown = yield* run(["reports", "show", "rep_1"], environment)
         expect([shown.exit, shown.out]).toEqual([0, expect.stringMatching(/^removed +\S+Z: request 12$/m)])
         const { out: lines } = yield* run(["reports", "export"], environment)
-        expect(JSON.parse(lines)).toMatchObject({ id: "rep_1", removed: { reason: "request 12" } })
+        const nameless = { id: "rep_1", reporter: null, request_id: null, removed: { reason: "request 12" } }
+        expect(JSON.parse(lines)).toMatchObject({ ...nameless, message: null, attachments: [] })
+        const { json } = yield* run(["reports", "show", "rep_1", "--json"], environment)
+        expect(json).toMatchObject({ ...nameless, message: null })
         const listed = yield* run(["reports", "list"], environment)
-        expect(listed.out).toMatch(/ removed: request 12$/)
+        expect(listed.out).toMatch(/ - +removed: request 12$/)
+        const asUnverified = ["reports", "list", "--reporter", "unverified", "--json"]
+        expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [] })
+        yield* reports.admit(
+          sampleReport({ id: "rep_4", keyDigest: "key of rep_4", reporter: Unverified() }),
+          false
+        )
+        expect((yield* run(asUnverified, environment)).json).toMatchObject({ items: [{ id: "rep_4" }] })
         for (const { out } of [removed, shown, listed]) expect(out).not.toMatch(/Anna|anna/)
         expect(lines).not.toMatch(/Anna|anna/)
 
@@ -102,7 +112,7 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
           `SELECT SUM(${name === "SQLite" ? "LENGTH(CAST(content AS BLOB))" : "OCTET_LENGTH(content)"} + 1000) AS bytes FROM reports`
         )
         expect(yield* reports.storedBytes).toBe(Number(sum?.bytes))
-        expect(yield* store.retention.reports(Date.now())).toBe(1)
+        expect(yield* store.retention.reports(Date.now())).toBe(2)
         expect(yield* reports.storedBytes).toBe(0)
         const later = yield* run(["reports", "show", "rep_1"], environment)
         expect([later.exit, later.err]).toEqual([1, expect.stringContaining("rep_1 was removed at")])
@@ -140,7 +150,7 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
         id: "rep_1",
         status: "filed",
         issue,
-        delivery: { state: "delivered" },
+        delivery: { state: "delivered", finished_at: expect.stringMatching(/Z$/) },
         removed: { reason: "request 12" },
         remains: `the issue ${issue.url}: delete it in the tracker`
       })

@@ -11,7 +11,7 @@ import { onDatabase } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
 import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { toDeliveryRecordJson } from "../JsonOutput.ts"
+import { toDeliveryJson } from "../JsonOutput.ts"
 import { formatTime } from "../Text.ts"
 import { noTrackerNote, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
 
@@ -72,7 +72,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const pause = yield* trackerPause
       yield* printPage(page, {
         json: given.json,
-        toJson: toDeliveryRecordJson,
+        toJson: toDeliveryJson,
         nouns: "deliveries",
         table: (items) =>
           printTable(
@@ -111,7 +111,7 @@ const time = (at: Option.Option<number>): string | undefined =>
 const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const delivery = yield* found(given.id)
-    if (given.json) return yield* printJson(toDeliveryRecordJson(delivery))
+    if (given.json) return yield* printJson(toDeliveryJson(delivery))
     const pause = yield* trackerPause
     yield* printFacts([
       ["id", delivery.id],
@@ -182,7 +182,7 @@ const retry = Command.make("retry", { ids, failed, json }, (given) =>
       })
     ).pipe(Effect.map((lists) => lists.flat()))
     yield* screen.progress("")
-    if (given.json) return yield* printJson({ items: changed.map(toDeliveryRecordJson), next: null })
+    if (given.json) return yield* printJson({ items: changed.map(toDeliveryJson), next: null })
     if (changed.length === 0) return yield* screen.err("No deliveries failed.")
     for (const delivery of changed) yield* screen.out(`${delivery.id} is due now (${delivery.state})`)
     if (chosen.more) yield* screen.err(`There are more than ${batch}: run the command again.`)
@@ -207,7 +207,7 @@ const discard = Command.make("discard", { id, reason, json }, (given) =>
     const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
     const delivery = yield* found(given.id)
     if (!done) return yield* unchanged(delivery, "discard")
-    if (given.json) return yield* printJson(toDeliveryRecordJson(delivery))
+    if (given.json) return yield* printJson(toDeliveryJson(delivery))
     yield* (yield* Screen).out(`${delivery.id} is discarded and will not be tried again. Its report is kept.`)
   }).pipe(onDatabase)
 ).pipe(Command.withDescription("Discards a delivery: it is not sent any more; the report is kept"))

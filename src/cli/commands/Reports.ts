@@ -16,7 +16,7 @@ import { onDatabase } from "../DatabaseAccess.ts"
 import { notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
-import { toDeliveryJson, reporterName, toReportJson, summaryOf, toWholeReportJson } from "../JsonOutput.ts"
+import { toDeliveryJson, reporterOf, toReportJson, summaryOf, toWholeReportJson } from "../JsonOutput.ts"
 import { formatBytes, formatTime, toLines } from "../Text.ts"
 import { noTrackerNote, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
 import { exportReports } from "./ReportExport.ts"
@@ -84,7 +84,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
                   Option.match(report.issue, { onNone: () => "", onSome: ({ number }) => `#${number}` })
               },
               { title: "DELIVERY", of: stateOf, colour: stateColour },
-              { title: "REPORTER", drop: 3, of: ({ report }) => reporterName(report.reporter) },
+              { title: "REPORTER", drop: 3, of: (item) => Option.getOrElse(reporterOf(item), () => "") },
               ...(items.some(({ report }) => report.plane !== productionId)
                 ? [{ title: "PLANE", drop: 1, of: ({ report }: ReportRecord) => report.plane }]
                 : []),
@@ -135,7 +135,7 @@ const printReport = (record: ReportRecord) =>
           Option.map(record.removal, ({ reason, removedAt }) => `${formatTime(removedAt)}: ${reason}`)
         )
       ],
-      ["reporter", isRemoved ? undefined : reporterName(record.report.reporter)],
+      ["reporter", Option.getOrUndefined(reporterOf(record))],
       ["source", source],
       ["plane", record.report.plane],
       ["request", isRemoved ? undefined : requestId],

@@ -239,6 +239,7 @@ const recorded = (kind: Kind) =>
         yield* queries.recipients(recipients, page((yield* queries.recipients(recipients, page(none))).next))
         const refusals = { since: none, table: none, code: none }
         yield* queries.refusals(refusals, page((yield* queries.refusals(refusals, page(none))).next))
+        yield* queries.reports({ ...reports, reporter: Option.some("unverified") }, page(none))
         for (const state of ["failed", "discarded"] as const) {
           yield* queries.deliveries({ ...deliveries, state: Option.some(state) }, page(none))
           yield* queries.reports({ ...reports, delivery: Option.some(state) }, page(none))

@@ -107,7 +107,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         ? Effect.succeed([])
         : read(
             "OperatorQueries.deliveriesOf",
-            all(DeliveryRow)(sql`
+            all(FinishedRow)(sql`
               SELECT * FROM deliveries
               WHERE ${isOneOf(sql, "kind", ["report"])} AND ${sql.in(
                 "subject",
@@ -135,7 +135,10 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
           ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
           ...when(filter.since, (since) => sql`created_at >= ${since}`),
           ...when(filter.plane, (plane) => sql`plane = ${plane}`),
-          ...when(filter.reporter, (reporter) => sql`reporter = ${reporterText(reporter)}`),
+          ...when(
+            filter.reporter,
+            (reporter) => sql`reporter = ${reporterText(reporter)} AND ${isNotRemoved(sql, "reports.id")}`
+          ),
           ...when(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
           ...when(
             filter.delivery,
