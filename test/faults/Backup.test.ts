@@ -272,6 +272,7 @@ describe("Restoring", () => {
         assert.strictEqual(statSync(path).mode & 0o777, 0o600)
         const old = Option.getOrThrow(aside)
         assert.match(basename(old), /^music\.sqlite\.before-\d{8}T\d{9}Z$/)
+        deepStrictEqual(readdirSync(dirname(path)).sort(), ["copy.sqlite", "music.sqlite", basename(old)])
         assert.strictEqual(yield* waitingIn(old), 21)
         yield* withStore(path, ({ spool }) => spool.offer([sampleEntry("afterwards")], limit))
         assert.strictEqual(yield* waitingIn(path), 21)

@@ -64,8 +64,8 @@ const markUnfiled = (partial: string): Effect.Effect<number, BackupFailed> => {
 }
 
 /**
- * Locks the database until the scope closes, and merges its log into the file. A file that is too damaged to be opened cannot
- * be locked; a server that has it open notices the replacement, and accepts nothing more.
+ * Locks the database until the scope closes, and merges its log into the file, which is complete without companions then. A
+ * file that is too damaged to be opened cannot be locked; a server that has it open notices the replacement, and accepts nothing more.
  */
 const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
@@ -78,6 +78,10 @@ const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope
     ]) {
       yield* sql.unsafe(statement)
     }
+    // A connection in exclusive mode only invalidates the journal of its last commit, and never deletes it.
+    yield* attempt(database, "Check the folder, and try again.", () =>
+      rmSync(`${database}-journal`, { force: true })
+    )
   }).pipe(
     Effect.catchTag("SqlError", (error) =>
       failWhen(
