@@ -27,6 +27,7 @@ import { type CommandTree, type Invocation, program, readArguments } from "./Arg
 import { CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
 import { CliEnvironment } from "./Environment.ts"
 import { takeEnvironmentFile, withoutEnvironmentFile } from "./EnvironmentFile.ts"
+import { toHelpText } from "./HelpText.ts"
 import { colourise, Screen } from "./Screen.ts"
 import { toSingleLine } from "./Text.ts"
 
@@ -116,11 +117,18 @@ const runLibrary = (args: ReadonlyArray<string>) =>
     )
   )
 
+const showHelp = (path: ReadonlyArray<string>, to: "out" | "err") =>
+  Effect.flatMap(Screen, (screen) =>
+    Effect.provideService(runLibrary([...path, "--help"]), Screen, {
+      ...screen,
+      out: (text) => screen[to](toHelpText(text, path, screen.columns))
+    })
+  )
+
 /** The help is the explanation of an incomplete command. */
 const showIncomplete = (path: ReadonlyArray<string>) =>
   Effect.gen(function* () {
-    const screen = yield* Screen
-    yield* Effect.provideService(runLibrary([...path, "--help"]), Screen, { ...screen, out: screen.err })
+    yield* showHelp(path, "err")
     return yield* new CommandFailed({ exit: exits.usage, lines: [] })
   })
 
@@ -129,7 +137,7 @@ const perform = ({ args, wanted }: Invocation) => {
     case "run":
       return runLibrary(args)
     case "help":
-      return runLibrary([...args, "--help"])
+      return showHelp(args, "out")
     case "version":
       return runLibrary(["--version"])
     case "incomplete":

@@ -2,11 +2,12 @@ import { execFileSync, spawnSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { tmpdir } from "node:os"
 import { dirname, join } from "node:path"
+import { stripVTControlCharacters } from "node:util"
 import { beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { folder } from "../layers/store/Stores.ts"
 import { root, start } from "../support/Process.ts"
-import { run as runWhole } from "./Harness.ts"
+import { run as runWhole, type Terminal } from "./Harness.ts"
 
 const program = "dist/cli.js"
 
@@ -14,8 +15,11 @@ beforeAll(() => {
   execFileSync(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
 })
 
-const run = (args: ReadonlyArray<string>, environment: Readonly<Record<string, string>>) =>
-  Effect.map(runWhole(args, environment), ({ err, exit, out }) => ({ err, exit, out }))
+const run = (
+  args: ReadonlyArray<string>,
+  environment: Readonly<Record<string, string>>,
+  terminal: Terminal = {}
+) => Effect.map(runWhole(args, environment, terminal), ({ err, exit, out }) => ({ err, exit, out }))
 
 /** Runs the program as a process with its output in a pipe. */
 const spawned = (args: ReadonlyArray<string>, environment: Readonly<Record<string, string>> = {}) => {
@@ -43,14 +47,14 @@ describe("music-backend", () => {
         "version",
         "help"
       ])
-        expect(top.out).toMatch(new RegExp(`^ +- ${name} .*[A-Z]`, "m"))
+        expect(top.out).toMatch(new RegExp(`^ +- ${name}\\b[^A-Z]*\\n {6}[A-Z]`, "m"))
       expect(top.out).toContain("--env-file <file>")
       // `music-backend $COMMAND && deploy` deploys nothing when the command is missing.
       expect(yield* run([], {})).toMatchObject({ exit: 64, out: "", err: top.out })
       const group = yield* run(["reports", "--help"], {})
       expect([group.exit, group.out]).toEqual([
         0,
-        expect.stringMatching(/^ +- retry .* {2}Delivers a report again/m)
+        expect.stringMatching(/^ +- retry .*\n {6}Delivers a report again/m)
       ])
       expect(yield* run(["reports"], {})).toMatchObject({ exit: 64, out: "", err: group.out })
       const command = yield* run(["reports", "list", "-h"], {})
@@ -66,11 +70,34 @@ describe("music-backend", () => {
     })
   )
 
+  it.effect(
+    "fits the help of every command on a terminal of 80 columns, with the whole name in the usage",
+    () =>
+      Effect.gen(function* () {
+        for (const colours of [false, true]) {
+          const terminal = { columns: 80, colours }
+          const { out: top } = yield* run(["help"], {}, terminal)
+          const names = [...top.matchAll(/^ +- ([a-z]+(?: [a-z]+)?)/gm)].map(([, name = ""]) => name)
+          expect(names).toEqual(expect.arrayContaining(["serve", "reports", "reports list", "help"]))
+          for (const name of ["", ...names]) {
+            const { exit, out } = yield* run(["help", ...name.split(" ").filter(Boolean)], {}, terminal)
+            expect([name, exit, out]).toEqual([
+              name,
+              0,
+              expect.stringContaining(`$ music-backend ${name}`.trim())
+            ])
+            const lines = stripVTControlCharacters(out).split("\n")
+            expect(lines.filter((line) => line.length > 80)).toEqual([])
+          }
+        }
+      })
+  )
+
   it.effect("names the arguments and explains each option in the help of a command", () =>
     Effect.gen(function* () {
       const { exit, out } = yield* run(["reports", "show", "--help"], {})
       expect(exit).toBe(0)
-      expect(out).toContain("show [--json] <id>")
+      expect(out).toMatch(/^\$ music-backend reports show \[--json\] <id>$/m)
       expect(out).toContain("one JSON document on standard output")
     })
   )

@@ -65,7 +65,8 @@ const markUnfiled = (partial: string): Effect.Effect<number, BackupFailed> => {
 
 /**
  * Locks the database until the scope closes, and merges its log into the file, which is complete without companions then. A
- * file that is too damaged to be opened cannot be locked; a server that has it open notices the replacement, and accepts nothing more.
+ * file that is too damaged to be opened cannot be locked; a server that has it open notices the replacement, and accepts
+ * nothing more.
  */
 const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope.Scope> =>
   Effect.gen(function* () {
