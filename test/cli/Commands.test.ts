@@ -177,7 +177,8 @@ describe("music-backend reports", () => {
               available_at: "2026-11-21T07:30:00.000Z",
               sent_at: null,
               last_failure: null,
-              discarded_at: null
+              discarded_at: null,
+              finished_at: "2026-11-21T07:30:01.000Z"
             },
             removed: null,
             summary: "Playback stops after a seek."
