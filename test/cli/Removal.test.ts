@@ -1,5 +1,5 @@
 import { existsSync, readFileSync } from "node:fs"
-import { expect, it } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import {
@@ -9,7 +9,7 @@ import {
   Unverified,
   Verified
 } from "../../src/services/Store.ts"
-import { onBoth, sampleLease, sampleReport } from "../layers/store/Stores.ts"
+import { onBoth, postgres, sampleLease, sampleReport, withPgClient } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const secret = "Anna Person, 7 Harbor Street"
@@ -71,6 +71,11 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
             true
           )
           expect(again).toMatchObject({ _tag: "Replayed", report: { id: "rep_1" } })
+        }
+        // The key stays bound to that content, for every reporter.
+        for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
+          const other = { ...personal("rep_2"), keyDigest: "key of rep_1", contentDigest: "other", reporter }
+          expect((yield* reports.admit(other, true))._tag).toBe("Conflict")
         }
         const shown = yield* run(["reports", "show", "rep_1"], environment)
         expect([shown.exit, shown.out]).toEqual([0, expect.stringMatching(/^removed +\S+Z: request 12$/m)])
@@ -170,6 +175,44 @@ onBoth("music-backend reports remove, without effect", ({ freshPath, name, openS
       expect((yield* run(["reports", "remove", "rep_1"], environment)).exit).toBe(64)
       expect((yield* run(["reports", "remove", "rep_1", "--reason", " "], environment)).exit).toBe(64)
       expect((yield* run(["reports", "remove", "rep_1", "--reason", "x"], environment)).exit).toBe(1)
+    })
+  )
+})
+
+describe("music-backend reports remove, on Postgres", () => {
+  it.scopedLive("changes nothing when retention has deleted the report meanwhile", () =>
+    Effect.gen(function* () {
+      const place = yield* postgres.freshPath
+      const { reports } = yield* postgres.openStore(place)
+      const environment = { MUSIC_DATABASE_URL: place }
+      const { keyDigest, plane } = personal("rep_1")
+      yield* reports.admit(personal("rep_1"), false)
+      yield* reports.admit(personal("rep_2"), false)
+      const removed = yield* withPgClient(place, async (client) => {
+        await client.query("BEGIN")
+        await client.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [
+          `reports ${plane} ${keyDigest}`
+        ])
+        const removal = Effect.runPromise(
+          run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
+        )
+        const isBlocked = `
+          SELECT 1 FROM pg_locks
+          WHERE locktype = 'advisory' AND NOT granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+        while ((await client.query(isBlocked)).rowCount === 0)
+          await new Promise((wake) => setTimeout(wake, 5))
+        // As retention does, which takes no lock.
+        await client.query("DELETE FROM reports WHERE id = 'rep_1'")
+        await client.query("COMMIT")
+        return removal
+      })
+      expect([removed.exit, removed.err]).toEqual([1, expect.stringContaining("no report rep_1")])
+      const [counted] = yield* postgres.rawQuery(
+        place,
+        `SELECT SUM(OCTET_LENGTH(content) + 1000) AS bytes, (SELECT COUNT(*) FROM report_removals) AS removals FROM reports`
+      )
+      expect(counted).toEqual({ bytes: yield* reports.storedBytes, removals: 0 })
     })
   )
 })

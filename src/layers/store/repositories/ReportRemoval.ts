@@ -94,9 +94,11 @@ export const makeReportRemoval = (
             if (known) return RemovalOutcome.RemovedBefore()
             if (Option.isNone(found)) return RemovalOutcome.Missing()
             if (!(yield* endDelivery(id, now))) return RemovalOutcome.BeingFiled()
-            yield* run(sql`
+            // Retention takes no lock, and may have deleted it since.
+            const changed = yield* any(sql`
               UPDATE reports SET content = ${emptied}, reporter = ${reporter}, request_id = ''
-              WHERE id = ${id}`)
+              WHERE id = ${id} RETURNING id`)
+            if (!changed) return RemovalOutcome.Missing()
             // Triggers count only new and deleted rows.
             const freed = Buffer.byteLength(found.value.content) - Buffer.byteLength(emptied)
             yield* run(sql`UPDATE report_totals SET bytes = bytes - ${freed} WHERE id = 1`)
