@@ -73,6 +73,15 @@ export const makeReportRemoval = (
       )
   })
 
+  /**
+   * Postgres writes a new row and keeps the old one in its files; a VACUUM without FULL only frees its place. Not run here: it
+   * locks the table.
+   */
+  const vacuum = sql.onDialectOrElse({
+    pg: () => Option.some("VACUUM FULL reports"),
+    orElse: () => Option.none<string>()
+  })
+
   return {
     removals: (ids) =>
       ids.length === 0
@@ -104,7 +113,7 @@ export const makeReportRemoval = (
             yield* run(sql`UPDATE report_totals SET bytes = bytes - ${freed} WHERE id = 1`)
             yield* run(sql`
               INSERT INTO report_removals (id, removed_at, reason) VALUES (${id}, ${now}, ${reason})`)
-            return RemovalOutcome.Removed()
+            return RemovalOutcome.Removed({ vacuum })
           })
         ),
         Effect.tap((outcome) => (outcome._tag === "Removed" ? emptyLog : Effect.void))
