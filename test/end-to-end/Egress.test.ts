@@ -161,7 +161,10 @@ describe("A process in a network with a proxy and a private authority", () => {
         )
         // Before the credentials are sent.
         expect(otherName).toMatch(
-          new RegExp(`^FAIL +${name} .*\\(ERR_TLS_CERT_ALTNAME_INVALID\\)\\)\\n +-> correct HTTPS_PROXY`, "m")
+          new RegExp(
+            `^FAIL +${name} .*the proxy's certificate is for another name \\(ERR_TLS_CERT_ALTNAME_INVALID\\)\\)\\n +-> use the name that the certificate holds`,
+            "m"
+          )
         )
       }
       expect([misnamed.targets, misnamed.credentials]).toEqual([[], []])
