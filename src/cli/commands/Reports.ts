@@ -207,14 +207,15 @@ const reason = Options.text("reason").pipe(
   )
 )
 
-/** What an operator still has to delete elsewhere. */
-const remainderOf = ({ delivery, report }: ReportRecord): string => {
+/**
+ * What an operator still has to delete elsewhere. Only before the removal, the state shows a report whose outcome a restore made
+ * unknown; it may have been sent and filed since, which is read after the removal.
+ */
+const remainderOf = (before: ReportRecord, { delivery, report }: ReportRecord): string => {
   if (Option.isSome(report.issue)) return `the issue ${report.issue.value.url}: delete it in the tracker`
-  const wasSent = Option.exists(
-    delivery,
-    ({ attempts, state }) => attempts > 0 || (state !== "waiting" && state !== "failed")
-  )
-  return wasSent
+  const wasSent = Option.exists(delivery, ({ attempts }) => attempts > 0)
+  const wasInDoubt = Option.exists(before.delivery, ({ state }) => state !== "waiting" && state !== "failed")
+  return wasSent || wasInDoubt
     ? `perhaps an issue: search the tracker for ${report.id}-${report.marker}, and delete it there`
     : "no issue: it was never sent to the tracker"
 }
@@ -239,10 +240,11 @@ const remove = Command.make("remove", { id, reason, json }, (given) =>
           "try again in a minute"
         )
       case "Removed": {
-        if (given.json) return yield* printJson({ ...toWholeReportJson(after), remains: remainderOf(before) })
+        if (given.json)
+          return yield* printJson({ ...toWholeReportJson(after), remains: remainderOf(before, after) })
         yield* printFacts([
           ["removed", `${given.id}: its content and its reporter are deleted from this database`],
-          ["remains", remainderOf(before)],
+          ["remains", remainderOf(before, after)],
           ["backups", "those from before hold it until they are deleted"]
         ])
       }
