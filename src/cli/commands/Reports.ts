@@ -12,7 +12,7 @@ import {
   type ReportRecord
 } from "../../services/OperatorQueries.ts"
 import { Store } from "../../services/Store.ts"
-import { onDatabase } from "../DatabaseAccess.ts"
+import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
 import { notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
@@ -93,7 +93,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
             items
           )
       })
-    }).pipe(onDatabase)
+    }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Lists reports, newest first"))
 
@@ -164,7 +164,7 @@ const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const record = yield* found(given.id)
     yield* given.json ? printJson(toWholeReportJson(record)) : printReport(record)
-  }).pipe(onDatabase)
+  }).pipe(onDatabaseToRead)
 ).pipe(Command.withDescription("Shows a report with its content"))
 
 const retry = Command.make("retry", { id, json }, (given) =>
@@ -257,7 +257,7 @@ const remove = Command.make("remove", { id, reason, json }, (given) =>
 )
 
 const export_ = Command.make("export", filters, (given) =>
-  Effect.flatMap(filterOf(given), (filter) => onDatabase(exportReports(filter)))
+  Effect.flatMap(filterOf(given), (filter) => onDatabaseToRead(exportReports(filter)))
 ).pipe(
   Command.withDescription("Writes complete reports to standard output, one JSON object a line, newest first")
 )
