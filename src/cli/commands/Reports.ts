@@ -240,11 +240,22 @@ const remove = Command.make("remove", { id, reason, json }, (given) =>
           "try again in a minute"
         )
       case "Removed": {
+        const vacuum = Option.getOrUndefined(outcome.vacuum)
         if (given.json)
-          return yield* printJson({ ...toWholeReportJson(after), remains: remainderOf(before, after) })
+          return yield* printJson({
+            ...toWholeReportJson(after),
+            remains: remainderOf(before, after),
+            vacuum: vacuum ?? null
+          })
         yield* printFacts([
           ["removed", `${given.id}: its content and its reporter are deleted from this database`],
           ["remains", remainderOf(before, after)],
+          [
+            "files",
+            vacuum === undefined
+              ? undefined
+              : `the database's files hold the old row until you run in it, at a quiet time: ${vacuum}`
+          ],
           ["backups", "those from before hold it until they are deleted"]
         ])
       }
