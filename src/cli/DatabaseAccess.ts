@@ -37,23 +37,27 @@ const cursorFailed = (_: CursorInvalid): CommandFailed =>
   )
 
 /** Loads the database drivers only for commands that need them. */
-const access = Layer.unwrapScoped(
-  Effect.gen(function* () {
-    const settings = yield* databasePlace
-    const { databaseFromSettings, makeOperatorQueries, makeStore } = yield* Effect.promise(
-      () => import("./DatabaseModule.ts")
-    )
-    const database = yield* Effect.mapError(databaseFromSettings(settings, { migrate: false }), storeFailed)
-    return Layer.merge(
-      Layer.succeed(OperatorQueries, makeOperatorQueries(database)),
-      Layer.scoped(Store, makeStore(database))
-    )
-  })
-)
+const access = (checkSessions: boolean) =>
+  Layer.unwrapScoped(
+    Effect.gen(function* () {
+      const settings = yield* databasePlace
+      const { databaseFromSettings, makeOperatorQueries, makeStore } = yield* Effect.promise(
+        () => import("./DatabaseModule.ts")
+      )
+      const database = yield* Effect.mapError(
+        databaseFromSettings(settings, { migrate: false, checkSessions }),
+        storeFailed
+      )
+      return Layer.merge(
+        Layer.succeed(OperatorQueries, makeOperatorQueries(database)),
+        Layer.scoped(Store, makeStore(database))
+      )
+    })
+  )
 
-/** Provides the database to a command, and maps its errors to `CommandFailed`. */
-export const onDatabase = <A, R>(
-  command: Effect.Effect<A, CommandFailed | StoreUnavailable | CursorInvalid, R>
+const provideDatabase = <A, R>(
+  command: Effect.Effect<A, CommandFailed | StoreUnavailable | CursorInvalid, R>,
+  checkSessions: boolean
 ): Effect.Effect<A, CommandFailed, Exclude<R, OperatorQueries | Store> | CliEnvironment> =>
   command.pipe(
     Effect.mapError((error) => {
@@ -66,5 +70,15 @@ export const onDatabase = <A, R>(
           return storeFailed(error)
       }
     }),
-    Effect.provide(access)
+    Effect.provide(access(checkSessions))
   )
+
+/** Provides the database to a command, and maps its errors to `CommandFailed`. */
+export const onDatabase = <A, R>(
+  command: Effect.Effect<A, CommandFailed | StoreUnavailable | CursorInvalid, R>
+) => provideDatabase(command, true)
+
+/** For a command that only reads: a pooler that moves its sessions does no harm, and the check for one takes many round trips. */
+export const onDatabaseToRead = <A, R>(
+  command: Effect.Effect<A, CommandFailed | StoreUnavailable | CursorInvalid, R>
+) => provideDatabase(command, false)

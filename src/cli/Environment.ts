@@ -8,3 +8,8 @@ export class CliEnvironment extends Context.Tag("music/cli/Environment")<
   CliEnvironment,
   Record<string, string | undefined>
 >() {}
+
+/** Names of the variables that only the file of `--env-file` sets. */
+export class FromFileOnly extends Context.Reference<FromFileOnly>()("music/cli/FromFileOnly", {
+  defaultValue: (): ReadonlyArray<string> => []
+}) {}

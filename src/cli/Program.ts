@@ -25,7 +25,7 @@ import { telemetry } from "./commands/Telemetry.ts"
 import { webhooks } from "./commands/Webhooks.ts"
 import { type CommandTree, type Invocation, program, readArguments } from "./Arguments.ts"
 import { CommandFailed, type Exit, exits, usage } from "./CommandFailed.ts"
-import { CliEnvironment } from "./Environment.ts"
+import { CliEnvironment, FromFileOnly } from "./Environment.ts"
 import { takeEnvironmentFile, withoutEnvironmentFile } from "./EnvironmentFile.ts"
 import { toHelpText } from "./HelpText.ts"
 import { colourise, Screen } from "./Screen.ts"
@@ -149,8 +149,9 @@ const command = (given: ReadonlyArray<string>) =>
   Effect.gen(function* () {
     const { args, variables } = yield* takeEnvironmentFile(given)
     const environment = yield* CliEnvironment
-    for (const [name, value] of Object.entries(variables)) environment[name] ??= value
-    return yield* perform(yield* readArguments(tree, args))
+    const added = Object.keys(variables).filter((name) => environment[name] === undefined)
+    for (const name of added) environment[name] = variables[name]
+    return yield* Effect.provideService(perform(yield* readArguments(tree, args)), FromFileOnly, added)
   })
 
 /** A fix that is a command to run gets no full stop, so that it can be copied. */

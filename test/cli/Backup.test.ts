@@ -1,8 +1,9 @@
-import { mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs"
-import { join } from "node:path"
+import { existsSync, mkdirSync, readdirSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import { basename, join } from "node:path"
 import { expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
+import * as Schema from "effect/Schema"
 import { folder, freshPath, openStore, postgres } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
@@ -49,14 +50,32 @@ it.scopedLive(
         69,
         expect.stringContaining("none does not exist. Create it, or choose")
       ])
-      const odd = join(copies, "odd")
-      mkdirSync(join(odd, "music-20250101T000000Z.sqlite"), { recursive: true })
-      const blocked = yield* run(["backup", "--keep", "1", odd], environment)
-      expect([blocked.exit, blocked.err]).toEqual([
-        69,
-        expect.stringContaining("the backup is complete, but")
-      ])
     })
+)
+
+it.scopedLive("backup --keep never removes its own copy, a later one, a link or a folder", () =>
+  Effect.gen(function* () {
+    const place = yield* freshPath
+    yield* openStore(place)
+    const copies = yield* folder
+    const elsewhere = join(yield* folder, "kept")
+    const [old, link, inside, later] = ["20250101", "20250102", "20250103", "20990101"].map(
+      (day) => `music-${day}T000000Z.sqlite`
+    )
+    for (const file of [elsewhere, join(copies, `${old}`), join(copies, `${later}`)]) writeFileSync(file, "")
+    symlinkSync(elsewhere, join(copies, `${link}`))
+    mkdirSync(join(copies, `${inside}`))
+    const { err, exit, json } = yield* run(["backup", "--keep", "1", "--json", copies], {
+      MUSIC_DATABASE_PATH: place
+    })
+    expect([exit, err]).toEqual([0, ""])
+    const { file, removed } = Schema.decodeUnknownSync(
+      Schema.Struct({ file: Schema.String, removed: Schema.Array(Schema.String) })
+    )(json)
+    expect(removed).toEqual([join(copies, `${old}`)])
+    expect(readdirSync(copies).sort()).toEqual([link, inside, basename(file), later])
+    expect(existsSync(elsewhere)).toBe(true)
+  })
 )
 
 it.scopedLive("backup --record records a backup by another tool on Postgres", () =>

@@ -8,7 +8,8 @@ import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
 import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
-import { openStore, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
+import { openStore, postgres, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
+import { pooler } from "../support/Pooler.ts"
 import { run } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-cli-"))
@@ -607,4 +608,26 @@ describe("music-backend config and openapi", () => {
       expect(json).toEqual(JSON.parse(JSON.stringify(openApi())))
     })
   )
+
+  for (const mode of ["transaction", "statement"] as const)
+    it.scopedLive(`behind a pooler in ${mode} mode a command reads, and refuses to write`, () =>
+      Effect.gen(function* () {
+        const place = yield* postgres.freshPath
+        const { reports } = yield* postgres.openStore(place)
+        yield* reports.admit(sampleReport({ id: "rep_1" }), false)
+        const environment = { MUSIC_DATABASE_URL: yield* pooler(place, mode) }
+        const listed = yield* run(["reports", "list", "--json"], environment)
+        expect([listed.exit, listed.err]).toEqual([0, ""])
+        expect(listed.json).toMatchObject({ items: [{ id: "rep_1" }] })
+        for (const args of [
+          ["reports", "retry", "rep_1"],
+          ["reports", "remove", "rep_1", "--reason", "request 12"],
+          ["deliveries", "retry", "report:rep_1"]
+        ]) {
+          const { err, exit } = yield* run(args, environment)
+          expect([args, exit, err]).toEqual([args, 69, expect.stringContaining("pool_mode = session")])
+        }
+        expect(Option.map(yield* reports.find("rep_1"), ({ id }) => id)).toEqual(Option.some("rep_1"))
+      })
+    )
 })

@@ -204,6 +204,38 @@ describe("music-backend", () => {
     })
   )
 
+  it("as a process reads --env-file before and after the command; a missing file is refused", () => {
+    const place = mkdtempSync(join(tmpdir(), "music-program-"))
+    const file = join(place, "settings.env")
+    writeFileSync(file, "MUSIC_ORG_ID='acme'\nMUSIC_MIN_CLI='1.2.3'\n")
+    for (const args of [
+      ["--env-file", file, "config", "--changed"],
+      ["config", "--changed", `--env-file=${file}`]
+    ]) {
+      const { exit, out } = spawned(args, { MUSIC_MIN_CLI: "2.0.0" })
+      expect([args, exit, out]).toEqual([args, 0, expect.stringMatching(/^MUSIC_ORG_ID +acme/m)])
+      expect(out).toMatch(/^MUSIC_MIN_CLI +2\.0\.0/m)
+    }
+    // Node 20 to 24 look for `--env-file` behind the script as well, and end with 9.
+    const refused = spawned(["config", "--env-file", join(place, "none.env")])
+    rmSync(place, { recursive: true })
+    expect([9, 78]).toContain(refused.exit)
+    expect([refused.out, refused.err]).toEqual(["", expect.stringContaining("none.env")])
+  })
+
+  it.scoped("check warns of NODE_EXTRA_CA_CERTS that only the file sets", () =>
+    Effect.gen(function* () {
+      const file = join(yield* folder, "settings.env")
+      writeFileSync(file, "NODE_EXTRA_CA_CERTS='/etc/ssl/company.pem'\n")
+      const check = (environment: Readonly<Record<string, string>>) =>
+        Effect.map(run(["check", "--env-file", file], environment), ({ out }) => out)
+      expect(yield* check({})).toMatch(
+        /^WARN +certificates +NODE_EXTRA_CA_CERTS in the file .* has no effect\n +-> set it in the environment/m
+      )
+      expect(yield* check({ NODE_EXTRA_CA_CERTS: "/etc/ssl/company.pem" })).not.toContain("certificates")
+    })
+  )
+
   it("as a process prints its version, and its errors on standard error without a stack", () => {
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"))
     expect(spawned(["--version"])).toEqual({ exit: 0, out: `${version}\n`, err: "" })

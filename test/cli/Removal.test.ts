@@ -2,7 +2,9 @@ import { randomBytes } from "node:crypto"
 import { existsSync, readFileSync } from "node:fs"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
+import pg from "pg"
 import {
   Anonymous,
   DeliveryUpdate,
@@ -181,6 +183,38 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
     })
   )
 })
+
+it.scopedLive("reports remove names an issue that is filed while it waits, on Postgres", () =>
+  Effect.gen(function* () {
+    const place = yield* postgres.freshPath
+    const store = yield* postgres.openStore(place)
+    yield* store.reports.admit(personal("rep_1"), true)
+    const worker = yield* Effect.acquireRelease(
+      Effect.promise(async () => {
+        const client = new pg.Client({ connectionString: place })
+        await client.connect()
+        return client
+      }),
+      (client) => Effect.promise(() => client.end())
+    )
+    yield* Effect.promise(() =>
+      worker.query(`BEGIN;
+        UPDATE deliveries SET state = 'delivered', attempts = 1, finished_at = 1;
+        UPDATE reports SET issue_number = ${issue.number}, issue_url = '${issue.url}'`)
+    )
+    const removing = yield* Effect.fork(
+      run(["reports", "remove", "rep_1", "--reason", "request 14"], { MUSIC_DATABASE_URL: place })
+    )
+    yield* Effect.promise(() =>
+      worker.query(
+        "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+      )
+    ).pipe(Effect.delay("20 millis"), Effect.repeat({ until: ({ rowCount }) => rowCount === 1 }))
+    yield* Effect.promise(() => worker.query("COMMIT"))
+    const { exit, out } = yield* Fiber.join(removing)
+    expect([exit, out]).toEqual([0, expect.stringContaining(`the issue ${issue.url}: delete it`)])
+  })
+)
 
 onBoth("music-backend reports remove, without effect", ({ freshPath, name, openStore }) => {
   it.scopedLive("demands a reason and a known report", () =>

@@ -109,6 +109,35 @@ it.effect("on PostgreSQL the output ends with the command to run", () =>
   })
 )
 
+it.scopedLive(
+  "an address without a host, as of a socket, is accepted; one that cannot be read is refused",
+  () =>
+    Effect.gen(function* () {
+      const { hostname, password, pathname, port, username } = new URL(yield* postgres.freshPath)
+      const socket = `postgres://${username}:${password}@${pathname}?host=${hostname}&port=${port}`
+      const finished = yield* run(["restore", "--finish"], { MUSIC_DATABASE_URL: socket })
+      expect([finished.exit, finished.err]).toEqual([0, ""])
+      expect(finished.out).toMatch(/^doubted +none$/m)
+      const named = { MUSIC_DATABASE_URL: "postgres://music:hidden@/music?host=/tmp&application_name=own" }
+      for (const command of ["backup", "restore"]) {
+        const { err, exit } = yield* run([command, "music.dump"], named)
+        expect([exit, err]).toEqual([
+          69,
+          expect.stringContaining("--dbname='postgres://music@/music?host=%2Ftmp&application_name=own'")
+        ])
+      }
+      for (const args of [
+        ["backup", "music.dump"],
+        ["restore", "music.dump"],
+        ["restore", "--finish"]
+      ]) {
+        const { err, exit } = yield* run(args, { MUSIC_DATABASE_URL: "postgres://music:hidden@:port/music" })
+        expect([args, exit, err]).toEqual([args, 69, expect.stringMatching(/MUSIC_DATABASE_URL.*\.$/)])
+        expect(err).not.toContain("hidden")
+      }
+    })
+)
+
 it.effect("restore takes a file or --finish, and not both", () =>
   Effect.gen(function* () {
     for (const args of [

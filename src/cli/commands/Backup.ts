@@ -49,16 +49,21 @@ const copies = /^music-\d{8}T\d{6}Z\.sqlite$/
 const copyName = (now: number): string =>
   `music-${new Date(now).toISOString().replaceAll(/[-:]|\.\d+/g, "")}.sqlite`
 
-/** The oldest copies beyond the newest `count`; names sort by their time. Other files are not touched. */
-const removeOldCopies = (folder: string, count: number) =>
+/**
+ * Removes the oldest copies beyond the newest `count`, of which `made` is the newest; names sort by their time. Later copies are not
+ * touched: they are those of a run at the same time, or of a wrong clock. Nor are links, folders and files with other names.
+ */
+const removeOldCopies = (folder: string, count: number, made: string) =>
   Effect.try({
     try: () => {
-      const old = readdirSync(folder)
-        .filter((name) => copies.test(name))
+      const old = readdirSync(folder, { withFileTypes: true })
+        .filter((entry) => entry.isFile() && copies.test(entry.name) && entry.name <= made)
+        .map(({ name }) => name)
         .sort()
         .slice(0, -count)
         .map((name) => join(folder, name))
-      for (const copy of old) rmSync(copy)
+      // Another run at the same time may have removed it.
+      for (const copy of old) rmSync(copy, { force: true })
       return old
     },
     catch: (error) =>
@@ -155,13 +160,14 @@ export const backup = Command.make(
       const path = given.file.value
       const settings = yield* databasePlace
       const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
-      const target = Option.isSome(keep) ? join(path, copyName(yield* Clock.currentTimeMillis)) : path
+      const name = copyName(yield* Clock.currentTimeMillis)
+      const target = Option.isSome(keep) ? join(path, name) : path
       const facts = yield* backups
         .backup(settings, target, { overwrite: given.overwrite, progress: screen.progress })
         .pipe(Effect.mapError(failed(exits.unavailable)))
       yield* screen.progress("")
       yield* recordOrWarn(settings)
-      const removed = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value) : []
+      const removed = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value, name) : []
       yield* given.json
         ? printJson({ ...toJson(facts), removed })
         : printFacts([...toLines(facts), ...removed.map((copy) => ["removed", copy] as const)])

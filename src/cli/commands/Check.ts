@@ -1,10 +1,10 @@
 import * as Command from "@effect/cli/Command"
 import * as Effect from "effect/Effect"
-import type { Finding, Status } from "../../layers/diagnostics/Finding.ts"
+import { type Finding, type Status, warn } from "../../layers/diagnostics/Finding.ts"
 import { CommandFailed, exits } from "../CommandFailed.ts"
 import { json } from "../Flags.ts"
 import { type Colour, colourise, printJson, Screen, type ScreenService } from "../Screen.ts"
-import { CliEnvironment } from "../Environment.ts"
+import { CliEnvironment, FromFileOnly } from "../Environment.ts"
 import { toSingleLine, pad } from "../Text.ts"
 
 const colours: Readonly<Record<Status, Colour>> = { PASS: "green", WARN: "yellow", FAIL: "red", SKIP: "dim" }
@@ -28,13 +28,28 @@ const rendered = (screen: ScreenService, findings: ReadonlyArray<Finding>): stri
 const summary = (findings: ReadonlyArray<Finding>): string =>
   `${count(findings, "PASS")} passed, ${count(findings, "WARN")} warnings, ${count(findings, "FAIL")} failed, ${count(findings, "SKIP")} skipped`
 
+const authorities = "NODE_EXTRA_CA_CERTS"
+
+/** Node reads the variable at the start of the process, before the file is read. */
+const checkAuthorities = (fromFile: ReadonlyArray<string>): ReadonlyArray<Finding> =>
+  fromFile.includes(authorities)
+    ? [
+        warn(
+          "certificates",
+          `${authorities} in the file of --env-file has no effect`,
+          "set it in the environment of the process"
+        )
+      ]
+    : []
+
 export const check = Command.make("check", { json }, (given) =>
   Effect.gen(function* () {
     const screen = yield* Screen
     const { runChecks } = yield* Effect.promise(() => import("../../layers/diagnostics/Checks.ts"))
-    const findings = yield* runChecks(yield* CliEnvironment, (finished, all) =>
+    const checked = yield* runChecks(yield* CliEnvironment, (finished, all) =>
       screen.progress(`checking: ${finished} of ${all}`)
     )
+    const findings = [...checkAuthorities(yield* FromFileOnly), ...checked]
     yield* screen.progress("")
     const failed = count(findings, "FAIL")
     if (given.json)

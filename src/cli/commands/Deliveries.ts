@@ -7,7 +7,7 @@ import * as Option from "effect/Option"
 import { production } from "../../layers/delivery/DeliveryLimits.ts"
 import { type DeliveryRecord, OperatorQueries } from "../../services/OperatorQueries.ts"
 import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
-import { onDatabase } from "../DatabaseAccess.ts"
+import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
 import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
@@ -93,7 +93,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       })
       if (!given.json && Option.isSome(pause) && !page.items.every(isOver))
         yield* (yield* Screen).err(`\n${pauseText(pause.value)}`)
-    }).pipe(onDatabase)
+    }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
 
@@ -126,7 +126,7 @@ const show = Command.make("show", { id, json }, (given) =>
       ["last failure", Option.getOrUndefined(delivery.lastFailure)]
     ])
     if (Option.isSome(pause) && !isOver(delivery)) yield* (yield* Screen).err(pauseText(pause.value))
-  }).pipe(onDatabase)
+  }).pipe(onDatabaseToRead)
 ).pipe(Command.withDescription("Shows a delivery"))
 
 const unchanged = ({ id: deliveryId, state }: DeliveryRecord, what: string): CommandFailed =>

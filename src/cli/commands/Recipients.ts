@@ -4,7 +4,7 @@ import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { OperatorQueries } from "../../services/OperatorQueries.ts"
-import { onDatabase } from "../DatabaseAccess.ts"
+import { onDatabaseToRead } from "../DatabaseAccess.ts"
 import { notFound } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage } from "../Flags.ts"
 import { printTable } from "../Screen.ts"
@@ -48,7 +48,7 @@ const show = Command.make("show", { publicId, org: organisation, plane, ...pagin
             items
           )
       })
-    }).pipe(onDatabase)
+    }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Shows where an actor is registered as a recipient of tings"))
 

@@ -12,7 +12,7 @@ import {
   type ReportRecord
 } from "../../services/OperatorQueries.ts"
 import { Store } from "../../services/Store.ts"
-import { onDatabase } from "../DatabaseAccess.ts"
+import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
 import { notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
@@ -93,7 +93,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
             items
           )
       })
-    }).pipe(onDatabase)
+    }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Lists reports, newest first"))
 
@@ -164,7 +164,7 @@ const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const record = yield* found(given.id)
     yield* given.json ? printJson(toWholeReportJson(record)) : printReport(record)
-  }).pipe(onDatabase)
+  }).pipe(onDatabaseToRead)
 ).pipe(Command.withDescription("Shows a report with its content"))
 
 const retry = Command.make("retry", { id, json }, (given) =>
@@ -207,14 +207,15 @@ const reason = Options.text("reason").pipe(
   )
 )
 
-/** What an operator still has to delete elsewhere. */
-const remainderOf = ({ delivery, report }: ReportRecord): string => {
+/**
+ * What an operator still has to delete elsewhere. Only before the removal, the state shows a report whose outcome a restore made
+ * unknown; it may have been sent and filed since, which is read after the removal.
+ */
+const remainderOf = (before: ReportRecord, { delivery, report }: ReportRecord): string => {
   if (Option.isSome(report.issue)) return `the issue ${report.issue.value.url}: delete it in the tracker`
-  const wasSent = Option.exists(
-    delivery,
-    ({ attempts, state }) => attempts > 0 || (state !== "waiting" && state !== "failed")
-  )
-  return wasSent
+  const wasSent = Option.exists(delivery, ({ attempts }) => attempts > 0)
+  const wasInDoubt = Option.exists(before.delivery, ({ state }) => state !== "waiting" && state !== "failed")
+  return wasSent || wasInDoubt
     ? `perhaps an issue: search the tracker for ${report.id}-${report.marker}, and delete it there`
     : "no issue: it was never sent to the tracker"
 }
@@ -243,12 +244,12 @@ const remove = Command.make("remove", { id, reason, json }, (given) =>
         if (given.json)
           return yield* printJson({
             ...toWholeReportJson(after),
-            remains: remainderOf(before),
+            remains: remainderOf(before, after),
             vacuum: vacuum ?? null
           })
         yield* printFacts([
           ["removed", `${given.id}: its content and its reporter are deleted from this database`],
-          ["remains", remainderOf(before)],
+          ["remains", remainderOf(before, after)],
           [
             "files",
             vacuum === undefined
@@ -267,7 +268,7 @@ const remove = Command.make("remove", { id, reason, json }, (given) =>
 )
 
 const export_ = Command.make("export", filters, (given) =>
-  Effect.flatMap(filterOf(given), (filter) => onDatabase(exportReports(filter)))
+  Effect.flatMap(filterOf(given), (filter) => onDatabaseToRead(exportReports(filter)))
 ).pipe(
   Command.withDescription("Writes complete reports to standard output, one JSON object a line, newest first")
 )

@@ -3,7 +3,7 @@ import * as Options from "@effect/cli/Options"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { OperatorQueries } from "../../services/OperatorQueries.ts"
-import { onDatabase } from "../DatabaseAccess.ts"
+import { onDatabaseToRead } from "../DatabaseAccess.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
 import { toRefusalJson, toSpoolJson } from "../JsonOutput.ts"
 import { printTable } from "../Screen.ts"
@@ -43,7 +43,7 @@ const list = Command.make("list", { json }, (given) =>
           )
       }
     )
-  }).pipe(onDatabase)
+  }).pipe(onDatabaseToRead)
 ).pipe(
   Command.withDescription(
     "Shows by table what waits for shipping, and the totals since the database was created"
@@ -84,7 +84,7 @@ const refused = Command.make("refused", { ...filters, ...paging, json }, (given)
             items
           )
       })
-    }).pipe(onDatabase)
+    }).pipe(onDatabaseToRead)
   )
 ).pipe(
   Command.withDescription("Lists the events that the table service refused, newest first, with its code")

@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import { productionId } from "../../services/Plane.ts"
 import { OperatorQueries } from "../../services/OperatorQueries.ts"
 import type { InboxEvent } from "../../services/Store.ts"
-import { onDatabase } from "../DatabaseAccess.ts"
+import { onDatabaseToRead } from "../DatabaseAccess.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { printTable } from "../Screen.ts"
 import { toWebhookJson } from "../JsonOutput.ts"
@@ -48,7 +48,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
             items
           )
       })
-    }).pipe(onDatabase)
+    }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Lists the webhooks that were received, newest first"))
 

@@ -32,7 +32,8 @@ import {
   serviceUrl,
   webhookRetentionDays,
   webOrigin,
-  whole
+  whole,
+  withoutProxy
 } from "./Parsers.ts"
 
 interface Description {
@@ -380,7 +381,7 @@ const openTelemetry = {
 const httpsProxy = optional(outboundProxy, "proxy for https calls to other systems", { secret: true })
 const httpProxy = optional(outboundProxy, "proxy for http calls to other systems", { secret: true })
 const noProxy = optional(
-  list<string>(Either.right),
+  list(withoutProxy),
   "hosts and networks that are called without a proxy, comma-separated"
 )
 

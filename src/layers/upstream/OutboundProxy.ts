@@ -65,11 +65,12 @@ const addressOf = (hostname: string): string => hostname.replace(/^\[|\]$/g, "")
 const familyOf = (address: string): "ipv4" | "ipv6" => (isIP(address) === 4 ? "ipv4" : "ipv6")
 
 const isInNetwork = (hostname: string, entry: string): boolean => {
-  const [network = "", bits] = entry.split("/")
+  const [given = "", bits] = entry.split("/")
+  const network = addressOf(given)
   const address = addressOf(hostname)
-  if (isIP(address) === 0 || isIP(addressOf(network)) === 0) return false
+  if (isIP(address) === 0 || isIP(network) === 0) return false
   const list = new BlockList()
-  if (bits === undefined) list.addAddress(addressOf(network), familyOf(addressOf(network)))
+  if (bits === undefined) list.addAddress(network, familyOf(network))
   else if (/^\d{1,3}$/.test(bits) && Number(bits) <= (isIP(network) === 4 ? 32 : 128))
     list.addSubnet(network, Number(bits), familyOf(network))
   return list.check(address, familyOf(address))
@@ -82,7 +83,7 @@ const isExcepted = ({ hostname, port }: Target, entry: string): boolean => {
   const name = given.replace(/^\*?\./, "")
   if (ofPort !== undefined && ofPort !== port) return false
   const host = hostname.toLowerCase()
-  return host === name || host.endsWith(`.${name}`)
+  return addressOf(host) === addressOf(name) || host.endsWith(`.${name}`)
 }
 
 /** The proxy for a connection, if any. This machine is reached without one. */

@@ -206,6 +206,22 @@ describe("An outbound proxy", () => {
   )
 })
 
+describe("NO_PROXY", () => {
+  it.each(["*", ".a.example", "a.example:443", "10.0.0.1", "[fd00::1]:443", "fd00::/8", "[fd00::]/8"])(
+    "may have %s",
+    (entry) => {
+      expect(badNames({ NO_PROXY: `b.example,${entry}` })).toEqual([])
+    }
+  )
+
+  it.each(["10.0.0.0/33", "10.0.0.0/", "[fd00::]/129", "10.0/8", "https://a.example", "a.example b.example"])(
+    "may not have %s",
+    (entry) => {
+      expect(badNames({ NO_PROXY: `b.example,${entry}` })).toEqual(["NO_PROXY"])
+    }
+  )
+})
+
 describe("A service's URL", () => {
   const urlOf = (url: string) => read({ MUSIC_IAM_URL: url }).iam.url
 

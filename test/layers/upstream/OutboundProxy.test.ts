@@ -50,6 +50,10 @@ describe("The proxy of a connection", () => {
     ["10.0.0.0/99", "https://10.1.2.3", "https"],
     ["10.1.2.3", "https://10.1.2.3:8443", "direct"],
     ["fd00::/8", "https://[fd00::1]", "direct"],
+    ["[fd00::]/8", "https://[fd00::1]", "direct"],
+    ["[fd00::]/8", "https://iam.example", "https"],
+    ["[fd00::]/8", "https://[fe80::1]", "https"],
+    ["[fd00::1]:443", "https://[fd00::1]", "direct"],
     ["*", "https://iam.example", "direct"]
   ])("NO_PROXY %s: %s goes %s", (entry, url, way) => {
     expect(goes(url, ["other.example", entry])).toBe(way)

@@ -3,30 +3,37 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type { SettingsValues } from "../../../services/Settings.ts"
+import { formatAddress, parseAddress } from "../postgres/PgAddress.ts"
 import { BackupFailed } from "./DatabaseFiles.ts"
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`
 
 /** Without the password, which the tools ask for, or find in PGPASSWORD or ~/.pgpass. */
-const address = (databaseUrl: Redacted.Redacted): string => {
-  const url = new URL(Redacted.value(databaseUrl))
-  url.password = ""
-  url.searchParams.delete("password")
-  return quoted(url.href)
-}
+const address = (databaseUrl: Redacted.Redacted): Option.Option<string> =>
+  Option.map(parseAddress(Redacted.value(databaseUrl)), (url) => {
+    url.password = ""
+    url.searchParams.delete("password")
+    return quoted(formatAddress(url))
+  })
+
+/** `application_name` of the driver's setting. */
+const driverName = "music-backend"
 
 /**
  * The address for the sessions of this command, and the name of the servers' sessions: a parameter of the address comes before the
- * driver's setting.
+ * driver's setting. An address that cannot be read is returned as it is; the driver refuses it.
  */
 export const withOwnName = (
   databaseUrl: Redacted.Redacted
-): { readonly url: Redacted.Redacted; readonly servers: string } => {
-  const url = new URL(Redacted.value(databaseUrl))
-  const servers = url.searchParams.get("application_name") ?? "music-backend"
-  url.searchParams.set("application_name", `${servers} restore`)
-  return { url: Redacted.make(url.href), servers }
-}
+): { readonly url: Redacted.Redacted; readonly servers: string } =>
+  Option.match(parseAddress(Redacted.value(databaseUrl)), {
+    onNone: () => ({ url: databaseUrl, servers: driverName }),
+    onSome: (url) => {
+      const servers = url.searchParams.get("application_name") ?? driverName
+      url.searchParams.set("application_name", `${servers} restore`)
+      return { url: Redacted.make(formatAddress(url)), servers }
+    }
+  })
 
 const refuse = (
   { databaseUrl }: Pick<SettingsValues, "databaseUrl">,
@@ -38,7 +45,10 @@ const refuse = (
       Effect.fail(
         new BackupFailed({
           reason: "MUSIC_DATABASE_URL is set: a PostgreSQL database is copied with PostgreSQL's own tools",
-          fix: `Run: ${command(address(url))}`
+          fix: Option.match(address(url), {
+            onNone: () => "correct MUSIC_DATABASE_URL, which cannot be read",
+            onSome: (readable) => `Run: ${command(readable)}`
+          })
         })
       )
   })

@@ -1,6 +1,8 @@
 /** The sessions of the program at the server: their settings, and whether a pooler lets each connection keep its own. */
 import { randomUUID } from "node:crypto"
+import * as Option from "effect/Option"
 import pg from "pg"
+import { parseAddress } from "./PgAddress.ts"
 
 /** Milliseconds; the server enforces them. Zero is no limit. */
 export interface SessionLimits {
@@ -23,9 +25,12 @@ export const transactionMode = "ISOLATION LEVEL READ COMMITTED READ WRITE"
 const synchronousCommit =
   "set_config('synchronous_commit', CASE now WHEN 'off' THEN 'on' ELSE now END, false)"
 
-/** Parameters of the address, which take precedence. An address that is no URL, such as a path, has none. */
+/** Parameters of the address, which take precedence. */
 const givenIn = (address: string): URLSearchParams =>
-  URL.canParse(address) ? new URL(address).searchParams : new URLSearchParams()
+  Option.match(parseAddress(address), {
+    onNone: () => new URLSearchParams(),
+    onSome: ({ searchParams }) => searchParams
+  })
 
 /**
  * Sets up a session, in one round trip. Not parameters of the connection: poolers such as pgbouncer refuse those that they do

@@ -31,6 +31,8 @@ export interface PgOptions {
   readonly migrate?: boolean
   /** Accepts an older schema as it is, for statements that every version's schema allows. */
   readonly older?: boolean
+  /** Refuses a pooler that moves sessions; default true. It takes many round trips. */
+  readonly checkSessions?: boolean
   /** Milliseconds; for tests. */
   readonly timeouts?: Partial<typeof defaultTimeouts>
   readonly notify?: Pick<NotifyOptions, "checkEvery" | "checkWithin" | "pause">
@@ -150,6 +152,7 @@ export const openPostgres = (
     lockWait = 5_000,
     migrate: migrates = true,
     older = false,
+    checkSessions: checksSessions = true,
     notify = {},
     ...options
   }: PgOptions = {}
@@ -205,7 +208,8 @@ export const openPostgres = (
     const database = makeDatabase(sql, { name, lockWait, dialect: pgDialect(connections, sql, listener) })
 
     yield* checkServer(database)
-    yield* checkSessions(name, connections, new pg.Client({ ...client, query_timeout: timeouts.connect }))
+    if (checksSessions)
+      yield* checkSessions(name, connections, new pg.Client({ ...client, query_timeout: timeouts.connect }))
 
     /** On a connection of its own. */
     const migration = Effect.gen(function* () {
