@@ -53,7 +53,7 @@ const startOf = (settings: SettingsValues) => ({
 export const reportLifecycle: Effect.Effect<void, never, Settings | Drain | Scope.Scope> = Effect.gen(
   function* () {
     const settings = yield* Settings
-    const { requests } = yield* Drain
+    const { countRequests } = yield* Drain
     const runSync = Runtime.runSync(yield* Effect.runtime<never>())
     yield* Effect.logInfo("Starting", startOf(settings))
 
@@ -66,6 +66,7 @@ export const reportLifecycle: Effect.Effect<void, never, Settings | Drain | Scop
     const reportStopped = (complete: boolean): void => {
       if (stoppingAt === undefined) return
       const level = complete ? LogLevel.Info : LogLevel.Warning
+      const requests = countRequests()
       const facts = {
         complete,
         duration_ms: Math.round(performance.now() - stoppingAt),
