@@ -30,6 +30,7 @@ const startOf = (settings: SettingsValues) => ({
   node: process.version,
   pid: process.pid,
   database: databaseOf(settings),
+  ...(Option.isSome(settings.databaseUrl) ? { database_connections: settings.databaseConnections } : {}),
   request_deadline_seconds: settings.requestDeadlineSeconds,
   shutdown_grace_seconds: settings.shutdownGraceSeconds,
   iam_calls_per_minute: settings.iam.callsPerMinute,
