@@ -48,9 +48,12 @@ export interface Removal {
   readonly reason: string
 }
 
-/** `BeingFiled`: nothing was changed; its delivery is leased, or in a state that only a later version knows. */
+/**
+ * `vacuum`: the SQL statement that removes the old row from the database's files, where the removal does not.
+ * `BeingFiled`: nothing was changed; its delivery is leased, or in a state that only a later version knows.
+ */
 export type RemovalOutcome = Data.TaggedEnum<{
-  Removed: object
+  Removed: { readonly vacuum: Option.Option<string> }
   RemovedBefore: object
   BeingFiled: object
   Missing: object

@@ -39,7 +39,9 @@ export class Readiness extends Effect.Service<Readiness>()("music/Readiness", {
 
     const dependencies = yield* shareFor(
       checkMillis,
-      Effect.all({ database, deliveries: delivery.checks }).pipe(Effect.disconnect)
+      Effect.all({ database, deliveries: delivery.checks }, { concurrency: "unbounded" }).pipe(
+        Effect.disconnect
+      )
     )
 
     /** A stopped tracker or table is `degraded` and never makes the service unready. A shutdown shows at once. */

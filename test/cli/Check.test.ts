@@ -194,7 +194,13 @@ const badSettings: ReadonlyArray<
     "a file of a secret that does not exist",
     { MUSIC_IAM_APP_SECRET: "", MUSIC_IAM_APP_SECRET_FILE: join(scratch, "absent") },
     /^MUSIC_IAM_APP_SECRET/,
-    /MUSIC_IAM_APP_SECRET/
+    /^correct MUSIC_IAM_APP_SECRET_FILE or the content of its file/
+  ],
+  [
+    "a proxy of another kind",
+    { HTTPS_PROXY: "socks5://127.0.0.1:1080" },
+    /^HTTPS_PROXY/,
+    /^correct or remove HTTPS_PROXY/
   ],
   [
     "a webhook secret that is too short",

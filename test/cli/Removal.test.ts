@@ -1,5 +1,6 @@
+import { randomBytes } from "node:crypto"
 import { existsSync, readFileSync } from "node:fs"
-import { expect, it } from "@effect/vitest"
+import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import {
@@ -9,7 +10,7 @@ import {
   Unverified,
   Verified
 } from "../../src/services/Store.ts"
-import { onBoth, sampleLease, sampleReport } from "../layers/store/Stores.ts"
+import { onBoth, postgres, sampleLease, sampleReport, withPgClient } from "../layers/store/Stores.ts"
 import { run } from "./Harness.ts"
 
 const secret = "Anna Person, 7 Harbor Street"
@@ -60,6 +61,11 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
           [
             "removed  rep_1: its content and its reporter are deleted from this database",
             "remains  no issue: it was never sent to the tracker",
+            ...(name === "SQLite"
+              ? []
+              : [
+                  "files    the database's files hold the old row until you run in it, at a quiet time: VACUUM FULL reports"
+                ]),
             "backups  those from before hold it until they are deleted"
           ]
         ])
@@ -71,6 +77,11 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
             true
           )
           expect(again).toMatchObject({ _tag: "Replayed", report: { id: "rep_1" } })
+        }
+        // The key stays bound to that content, for every reporter.
+        for (const reporter of [Verified({ publicId: "c:anna-person" }), Unverified(), Anonymous()]) {
+          const other = { ...personal("rep_2"), keyDigest: "key of rep_1", contentDigest: "other", reporter }
+          expect((yield* reports.admit(other, true))._tag).toBe("Conflict")
         }
         const shown = yield* run(["reports", "show", "rep_1"], environment)
         expect([shown.exit, shown.out]).toEqual([0, expect.stringMatching(/^removed +\S+Z: request 12$/m)])
@@ -142,7 +153,8 @@ onBoth("music-backend reports remove", ({ freshPath, name, openStore, rawQuery }
         issue,
         delivery: { state: "delivered" },
         removed: { reason: "request 12" },
-        remains: `the issue ${issue.url}: delete it in the tracker`
+        remains: `the issue ${issue.url}: delete it in the tracker`,
+        vacuum: name === "SQLite" ? null : "VACUUM FULL reports"
       })
 
       // An unknown outcome: the issue may exist, and is found by the reference in its text.
@@ -170,6 +182,90 @@ onBoth("music-backend reports remove, without effect", ({ freshPath, name, openS
       expect((yield* run(["reports", "remove", "rep_1"], environment)).exit).toBe(64)
       expect((yield* run(["reports", "remove", "rep_1", "--reason", " "], environment)).exit).toBe(64)
       expect((yield* run(["reports", "remove", "rep_1", "--reason", "x"], environment)).exit).toBe(1)
+    })
+  )
+})
+
+/** Whether the files of the table, as they are on the disk, hold the text. */
+const filesHold = (place: string, text: string) =>
+  Effect.map(
+    postgres.rawQuery(
+      place,
+      `CHECKPOINT;
+       SELECT BOOL_OR(POSITION('${text}'::bytea IN pg_read_binary_file(pg_relation_filepath(file))) > 0) AS holds
+       FROM pg_class, LATERAL (VALUES (oid::regclass), (reltoastrelid::regclass)) AS files (file)
+       WHERE oid = 'reports'::regclass`
+    ),
+    ([row]) => row?.holds
+  )
+
+describe("music-backend reports remove, on Postgres", () => {
+  it.scopedLive("names the statement that removes the old row from the files", () =>
+    Effect.gen(function* () {
+      // New, so that the reports are in their order in its files.
+      const place = yield* postgres.emptyPath
+      const { reports } = yield* postgres.openStore(place)
+      // Without repetitions, which Postgres would compress; and one at the end, so that the file is not cut.
+      for (const [id, text] of [
+        ["rep_1", secret],
+        ["rep_2", "Playback stops."]
+      ] as const)
+        yield* reports.admit(
+          {
+            ...personal(id),
+            content: {
+              ...personal(id).content,
+              message: `${text} ${randomBytes(6_000).toString("base64")}`,
+              attachments: []
+            }
+          },
+          false
+        )
+      const removed = yield* run(["reports", "remove", "rep_1", "--reason", "request 12"], {
+        MUSIC_DATABASE_URL: place
+      })
+      // Not enough: it frees the place, and does not overwrite it.
+      yield* postgres.rawQuery(place, "VACUUM reports")
+      expect(yield* filesHold(place, secret)).toBe(true)
+      const [, statement = ""] = /^files .*: (.+)$/m.exec(removed.out) ?? []
+      yield* postgres.rawQuery(place, statement)
+      expect(yield* filesHold(place, secret)).toBe(false)
+    })
+  )
+
+  it.scopedLive("changes nothing when retention has deleted the report meanwhile", () =>
+    Effect.gen(function* () {
+      const place = yield* postgres.freshPath
+      const { reports } = yield* postgres.openStore(place)
+      const environment = { MUSIC_DATABASE_URL: place }
+      const { keyDigest, plane } = personal("rep_1")
+      yield* reports.admit(personal("rep_1"), false)
+      yield* reports.admit(personal("rep_2"), false)
+      const removed = yield* withPgClient(place, async (client) => {
+        await client.query("BEGIN")
+        await client.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [
+          `reports ${plane} ${keyDigest}`
+        ])
+        const removal = Effect.runPromise(
+          run(["reports", "remove", "rep_1", "--reason", "request 12"], environment)
+        )
+        const isBlocked = `
+          SELECT 1 FROM pg_locks
+          WHERE locktype = 'advisory' AND NOT granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+        while ((await client.query(isBlocked)).rowCount === 0)
+          await new Promise((wake) => setTimeout(wake, 5))
+        // As retention does, which takes no lock.
+        await client.query("DELETE FROM reports WHERE id = 'rep_1'")
+        await client.query("COMMIT")
+        return removal
+      })
+      expect([removed.exit, removed.err]).toEqual([1, expect.stringContaining("no report rep_1")])
+      const [counted] = yield* postgres.rawQuery(
+        place,
+        `SELECT SUM(OCTET_LENGTH(content) + 1000) AS bytes, (SELECT COUNT(*) FROM report_removals) AS removals FROM reports`
+      )
+      expect(counted).toEqual({ bytes: yield* reports.storedBytes, removals: 0 })
     })
   )
 })

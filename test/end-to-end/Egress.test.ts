@@ -14,7 +14,7 @@ import {
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { startCollector } from "../observability/Collector.ts"
-import { authorityFile, refusingPostgres, tlsFront, tunnelProxy } from "../support/Egress.ts"
+import { authorityFile, refusingPostgres, tlsFront, tunnelProxy, type Tunnels } from "../support/Egress.ts"
 import { root, start } from "../support/Process.ts"
 
 const folder = mkdtempSync(join(tmpdir(), "music-egress-"))
@@ -57,7 +57,9 @@ const makeWorld = Effect.gen(function* () {
       host: `host${index}.music.test`
     }))
   )
-  const proxy = yield* tunnelProxy(Object.fromEntries(places.map(({ host, port }) => [`${host}:443`, port])))
+  const ports = Object.fromEntries(places.map(({ host, port }) => [`${host}:443`, port]))
+  const proxy = yield* tunnelProxy(ports)
+  const secureProxy = yield* tunnelProxy(ports, undefined, "localhost")
   const environment = {
     ...upstreamEnvironment(upstreams),
     ...Object.fromEntries(places.map(({ host, name }) => [name, `https://${host}`])),
@@ -68,7 +70,7 @@ const makeWorld = Effect.gen(function* () {
     OTEL_METRIC_EXPORT_INTERVAL: "100",
     HTTPS_PROXY: `http://operator:${proxyPassword}@127.0.0.1:${proxy.port}`
   }
-  return { collector, environment, hosts: places.map(({ host }) => host), proxy, upstreams }
+  return { collector, environment, hosts: places.map(({ host }) => host), secureProxy, upstreams }
 })
 
 const check = (environment: Readonly<Record<string, string>>) =>
@@ -78,14 +80,16 @@ const check = (environment: Readonly<Record<string, string>>) =>
     return output()
   })
 
+const addressOf = (proxy: Tunnels) => `https://operator:${proxyPassword}@localhost:${proxy.port}`
+
 describe("A process in a network with a proxy and a private authority", () => {
-  it.scopedLive("reaches every upstream and the collector, with its secrets in files", () =>
+  it.scopedLive("reaches every upstream and the collector by an https proxy, with its secrets in files", () =>
     Effect.gen(function* () {
-      const { collector, environment, hosts, proxy, upstreams } = yield* makeWorld
+      const { collector, environment, hosts, secureProxy: proxy, upstreams } = yield* makeWorld
       const server = yield* Effect.acquireRelease(
         Effect.sync(() =>
           start(process.execPath, ["dist/main.js"], {
-            ...inFiles(environment),
+            ...inFiles({ ...environment, HTTPS_PROXY: addressOf(proxy) }),
             NODE_EXTRA_CA_CERTS: authorityFile
           })
         ),
@@ -109,7 +113,10 @@ describe("A process in a network with a proxy and a private authority", () => {
         until: () => collector.received.length > 0 && upstreams.tables.received().stored > 0
       })
       expect(new Set(proxy.targets)).toEqual(new Set(hosts.map((host) => `${host}:443`)))
-      expect(server.output()).toContain(`"https":"http://127.0.0.1:${proxy.port}"`)
+      expect(server.output()).toContain(`"https":"https://localhost:${proxy.port}"`)
+      expect(new Set(proxy.credentials)).toEqual(
+        new Set([`Basic ${Buffer.from(`operator:${proxyPassword}`).toString("base64")}`])
+      )
       for (const name of secrets)
         if (name in environment) expect(server.output()).not.toContain(Object(environment)[name])
       expect(server.output()).not.toContain(proxyPassword)
@@ -124,11 +131,17 @@ describe("A process in a network with a proxy and a private authority", () => {
         ...environment,
         MUSIC_DATABASE_URL: `postgres://music:hidden@localhost:${postgres}/music?sslmode=verify-full`
       }
-      const [trusting, doubting, refused] = yield* Effect.all(
+      const misnamed = yield* tunnelProxy({}, undefined, "targets")
+      const [trusting, doubting, refused, otherName] = yield* Effect.all(
         [
           check({ ...secured, NODE_EXTRA_CA_CERTS: authorityFile }),
           check(secured),
-          check({ ...environment, HTTPS_PROXY: "http://127.0.0.1:1" })
+          check({ ...environment, HTTPS_PROXY: "http://127.0.0.1:1" }),
+          check({
+            ...environment,
+            HTTPS_PROXY: addressOf(misnamed),
+            NODE_EXTRA_CA_CERTS: authorityFile
+          })
         ],
         { concurrency: "unbounded" }
       )
@@ -146,13 +159,21 @@ describe("A process in a network with a proxy and a private authority", () => {
             "m"
           )
         )
+        // Before the credentials are sent.
+        expect(otherName).toMatch(
+          new RegExp(
+            `^FAIL +${name} .*the proxy's certificate is for another name \\(ERR_TLS_CERT_ALTNAME_INVALID\\)\\)\\n +-> use the name that the certificate holds`,
+            "m"
+          )
+        )
       }
+      expect([misnamed.targets, misnamed.credentials]).toEqual([[], []])
       expect(trusting).toMatch(/^FAIL +database .*refuses the login/m)
       expect(doubting).toMatch(/^FAIL +database .*cannot be trusted.*\n +-> .*NODE_EXTRA_CA_CERTS/m)
       expect(trusting).toMatch(
         /^PASS +outbound proxy +https: http:\/\/127\.0\.0\.1:\d+; http: none; not for this machine/m
       )
-      for (const output of [trusting, doubting, refused]) {
+      for (const output of [trusting, doubting, refused, otherName]) {
         expect(output).not.toContain(proxyPassword)
         expect(output).not.toContain("hidden")
       }

@@ -99,6 +99,13 @@ describe.concurrent("Without SQLite's addon", () => {
         const ended = yield* run(join(folder, entry), args, environment)
         expect([ended.code, ended.output]).toEqual([69, expect.stringMatching(line(code))])
       }
+      // Also before the first start, which creates the file.
+      const fresh = { ...environment, MUSIC_DATABASE_PATH: join(without, "data/absent.sqlite") }
+      const checked = yield* run(join(without, "dist/cli.js"), ["check"], fresh)
+      expect([checked.code, checked.output]).toEqual([
+        1,
+        expect.stringMatching(/^FAIL {2}database .*does not load.*\n +-> run npm rebuild/m)
+      ])
     })
   )
 })

@@ -3,6 +3,7 @@ import { connect } from "node:net"
 import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { mostOfConnection } from "../../src/http/transport/RequestQueue.ts"
 import { accessToken, backend } from "./support.ts"
 import { waitFor } from "../support/Waiting.ts"
 
@@ -98,5 +99,37 @@ describe("A server whose connections are all busy", () => {
       assert.strictEqual(reached.filter(({ useCase }) => useCase === "me").length, staying.length)
       for (const socket of sockets) socket.destroy()
     })
+  )
+
+  it.scopedLive(
+    "refuses a connection that sends without reading its answers, and cuts it when it goes on",
+    () =>
+      Effect.gen(function* () {
+        const { lines, port } = yield* backend({ during: { me: work }, settings: { rateLimit: false } })
+        const version = "GET /api/v1/version HTTP/1.1\r\nHost: a\r\n\r\n"
+        /** What arrives until the server ends the connection. */
+        const send = (text: string) =>
+          Effect.promise(
+            () =>
+              new Promise<string>((resolve) => {
+                let received = ""
+                const socket = connect(port, "127.0.0.1", () => socket.write(text))
+                socket.on("error", () => undefined)
+                socket.on("data", (part) => {
+                  received += String(part)
+                })
+                socket.once("close", () => resolve(received))
+              })
+          )
+        // The first one is started at once and takes the time of the turn.
+        const refused = yield* send(request + version.repeat(mostOfConnection + 1))
+        const answers = refused.split(/(?=HTTP\/1\.1 )/)
+        assert.strictEqual(answers.length, mostOfConnection + 2)
+        assert.match(answers.at(-1) ?? "", /^HTTP\/1\.1 503 .*connection: close.*"overloaded"/is)
+        assert.isTrue(answers.slice(0, -1).every((answer) => answer.startsWith("HTTP/1.1 200")))
+        const before = lines.length
+        yield* send(request + version.repeat(1_000))
+        assert.isBelow(lines.length - before, 2 * mostOfConnection)
+      })
   )
 })

@@ -2,6 +2,7 @@
 import { once } from "node:events"
 import { readFileSync } from "node:fs"
 import { createServer as createHttpServer } from "node:http"
+import { createServer as createHttpsServer } from "node:https"
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net"
 import { fileURLToPath } from "node:url"
 import { createServer as createTlsServer, TLSSocket } from "node:tls"
@@ -14,6 +15,12 @@ export const authorityFile = fileURLToPath(new URL("certificates/authority.pem",
 const identity = {
   cert: readFileSync(authorityFile),
   key: readFileSync(new URL("certificates/authority-key.pem", import.meta.url))
+}
+
+/** Of the same authority: the names below `music.test`, and not `localhost`. */
+const targetsOnly = {
+  ...identity,
+  cert: readFileSync(new URL("certificates/targets.pem", import.meta.url))
 }
 
 const join = (one: Socket, other: Socket): void => {
@@ -79,16 +86,23 @@ export interface Tunnels {
   readonly cut: () => void
 }
 
-/** Opens a tunnel to the port that `ports` has for the target; `status` refuses all of them instead, and `hang` never answers. */
+/**
+ * Opens a tunnel to the port that `ports` has for the target; `refuse` refuses all of them instead, and `hang` never answers. A proxy
+ * with a certificate is reached by `https`: it names `localhost`, or only the targets.
+ */
 export const tunnelProxy = (
   ports: Readonly<Record<string, number>>,
-  refuse?: number | "hang"
+  refuse?: number | "hang",
+  certificate?: "localhost" | "targets"
 ): Effect.Effect<Tunnels, never, Scope.Scope> =>
   Effect.gen(function* () {
     const targets: Array<string> = []
     const credentials: Array<string | undefined> = []
     const open = new Set<Socket>()
-    const server = createHttpServer()
+    const server =
+      certificate === undefined
+        ? createHttpServer()
+        : createHttpsServer(certificate === "localhost" ? identity : targetsOnly)
     server.on("connect", ({ headers, url = "" }, socket: Socket) => {
       targets.push(url)
       credentials.push(headers["proxy-authorization"])

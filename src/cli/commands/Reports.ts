@@ -239,10 +239,22 @@ const remove = Command.make("remove", { id, reason, json }, (given) =>
           "try again in a minute"
         )
       case "Removed": {
-        if (given.json) return yield* printJson({ ...toWholeReportJson(after), remains: remainderOf(before) })
+        const vacuum = Option.getOrUndefined(outcome.vacuum)
+        if (given.json)
+          return yield* printJson({
+            ...toWholeReportJson(after),
+            remains: remainderOf(before),
+            vacuum: vacuum ?? null
+          })
         yield* printFacts([
           ["removed", `${given.id}: its content and its reporter are deleted from this database`],
           ["remains", remainderOf(before)],
+          [
+            "files",
+            vacuum === undefined
+              ? undefined
+              : `the database's files hold the old row until you run in it, at a quiet time: ${vacuum}`
+          ],
           ["backups", "those from before hold it until they are deleted"]
         ])
       }

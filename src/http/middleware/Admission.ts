@@ -16,10 +16,10 @@ const overloaded = new Overloaded({ retryAfterSeconds: 1 })
 
 interface AdmissionService {
   /**
-   * Why a call is refused on arrival: the process drains, too many requests are in flight, or the event loop runs late. Probes
-   * are always admitted.
+   * Why a call is refused before its body is read: the process drains, or too many requests are in flight or wait for too long.
+   * `turnedAway`: the queue has no place for it. Probes are always admitted.
    */
-  readonly refusal: (call: Call) => Overloaded | ShuttingDown | undefined
+  readonly refusal: (call: Call, turnedAway: boolean) => Overloaded | ShuttingDown | undefined
   /**
    * Takes a place among the requests in flight, which its holder frees at its end. A request takes it once its body has
    * arrived; otherwise bodies that never arrive would keep all others out.
@@ -31,7 +31,7 @@ interface AdmissionService {
   readonly isDraining: () => boolean
 }
 
-/** Counts the requests in flight and refuses those beyond the bound. */
+/** Counts the requests in flight, and refuses those beyond the bounds. */
 export class Admission extends Context.Tag("music/http/Admission")<Admission, AdmissionService>() {
   static readonly layer = (
     bound: number = defaultBound
@@ -57,10 +57,11 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
         }
 
         return {
-          refusal: (call) => {
+          refusal: (call, turnedAway) => {
             if (call.probe) return undefined
             if (isDraining()) return new ShuttingDown()
-            return delay.isOverloaded(inFlight + queue.length()) ? overloaded : refuseBeyondBound(call)
+            if (turnedAway || delay.isOverloaded(inFlight + queue.length())) return overloaded
+            return refuseBeyondBound(call)
           },
           takePlace: (call) => {
             // Checked again: many bodies may have arrived since this request was admitted.

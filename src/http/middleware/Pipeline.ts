@@ -144,7 +144,7 @@ export const makePipeline = Effect.gen(function* () {
     if (allow !== undefined) return Effect.succeed(answerOptions(facts, allow))
     const serve = call === undefined ? undefined : serving.get(call)
     if (call === undefined || serve === undefined) return Effect.fail(refuseUnrouted(route))
-    const refusal = admission.refusal(call)
+    const refusal = admission.refusal(call, findings.turnedAway !== undefined)
     if (refusal !== undefined) return Effect.fail(refusal)
     const bodyFailure = call.bodyBound === 0 ? undefined : checkBodyHeaders(message, call)
     if (bodyFailure !== undefined) return Effect.fail(bodyFailure)
@@ -191,7 +191,10 @@ export const makePipeline = Effect.gen(function* () {
   ): Effect.Effect<void> => {
     const { facts, target } = exchange
     const draining = admission.isDraining()
-    const closing = draining || leavesUnreadBody(facts.message, response.status)
+    const closing =
+      draining ||
+      exchange.findings.turnedAway === "crowded" ||
+      leavesUnreadBody(facts.message, response.status)
     const headers = { ...response.headers, ...responseHeaders(facts, rateLimitHeaders, closing) }
     writeResponse(facts.message, target, { ...response, headers }, { closing, draining })
     return end(exchange, response.status, code)
@@ -278,7 +281,16 @@ export const makePipeline = Effect.gen(function* () {
       const findings = initialFindings(selectsTestingPlane(message, facts.call))
       const exchange: Exchange = { facts, findings, target, span: undefined, ended: false }
       // Probes never wait: a busy process is alive.
-      if (facts.call?.probe === true) start(exchange)
-      else queue.add(() => guard(target, () => start(exchange)))
+      if (facts.call?.probe === true) {
+        start(exchange)
+        return
+      }
+      const admittance = queue.add(message.socket, () => guard(target, () => start(exchange)))
+      if (admittance === "admitted") return
+      if (admittance === "flooding") message.socket.destroy()
+      else {
+        findings.turnedAway = admittance
+        start(exchange)
+      }
     })
 })

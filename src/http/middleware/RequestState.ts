@@ -32,6 +32,8 @@ export interface RequestFindings {
   rateLimitHeaders: Readonly<Record<string, string>>
   /** Name of the quota that refused the request. */
   exceededQuota: string | undefined
+  /** The queue of requests has no place for it; `crowded`: nor for a further one of its connection, which ends with the answer. */
+  turnedAway: "full" | "crowded" | undefined
   /** Holds a place among the requests in flight. */
   holdsPlace: boolean
   /** Runs to its end also when its client disconnects: it may commit something. */
@@ -44,6 +46,7 @@ export const initialFindings = (testing: boolean): RequestFindings => ({
   actor: "anonymous",
   rateLimitHeaders: {},
   exceededQuota: undefined,
+  turnedAway: undefined,
   holdsPlace: false,
   committing: false
 })

@@ -38,7 +38,7 @@ export const makeDelayRule = ({ low = 100, high = 300 }: EventLoopDelayOptions =
   /** Refusals that the requests so far have added up to, a fraction between two of them. */
   let owed = 0
 
-  const measure = (elapsed: number, waited = 0): void => {
+  const measure = (elapsed: number, waited: number): void => {
     const delay = Math.max(0, elapsed - measureEvery, waited)
     // A long turn counts for its whole length.
     mean += (1 - Math.exp(-elapsed / memory)) * (delay - mean)
@@ -60,7 +60,7 @@ export const makeDelayRule = ({ low = 100, high = 300 }: EventLoopDelayOptions =
 }
 
 /** Measures until `stop`, also the milliseconds that `oldestWait` returns; the timer does not keep the process running. */
-export const startEventLoopDelay = (oldestWait: () => number = () => 0): EventLoopDelay => {
+export const startEventLoopDelay = (oldestWait: () => number): EventLoopDelay => {
   const rule = makeDelayRule()
   let measuredAt = performance.now()
   const timer = setInterval(() => {

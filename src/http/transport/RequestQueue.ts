@@ -4,6 +4,7 @@
  * accepted, and again before its request is read. So requests wait here in order of arrival: each turn starts as many as its time
  * allows, and while connections are accepted, turns start none.
  */
+import type { Socket } from "node:net"
 import * as Context from "effect/Context"
 import * as Layer from "effect/Layer"
 import { httpRequestsWaiting, recordNow } from "../../services/Metrics.ts"
@@ -13,14 +14,25 @@ const startMillis = 5
 /** Milliseconds for which turns only accept connections. A flood of connections then leaves time for requests. */
 const acceptMillis = 20
 
+/** Requests that wait at once: all, and those of one connection, which sends them without waiting for answers. */
+export const mostWaiting = 1_000
+export const mostOfConnection = 32
+
+/** `full`: the queue has no place. `crowded`: its connection has too many requests in it; `flooding`: and sends still more. */
+export type Admittance = "admitted" | "full" | "crowded" | "flooding"
+
 interface Waiting {
+  readonly socket: Socket
   readonly start: () => void
   readonly since: number
 }
 
 interface RequestQueueService {
-  /** Calls `start` now, or in a later turn when this one has used its time. `start` must not throw. */
-  readonly add: (start: () => void) => void
+  /**
+   * Calls `start` now, or in a later turn when this one has used its time; never when the request is not admitted. `start` must
+   * not throw.
+   */
+  readonly add: (socket: Socket, start: () => void) => Admittance
   /** Says that a connection was accepted: others may wait for the next turns. */
   readonly connectionAccepted: () => void
   /** The number of requests that wait. */
@@ -32,6 +44,8 @@ interface RequestQueueService {
 /** `now` is in milliseconds. */
 export const makeRequestQueue = (now: () => number = () => performance.now()): RequestQueueService => {
   const waiting: Array<Waiting> = []
+  const ofConnection = new Map<Socket, number>()
+  const crowded = new WeakSet<Socket>()
   /** A started request goes on; the next one follows in the same turn. */
   let starting = false
   /** While requests wait, the next turn is always scheduled. */
@@ -51,8 +65,17 @@ export const makeRequestQueue = (now: () => number = () => performance.now()): R
     return false
   }
 
+  const count = (socket: Socket, change: 1 | -1): void => {
+    const left = (ofConnection.get(socket) ?? 0) + change
+    if (left === 0) ofConnection.delete(socket)
+    else ofConnection.set(socket, left)
+  }
+
   const startNext = (): void => {
-    waiting.shift()?.start()
+    const next = waiting.shift()
+    if (next === undefined) return
+    count(next.socket, -1)
+    next.start()
     if (waiting.length === 0) return
     starting = true
     // The started request first goes on as far as it does not wait, so that this work counts.
@@ -80,13 +103,21 @@ export const makeRequestQueue = (now: () => number = () => performance.now()): R
   }
 
   return {
-    add: (start) => {
-      waiting.push({ start, since: now() })
+    add: (socket, start) => {
+      if (crowded.has(socket)) return "flooding"
+      if ((ofConnection.get(socket) ?? 0) >= mostOfConnection) {
+        crowded.add(socket)
+        return "crowded"
+      }
+      if (waiting.length >= mostWaiting) return "full"
+      waiting.push({ socket, start, since: now() })
+      count(socket, 1)
       if (!scheduled) {
         startUntil = now() + startMillis
         scheduleTurn()
       }
       if (!starting && hasTime()) startNext()
+      return "admitted"
     },
     connectionAccepted: () => {
       accepted = true

@@ -14,7 +14,8 @@ import { supervised } from "./Supervision.ts"
 import { makeTelemetryExpiry } from "./TelemetryExpiry.ts"
 import { makeTelemetryShipping } from "./TelemetryShipping.ts"
 
-const checkTimeout = Duration.seconds(1)
+/** Below the time that readiness takes for the database (`services/Readiness.ts`). */
+const checkTimeout = Duration.millis(400)
 
 /** A database that does not answer counts as `ok` here: it has a check of its own. */
 const check = (configured: boolean, degraded: Effect.Effect<boolean, StoreUnavailable>) =>
@@ -55,10 +56,13 @@ export const deliveryWith = (
       if (tracker.enabled) yield* Effect.forkScoped(supervised("Report delivery")(reports.run))
 
       return {
-        checks: Effect.all({
-          tracker: check(tracker.enabled, reports.isStopped),
-          tables: check(ships, shipping.anyClosed)
-        })
+        checks: Effect.all(
+          {
+            tracker: check(tracker.enabled, reports.isStopped),
+            tables: check(ships, shipping.anyClosed)
+          },
+          { concurrency: "unbounded" }
+        )
       }
     })
   )

@@ -12,6 +12,7 @@ import type { Database } from "../store/Database.ts"
 import { run } from "../store/Query.ts"
 import { makeDeliveries } from "../store/repositories/Deliveries.ts"
 import { databaseFromSettings } from "../store/StoreFromSettings.ts"
+import { loadAddon } from "../store/sqlite/SqliteAddon.ts"
 import { emptyWrite } from "../store/StoreHealth.ts"
 import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
 import { checkPostgresIntegrity, checkSqliteIntegrity } from "./IntegrityCheck.ts"
@@ -122,7 +123,12 @@ export const checkDatabase = (settings: SettingsValues): Check =>
     const embedded = Option.isNone(settings.databaseUrl)
     const disk = embedded ? [yield* Effect.sync(() => checkDisk(file, settings.telemetry.spoolBytes))] : []
     const absent = embedded && !(yield* Effect.sync(() => existsSync(file)))
-    if (absent) return [yield* Effect.sync(() => checkFolder(file)), ...disk]
+    if (absent) {
+      // The first start needs it.
+      const addon = yield* Effect.either(loadAddon(`SQLite database ${file}`))
+      const found = Either.isLeft(addon) ? toFinding(addon.left) : yield* Effect.sync(() => checkFolder(file))
+      return [found, ...disk]
+    }
     const found = yield* checkOpened(settings).pipe(
       Effect.catchAll((error) => Effect.succeed([toFinding(error)]))
     )

@@ -8,20 +8,21 @@ export interface ConnectProblem {
 
 const certificate = {
   untrusted: {
-    reason: "its certificate is not trusted",
+    reason: "certificate is not trusted",
     advice:
       "name the file with the certificate of its authority in NODE_EXTRA_CA_CERTS, and start the program again"
   },
   expired: {
-    reason: "its certificate is not valid now",
+    reason: "certificate is not valid now",
     advice: "renew the certificate, or set the clock of this machine"
   },
   otherName: {
-    reason: "its certificate is for another name",
+    reason: "certificate is for another name",
     advice: "use the name that the certificate holds"
   }
 } as const
 
+/** Each reason continues `its` or `the proxy's`. */
 const certificateProblems: Readonly<Record<string, ConnectProblem>> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: certificate.untrusted,
   SELF_SIGNED_CERT_IN_CHAIN: certificate.untrusted,
@@ -35,6 +36,8 @@ const certificateProblems: Readonly<Record<string, ConnectProblem>> = {
 }
 
 const proxyProblem = (code: string): ConnectProblem => {
+  const ofCertificate = certificateProblems[code]
+  if (ofCertificate !== undefined) return { ...ofCertificate, reason: `the proxy's ${ofCertificate.reason}` }
   if (code === "407")
     return {
       reason: "the proxy refuses its credentials",
@@ -54,6 +57,10 @@ const proxyProblem = (code: string): ConnectProblem => {
 /** `code` as `OutboundProxy` and the system give it. */
 export const describeConnectError = (code: string): ConnectProblem => {
   const [, ofProxy] = /^PROXY_(.+)$/.exec(code) ?? []
-  const found = ofProxy === undefined ? certificateProblems[code] : proxyProblem(ofProxy)
-  return found === undefined ? { reason: code } : { ...found, reason: `${found.reason} (${ofProxy ?? code})` }
+  if (ofProxy !== undefined) {
+    const { reason, ...advice } = proxyProblem(ofProxy)
+    return { ...advice, reason: `${reason} (${ofProxy})` }
+  }
+  const found = certificateProblems[code]
+  return found === undefined ? { reason: code } : { ...found, reason: `its ${found.reason} (${code})` }
 }

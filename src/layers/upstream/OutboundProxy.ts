@@ -114,6 +114,8 @@ export const openTunnel = (
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`
   const open = (protocol === "https:" ? httpsRequest : httpRequest)({
     host: addressOf(host),
+    // Otherwise Node takes the name of the header `host`, which is the target's.
+    servername: isIP(addressOf(host)) === 0 ? host : "",
     port: proxyPort === "" ? (protocol === "https:" ? 443 : 80) : Number(proxyPort),
     method: "CONNECT",
     path: target,

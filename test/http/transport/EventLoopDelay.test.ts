@@ -10,7 +10,7 @@ const bounds = { low: 40, high: 80 }
 
 /** Turns of the event loop of this length, for about `duration` milliseconds. */
 const run = (rule: ReturnType<typeof makeDelayRule>, turn: number, duration: number) => {
-  for (let elapsed = 0; elapsed < duration; elapsed += turn) rule.measure(turn)
+  for (let elapsed = 0; elapsed < duration; elapsed += turn) rule.measure(turn, 0)
 }
 
 const refusedOf = (rule: ReturnType<typeof makeDelayRule>, requests: number): number =>
@@ -21,7 +21,7 @@ describe("Event loop delay", () => {
     const rule = makeDelayRule(bounds)
     run(rule, measureEvery, 2_000)
     assert.strictEqual(rule.mean(), 0)
-    rule.measure(60)
+    rule.measure(60, 0)
     assert.strictEqual(refusedOf(rule, 1_000), 0)
   })
 
@@ -47,8 +47,14 @@ describe("Event loop delay", () => {
     assert.isTrue(rule.decide(leastInFlight))
   })
 
+  it("refuses while requests wait for long, also when timers are on time", () => {
+    const rule = makeDelayRule(bounds)
+    for (let elapsed = 0; elapsed < 4_000; elapsed += measureEvery) rule.measure(measureEvery, 100)
+    assert.strictEqual(refusedOf(rule, 1_000), 1_000)
+  })
+
   it("measures the delay of this process", async () => {
-    const delay = startEventLoopDelay()
+    const delay = startEventLoopDelay(() => 0)
     try {
       const end = performance.now() + 400
       while (performance.now() < end) {

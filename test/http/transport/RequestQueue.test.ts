@@ -1,5 +1,6 @@
+import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
-import { makeRequestQueue } from "../../../src/http/transport/RequestQueue.ts"
+import { makeRequestQueue, mostOfConnection, mostWaiting } from "../../../src/http/transport/RequestQueue.ts"
 
 /** A queue with a clock that only the test and the started work advance. */
 const setUp = () => {
@@ -11,8 +12,8 @@ const setUp = () => {
     queue,
     started,
     /** Adds a request that takes so many milliseconds. */
-    add: (name: string, cost: number) =>
-      queue.add(() => {
+    add: (name: string, cost: number, socket = new Socket()) =>
+      queue.add(socket, () => {
         started.push(name)
         clock.now += cost
       })
@@ -49,7 +50,7 @@ describe("The queue of requests", () => {
   it("counts the work that a started request goes on with before it waits", async () => {
     const { add, clock, queue, started } = setUp()
     add("a", 9)
-    queue.add(() => {
+    queue.add(new Socket(), () => {
       started.push("b")
       void Promise.resolve().then(() => {
         clock.now += 9
@@ -85,5 +86,29 @@ describe("The queue of requests", () => {
     await turn()
     await turn()
     assert.deepStrictEqual(started, ["a", "b"])
+  })
+
+  it("admits no more than its bound", async () => {
+    const { add, queue } = setUp()
+    add("first", 9)
+    for (let count = 0; count < mostWaiting; count += 1) assert.strictEqual(add("a", 0), "admitted")
+    assert.strictEqual(add("b", 0), "full")
+    assert.strictEqual(queue.length(), mostWaiting)
+    await turn()
+    assert.strictEqual(add("b", 0), "admitted")
+  })
+
+  it("bounds the requests of one connection, and admits no further one of a connection that exceeds the bound", async () => {
+    const { add, queue } = setUp()
+    const socket = new Socket()
+    add("first", 9)
+    for (let count = 0; count < mostOfConnection; count += 1)
+      assert.strictEqual(add("a", 0, socket), "admitted")
+    assert.strictEqual(add("a", 0), "admitted")
+    assert.strictEqual(add("a", 0, socket), "crowded")
+    assert.strictEqual(add("a", 0, socket), "flooding")
+    await turn()
+    assert.strictEqual(queue.length(), 0)
+    assert.strictEqual(add("a", 0, socket), "flooding")
   })
 })

@@ -73,6 +73,15 @@ export const makeReportRemoval = (
       )
   })
 
+  /**
+   * Postgres writes a new row and keeps the old one in its files; a VACUUM without FULL only frees its place. Not run here: it
+   * locks the table.
+   */
+  const vacuum = sql.onDialectOrElse({
+    pg: () => Option.some("VACUUM FULL reports"),
+    orElse: () => Option.none<string>()
+  })
+
   return {
     removals: (ids) =>
       ids.length === 0
@@ -94,15 +103,17 @@ export const makeReportRemoval = (
             if (known) return RemovalOutcome.RemovedBefore()
             if (Option.isNone(found)) return RemovalOutcome.Missing()
             if (!(yield* endDelivery(id, now))) return RemovalOutcome.BeingFiled()
-            yield* run(sql`
+            // Retention takes no lock, and may have deleted it since.
+            const changed = yield* any(sql`
               UPDATE reports SET content = ${emptied}, reporter = ${reporter}, request_id = ''
-              WHERE id = ${id}`)
+              WHERE id = ${id} RETURNING id`)
+            if (!changed) return RemovalOutcome.Missing()
             // Triggers count only new and deleted rows.
             const freed = Buffer.byteLength(found.value.content) - Buffer.byteLength(emptied)
             yield* run(sql`UPDATE report_totals SET bytes = bytes - ${freed} WHERE id = 1`)
             yield* run(sql`
               INSERT INTO report_removals (id, removed_at, reason) VALUES (${id}, ${now}, ${reason})`)
-            return RemovalOutcome.Removed()
+            return RemovalOutcome.Removed({ vacuum })
           })
         ),
         Effect.tap((outcome) => (outcome._tag === "Removed" ? emptyLog : Effect.void))

@@ -12,7 +12,7 @@ import {
 } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { prioritise, enqueue } from "./DeliveryRows.ts"
-import { all, first, lock, notify, type Query, run, type Steps } from "../Query.ts"
+import { all, any, first, lock, notify, type Query, run, type Steps } from "../Query.ts"
 import { isNotRemoved } from "./ReportRemoval.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
@@ -103,6 +103,12 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     return { ...row, reporter }
   }
 
+  /** A removed report keeps its key, but not the name of the key's owner. */
+  function* hasRemoved(rows: ReadonlyArray<Row>): Steps<boolean> {
+    const ids = rows.flatMap(({ id, reporter }) => (reporter === "unverified" ? [id] : []))
+    return ids.length > 0 && (yield* any(sql`SELECT 1 FROM report_removals WHERE ${sql.in("id", ids)}`))
+  }
+
   return {
     admit: (report, deliver, limitBytes = Number.POSITIVE_INFINITY) =>
       write(
@@ -115,7 +121,8 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
           const repeated = repeatedBy(rows, reporter, report.contentDigest)
           if (repeated !== undefined)
             return ReportAdmission.Replayed({ report: toReport(yield* verify(repeated, reporter)) })
-          if (rows.some((row) => row.reporter === reporter)) return ReportAdmission.Conflict()
+          if (rows.some((row) => row.reporter === reporter) || (yield* hasRemoved(rows)))
+            return ReportAdmission.Conflict()
 
           const content = JSON.stringify(report.content)
           // One at a time: two concurrent reports would use the same room.
