@@ -54,7 +54,7 @@ describe.concurrent("Without SQLite's addon", () => {
       const url = yield* postgres.emptyPath
       const environment = { ...environmentOf(world), MUSIC_DATABASE_URL: url }
       const cli = join(without, "dist/cli.js")
-      const { child, ended, says } = yield* Effect.acquireRelease(
+      const { child, ended, output, says } = yield* Effect.acquireRelease(
         Effect.sync(() => start(process.execPath, [join(without, "dist/main.js")], environment)),
         (server) =>
           Effect.promise(() => {
@@ -63,6 +63,8 @@ describe.concurrent("Without SQLite's addon", () => {
           })
       )
       const [, base = ""] = yield* Effect.promise(() => says(/"Listening".*?"url":"(http:[^"]+)"/))
+      const [starting = ""] = output().split("\n")
+      expect(JSON.parse(starting)).toMatchObject({ message: "Starting", database_connections: 10 })
       expect((yield* report({ base })).status).toBe(200)
       const listed = yield* run(cli, ["reports", "list", "--json"], environment)
       expect([listed.code, JSON.parse(listed.output).items.length]).toEqual([0, 1])

@@ -97,6 +97,7 @@ describe.concurrent("The log of a server", () => {
           tables: ["musicbackend", "musicclidaemon"],
           tracker: "harbor/music"
         })
+        expect(starting).not.toHaveProperty("database_connections")
         expect(opened).toMatchObject({ schema_found: 0 })
         expect(migrated).toMatchObject({ from: 0, to: opened.schema_needed })
         expect(request).toMatchObject({ route: "/api/v1/version", client_address: "203.0.113.7" })

@@ -11,10 +11,12 @@ import {
   environmentId,
   good,
   idempotencyKey,
+  raw,
   sharedBackend,
   type Sent,
   testingSecret
 } from "./support.ts"
+import { until } from "../support/Waiting.ts"
 
 const selecting = { "x-testing-environment-key": testingSecret }
 
@@ -155,6 +157,22 @@ describe("The client's address in the log", () => {
       expect(yield* logged(on, "198.51.100.1, 203.0.113.7")).toBe("203.0.113.7")
       expect(yield* logged(on, "2001:db8:0:1::7")).toBe("2001:db8:0:1::/64")
       expect(yield* logged({ ...on, trustedProxies: [] }, "203.0.113.7")).toBe("127.0.0.1")
+    })
+  )
+
+  it.scoped("is that of the connection when the request could not be parsed", () =>
+    Effect.gen(function* () {
+      for (const [logClientAddress, address] of [
+        [false, undefined],
+        [true, "127.0.0.1"]
+      ] as const) {
+        const server = yield* backend({ settings: { logClientAddress } })
+        for (const text of ["no HTTP\r\n\r\n", "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n"])
+          yield* raw(server, text)
+        const unparsed = () => server.lines.filter(({ fields }) => fields.route === "unparsed")
+        yield* until(() => unparsed().length === 2)
+        expect(unparsed().map(({ fields }) => fields.client_address)).toEqual([address, address])
+      }
     })
   )
 })

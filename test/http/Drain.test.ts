@@ -282,6 +282,32 @@ describe("Draining", () => {
       yield* close
       for (const fiber of hanging) expect(Exit.isFailure(yield* Fiber.join(fiber))).toBe(true)
       expect([login.inside.finished, me.inside.finished]).toEqual([false, false])
+      expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
+    })
+  )
+
+  it.scoped("counts at any time which requests in flight at its beginning were answered", () =>
+    Effect.gen(function* () {
+      const login = yield* gate
+      const me = yield* gate
+      const { server, close } = yield* closable({ during: { login: login.body, me: me.body } })
+      yield* call(server, good.version)
+      expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 0 })
+      const answered = yield* Effect.fork(call(server, good.login))
+      const hanging = yield* Effect.fork(call(server, good.me))
+      yield* login.entered
+      yield* me.entered
+      const closing = yield* Effect.fork(close)
+      yield* until(server.drain.isDraining)
+      expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
+      yield* login.release
+      yield* Fiber.join(answered)
+      yield* until(() => server.drain.countRequests().finished === 1)
+      expect(server.drain.countRequests()).toEqual({ finished: 1, cut: 1 })
+      yield* me.release
+      yield* Fiber.join(hanging)
+      yield* Fiber.join(closing)
+      expect(server.drain.countRequests()).toEqual({ finished: 2, cut: 0 })
     })
   )
 })

@@ -11,7 +11,7 @@ import { startCollector } from "./Collector.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, everything, otlpTo, startObserved } from "./Observed.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
-import { bestOf, until } from "../support/Waiting.ts"
+import { until } from "../support/Waiting.ts"
 
 const both = (url: string, change: Partial<OtlpTarget> = {}): SettingsValues["openTelemetry"] => ({
   serviceName: "music-backend",
@@ -51,20 +51,18 @@ describe("An unavailable collector", () => {
   it.scopedLive("that never answers delays neither a request nor the end of the process", () =>
     Effect.gen(function* () {
       const hanging = yield* rawServer(() => {})
-      const closing = Effect.gen(function* () {
-        const scope = yield* Scope.make()
-        const server = yield* Scope.extend(
-          startObserved({
-            settings: {
-              openTelemetry: { ...both(hanging.url, { timeoutMillis: 60_000 }), metrics: Option.none() }
-            }
-          }),
-          scope
-        )
-        yield* calls(server).login()
-        return yield* millisOf(Scope.close(scope, Exit.void))
-      })
-      expect(yield* bestOf(3_000, closing)).toBeLessThan(3_000)
+      const scope = yield* Scope.make()
+      const server = yield* Scope.extend(
+        startObserved({
+          settings: {
+            openTelemetry: { ...both(hanging.url, { timeoutMillis: 120_000 }), metrics: Option.none() }
+          }
+        }),
+        scope
+      )
+      yield* calls(server).login()
+      // Far below the timeout of the collector.
+      expect(yield* millisOf(Scope.close(scope, Exit.void))).toBeLessThan(60_000)
     })
   )
 })

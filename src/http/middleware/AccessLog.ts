@@ -3,7 +3,7 @@ import type { FailureCode } from "../../schema/Failure.ts"
 import { BackendTelemetry } from "../../services/BackendTelemetry.ts"
 import * as Metrics from "../../services/Metrics.ts"
 import { productionId } from "../../services/Plane.ts"
-import { Settings } from "../../services/Settings.ts"
+import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { makeRefusalSummary } from "./RefusalSummary.ts"
 import type { Ending, RequestFacts, RequestFindings } from "./RequestState.ts"
 import { toMethodName } from "./RequestTrace.ts"
@@ -20,20 +20,23 @@ const countRequest = (
   if (code !== undefined) Metrics.recordNow(Metrics.failures({ code }), 1)
 }
 
-/** Logs an answer to bytes that never became a request. */
-export const logUnparsed = (facts: {
-  readonly status: number
-  readonly code: FailureCode
-  readonly request_id: string
-}): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    countRequest("unparsed", toMethodName(undefined), facts)
-    return Effect.logInfo("Request", { method: "", route: "unparsed", ...facts })
-  })
-
 /** The client's address as the limits count it; of IPv6 the network. */
 const toAddress = (clientNetwork: string): string =>
   clientNetwork.includes(":") ? `${clientNetwork}::/64` : clientNetwork
+
+/** Logs an answer to bytes that never became a request, for the settings. The network is that of the connection. */
+export const makeUnparsedLog =
+  ({ logClientAddress }: Pick<SettingsValues, "logClientAddress">) =>
+  (
+    facts: { readonly status: number; readonly code: FailureCode; readonly request_id: string },
+    clientNetwork: string
+  ): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      countRequest("unparsed", toMethodName(undefined), facts)
+      const client =
+        logClientAddress && clientNetwork !== "" ? { client_address: toAddress(clientNetwork) } : {}
+      return Effect.logInfo("Request", { method: "", route: "unparsed", ...facts, ...client })
+    })
 
 /**
  * Records a request when it is over: one structured log line, its metrics, and one of the backend's own events. Never a

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http"
-import { BlockList, isIP } from "node:net"
+import { BlockList, isIP, type Socket } from "node:net"
 import { isLoopback } from "../../services/Loopback.ts"
 
 const familyOf = (address: string): "ipv4" | "ipv6" => (isIP(address) === 6 ? "ipv6" : "ipv4")
@@ -10,6 +10,10 @@ const normalize = (address: string): string => {
   const unported = /^\d+\.\d+\.\d+\.\d+:\d+$/.test(bare) ? bare.slice(0, bare.lastIndexOf(":")) : bare
   return unported.replace(/%.*$/, "").replace(/^::ffff:(?=\d+\.)/i, "")
 }
+
+/** The address of the other end of a connection; empty when the connection is closed. */
+export const peerAddress = ({ remoteAddress = "" }: Pick<Socket, "remoteAddress">): string =>
+  normalize(remoteAddress)
 
 const makeBlockList = (proxies: ReadonlyArray<string>): BlockList => {
   const list = new BlockList()
@@ -27,7 +31,7 @@ export const untrustedProxyDetector = (trustedProxies: ReadonlyArray<string>) =>
   const proxies = makeBlockList(trustedProxies)
   return ({ headers, socket }: IncomingMessage): boolean => {
     if (headers["x-forwarded-for"] === undefined && headers.forwarded === undefined) return false
-    const peer = normalize(socket.remoteAddress ?? "")
+    const peer = peerAddress(socket)
     return isLoopback(peer) && !proxies.check(peer, familyOf(peer))
   }
 }
@@ -40,7 +44,7 @@ export const clientAddressResolver = (trustedProxies: ReadonlyArray<string>) => 
   const proxies = makeBlockList(trustedProxies)
   const isTrusted = (address: string) => isIP(address) !== 0 && proxies.check(address, familyOf(address))
   return (message: IncomingMessage): string => {
-    let address = normalize(message.socket.remoteAddress ?? "")
+    let address = peerAddress(message.socket)
     if (trustedProxies.length === 0) return address
     const forwarded = String(message.headers["x-forwarded-for"] ?? "").split(",")
     for (let at = forwarded.length - 1; at >= 0 && isTrusted(address); at -= 1) {

@@ -1,9 +1,11 @@
 /** Answers bytes that never become a request: the parser's errors arrive on the socket, without a response object. */
 import { type Server, STATUS_CODES } from "node:http"
+import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { failureStatus, toEnvelope } from "../../schema/Envelope.ts"
 import { type Failure, type FailureCode, InvalidInput, NotFound } from "../../schema/Failure.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
+import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
@@ -47,12 +49,11 @@ const formatResponse = (failure: Failure, requestId: string): string => {
   ].join("\r\n")
 }
 
-/** Reports an answer that no handler gave. */
-export type Report = (facts: {
-  readonly status: number
-  readonly code: FailureCode
-  readonly request_id: string
-}) => void
+/** Reports an answer that no handler gave, and the network of the connection. */
+export type Report = (
+  facts: { readonly status: number; readonly code: FailureCode; readonly request_id: string },
+  clientNetwork: string
+) => void
 
 /**
  * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id. Complete requests
@@ -69,9 +70,10 @@ export const answerClientErrors = (server: Server, connections: Connections, rep
         return
       }
       const requestId = resolveRequestId(undefined)
+      const clientNetwork = socket instanceof Socket ? toNetwork(peerAddress(socket)) : ""
       socket.end(formatResponse(failure, requestId))
       setTimeout(() => socket.destroy(), lingerMillis).unref()
-      report({ status: failureStatus(failure), code: failure.code, request_id: requestId })
+      report({ status: failureStatus(failure), code: failure.code, request_id: requestId }, clientNetwork)
     })
   }
   server.on("clientError", (error: NodeJS.ErrnoException, socket) => {

@@ -2,6 +2,7 @@
 import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http"
 import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
+import type { DrainedRequests } from "../../services/Drain.ts"
 
 interface Exchange {
   readonly message: IncomingMessage
@@ -16,8 +17,8 @@ interface Connection {
 export interface Connections {
   /** Wraps the listener: a request counts from its arrival until its response or its connection is closed. */
   readonly track: (listener: RequestListener) => RequestListener
-  /** The number of requests without a complete response. */
-  readonly countUnanswered: () => number
+  /** Counts the requests that have no complete response now: by then, `finished` have got one, and `cut` have not. */
+  readonly followUnanswered: () => () => DrainedRequests
   /** Whether a response has begun to a request that has not arrived completely: no other response can replace it. */
   readonly hasPartialExchange: (socket: Duplex) => boolean
   /** Runs `then` after the responses to all complete requests on the connection, so that responses keep their order. */
@@ -58,10 +59,18 @@ export const trackConnections = (server: Server): Connections => {
       response.once("close", () => requests?.delete(exchange))
       return listener(message, response)
     },
-    countUnanswered: () =>
-      [...open.values()]
+    followUnanswered: () => {
+      const unanswered = [...open.values()]
         .flatMap(({ requests }) => [...requests])
-        .filter(({ response }) => !response.writableEnded).length,
+        .filter(({ response }) => !response.writableFinished)
+      let finished = 0
+      for (const { message, response } of unanswered)
+        response.once("finish", () => {
+          // The end of a connection finishes a response of which a part was not sent.
+          if (!message.socket.destroyed) finished += 1
+        })
+      return () => ({ finished, cut: unanswered.length - finished })
+    },
     hasPartialExchange: (socket) =>
       exchangesOn(socket).some(({ message, response }) => response.headersSent && !message.complete),
     afterAnswers,

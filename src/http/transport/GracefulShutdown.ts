@@ -54,8 +54,7 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
     const bodies = yield* ArrivingBodies
     return Effect.gen(function* () {
       yield* drain.begin
-      const inFlight = connections.countUnanswered()
-      drain.requests.finished = inFlight
+      drain.countRequestsWith(connections.followUnanswered())
       let headTimeIsOver = false
       const sweep = () => {
         server.closeIdleConnections()
@@ -76,10 +75,9 @@ export const makeShutdown = (server: Server, connections: Connections, grace: Du
         Effect.timeoutOption(requestTime(grace))
       )
       if (finished._tag === "None") {
-        const requests = connections.countUnanswered()
-        drain.requests.finished = Math.max(0, inFlight - requests)
-        drain.requests.cut = requests
-        yield* Effect.logWarning("Requests cut off towards the end of the grace period", { requests })
+        yield* Effect.logWarning("Requests cut off towards the end of the grace period", {
+          requests: drain.countRequests().cut
+        })
         connections.closeAll()
         yield* admission.idle.pipe(Effect.interruptible, Effect.timeoutOption(releaseTime))
       }

@@ -6,7 +6,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import { Settings } from "../../services/Settings.ts"
-import { logUnparsed } from "../middleware/AccessLog.ts"
+import { makeUnparsedLog } from "../middleware/AccessLog.ts"
 import { RequestQueue } from "./RequestQueue.ts"
 import { answerClientErrors } from "./ClientErrors.ts"
 import { trackConnections } from "./Connections.ts"
@@ -49,7 +49,9 @@ const formatUrl = (host: string, port: number): string =>
 /** Listens on `Settings.bind` until the scope closes, then shuts down gracefully. */
 export const serveNode = (listener: RequestListener) =>
   Effect.gen(function* () {
-    const { bind, shutdownGraceSeconds } = yield* Settings
+    const settings = yield* Settings
+    const { bind, shutdownGraceSeconds } = settings
+    const logUnparsed = makeUnparsedLog(settings)
     const queue = yield* RequestQueue
     const runFork = Runtime.runFork(yield* Effect.runtime<never>())
     const server = createServer(options)
@@ -63,8 +65,8 @@ export const serveNode = (listener: RequestListener) =>
     server.on("connection", queue.connectionAccepted)
     // Expectations may be ignored (RFC 9110, 10.1.1); Node would answer 417 without a body.
     server.on("checkExpectation", tracked)
-    answerClientErrors(server, connections, (facts) => {
-      runFork(logUnparsed(facts))
+    answerClientErrors(server, connections, (facts, clientNetwork) => {
+      runFork(logUnparsed(facts, clientNetwork))
     })
     const { port } = yield* Effect.acquireRelease(listen(server, bind.host, bind.port), () => shutdown)
     const url = formatUrl(bind.host, port)

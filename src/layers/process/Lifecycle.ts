@@ -30,6 +30,7 @@ const startOf = (settings: SettingsValues) => ({
   node: process.version,
   pid: process.pid,
   database: databaseOf(settings),
+  ...(Option.isSome(settings.databaseUrl) ? { database_connections: settings.databaseConnections } : {}),
   request_deadline_seconds: settings.requestDeadlineSeconds,
   shutdown_grace_seconds: settings.shutdownGraceSeconds,
   iam_calls_per_minute: settings.iam.callsPerMinute,
@@ -53,7 +54,7 @@ const startOf = (settings: SettingsValues) => ({
 export const reportLifecycle: Effect.Effect<void, never, Settings | Drain | Scope.Scope> = Effect.gen(
   function* () {
     const settings = yield* Settings
-    const { requests } = yield* Drain
+    const { countRequests } = yield* Drain
     const runSync = Runtime.runSync(yield* Effect.runtime<never>())
     yield* Effect.logInfo("Starting", startOf(settings))
 
@@ -66,6 +67,7 @@ export const reportLifecycle: Effect.Effect<void, never, Settings | Drain | Scop
     const reportStopped = (complete: boolean): void => {
       if (stoppingAt === undefined) return
       const level = complete ? LogLevel.Info : LogLevel.Warning
+      const requests = countRequests()
       const facts = {
         complete,
         duration_ms: Math.round(performance.now() - stoppingAt),

@@ -9,7 +9,10 @@ import {
 
 type Kind = DriverProblem["kind"]
 
-/** Result codes of SQLite, system error codes, SQLSTATEs of Postgres; the first that fits counts. */
+/** The code of an access that waited in vain for one of this process's connections. */
+export const waitExceeded = "POOL_TIMEOUT"
+
+/** Result codes of SQLite, system error codes, SQLSTATEs of Postgres, and our own; the first that fits counts. */
 const codes: ReadonlyArray<readonly [RegExp, Kind]> = [
   [/^SQLITE_READONLY_DBMOVED$|^ENOENT$/, "gone"],
   [/^SQLITE_(?:BUSY|LOCKED)|^(?:55P03|40P01|40001)$/, "locked"],
@@ -26,6 +29,7 @@ const codes: ReadonlyArray<readonly [RegExp, Kind]> = [
   [/^42501$/, "not_permitted"],
   [/^53300$/, "too_many_connections"],
   [/^(?:57014|25P0[34])$/, "canceled"],
+  [new RegExp(`^${waitExceeded}$`), "timed_out"],
   [/CERT|^(?:ERR_(?:TLS|SSL)_|ERR_OSSL_|EPROTO)/, "untrusted"]
 ]
 

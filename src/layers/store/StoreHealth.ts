@@ -109,7 +109,10 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
 
   const write: Database["write"] = (operation, body, committed) =>
     Effect.withFiberRuntime((fiber) => {
-      if (corrupt) return Effect.fail(corruptError(operation))
+      if (corrupt) {
+        recordNow(failedWrites, 1)
+        return Effect.fail(corruptError(operation))
+      }
       const startedAt = monotonicNow(fiber)
       return Effect.matchEffect(database.write(operation, body, committed), {
         onSuccess: (result) => {

@@ -1,5 +1,6 @@
-// Uses the lock of a folder: takes it once within a deadline and holds it for a while, or takes it again and again and saves a
+// Uses the lock of a folder: takes it once within a deadline and holds it for a while (a thread: until a message), or takes it again and again and saves a
 // session each time, until it is killed. Prints a line when it holds the lock, or the name of the failure.
+import { once } from "node:events"
 import { setTimeout as sleep } from "node:timers/promises"
 import { parentPort, workerData } from "node:worker_threads"
 import { fileSessionStore, type StoredSession } from "../../../client/node.ts"
@@ -19,16 +20,17 @@ const store = fileSessionStore(order)
 const print = (text: string) =>
   parentPort === null ? process.stdout.write(`${text}\n`) : parentPort.postMessage(text)
 
-const once = async () => {
+const takeOnce = async () => {
   const release = await store.lock?.acquire(order.slot, AbortSignal.timeout(order.deadlineMilliseconds))
   print("held")
-  await sleep(order.holdMilliseconds)
+  if (parentPort === null) await sleep(order.holdMilliseconds)
+  else await once(parentPort, "message")
   await release?.()
 }
 
 try {
   const { session } = order
-  if (session === undefined) await once()
+  if (session === undefined) await takeOnce()
   else
     for (;;) {
       const release = await store.lock?.acquire(order.slot, AbortSignal.timeout(order.deadlineMilliseconds))

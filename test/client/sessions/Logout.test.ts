@@ -2,22 +2,68 @@
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
-import { afterEach, beforeEach, describe, expect, it } from "vitest"
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { memorySessionStore, type SessionLock } from "../../../client/index.ts"
 import { fileSessionStore } from "../../../client/node.ts"
 import { json, life, recordingService, startClient } from "../support/RecordingService.ts"
 import { failure } from "../support/StubService.ts"
+import { patience } from "../../support/Waiting.ts"
 
 let directory = ""
+// The waits of a client end only when a test moves the clock, however slow the machine is.
 beforeEach(async () => {
+  vi.useFakeTimers({
+    toFake: ["setTimeout", "clearTimeout", "setInterval", "clearInterval", "Date", "performance"]
+  })
   directory = await mkdtemp(join(tmpdir(), "music-logout-"))
 })
-afterEach(() => rm(directory, { recursive: true, force: true }))
+afterEach(() => {
+  vi.useRealTimers()
+  return rm(directory, { recursive: true, force: true })
+})
 
 const sessionFiles = async () => (await readdir(directory)).filter((name) => name.includes(".json"))
 const hanging = () => new Promise<never>(() => undefined)
-const wait = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds))
-const never: SessionLock = { acquire: hanging }
+
+/** A second program, and how often it has asked for the lock of the folder. */
+const watched = (service = recordingService()) => {
+  const sessionStore = fileSessionStore({ directory })
+  const { asked, lock } = counted(sessionStore.lock ?? { acquire: hanging })
+  return { asked, parts: startClient({ sessionStore, lock }, service) }
+}
+
+/** Moves the clock by steps, no faster than real time, until the call ends. For waits whose parts the test cannot see. */
+const driven = async <A>(call: Promise<A>): Promise<A> => {
+  let ended = false
+  const end = () => {
+    ended = true
+  }
+  void call.then(end, end)
+  await vi.waitUntil(() => ended, { timeout: patience, interval: 10 })
+  return call
+}
+
+/** Milliseconds for which a logout that forgets waits for a lock, or for a load. */
+const lockWait = 400
+const loadWait = 300
+
+/** A lock, and how often it was asked for. */
+const counted = (lock: SessionLock) => {
+  const asked = { times: 0 }
+  const acquire: SessionLock["acquire"] = (slot, signal) => {
+    asked.times += 1
+    return lock.acquire(slot, signal)
+  }
+  return { asked, lock: { acquire } }
+}
+
+/** The clock moves past both waits of a logout for a lock that another holds. */
+const passLockWaits = async (asked: { readonly times: number }) => {
+  for (const times of [1, 2]) {
+    await expect.poll(() => asked.times).toBe(times)
+    await vi.advanceTimersByTimeAsync(lockWait)
+  }
+}
 
 const pair = {
   access_token: "oat_2",
@@ -43,18 +89,16 @@ const gate = <A>() => {
 const loggedIn = async () => {
   const service = recordingService()
   const sessionStore = fileSessionStore({ directory })
-  const parts = startClient({ sessionStore }, service)
+  const { asked, lock } = counted(sessionStore.lock ?? { acquire: hanging })
+  const parts = startClient({ sessionStore, lock }, service)
   expect(await parts.client.login("oac_1")).toMatchObject({ ok: true })
   expect(await sessionFiles()).toHaveLength(1)
   parts.requests.length = 0
   parts.events.length = 0
-  return { ...parts, service, sessionStore }
+  return { ...parts, asked, service, sessionStore }
 }
 
-/** Forgetting ends after 2 s whatever happens. A machine that is slow for a moment may need them for work of milliseconds. */
-const limited = { retry: 4 }
-
-describe("Forgetting a session", limited, () => {
+describe("Forgetting a session", () => {
   it("revokes it when the service answers", async () => {
     const { client, requests } = await loggedIn()
     expect(await client.logout({ forget: true })).toMatchObject({
@@ -69,7 +113,7 @@ describe("Forgetting a session", limited, () => {
     const { answers, client } = await loggedIn()
     answers.logout = async () => {
       expect(await sessionFiles()).toEqual([])
-      await wait(200)
+      await vi.advanceTimersByTimeAsync(1_900)
       return new Response(null, { status: 204 })
     }
     expect(await client.logout({ forget: true })).toMatchObject({ ok: true, value: { revoked: true } })
@@ -82,10 +126,10 @@ describe("Forgetting a session", limited, () => {
       left = await sessionFiles()
       return hanging()
     }
-    const begun = performance.now()
-    expect(await client.logout({ forget: true })).toMatchObject({ ok: true, value: { revoked: false } })
-    // Far below the 30 s of any other call.
-    expect(performance.now() - begun).toBeLessThan(15_000)
+    const logout = client.logout({ forget: true })
+    await expect.poll(() => requests.length).toBe(1)
+    await vi.advanceTimersByTimeAsync(2_000)
+    expect(await logout).toMatchObject({ ok: true, value: { revoked: false } })
     expect(left).toEqual([])
     expect(requests).toHaveLength(1)
     expect(await client.session()).toMatchObject({ ok: true, value: null })
@@ -101,10 +145,11 @@ describe("Forgetting a session", limited, () => {
 
   it("does not wait for a lock that another holds", async () => {
     const { sessionStore } = await loggedIn()
-    const { client } = startClient({ sessionStore, lock: never })
-    const begun = performance.now()
-    expect(await client.logout({ forget: true })).toMatchObject({ ok: true, value: { revoked: true } })
-    expect(performance.now() - begun).toBeLessThan(1_500)
+    const { asked, lock } = counted({ acquire: hanging })
+    const { client } = startClient({ sessionStore, lock })
+    const logout = client.logout({ forget: true })
+    await passLockWaits(asked)
+    expect(await logout).toMatchObject({ ok: true, value: { revoked: true } })
     expect(await sessionFiles()).toEqual([])
   })
 
@@ -130,10 +175,16 @@ describe("Forgetting a session", limited, () => {
 
   it("removes it within a second from a store that never answers a load", async () => {
     const { sessionStore } = await loggedIn()
-    const { client } = startClient({ sessionStore: { ...sessionStore, load: hanging } })
-    const begun = performance.now()
-    expect(await client.logout({ forget: true })).toMatchObject({ ok: true })
-    expect(performance.now() - begun).toBeLessThan(1_500)
+    let loads = 0
+    const load = () => {
+      loads += 1
+      return hanging()
+    }
+    const { client } = startClient({ sessionStore: { ...sessionStore, load } })
+    const logout = client.logout({ forget: true })
+    await expect.poll(() => loads).toBe(1)
+    await vi.advanceTimersByTimeAsync(loadWait)
+    expect(await logout).toMatchObject({ ok: true })
     expect(await sessionFiles()).toEqual([])
   })
 
@@ -170,7 +221,7 @@ describe("Forgetting a session", limited, () => {
   })
 })
 
-describe("A forgotten session", limited, () => {
+describe("A forgotten session", () => {
   it("does not come back with a refresh of another program that is in flight", async () => {
     const first = await loggedIn()
     const answer = gate<Response>()
@@ -178,10 +229,10 @@ describe("A forgotten session", limited, () => {
     first.pass(life)
     const call = first.client.me()
     await expect.poll(() => first.calls.at(-1)).toBe("refresh")
-    const second = startClient({ sessionStore: fileSessionStore({ directory }) })
-    const begun = performance.now()
-    expect(await second.client.logout({ forget: true })).toMatchObject({ ok: true, value: { revoked: true } })
-    expect(performance.now() - begun).toBeLessThan(1_500)
+    const { asked, parts: second } = watched()
+    const logout = second.client.logout({ forget: true })
+    await passLockWaits(asked)
+    expect(await logout).toMatchObject({ ok: true, value: { revoked: true } })
     answer.open(json(pair))
     expect(await call).toMatchObject({
       ok: false,
@@ -193,13 +244,16 @@ describe("A forgotten session", limited, () => {
   })
 
   it("does not come back with a refresh of the same client", async () => {
-    const { answers, calls, client, events, pass } = await loggedIn()
+    const { asked, answers, calls, client, events, pass } = await loggedIn()
     const answer = gate<Response>()
     answers.refresh = () => answer.opened
     pass(life)
     const call = client.me()
     await expect.poll(() => calls.at(-1)).toBe("refresh")
-    expect(await client.logout({ forget: true })).toMatchObject({ ok: true })
+    asked.times = 0
+    const logout = client.logout({ forget: true })
+    await passLockWaits(asked)
+    expect(await logout).toMatchObject({ ok: true })
     answer.open(json(pair))
     expect(await call).toMatchObject({ ok: false, error: { code: "not_logged_in" } })
     expect(await sessionFiles()).toEqual([])
@@ -210,10 +264,12 @@ describe("A forgotten session", limited, () => {
   /** A client whose save of a new pair begins, and ends when the test says so. */
   const savingSlowly = async () => {
     const sessionStore = fileSessionStore({ directory })
+    const { asked, lock } = counted(sessionStore.lock ?? { acquire: hanging })
     const saving = gate<void>()
     const proceed = gate<void>()
     let isSlow = false
     const parts = startClient({
+      lock,
       sessionStore: {
         ...sessionStore,
         save: async (slot, session) => {
@@ -230,12 +286,15 @@ describe("A forgotten session", limited, () => {
     parts.pass(life)
     const call = parts.client.me()
     await saving.opened
-    return { ...parts, call, proceed }
+    asked.times = 0
+    return { ...parts, asked, call, proceed }
   }
 
   it("does not come back with a save of the same client that had begun", async () => {
-    const { call, client, proceed } = await savingSlowly()
-    expect(await client.logout({ forget: true })).toMatchObject({ ok: true })
+    const { asked, call, client, proceed } = await savingSlowly()
+    const logout = client.logout({ forget: true })
+    await passLockWaits(asked)
+    expect(await logout).toMatchObject({ ok: true })
     proceed.open()
     expect(await call).toMatchObject({ ok: false, error: { code: "not_logged_in" } })
     expect(await sessionFiles()).toEqual([])
@@ -243,12 +302,18 @@ describe("A forgotten session", limited, () => {
 
   it("does not come back with a save of another program that had begun", async () => {
     const { call, proceed } = await savingSlowly()
-    const second = startClient({ sessionStore: fileSessionStore({ directory }) })
+    const granted = gate<() => Promise<void>>()
+    const { asked, lock } = counted({ acquire: () => (asked.times === 1 ? hanging() : granted.opened) })
+    const second = startClient({ sessionStore: fileSessionStore({ directory }), lock })
     const logout = second.client.logout({ forget: true })
-    await expect.poll(sessionFiles, { interval: 5 }).toEqual([])
+    await expect.poll(() => asked.times).toBe(1)
+    await vi.advanceTimersByTimeAsync(lockWait)
+    await expect.poll(() => asked.times).toBe(2)
+    expect(await sessionFiles()).toEqual([])
     proceed.open()
-    expect(await logout).toMatchObject({ ok: true })
     await call
+    granted.open(() => Promise.resolve())
+    expect(await logout).toMatchObject({ ok: true })
     expect(await sessionFiles()).toEqual([])
   })
 
@@ -278,16 +343,18 @@ describe("A forgotten session", limited, () => {
 
   it("is replaced by a login at the same time as the logout of another program", async () => {
     const first = await loggedIn()
-    const second = startClient({ sessionStore: fileSessionStore({ directory }) }, recordingService(50))
+    const { asked, parts: second } = watched(recordingService(50))
     const answer = gate<Response>()
     first.answers.refresh = () => answer.opened
     first.pass(life)
     const call = first.client.me()
     await expect.poll(() => first.calls.at(-1)).toBe("refresh")
-    await second.client.logout({ forget: true })
+    const logout = second.client.logout({ forget: true })
+    await passLockWaits(asked)
+    await logout
     const login = second.client.login("oac_2")
     answer.open(json(pair))
-    expect(await login).toMatchObject({ ok: true })
+    expect(await driven(login)).toMatchObject({ ok: true })
     await call
     const [name = ""] = await sessionFiles()
     expect(JSON.parse(await readFile(join(directory, name), "utf8"))).toMatchObject({
@@ -300,7 +367,7 @@ describe("A logout", () => {
   it("keeps the session when the service cannot be reached", async () => {
     const { answers, client } = await loggedIn()
     answers.logout = () => failure(503, "dependency_unavailable")
-    expect(await client.logout({ deadlineMilliseconds: 100 })).toMatchObject({ ok: false })
+    expect(await driven(client.logout({ deadlineMilliseconds: 100 }))).toMatchObject({ ok: false })
     expect(await sessionFiles()).toHaveLength(1)
     delete answers.logout
     expect(await client.logout()).toMatchObject({ ok: true, value: { revoked: true, healed: false } })

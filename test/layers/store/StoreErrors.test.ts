@@ -48,6 +48,7 @@ describe("Errors of a database become StoreUnavailable", () => {
     ["42501", "does not permit this operation to its user"],
     ["53300", "accepts no more connections"],
     ["57014", "took too long"],
+    ["POOL_TIMEOUT", "does not answer in time"],
     ["25P03", "took too long"],
     ["SELF_SIGNED_CERT_IN_CHAIN", "cannot be trusted: TLS failed"],
     ["DEPTH_ZERO_SELF_SIGNED_CERT", "cannot be trusted: TLS failed"],

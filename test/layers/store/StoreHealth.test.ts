@@ -2,12 +2,14 @@
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as Metric from "effect/Metric"
 import * as TestClock from "effect/TestClock"
 import { join } from "node:path"
 import type { Database } from "../../../src/layers/store/Database.ts"
 import { run } from "../../../src/layers/store/Query.ts"
 import { makeStoreHealth } from "../../../src/layers/store/StoreHealth.ts"
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
+import { storeWritesFailed } from "../../../src/services/Metrics.ts"
 import { type StoreProblem, StoreUnavailable } from "../../../src/services/Store.ts"
 import { folder } from "./Stores.ts"
 
@@ -39,6 +41,8 @@ const faulty = Effect.gen(function* () {
     write: health.database.write("test", query)
   }
 })
+
+const failedWrites = Effect.map(Metric.value(storeWritesFailed({})), ({ count }) => count)
 
 const failed = <A>(access: Effect.Effect<A, StoreUnavailable>, millis: number) =>
   Effect.gen(function* () {
@@ -101,7 +105,9 @@ describe("The health of a database", () => {
         for (let at = 0; at < 2; at += 1) yield* Effect.flip(accesses[access])
         be({ millis: 0 })
         yield* accesses.read
+        const before = yield* failedWrites
         const kinds = [yield* Effect.flip(check), yield* Effect.flip(accesses.write)]
+        assert.strictEqual((yield* failedWrites) - before, 1)
         assert.deepStrictEqual(
           kinds.map(({ problem }) => problem.kind),
           ["corrupt", "corrupt"]

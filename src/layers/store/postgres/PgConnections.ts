@@ -2,7 +2,7 @@
 import * as Either from "effect/Either"
 import type pg from "pg"
 import type { PoolUse } from "../../../services/Store.ts"
-import { isConnectionRefused } from "../StoreErrors.ts"
+import { isConnectionRefused, waitExceeded } from "../StoreErrors.ts"
 
 export interface ConnectionsOptions {
   readonly most: number
@@ -32,6 +32,8 @@ const pauses = { having: 1_000, starving: 250 }
 const calm = 10_000
 /** Milliseconds between two connections that are given back. */
 const sharing = 1_000
+
+const noneInTime = () => Object.assign(new Error("no connection in time"), { code: waitExceeded })
 
 /** A timer as a flag: set until it ends. It does not keep the process running. */
 const makeFlag = (onEnd: () => void = () => undefined) => {
@@ -134,10 +136,7 @@ export const makeConnections = (
             resolve(outcome)
           }
         }
-        const timer = setTimeout(
-          () => fail(waiter, refused.isSet() ? refusal : new Error("timeout exceeded")),
-          wait
-        )
+        const timer = setTimeout(() => fail(waiter, refused.isSet() ? refusal : noneInTime()), wait)
         waiting.push(waiter)
         pulse()
       }),

@@ -35,8 +35,9 @@ export interface PgNotify extends Pick<Database, "notified"> {
   readonly giveUpConnection: () => void
 }
 
-/** In the form of the server's own error. */
+/** In the form of the server's own errors. */
 const scarce = Object.assign(new Error("no connection to listen"), { code: "53300" })
+const ended = Object.assign(new Error("the listening connection ended"), { code: "08006" })
 
 export const pgNotify = ({
   client: config,
@@ -65,7 +66,7 @@ export const pgNotify = ({
       const failed = (error: unknown) => Deferred.unsafeDone(lost, Effect.fail(error))
       giveUp = () => failed(scarce)
       client.on("error", failed)
-      client.on("end", () => failed(new Error("Connection terminated")))
+      client.on("end", () => failed(ended))
       client.on("notification", ({ payload = "" }) => {
         const [queue, from] = payload.split(" ")
         const known = queues.find((one) => one === queue)

@@ -3,13 +3,18 @@ import { randomUUID } from "node:crypto"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
+import pg from "pg"
+import { makeConnections } from "../../../../src/layers/store/postgres/PgConnections.ts"
 import { openPostgres, type PgOptions } from "../../../../src/layers/store/postgres/PgStore.ts"
 import { all } from "../../../../src/layers/store/Query.ts"
+import { openFailed } from "../../../../src/layers/store/StoreErrors.ts"
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
 import { postgres, sampleEntry, withPgClient } from "../Stores.ts"
 
@@ -111,6 +116,15 @@ describe.concurrent("A Postgres server that gives few connections", () => {
       yield* Effect.sleep(100)
       yield* limit(1)
       yield* Fiber.join(waiting)
+    })
+  )
+
+  it.scopedLive("an access that gets none in time fails with a code", () =>
+    Effect.gen(function* () {
+      const connections = makeConnections(new pg.Pool(), { most: 0, wait: 10, onStarving: () => undefined })
+      const outcome = yield* Effect.promise(connections.acquire)
+      const failure = openFailed("Postgres", Option.getOrThrow(Either.getLeft(outcome)))
+      deepStrictEqual(failure.problem, { kind: "timed_out", code: "POOL_TIMEOUT" })
     })
   )
 
