@@ -15,10 +15,15 @@ it.scopedLive(
       const environment = { MUSIC_DATABASE_PATH: place }
       const { backups } = yield* openStore(place)
       const copies = yield* folder
-      const old = ["20260101T000000Z", "20260102T000000Z", "20260103T000000Z"].map(
+      const old = ["20260101T000000000Z", "20260102T000000000Z", "20260103T000000000Z"].map(
         (at) => `music-${at}.sqlite`
       )
-      const others = ["music-2026-01-01.sqlite", "music-20260101T000000Z.sqlite.txt", "music.sqlite", "other"]
+      const others = [
+        "music-2026-01-01.sqlite",
+        "music-20260101T000000000Z.sqlite.txt",
+        "music.sqlite",
+        "other"
+      ]
       for (const name of [...old, ...others]) writeFileSync(join(copies, name), "")
 
       // A backup that fails removes nothing.
@@ -30,7 +35,7 @@ it.scopedLive(
       const made = yield* run(["backup", "--keep", "2", copies], environment)
       expect([made.exit, made.err]).toEqual([0, ""])
       const [name = ""] = readdirSync(copies).filter((file) => ![...old, ...others].includes(file))
-      expect(name).toMatch(/^music-\d{8}T\d{6}Z\.sqlite$/)
+      expect(name).toMatch(/^music-\d{8}T\d{9}Z\.sqlite$/)
       expect(readdirSync(copies).sort()).toEqual([...old.slice(2), ...others, name].sort())
       expect(made.out.match(/^removed +\S+$/gm)).toEqual(
         old.slice(0, 2).map((file) => `removed  ${join(copies, file)}`)
@@ -41,6 +46,7 @@ it.scopedLive(
       for (const args of [
         ["--keep", "0", copies],
         ["--keep", "2", "--overwrite", copies],
+        ["--keep", "2", join(copies, name)],
         ["--record", copies],
         []
       ])
@@ -60,7 +66,7 @@ it.scopedLive("backup --keep never removes its own copy, a later one, a link or 
     const copies = yield* folder
     const elsewhere = join(yield* folder, "kept")
     const [old, link, inside, later] = ["20250101", "20250102", "20250103", "20990101"].map(
-      (day) => `music-${day}T000000Z.sqlite`
+      (day) => `music-${day}T000000000Z.sqlite`
     )
     for (const file of [elsewhere, join(copies, `${old}`), join(copies, `${later}`)]) writeFileSync(file, "")
     symlinkSync(elsewhere, join(copies, `${link}`))
@@ -75,6 +81,21 @@ it.scopedLive("backup --keep never removes its own copy, a later one, a link or 
     expect(removed).toEqual([join(copies, `${old}`)])
     expect(readdirSync(copies).sort()).toEqual([link, inside, basename(file), later])
     expect(existsSync(elsewhere)).toBe(true)
+  })
+)
+
+it.scopedLive("backup --keep never removes a database in use, also one with the name of a copy", () =>
+  Effect.gen(function* () {
+    const copies = yield* folder
+    const [live, other] = ["20250101", "20250102"].map((day) =>
+      join(copies, `music-${day}T000000000Z.sqlite`)
+    )
+    yield* openStore(`${live}`)
+    writeFileSync(`${other}`, "")
+    writeFileSync(`${other}-wal`, "")
+    const { err, exit } = yield* run(["backup", "--keep", "1", copies], { MUSIC_DATABASE_PATH: `${live}` })
+    expect([exit, err]).toEqual([0, ""])
+    expect([existsSync(`${live}`), existsSync(`${other}`)]).toEqual([true, true])
   })
 )
 

@@ -66,13 +66,14 @@ it.scopedLive("restore --finish is refused while a server has the database open,
     const url = yield* postgres.freshPath
     for (const [open, there] of [
       [openStore(place), environment],
-      [postgres.openStore(url), { MUSIC_DATABASE_URL: url }]
+      [postgres.openStore(url), { MUSIC_DATABASE_URL: url }],
+      [postgres.openStore(`${url}?application_name=one`), { MUSIC_DATABASE_URL: url }]
     ] as const) {
       const refused = yield* Effect.scoped(Effect.zipRight(open, run(["restore", "--finish"], there)))
       expect([refused.exit, refused.out, refused.err]).toEqual([
         69,
         "",
-        expect.stringMatching(/in use.*\. Stop all servers.*, and try again\.$/)
+        expect.stringMatching(/in use.*\. Stop all servers.* and try again\.$/)
       ])
     }
     // Once they have stopped it is accepted; Postgres ends a session a moment after its client.

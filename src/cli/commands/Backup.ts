@@ -1,4 +1,4 @@
-import { readdirSync, rmSync } from "node:fs"
+import { existsSync, readdirSync, realpathSync, rmSync, statSync } from "node:fs"
 import { join } from "node:path"
 import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
@@ -44,24 +44,28 @@ const toLines = (facts: DatabaseFacts): ReadonlyArray<readonly [string, string]>
 ]
 
 /** Names of the copies that `--keep` makes and removes. */
-const copies = /^music-\d{8}T\d{6}Z\.sqlite$/
+const copies = /^music-\d{8}T\d{9}Z\.sqlite$/
 
 const copyName = (now: number): string =>
-  `music-${new Date(now).toISOString().replaceAll(/[-:]|\.\d+/g, "")}.sqlite`
+  `music-${new Date(now).toISOString().replaceAll(/[-:.]/g, "")}.sqlite`
+
+/** Of a file that may be absent, as on PostgreSQL. */
+const realPathOf = (file: string): string => (existsSync(file) ? realpathSync(file) : file)
 
 /**
  * Removes the oldest copies beyond the newest `count`, of which `made` is the newest; names sort by their time. Later copies are not
- * touched: they are those of a run at the same time, or of a wrong clock. Nor are links, folders and files with other names.
+ * touched: they are those of a run at the same time, or of a wrong clock. Nor are links, folders, files with other names, and
+ * databases in use: `live`, and those with a log.
  */
-const removeOldCopies = (folder: string, count: number, made: string) =>
+const removeOldCopies = (folder: string, count: number, { live, made }: { live: string; made: string }) =>
   Effect.try({
     try: () => {
       const old = readdirSync(folder, { withFileTypes: true })
         .filter((entry) => entry.isFile() && copies.test(entry.name) && entry.name <= made)
-        .map(({ name }) => name)
+        .map(({ name }) => join(folder, name))
+        .filter((copy) => !existsSync(`${copy}-wal`) && realpathSync(copy) !== live)
         .sort()
         .slice(0, -count)
-        .map((name) => join(folder, name))
       // Another run at the same time may have removed it.
       for (const copy of old) rmSync(copy, { force: true })
       return old
@@ -158,6 +162,8 @@ export const backup = Command.make(
       if (Option.isSome(keep) && given.overwrite)
         return yield* usage("--keep and --overwrite together", "use only one of them")
       const path = given.file.value
+      if (Option.isSome(keep) && statSync(path, { throwIfNoEntry: false })?.isDirectory() === false)
+        return yield* usage(`--keep needs a folder, and ${path} is none`, "name the folder of the copies")
       const settings = yield* databasePlace
       const backups = yield* Effect.promise(() => import("../../layers/store/backup/Backup.ts"))
       const name = copyName(yield* Clock.currentTimeMillis)
@@ -167,7 +173,9 @@ export const backup = Command.make(
         .pipe(Effect.mapError(failed(exits.unavailable)))
       yield* screen.progress("")
       yield* recordOrWarn(settings)
-      const removed = Option.isSome(keep) ? yield* removeOldCopies(path, keep.value, name) : []
+      const removed = Option.isSome(keep)
+        ? yield* removeOldCopies(path, keep.value, { live: realPathOf(settings.databasePath), made: name })
+        : []
       yield* given.json
         ? printJson({ ...toJson(facts), removed })
         : printFacts([...toLines(facts), ...removed.map((copy) => ["removed", copy] as const)])
@@ -214,14 +222,16 @@ const finishRestored = (asJson: boolean) =>
     const sessions = yield* Effect.flatMap(open, (database) =>
       Option.match(named, {
         onNone: () => Effect.succeed(0),
-        onSome: ({ servers }) => countSessions(database, servers)
+        onSome: ({ name }) => countSessions(database, name)
       })
     ).pipe(Effect.scoped, Effect.mapError(toFailure))
     if (sessions > 0)
       return yield* new CommandFailed({
         exit: exits.unavailable,
-        lines: [`the database is in use: ${sessions} sessions of servers are open`],
-        fix: "stop all servers, and try again"
+        lines: [
+          `the database is in use: ${sessions} other ${sessions === 1 ? "session" : "sessions"} of its user`
+        ],
+        fix: "stop all servers, close other programs of this user, and try again"
       })
     yield* Effect.mapError(refuseOpenDatabase(settings), failed(exits.unavailable))
     const facts = yield* Effect.flatMap(open, (database) =>

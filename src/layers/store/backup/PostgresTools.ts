@@ -16,24 +16,22 @@ const address = (databaseUrl: Redacted.Redacted): Option.Option<string> =>
     return quoted(formatAddress(url))
   })
 
-/** `application_name` of the driver's setting. */
-const driverName = "music-backend"
-
 /**
- * The address for the sessions of this command, and the name of the servers' sessions: a parameter of the address comes before the
- * driver's setting. An address that cannot be read is returned as it is; the driver refuses it.
+ * The address for the sessions of this command, and their name: a parameter of the address comes before the driver's setting. An
+ * address that cannot be read is returned as it is; the driver refuses it.
  */
 export const withOwnName = (
   databaseUrl: Redacted.Redacted
-): { readonly url: Redacted.Redacted; readonly servers: string } =>
-  Option.match(parseAddress(Redacted.value(databaseUrl)), {
-    onNone: () => ({ url: databaseUrl, servers: driverName }),
+): { readonly url: Redacted.Redacted; readonly name: string } => {
+  const name = `music-backend restore ${process.pid}`
+  return Option.match(parseAddress(Redacted.value(databaseUrl)), {
+    onNone: () => ({ url: databaseUrl, name }),
     onSome: (url) => {
-      const servers = url.searchParams.get("application_name") ?? driverName
-      url.searchParams.set("application_name", `${servers} restore`)
-      return { url: Redacted.make(formatAddress(url)), servers }
+      url.searchParams.set("application_name", name)
+      return { url: Redacted.make(formatAddress(url)), name }
     }
   })
+}
 
 const refuse = (
   { databaseUrl }: Pick<SettingsValues, "databaseUrl">,

@@ -31,10 +31,13 @@ export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
 
 const Sessions = Schema.Struct({ sessions: Whole })
 
-/** Open sessions of this name on the database, which are those of its servers; 0 on SQLite, where files show who has them open. */
+/**
+ * Sessions of the user of this one on the database, except those of this name: servers, whatever their name. 0 on SQLite, where
+ * files show who has them open.
+ */
 export const countSessions = (
   { read, sql }: Database,
-  applicationName: string
+  ownName: string
 ): Effect.Effect<number, StoreUnavailable> =>
   sql.onDialectOrElse({
     pg: () =>
@@ -43,7 +46,7 @@ export const countSessions = (
           "Restore.sessions",
           first(Sessions)(sql`
             SELECT COUNT(*) AS sessions FROM pg_stat_activity
-            WHERE datname = current_database() AND application_name = ${applicationName}`)
+            WHERE datname = current_database() AND usename = current_user AND application_name <> ${ownName}`)
         ),
         Option.match({ onNone: () => 0, onSome: ({ sessions }) => sessions })
       ),
