@@ -2,8 +2,8 @@ import { existsSync, statfsSync } from "node:fs"
 import { availableParallelism } from "node:os"
 import { defineConfig } from "vitest/config"
 
-/** Three at least: half of the time is spent waiting for disks and sockets. */
-const forks = Math.max(3, availableParallelism() - 1)
+/** Four at least: more than half of the time is spent waiting for disks and sockets. */
+const forks = Math.max(4, availableParallelism() - 1)
 
 /** Tests stop processes, not machines: their databases need no disk to wait for. */
 const memory = "/dev/shm"
