@@ -205,11 +205,13 @@ it.scopedLive("reports remove names an issue that is filed while it waits, on Po
     const removing = yield* Effect.fork(
       run(["reports", "remove", "rep_1", "--reason", "request 14"], { MUSIC_DATABASE_URL: place })
     )
-    yield* Effect.promise(() =>
-      worker.query(
+    // On a connection of its own: a transaction sees the activity of its first look only.
+    yield* postgres
+      .rawQuery(
+        place,
         "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
       )
-    ).pipe(Effect.delay("20 millis"), Effect.repeat({ until: ({ rowCount }) => rowCount === 1 }))
+      .pipe(Effect.delay("20 millis"), Effect.repeat({ until: ({ length }) => length === 1 }))
     yield* Effect.promise(() => worker.query("COMMIT"))
     const { exit, out } = yield* Fiber.join(removing)
     expect([exit, out]).toEqual([0, expect.stringContaining(`the issue ${issue.url}: delete it`)])
