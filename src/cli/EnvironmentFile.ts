@@ -2,6 +2,7 @@
 import { readFileSync } from "node:fs"
 import { parseEnv } from "node:util"
 import * as Either from "effect/Either"
+import { errorCode } from "../services/ErrorCode.ts"
 import { CommandFailed, exits, usage } from "./CommandFailed.ts"
 
 const option = "--env-file"
@@ -23,9 +24,7 @@ const read = (file: string): Either.Either<Readonly<Record<string, string>>, Com
     catch: (error) =>
       new CommandFailed({
         exit: exits.settings,
-        lines: [
-          `the file of ${option} cannot be read: ${file} (${error instanceof Error && "code" in error ? String(error.code) : "unknown error"})`
-        ],
+        lines: [`the file of ${option} cannot be read: ${file} (${errorCode(error)})`],
         fix: "correct its path, which is relative to the folder that the command runs in, or let this user read it"
       })
   })

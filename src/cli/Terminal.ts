@@ -2,6 +2,7 @@
 import { fstatSync, writeSync } from "node:fs"
 import * as Effect from "effect/Effect"
 import type { Environment } from "../layers/settings/Settings.ts"
+import { errorCode } from "../services/ErrorCode.ts"
 import { CommandFailed, exits } from "./CommandFailed.ts"
 import type { ScreenService } from "./Screen.ts"
 import { truncate } from "./Text.ts"
@@ -14,7 +15,7 @@ const reasons: ReadonlyMap<string, string> = new Map([
 
 /** A reader that closes the pipe, such as `head`, wants no more: the command ends, and prints no error. */
 const outputFailed = (error: unknown): CommandFailed => {
-  const code = error instanceof Error && "code" in error ? String(error.code) : "unknown error"
+  const code = errorCode(error)
   return code === "EPIPE"
     ? new CommandFailed({ exit: exits.closedPipe, lines: [] })
     : new CommandFailed({

@@ -25,6 +25,8 @@ export { ListenFailed, Listening } from "./transport/NodeServer.ts"
 export interface Bounds {
   /** Requests in flight. */
   readonly inFlight?: number
+  /** Requests that wait for a turn of the event loop. */
+  readonly waiting?: number
   readonly policies?: Policies
   /** Bodies that arrive at once. */
   readonly bodies?: ArrivingBodyLimits
@@ -54,7 +56,7 @@ export const httpServerWith = (
       RateLimits.layer(bounds.policies),
       ArrivingBodies.layer(bounds.bodies)
     ]),
-    Layer.provide(RequestQueue.layer)
+    Layer.provide(RequestQueue.layer(bounds.waiting))
   )
 
 /**

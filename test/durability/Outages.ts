@@ -124,11 +124,9 @@ interface Outage {
 export const playOutages = async (parts: {
   readonly instanceFile: string
   readonly seed: number
-  /** Divides the lengths of the outages, for a short form. */
-  readonly hurry?: number
   readonly log?: (line: string) => void
 }): Promise<OutagesOutcome> => {
-  const { hurry = 1, instanceFile, log = () => undefined, seed } = parts
+  const { instanceFile, log = () => undefined, seed } = parts
   const random = seeded(seed)
   const world = await startSimulators()
   const server = await startServer()
@@ -214,7 +212,7 @@ export const playOutages = async (parts: {
     }
   }
 
-  const lasting = (millis: number) => pause(millis / hurry)
+  const lasting = (millis: number) => pause(millis)
   const terminate = () =>
     server.administer(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '${role}'`)
 

@@ -4,7 +4,7 @@ import { Worker } from "node:worker_threads"
 import { assert, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { mostOfConnection } from "../../src/http/transport/RequestQueue.ts"
-import { accessToken, backend } from "./support.ts"
+import { accessToken, backend, call, errorOf, good } from "./support.ts"
 import { waitFor } from "../support/Waiting.ts"
 
 /** Each of them sends its next request as soon as it has the answer to the one before. */
@@ -131,5 +131,17 @@ describe("A server whose connections are all busy", () => {
         yield* send(request + version.repeat(1_000))
         assert.isBelow(lines.length - before, 2 * mostOfConnection)
       })
+  )
+
+  it.scopedLive("refuses requests that find no place in the queue, and serves probes", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ waiting: 0 })
+      const refused = yield* call(server, good.version)
+      assert.deepStrictEqual(
+        [refused.status, errorOf(refused).code, refused.headers["retry-after"], refused.headers.connection],
+        [503, "overloaded", "1", "keep-alive"]
+      )
+      assert.strictEqual((yield* call(server, good.healthz)).status, 200)
+    })
   )
 })

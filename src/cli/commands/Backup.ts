@@ -7,6 +7,7 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type { BackupFailed, DatabaseFacts } from "../../layers/store/backup/DatabaseFiles.ts"
+import { errorCode } from "../../services/ErrorCode.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { StoreUnavailable } from "../../services/Store.ts"
 import { databasePlace, storeFailed } from "../DatabaseAccess.ts"
@@ -73,9 +74,7 @@ const removeOldCopies = (folder: string, count: number, { live, made }: { live: 
     catch: (error) =>
       new CommandFailed({
         exit: exits.unavailable,
-        lines: [
-          `the backup is complete, but older ones cannot be removed: ${error instanceof Error && "code" in error ? String(error.code) : "unknown error"}`
-        ],
+        lines: [`the backup is complete, but older ones cannot be removed: ${errorCode(error)}`],
         fix: `let this user change ${folder}`
       })
   })

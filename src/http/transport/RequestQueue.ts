@@ -41,8 +41,11 @@ interface RequestQueueService {
   readonly oldestWait: () => number
 }
 
-/** `now` is in milliseconds. */
-export const makeRequestQueue = (now: () => number = () => performance.now()): RequestQueueService => {
+/** `now` is in milliseconds; `most` requests wait at once. */
+export const makeRequestQueue = (
+  now: () => number = () => performance.now(),
+  most: number = mostWaiting
+): RequestQueueService => {
   const waiting: Array<Waiting> = []
   const ofConnection = new Map<Socket, number>()
   const crowded = new WeakSet<Socket>()
@@ -109,7 +112,7 @@ export const makeRequestQueue = (now: () => number = () => performance.now()): R
         crowded.add(socket)
         return "crowded"
       }
-      if (waiting.length >= mostWaiting) return "full"
+      if (waiting.length >= most) return "full"
       waiting.push({ socket, start, since: now() })
       count(socket, 1)
       if (!scheduled) {
@@ -135,5 +138,6 @@ export class RequestQueue extends Context.Tag("music/http/RequestQueue")<
   RequestQueue,
   RequestQueueService
 >() {
-  static readonly layer: Layer.Layer<RequestQueue> = Layer.sync(RequestQueue, () => makeRequestQueue())
+  static readonly layer = (most?: number): Layer.Layer<RequestQueue> =>
+    Layer.sync(RequestQueue, () => makeRequestQueue(undefined, most))
 }

@@ -7,7 +7,7 @@ import * as Redacted from "effect/Redacted"
 import * as Stream from "effect/Stream"
 import type { OtlpTarget, SettingsValues } from "../../services/Settings.ts"
 import { describeConnectError } from "../upstream/ConnectErrors.ts"
-import { errorCode } from "../upstream/Connection.ts"
+import { errorCode } from "../../services/ErrorCode.ts"
 import { type Check, callTimeoutSeconds, type Finding, pass, warn } from "./Finding.ts"
 
 /** In protobuf, a message without fields has no bytes. */

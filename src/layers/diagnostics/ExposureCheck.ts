@@ -114,7 +114,7 @@ const sameSecrets = (
 const leastCharacters = 8
 const placeholder = /example|change.?me|sandbox|password|placeholder/i
 
-/** Whoever guesses a webhook secret sends events as IAM, and nothing else verifies it. */
+/** A webhook secret that can be guessed lets others send events as IAM: nothing else verifies them. */
 const guessableSecrets = (
   { iam }: SettingsValues,
   broken: (variable: string) => boolean

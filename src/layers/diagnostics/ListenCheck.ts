@@ -1,7 +1,7 @@
 /** Tries to listen on an address, and closes it again. */
 import { createServer } from "node:net"
 import * as Effect from "effect/Effect"
-import { errorCode } from "../upstream/Connection.ts"
+import { errorCode } from "../../services/ErrorCode.ts"
 import { fail, type Finding } from "./Finding.ts"
 
 export interface Address {
@@ -9,7 +9,8 @@ export interface Address {
   readonly port: number
 }
 
-export const show = ({ host, port }: Address): string => `${host.includes(":") ? `[${host}]` : host}:${port}`
+export const formatAddress = ({ host, port }: Address): string =>
+  `${host.includes(":") ? `[${host}]` : host}:${port}`
 
 /** The system's error code, or undefined when the address can be listened on. */
 export const tryListening = ({ host, port }: Address): Effect.Effect<string | undefined> =>
@@ -27,7 +28,7 @@ export const listenFailure = (name: string, variable: string, address: Address, 
     case "EADDRINUSE":
       return fail(
         name,
-        `another program listens at ${show(address)}`,
+        `another program listens at ${formatAddress(address)}`,
         `stop it, or set ${variable} to another port`
       )
     case "EADDRNOTAVAIL":
@@ -52,7 +53,7 @@ export const listenFailure = (name: string, variable: string, address: Address, 
     default:
       return fail(
         name,
-        `cannot listen at ${show(address)} (${code})`,
+        `cannot listen at ${formatAddress(address)} (${code})`,
         `set ${variable} to an address of this machine, such as 127.0.0.1:${address.port}`
       )
   }

@@ -7,7 +7,7 @@ import * as Schema from "effect/Schema"
 import { isLoopback } from "../../services/Loopback.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
-import { type Address, listenFailure, show, tryListening } from "./ListenCheck.ts"
+import { type Address, listenFailure, formatAddress, tryListening } from "./ListenCheck.ts"
 
 const Health = Schema.Struct({ service: Schema.Literal("music-backend") })
 const Checks = Schema.Record({ key: Schema.String, value: Schema.String })
@@ -54,7 +54,7 @@ export const checkServer = (
 ): Check => {
   const get = <A, I>(address: Address, path: string, schema: Schema.Schema<A, I>) =>
     HttpClient.withScope(client)
-      .execute(HttpClientRequest.get(`http://${show(reachable(address))}${path}`))
+      .execute(HttpClientRequest.get(`http://${formatAddress(reachable(address))}${path}`))
       .pipe(
         Effect.flatMap((response) => response.json),
         Effect.flatMap(Schema.decodeUnknown(schema)),
@@ -78,7 +78,7 @@ export const checkServer = (
     found === "silent" && code === "EADDRINUSE"
       ? fail(
           name,
-          `the program at ${show(address)} does not answer within ${answerSeconds} seconds`,
+          `the program at ${formatAddress(address)} does not answer within ${answerSeconds} seconds`,
           `see its log if it is the server; else stop it, or set ${variable} to another port`
         )
       : listenFailure(name, variable, address, code)
@@ -88,16 +88,16 @@ export const checkServer = (
       if (!("checks" in found))
         return fail(
           "server",
-          `runs at ${show(bind)}, but is not ready: ${listed(found.error.details?.checks ?? {})}`,
+          `runs at ${formatAddress(bind)}, but is not ready: ${listed(found.error.details?.checks ?? {})}`,
           logFix
         )
       const degraded = listed(found.checks)
       return degraded === ""
-        ? pass("server", `runs at ${show(bind)} and is ready`)
-        : warn("server", `runs at ${show(bind)}: ${degraded}`, logFix)
+        ? pass("server", `runs at ${formatAddress(bind)} and is ready`)
+        : warn("server", `runs at ${formatAddress(bind)}: ${degraded}`, logFix)
     }),
     Effect.orElseSucceed(() =>
-      fail("server", `runs at ${show(bind)}, but does not say whether it is ready`, logFix)
+      fail("server", `runs at ${formatAddress(bind)}, but does not say whether it is ready`, logFix)
     )
   )
 
@@ -106,7 +106,7 @@ export const checkServer = (
       ? readiness
       : Effect.map(tryListening(bind), (code) =>
           code === undefined
-            ? skip("server", `no server runs at ${show(bind)}, which is free`)
+            ? skip("server", `no server runs at ${formatAddress(bind)}, which is free`)
             : unusable("server", "MUSIC_BIND", bind, at, code)
         )
 
@@ -114,24 +114,28 @@ export const checkServer = (
     Effect.gen(function* () {
       const fix = "set MUSIC_ADMIN_BIND to another port, such as 127.0.0.1:9464"
       if (overlap(bind, address))
-        return fail("metrics", `MUSIC_ADMIN_BIND and MUSIC_BIND are the same address, ${show(address)}`, fix)
+        return fail(
+          "metrics",
+          `MUSIC_ADMIN_BIND and MUSIC_BIND are the same address, ${formatAddress(address)}`,
+          fix
+        )
       const at = yield* identify(address)
       if (at === "server")
         return runs
           ? pass(
               "metrics",
-              `served at ${show(address)}${isLoopback(address.host) ? "" : ", to all that reach it"}`
+              `served at ${formatAddress(address)}${isLoopback(address.host) ? "" : ", to all that reach it"}`
             )
-          : fail("metrics", `another music-backend listens at ${show(address)}`, fix)
+          : fail("metrics", `another music-backend listens at ${formatAddress(address)}`, fix)
       const code = yield* tryListening(address)
       if (code !== undefined) return unusable("metrics", "MUSIC_ADMIN_BIND", address, at, code)
       return runs
         ? warn(
             "metrics",
-            `the running server does not serve them at ${show(address)}`,
+            `the running server does not serve them at ${formatAddress(address)}`,
             "restart it with these settings"
           )
-        : pass("metrics", `${show(address)} is free`)
+        : pass("metrics", `${formatAddress(address)} is free`)
     })
 
   return Effect.gen(function* () {

@@ -18,7 +18,7 @@ import { version } from "../../schema/Release.ts"
 import { otlpExports, recordNow } from "../../services/Metrics.ts"
 import type { OtlpTarget, SettingsValues } from "../../services/Settings.ts"
 import { describeConnectError } from "../upstream/ConnectErrors.ts"
-import { errorCode } from "../upstream/Connection.ts"
+import { errorCode } from "../../services/ErrorCode.ts"
 
 /** Milliseconds for the last batch of a signal when the process ends. */
 export const flushMillis = 1_000

@@ -9,6 +9,7 @@ import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Schedule from "effect/Schedule"
+import { errorCode } from "../../services/ErrorCode.ts"
 import { logLinesLost, recordNow } from "../../services/Metrics.ts"
 
 /** Bytes that wait for a reader that does not read. Later lines are lost, so that memory stays bounded. */
@@ -40,8 +41,7 @@ const countLines = (bytes: Buffer): number => {
 }
 
 /** The target takes nothing at this moment: its pipe is full. */
-const isBusy = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && (error.code === "EAGAIN" || error.code === "EINTR")
+const isBusy = (error: unknown): boolean => ["EAGAIN", "EINTR"].includes(errorCode(error))
 
 /**
  * An output over `write`, which returns the number of written bytes and throws the errors of the system. Each error loses the lines

@@ -1,6 +1,7 @@
 /** Secrets in files, as Docker and Kubernetes mount them: `MUSIC_…_FILE` names the file of a secret setting. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs"
 import * as Either from "effect/Either"
+import { errorCode } from "../../services/ErrorCode.ts"
 
 /** The variable that names the file of a secret setting. */
 export const fileVariableOf = (name: string): string => `${name}_FILE`
@@ -18,7 +19,7 @@ const reasons: Readonly<Record<string, string>> = {
 }
 
 const reasonOf = (error: unknown): string => {
-  const code = typeof error === "object" && error !== null && "code" in error ? String(error.code) : "no code"
+  const code = errorCode(error)
   return reasons[code] ?? `cannot be read (${code})`
 }
 

@@ -36,7 +36,7 @@ interface Answers {
 
 const makeAnswers = (): Answers => ({ at: Number.NEGATIVE_INFINITY, missing: false })
 
-const answered = (answers: Answers, now: number): void => {
+const recordAnswer = (answers: Answers, now: number): void => {
   answers.at = now
   answers.missing = false
 }
@@ -76,7 +76,11 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
   const corruptError = (operation: string) =>
     new StoreUnavailable({ database: database.name, operation, problem: { kind: "corrupt" } })
 
-  const noteFailure = (answers: Answers, startedAt: number, error: StoreUnavailable): Effect.Effect<void> => {
+  const recordFailure = (
+    answers: Answers,
+    startedAt: number,
+    error: StoreUnavailable
+  ): Effect.Effect<void> => {
     if (error.isUnanswered && answers.at < startedAt) answers.missing = true
     if (error.problem.kind !== "corrupt" || corrupt) return Effect.void
     corrupt = true
@@ -87,7 +91,7 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
     )
   }
 
-  const noteFailedWrite = (error: StoreUnavailable, now: number): void => {
+  const recordFailedWrite = (error: StoreUnavailable, now: number): void => {
     recordNow(failedWrites, 1)
     failures += 1
     if (!error.isUnanswered) refusing = true
@@ -100,10 +104,10 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
       const startedAt = monotonicNow(fiber)
       return Effect.matchEffect(database.read(operation, query), {
         onSuccess: (result) => {
-          answered(reads, monotonicNow(fiber))
+          recordAnswer(reads, monotonicNow(fiber))
           return Effect.succeed(result)
         },
-        onFailure: (error) => Effect.zipRight(noteFailure(reads, startedAt, error), Effect.fail(error))
+        onFailure: (error) => Effect.zipRight(recordFailure(reads, startedAt, error), Effect.fail(error))
       })
     })
 
@@ -117,13 +121,13 @@ export const makeStoreHealth = (database: Database): StoreHealth => {
       return Effect.matchEffect(database.write(operation, body, committed), {
         onSuccess: (result) => {
           const now = monotonicNow(fiber)
-          answered(reads, now)
-          answered(writes, now)
+          recordAnswer(reads, now)
+          recordAnswer(writes, now)
           return Effect.succeed(result)
         },
         onFailure: (error) => {
-          noteFailedWrite(error, monotonicNow(fiber))
-          return Effect.zipRight(noteFailure(writes, startedAt, error), Effect.fail(error))
+          recordFailedWrite(error, monotonicNow(fiber))
+          return Effect.zipRight(recordFailure(writes, startedAt, error), Effect.fail(error))
         }
       })
     })

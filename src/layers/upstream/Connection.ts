@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
+import { errorCode } from "../../services/ErrorCode.ts"
 import { OutboundProxy, type OutboundProxySettings, openTunnel, proxyFor } from "./OutboundProxy.ts"
 
 /** Milliseconds for a connection, TLS included. Shorter than a whole call, so that it differs from a slow response. */
@@ -69,12 +70,6 @@ export const PooledHttpClient: Layer.Layer<HttpClient.HttpClient> = Layer.provid
   NodeHttpClient.layerUndiciWithoutDispatcher,
   ConnectionPool
 )
-
-/** The system's error code, such as `ECONNRESET`. */
-export const errorCode = (error: unknown): string =>
-  typeof error === "object" && error !== null && "code" in error && typeof error.code === "string"
-    ? error.code
-    : "no code"
 
 /** True when the connection was never made: no name, no route, no listener, no trusted certificate. */
 export const isConnectError = (error: unknown): boolean =>

@@ -11,6 +11,7 @@ import * as Either from "effect/Either"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import { errorCode } from "../../services/ErrorCode.ts"
 import { isLoopback } from "../../services/Loopback.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 
@@ -101,8 +102,6 @@ export const proxyFor = (
 const refusal = (reason: string | number) =>
   Object.assign(new Error("The proxy gave no connection"), { code: `PROXY_${reason}` })
 
-const codeOf = (error: Error): string => ("code" in error ? String(error.code) : "ERROR")
-
 /** Opens a tunnel within `timeout` milliseconds. No byte of a request is sent before `done` has its socket. */
 export const openTunnel = (
   proxy: Redacted.Redacted,
@@ -145,6 +144,6 @@ export const openTunnel = (
     if (head.length > 0) socket.unshift(head)
     settle(Either.right(socket))
   })
-  open.on("error", (error) => settle(Either.left(refusal(codeOf(error)))))
+  open.on("error", (error) => settle(Either.left(refusal(errorCode(error)))))
   open.end()
 }

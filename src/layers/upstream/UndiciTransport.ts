@@ -4,7 +4,8 @@ import * as Undici from "@effect/platform-node/Undici"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import { Deadlines } from "../../services/Deadlines.ts"
-import { ConnectionPool, errorCode, isConnectError } from "./Connection.ts"
+import { errorCode } from "../../services/ErrorCode.ts"
+import { ConnectionPool, isConnectError } from "./Connection.ts"
 import { type Delivery, type Send, UpstreamTransport } from "./UpstreamTransport.ts"
 
 /** Repeated headers become one, as HTTP defines. */

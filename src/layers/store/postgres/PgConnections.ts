@@ -29,9 +29,9 @@ interface Waiter {
 /** Milliseconds. After a refusal, one process asks for one new connection at a time, with pauses; sooner when it has none. */
 const pauses = { having: 1_000, starving: 250 }
 /** Milliseconds without a refusal after which the server is believed to give connections again. */
-const calm = 10_000
+const refusalMemory = 10_000
 /** Milliseconds between two connections that are given back. */
-const sharing = 1_000
+const returnPause = 1_000
 
 const noneInTime = () => Object.assign(new Error("no connection in time"), { code: waitExceeded })
 
@@ -66,7 +66,7 @@ export const makeConnections = (
   let refusal: unknown
   const refused = makeFlag()
   const shared = makeFlag()
-  const pausing = makeFlag(() => pulse())
+  const pausing = makeFlag(() => assign())
 
   const serve = (client: pg.PoolClient) => {
     const next = waiting.shift()
@@ -87,7 +87,7 @@ export const makeConnections = (
 
   const refuse = (error: unknown) => {
     refusal = error
-    refused.set(calm)
+    refused.set(refusalMemory)
     const starving = used + pool.idleCount === 0
     pausing.set(starving ? pauses.starving : pauses.having)
     if (starving) onStarving()
@@ -104,13 +104,13 @@ export const makeConnections = (
       (client) => {
         count(-1)
         serve(client)
-        pulse()
+        assign()
       },
       (error: unknown) => {
         count(-1)
         if (isConnectionRefused(error)) refuse(error)
         else fail(waiter, error)
-        pulse()
+        assign()
       }
     )
   }
@@ -118,7 +118,7 @@ export const makeConnections = (
   const mayOpen = () =>
     used + fetching + opening < most && !pausing.isSet() && (!refused.isSet() || opening === 0)
 
-  const pulse = (): void => {
+  const assign = (): void => {
     for (;;) {
       const waiter = waiting[fetching + opening]
       const idle = pool.idleCount > fetching
@@ -138,18 +138,18 @@ export const makeConnections = (
         }
         const timer = setTimeout(() => fail(waiter, refused.isSet() ? refusal : noneInTime()), wait)
         waiting.push(waiter)
-        pulse()
+        assign()
       }),
     release: (client, discard) => {
       const give = !discard && refused.isSet() && !shared.isSet() && used + pool.idleCount > 1
       if (give) {
-        shared.set(sharing)
+        shared.set(returnPause)
         // The others ask more often.
         pausing.set(pauses.having)
       }
       used -= 1
       client.release(discard || give)
-      pulse()
+      assign()
     },
     isRefused: refused.isSet,
     // An access whose connection is being opened uses it already.
