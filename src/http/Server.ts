@@ -32,6 +32,16 @@ export interface Bounds {
   readonly bodies?: ArrivingBodyLimits
 }
 
+/** What the way of a request shares between requests: its queue, its limits and its bounds. */
+export const requestLimits = (
+  bounds: Bounds
+): Layer.Layer<Admission | RateLimits | ArrivingBodies | RequestQueue, never, Settings | Drain> =>
+  Layer.mergeAll(
+    Admission.layer(bounds.inFlight),
+    RateLimits.layer(bounds.policies),
+    ArrivingBodies.layer(bounds.bodies)
+  ).pipe(Layer.provideMerge(RequestQueue.layer(bounds.waiting)))
+
 /** The server with other bounds than the default ones. */
 export const httpServerWith = (
   bounds: Bounds
@@ -50,14 +60,7 @@ export const httpServerWith = (
   | Readiness
   | BackendTelemetry
 > =>
-  Layer.scoped(Listening, Effect.flatMap(makePipeline, serveNode)).pipe(
-    Layer.provide([
-      Admission.layer(bounds.inFlight),
-      RateLimits.layer(bounds.policies),
-      ArrivingBodies.layer(bounds.bodies)
-    ]),
-    Layer.provide(RequestQueue.layer(bounds.waiting))
-  )
+  Layer.scoped(Listening, Effect.flatMap(makePipeline, serveNode)).pipe(Layer.provide(requestLimits(bounds)))
 
 /**
  * Listens on `Settings.bind` until its scope closes. Then readiness fails, requests in flight are finished, new ones on
