@@ -114,6 +114,23 @@ describe("Rate limits", () => {
     })
   )
 
+  it.scoped("are 1,200 a minute for an address and 600 for a token", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      const { headers } = yield* call(server, good.me)
+      expect(headers["ratelimit-policy"]).toBe('"address";q=1200;w=60, "credential";q=600;w=60')
+    })
+  )
+
+  it.scoped("are counted by each process for itself", () =>
+    Effect.gen(function* () {
+      const [one, other] = [yield* backend({ settings, policies }), yield* backend({ settings, policies })]
+      for (let at = 0; at < 5; at += 1) yield* call(one, good.version)
+      expect((yield* call(one, good.version)).status).toBe(429)
+      expect((yield* call(other, good.version)).headers.ratelimit).toBe('"address";r=3;t=15')
+    })
+  )
+
   it.scoped("give each token a quota of its own, from any address", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })
