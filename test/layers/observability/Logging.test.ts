@@ -1,5 +1,5 @@
 import { expect, it } from "@effect/vitest"
-import * as Console from "effect/Console"
+import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Logger from "effect/Logger"
