@@ -133,10 +133,11 @@ describe("places for an upstream", () => {
 
   it.effect("leave 400 of the requests in flight to requests that wait for no upstream", () =>
     Effect.gen(function* () {
-      const { iam, ting } = yield* PlaceBounds
-      deepStrictEqual(defaultBound - iam.all - ting.all, 400)
-      deepStrictEqual([iam.all / iam.perCredential, ting.all / ting.perCredential], [10, 10])
-      deepStrictEqual([iam.all / iam.perAddress, ting.all / ting.perAddress], [4, 4])
+      deepStrictEqual(defaultBound, 1_000)
+      deepStrictEqual(yield* PlaceBounds, {
+        iam: { all: 400, perCredential: 40, perAddress: 100 },
+        ting: { all: 200, perCredential: 20, perAddress: 50 }
+      })
     })
   )
 })
