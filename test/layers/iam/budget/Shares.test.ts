@@ -12,7 +12,7 @@ describe("The share of a call", () => {
     ["a known testing secret", { credential: "ask", use: "session" }, true, "essential"],
     ["the introspection that completes a login", { credential: "oat", completing: true }, false, "essential"],
     ["an introspection or a proof of a known token", { credential: "oat" }, true, "known"],
-    ["the list of Ting's endpoints", { credential: undefined }, false, "known"],
+    ["the list of Ting's endpoints", {}, false, "known"],
     ["a login from a network without a refused one", { credential: "slt", use: "login" }, false, "known"],
     ["a token that this process does not know", { credential: "oat" }, false, "newcomer"],
     ["a refresh with an unknown token", { credential: "ort", use: "refresh" }, false, "newcomer"],
