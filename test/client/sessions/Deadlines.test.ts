@@ -6,7 +6,6 @@ import {
   type SessionLock,
   type SessionStore
 } from "../../../client/index.ts"
-import { waitFor } from "../../support/Waiting.ts"
 import { defaults, json, life, recordingService, startClient } from "../support/RecordingService.ts"
 
 const never = () => new Promise<never>(() => undefined)
@@ -137,13 +136,13 @@ describe("A report", () => {
       json({ id: "1", status: "stored", issue_url: null, reporter: null, created_at: "", replayed: false })
     now += life
     const report = client.report({ message: "long enough" })
-    await waitFor(() => expect(calls.at(-1)).toBe("refresh"))
-    now += 4_900
-    await vi.advanceTimersByTimeAsync(4_900)
+    await expect.poll(() => calls.at(-1)).toBe("refresh")
+    now += 4_999
+    await vi.advanceTimersByTimeAsync(4_999)
     expect(calls.at(-1)).toBe("refresh")
-    now += 100
-    await vi.advanceTimersByTimeAsync(100)
-    await waitFor(() => expect(calls.at(-1)).toBe("reports"))
+    now += 1
+    await vi.advanceTimersByTimeAsync(1)
+    await expect.poll(() => calls.at(-1)).toBe("reports")
     expect(await report).toMatchObject({ ok: true })
     expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_1")
   })
