@@ -167,8 +167,9 @@ describe("Malformed HTTP", () => {
     server.close()
   })
 
-  it("is a request that takes more than 60 s, checked every 5 s, or headers over 16 KiB", () => {
+  it("is a head that takes more than 15 s, a request that takes more than 60 s, or headers over 16 KiB", () => {
     expect(options).toMatchObject({
+      headersTimeout: 15_000,
       requestTimeout: 60_000,
       connectionsCheckingInterval: 5_000,
       maxHeaderSize: 16_384
