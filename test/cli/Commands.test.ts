@@ -641,7 +641,11 @@ describe("music-backend config and openapi", () => {
         for (const args of [
           ["reports", "retry", "rep_1"],
           ["reports", "remove", "rep_1", "--reason", "request 12"],
-          ["deliveries", "retry", "report:rep_1"]
+          ["deliveries", "retry", "report:rep_1"],
+          ["deliveries", "discard", "report:rep_1"],
+          ["backup", "--record"],
+          ["restore", "--finish"],
+          ["migrate"]
         ]) {
           const { err, exit } = yield* run(args, environment)
           expect([args, exit, err]).toEqual([args, 69, expect.stringContaining("pool_mode = session")])
