@@ -585,6 +585,10 @@ describe("music-backend config and openapi", () => {
         MUSIC_IAM_URL: `https://user:${secret}@iam.example`,
         MUSIC_ORG_ID: "acme"
       }
+      // A rare variable appears when it is set, with its credentials unseen.
+      const rare = yield* run(["config"], { ...environment, HTTPS_PROXY: `http://user:${secret}@proxy` })
+      expect(rare.out).toMatch(/^HTTPS_PROXY +set +environment/m)
+      expect(rare.out).not.toContain("sssss")
       const { err, exit, out } = yield* run(["config"], environment)
       expect(out.split("\n")).toHaveLength(settingEntries.filter(({ rare }) => !rare).length + 1)
       expect(out).toMatch(/^MUSIC_IAM_APP_SECRET +set +environment +this application's secret at IAM$/m)
