@@ -244,6 +244,8 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
       const draft = await makeValid(seed, count + more, world, sessions, submit)
       draft.body = Buffer.from(toText(draft.value ?? null))
       draft.address = "192.0.2.2"
+      draft.open = true
+      draft.mutations.push("many reports from one address")
       setHeader(draft, "Authorization")
       await report(await sendAlone(draft, { kind: "open", transport: false }))
     }
