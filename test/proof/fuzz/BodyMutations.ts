@@ -469,8 +469,11 @@ const textMutations: ReadonlyArray<Mutation> = [
       if (body === undefined || operation?.body === undefined) return undefined
       const size = operation.body.maxBytes + random.below(3) - 1
       draft.body = Buffer.concat([body, Buffer.alloc(Math.max(0, size - body.length), " ")])
+      // Without a declared length the body is refused while it arrives.
+      const chunked = random.below(2) === 0
+      if (chunked) draft.framing = { kind: "chunked", extension: "", trailer: "" }
       draft.last = true
-      return String(draft.body.length)
+      return `${draft.body.length}${chunked ? ", in chunks" : ""}`
     }
   },
   inText("lone surrogate", [
