@@ -1,6 +1,7 @@
 /** Mutations of a body: of its value, of its text as JSON, of its bytes. */
 import { gzipSync } from "node:zlib"
 import type { Random } from "../../durability/Random.ts"
+import { codePoints, textOfLength, utf16, utf8 } from "./Bounds.ts"
 import { makeCanary } from "./Canary.ts"
 import { type JsonSchema, resolve } from "./Contract.ts"
 import { type Draft, setHeader } from "./Draft.ts"
@@ -83,20 +84,7 @@ const boundsOf = ({ operation }: Draft, names: ReadonlyArray<string>): ReadonlyA
   return found.length === 0 ? [0, 1, 255, 1_000] : found
 }
 
-type Measure = (text: string) => number
-const measures: readonly [Measure, ...ReadonlyArray<Measure>] = [
-  (text) => [...text].length,
-  (text) => text.length,
-  (text) => Buffer.byteLength(text)
-]
-
-/** A text that begins with `start` where it fits, made of one character, of an exact length under a measure. */
-const textOfLength = (length: number, start: string, unit: string, measure: Measure): string => {
-  const head = measure(start) <= length ? start : ""
-  const room = Math.max(0, length - measure(head))
-  const count = Math.floor(room / measure(unit))
-  return head + unit.repeat(count) + "x".repeat(room - count * measure(unit))
-}
+const measures = [codePoints, utf16, utf8] as const
 
 const nodesWhere = (draft: Draft, fits: (node: Json, path: Path) => boolean): ReadonlyArray<Path> =>
   draft.value === undefined
@@ -307,7 +295,7 @@ const valueMutations: ReadonlyArray<Mutation> = [
       if (draft.operation?.id !== "reports.submit" || value === undefined || !isMembers(value))
         return undefined
       const empty = toText(object({ canary: makeCanary("body", draft.index), text: "" })).length
-      const text = textOfLength(32_767 + random.below(3) - empty, "", pick(random, units), Buffer.byteLength)
+      const text = textOfLength(32_767 + random.below(3) - empty, "", pick(random, units), utf8)
       draft.value = {
         members: [
           ...value.members.filter(([name]) => name !== "context"),
@@ -324,7 +312,7 @@ const valueMutations: ReadonlyArray<Mutation> = [
       const { operation, value } = draft
       if (operation?.id !== "tings.send" || value === undefined || !isMembers(value)) return undefined
       const size = 262_144 + (random.below(2) === 0 ? 600 : -2_000)
-      const text = textOfLength(size, "", pick(random, units), Buffer.byteLength)
+      const text = textOfLength(size, "", pick(random, units), utf8)
       draft.value = {
         members: [
           ...value.members.filter(([name]) => name !== "data" && name !== "metadata"),

@@ -1,4 +1,5 @@
 /** The requests of a seed: each index has its own, whatever is sent before it. */
+import { everyBound } from "./Bounds.ts"
 import { bodyMutations } from "./BodyMutations.ts"
 import { type Draft, toBytes } from "./Draft.ts"
 import { frameMutations } from "./FrameMutations.ts"
@@ -19,8 +20,10 @@ export interface Chosen {
   readonly purpose: number
 }
 
-/** The mutations of an index: none for a quarter of the requests, three at most. */
+/** The mutations of an index: a bound at first; then none for a quarter of the requests, three at most. */
 export const chooseMutations = (seed: number, index: number): ReadonlyArray<Chosen> => {
+  const planned = everyBound[index]
+  if (planned !== undefined) return [{ mutation: planned.mutation, purpose: 10 }]
   const random = randomFor(seed, index, 2)
   const chosen: Array<Chosen> = []
   for (let left = counts[random.below(counts.length)] ?? 0; left > 0; left -= 1) {
@@ -47,7 +50,7 @@ export const makeRequest = async (
   sessions: Sessions,
   variant: Variant = "as it is"
 ): Promise<Draft> => {
-  const draft = await makeValid(seed, index, world, sessions)
+  const draft = await makeValid(seed, index, world, sessions, everyBound[index]?.operation)
   if (variant === "other content" && draft.value !== undefined) {
     // A login, refresh and logout has another token each time.
     if (draft.operation?.id === "reports.submit")
@@ -67,6 +70,8 @@ export const makeRequest = async (
       if (detail !== undefined) draft.mutations.push(`${stageNames[stage]}: ${mutation.name} (${detail})`)
     }
   }
+  // No header may hold a control character but the tab (RFC 9110, 5.5).
+  if (draft.headers.some(([, value]) => /[\0-\x08\x0a-\x1f\x7f]/.test(value))) draft.malformed ??= "refused"
   if (endsConnection(draft)) draft.last = true
   return draft
 }
@@ -92,7 +97,7 @@ const shown = 1_500
 /** The bytes of a request as text; only credentials of the simulated services are in it. */
 export const printRequest = (draft: Draft): string => {
   const bytes = toBytes(draft)
-  const text = JSON.stringify(bytes.toString("latin1"))
+  const text = JSON.stringify(bytes.toString("latin1")).replaceAll("\x7f", "\\u007f")
   return text.length <= shown
     ? text
     : `${text.slice(0, shown - 400)} … ${text.slice(-400)} (${bytes.length} bytes)`
