@@ -39,12 +39,18 @@ const enoughForAll = 50_000
 const credential = /(?:oat|ort|oac|obo|ask|github_pat)_[A-Za-z0-9_-]{16,}|table-[A-Za-z0-9_-]{16,}/
 
 /** Sessions of the people: some stay, others are spent by refreshes and logouts. */
-const makeSessions = async (world: World) => {
+const makeSessions = (world: World) => {
   const planes = ["production", "testing"] as const
   const staying = { production: [] as Array<LiveSession>, testing: [] as Array<LiveSession> }
   const spendable = { production: [] as Array<LiveSession>, testing: [] as Array<LiveSession> }
-  for (const plane of planes)
-    for (const actor of world.people) staying[plane].push(await world.login(plane, actor))
+  /** Access tokens live for half an hour, which a run on a busy machine outlasts. */
+  const renew = async (): Promise<void> => {
+    for (const plane of planes) {
+      const renewed: Array<LiveSession> = []
+      for (const actor of world.people) renewed.push(await world.login(plane, actor))
+      staying[plane].splice(0, Number.POSITIVE_INFINITY, ...renewed)
+    }
+  }
   const sessions: Sessions = {
     bearer: (plane, random) => {
       const session = staying[plane][random.below(staying[plane].length)]
@@ -60,7 +66,7 @@ const makeSessions = async (world: World) => {
     const pool = spendable[session.plane]
     if (pool.length < 200 && !pool.some(({ refresh }) => refresh === session.refresh)) pool.push(session)
   }
-  return { sessions, keep }
+  return { sessions, keep, renew }
 }
 
 const grantOf = (answer: Answer): Omit<LiveSession, "plane"> | undefined => {
@@ -100,7 +106,7 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
     if (/"(?:level|logLevel)":"(?:ERROR|FATAL)"|does not declare/i.test(line))
       addBroken(`log ${line.slice(0, 80)}`, `the log has an error: ${line.slice(0, 800)}`)
   })
-  const { keep, sessions } = await makeSessions(world)
+  const { keep, renew, sessions } = makeSessions(world)
   const coverage = new Coverage()
   const ledger = new Ledger()
   let [requests, connections, fiveHundreds] = [0, 0, 0]
@@ -276,10 +282,11 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
   }
 
   try {
-    await exceedQuota()
     // The rows are read while nothing is in flight.
-    const parts = Math.max(1, Math.round(count / 25_000))
+    const parts = Math.max(1, Math.round(count / 10_000))
     for (let part = 1; part <= parts && broken.length < mostBroken; part += 1) {
+      await renew()
+      if (part === 1) await exceedQuota()
       const until = Math.floor((count * part) / parts)
       await Promise.all(Array.from({ length: workers }, () => work(until)))
       for (const [kind, text] of ledger.compare(readStored(world))) addBroken(kind, `seed ${seed} ${text}`)

@@ -3,4 +3,4 @@ import { fuzz } from "./Fuzzing.ts"
 
 /** 100,000 requests in a full run. */
 export const play: Play = ({ count = 100_000, log, seed }) =>
-  fuzz({ seed, count, people: 150, workers: 8, log })
+  fuzz({ seed, count, people: 60, workers: 8, log })
