@@ -1,4 +1,5 @@
 /** Attacks with many connections: those that send nothing, little, or slowly, and those that do not read. */
+import { once } from "node:events"
 import { setTimeout as pause } from "node:timers/promises"
 import { bodyLimits } from "../../../src/schema/BodyLimits.ts"
 import { defaultArrivingBodyLimits } from "../../../src/http/body/ArrivingBodies.ts"
@@ -205,6 +206,33 @@ const bodies: Attack = {
       ),
       ...(oldest === true ? [] : ["the oldest of the stalled bodies keeps its place"])
     ]
+  }
+}
+
+/** Sends bodies in chunks of one byte, all but the last one, and measures what they hold. */
+const crumbs: Attack = {
+  name: "bodies in chunks of one byte",
+  play: async ({ log, server }) => {
+    const [connections, size] = [16, 200_000]
+    const before = await server.holdings()
+    const lines = await openMany(server, connections, () => "127.0.7.210")
+    const chunks = "1\r\na\r\n".repeat(1_000)
+    await Promise.all(
+      lines.map(async ({ socket }) => {
+        socket.write(
+          "POST /webhook HTTP/1.1\r\nHost: music.example\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        for (let sent = 0; sent < size; sent += 1_000)
+          if (!socket.destroyed && !socket.write(chunks))
+            await Promise.race([once(socket, "drain"), once(socket, "close")])
+      })
+    )
+    const during = await server.holdings()
+    log(`heap ${before.heap} to ${during.heap}`)
+    closeAll(lines)
+    return during.heap - before.heap > 5 * connections * size + 16 * 1024 ** 2
+      ? [`${connections * size} bytes of bodies hold ${during.heap - before.heap} bytes`]
+      : []
   }
 }
 
