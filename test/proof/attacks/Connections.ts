@@ -279,4 +279,13 @@ const targets = [
   "/webhook"
 ]
 
-export const connectionAttacks: ReadonlyArray<Attack> = [slow, idle, many, churn, unread, bodies, endless]
+export const connectionAttacks: ReadonlyArray<Attack> = [
+  slow,
+  idle,
+  many,
+  churn,
+  unread,
+  bodies,
+  crumbs,
+  endless
+]

@@ -7,12 +7,19 @@ import type { Play } from "../Suite.ts"
 import type { Attack, AttackContext, Session } from "./Attack.ts"
 import { type AttackedServer, type Holdings, startAttackedServer } from "./AttackedServer.ts"
 import { connectionAttacks } from "./Connections.ts"
+import { payloadAttacks } from "./Payloads.ts"
+import { reflectionAttacks } from "./Reflection.ts"
 import { honestAddress, startProbes } from "./Probes.ts"
 import { syntaxAttacks } from "./Syntax.ts"
 import { ask } from "./Wire.ts"
 
 /** One list for each class of attacks. */
-const lists: ReadonlyArray<ReadonlyArray<Attack>> = [connectionAttacks, syntaxAttacks]
+const lists: ReadonlyArray<ReadonlyArray<Attack>> = [
+  connectionAttacks,
+  syntaxAttacks,
+  reflectionAttacks,
+  payloadAttacks
+]
 
 /** Connections of a flood in a full run. */
 const fullCount = 5_000
@@ -53,6 +60,7 @@ const waitForRelease = async (server: AttackedServer, before: Holdings): Promise
 /** A line is one JSON object, in plain characters; a defect is logged as an error. */
 const checkLog = (server: AttackedServer): ReadonlyArray<string> =>
   server.lines().flatMap((line) => {
+    if (!server.logsJson) return []
     try {
       const { cause, level, message, time } = JSON.parse(line)
       if (typeof message !== "string" || typeof time !== "string") return [`a log line without text: ${line}`]
