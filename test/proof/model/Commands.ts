@@ -23,14 +23,27 @@ export type Command =
   | { readonly do: "crossed login"; readonly who: Name; readonly other: Name; readonly what: "key" | "slt" }
   | { readonly do: "wrong plane"; readonly who: Name }
   | { readonly do: "wait"; readonly seconds: number }
-  | { readonly do: "revoke login" | "revoke access" | "leave organisation" | "join organisation"; readonly who: Name }
+  | {
+      readonly do: "revoke login" | "revoke access" | "leave organisation" | "join organisation"
+      readonly who: Name
+    }
   | { readonly do: "switch plane"; readonly who: Name }
   | { readonly do: "kill server"; readonly server: 0 | 1 }
   | { readonly do: "kill program"; readonly who: Name }
-  | { readonly do: "fault"; readonly path: UpstreamPath | "any"; readonly after: number; readonly kind: FaultKind }
+  | {
+      readonly do: "fault"
+      readonly path: UpstreamPath | "any"
+      readonly after: number
+      readonly kind: FaultKind
+    }
   | { readonly do: "outage"; readonly path: UpstreamPath; readonly kind: FaultKind }
   | { readonly do: "mend" }
-  | { readonly do: "client fault"; readonly who: Name; readonly after: number; readonly kind: ClientFaultKind }
+  | {
+      readonly do: "client fault"
+      readonly who: Name
+      readonly after: number
+      readonly kind: ClientFaultKind
+    }
   /** Everything works again, and each program tries until it has its session. */
   | { readonly do: "settle" }
 
@@ -79,13 +92,16 @@ const command = FastCheck.oneof(
         11 * minute,
         28 * minute,
         29 * minute + 15,
+        29 * minute + 15,
+        29 * minute + 15,
+        31 * minute,
         31 * minute,
         3 * day
       )
     })
   },
   { weight: 1, arbitrary: commandOf("revoke login", { who }) },
-  { weight: 3, arbitrary: commandOf("revoke access", { who }) },
+  { weight: 5, arbitrary: commandOf("revoke access", { who }) },
   { weight: 1, arbitrary: commandOf("leave organisation", { who }) },
   { weight: 1, arbitrary: commandOf("join organisation", { who }) },
   { weight: 2, arbitrary: commandOf("switch plane", { who }) },
@@ -99,7 +115,13 @@ const command = FastCheck.oneof(
       kind: constantFrom<FaultKind>(...faultKinds, "inactive")
     })
   },
-  { weight: 3, arbitrary: commandOf("outage", { path: constantFrom(...upstreamPaths, "introspect"), kind: constantFrom(...outageKinds) }) },
+  {
+    weight: 3,
+    arbitrary: commandOf("outage", {
+      path: constantFrom(...upstreamPaths, "introspect"),
+      kind: constantFrom(...outageKinds)
+    })
+  },
   { weight: 3, arbitrary: record({ do: constant("mend") }) },
   {
     weight: 8,

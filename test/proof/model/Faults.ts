@@ -94,7 +94,8 @@ export interface FaultPlan {
 }
 
 export const makeFaultPlan = (): FaultPlan => {
-  let once: ReadonlyArray<{ readonly path: UpstreamPath | "any"; left: number; readonly kind: FaultKind }> = []
+  let once: ReadonlyArray<{ readonly path: UpstreamPath | "any"; left: number; readonly kind: FaultKind }> =
+    []
   const outages = new Map<UpstreamPath, FaultKind>()
   return {
     add: ({ after, kind, path }) => {

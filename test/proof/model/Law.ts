@@ -72,7 +72,6 @@ export const makeLaw = (
   const failing = new Map<string, Set<string>>()
   /** Access tokens that a server got and has not introspected yet, with the time. */
   const uncompleted = new Map<string, { readonly call: UpstreamCall; readonly at: number }>()
-  const fresh = new Set<string>()
   let rotated = 0
 
   const breakWith = (problem: string) => {
@@ -115,7 +114,8 @@ export const makeLaw = (
     if (presented === null || family === undefined) return
     rotated += 1
     const access = accessOf.get(presented)
-    const token = access === undefined ? undefined : controls().plane(planeOfFamily(family)).accessTokens.get(access)
+    const token =
+      access === undefined ? undefined : controls().plane(planeOfFamily(family)).accessTokens.get(access)
     const isNeeded =
       token === undefined ||
       token.revoked ||
@@ -128,6 +128,8 @@ export const makeLaw = (
   return {
     broken,
     breakWith,
+    isCompleting: (caller, path, form) =>
+      path === "introspect" && uncompleted.get(form.get("token") ?? "")?.call.caller === caller,
     onSent: (call) => {
       if (call.path === "tokens" && failingOf(call).has(planeOf(call)))
         breakWith(`${call.caller.name} spends a token although its last introspection failed`)
@@ -144,7 +146,6 @@ export const makeLaw = (
       if (call.path !== "tokens" || reply === undefined) return
       const grant = readGrant(reply)
       if (grant === undefined || isReplay(reply)) return
-      fresh.add(grant.access)
       uncompleted.set(grant.access, { call, at: time.now() })
       time.after(completion, () => {
         if (uncompleted.has(grant.access) && call.caller.isAlive())
@@ -179,8 +180,10 @@ export const makeLaw = (
       const family = controls().familyOf(session.refresh_token)
       const other = controls().familyOf(session.access_token)
       if (family === undefined || family !== other) breakWith(`${holder.name} stored a pair of two logins`)
-      else if (!holder.sessions.has(family.session.id)) breakWith(`${holder.name} stored a session of another login`)
-      else if (session.actor.public_id !== family.actor) breakWith(`${holder.name} stored the name of another actor`)
+      else if (!holder.sessions.has(family.session.id))
+        breakWith(`${holder.name} stored a session of another login`)
+      else if (session.actor.public_id !== family.actor)
+        breakWith(`${holder.name} stored the name of another actor`)
       else if (planeOfFamily(family) !== (session.testing_environment_id ?? "production"))
         breakWith(`${holder.name} stored a session of another plane`)
     },
@@ -190,7 +193,9 @@ export const makeLaw = (
           if (family.status === "active" || ended.has(family.id) || attacked.has(family.id)) continue
           // A login without an organisation is refused, and its grant revoked (api.md, login).
           if (family.status === "revoked" && removed.has(`${plane} ${family.actor}`)) continue
-          breakWith(`a login of ${family.actor} is ${family.status}, and neither its owner nor the admin ended it`)
+          breakWith(
+            `a login of ${family.actor} is ${family.status}, and neither its owner nor the admin ended it`
+          )
         }
     },
     rotations: () => rotated,

@@ -101,7 +101,13 @@ export const makeOtherLanguage = (options: {
   const load = async () => (await store.load(slot)) as StoredSession | undefined
 
   const save = async (session: unknown, loginKey: string, sentAt: number, replaced: string | null) => {
-    const stored = { ...Object(session), version: 1, slot, obtained_at: sentAt, login_key: loginKey } as StoredSession
+    const stored = {
+      ...Object(session),
+      version: 1,
+      slot,
+      obtained_at: sentAt,
+      login_key: loginKey
+    } as StoredSession
     await store.save(slot, stored, replaced)
     return stored
   }

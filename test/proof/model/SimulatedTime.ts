@@ -64,6 +64,7 @@ export const makeSimulatedTime = (): SimulatedTime => {
         next = timer
     if (next === undefined) return false
     timers.delete(next)
+    events += 1
     at = Math.max(at, next.at)
     next.run()
     return true

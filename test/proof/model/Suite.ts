@@ -4,10 +4,25 @@ import { type Sequence, sequence } from "./Commands.ts"
 import { type Figures, makeTemplate, playSequence } from "./Story.ts"
 
 /** Sequences of one chunk. */
-export const chunk = 50
+const chunkSize = 50
+
+export interface Chunk {
+  readonly seed: number
+  readonly index: number
+  readonly count: number
+}
+
+export const chunksOf = (seed: number, count: number): ReadonlyArray<Chunk> =>
+  Array.from({ length: Math.ceil(count / chunkSize) }, (_, index) => ({
+    seed,
+    index,
+    count: Math.min(chunkSize, count - index * chunkSize)
+  }))
+
+export type Totals = Figures & { readonly sequences: number }
 
 export interface ChunkResult {
-  readonly figures: Figures & { readonly sequences: number }
+  readonly figures: Totals
   readonly broken: ReadonlyArray<string>
 }
 
@@ -23,7 +38,7 @@ const add = (left: Figures, right: Figures): Figures => ({
   rotations: left.rotations + right.rotations
 })
 
-export const noFigures: Figures & { readonly sequences: number } = {
+export const noFigures: Totals = {
   sequences: 0,
   commands: 0,
   upstreamCalls: 0,
@@ -77,12 +92,23 @@ export const withStage = async <A>(use: (folder: string) => Promise<A>): Promise
   }
 }
 
+/** Leaves out every command that is not needed for the failure. FastCheck's own shrinking is faster, and leaves some. */
+const dropNeedless = async (folder: string, found: Sequence): Promise<Sequence> => {
+  let least = found
+  for (let index = found.commands.length - 1; index >= 0; index--) {
+    const shorter = { ...least, commands: least.commands.filter((_, other) => other !== index) }
+    if ((await playSequence(shorter, folder)).broken.length > 0) least = shorter
+  }
+  for (const who of found.begin) {
+    const fewer = { ...least, begin: least.begin.filter((other) => other !== who) }
+    if ((await playSequence(fewer, folder)).broken.length > 0) least = fewer
+  }
+  return least
+}
+
 /** Plays one chunk, and shrinks its first failure. */
-export const playChunk = async (
-  folder: string,
-  options: { readonly seed: number; readonly index: number; readonly count: number }
-): Promise<ChunkResult> => {
-  const seed = seedOf(options.seed, options.index)
+export const playChunk = async (folder: string, chunk: Chunk): Promise<ChunkResult> => {
+  const seed = seedOf(chunk.seed, chunk.index)
   let figures: Figures = noFigures
   let sequences = 0
   let failed = false
@@ -96,14 +122,23 @@ export const playChunk = async (
       failed ||= played.broken.length > 0
       return played.broken.length === 0
     }),
-    { seed, numRuns: options.count }
+    { seed, numRuns: chunk.count }
   )
   const result = { ...figures, sequences }
   const [found] = details.counterexample ?? []
   if (!details.failed || found === undefined) return { figures: result, broken: [] }
-  const { broken, story } = await playSequence(found, folder)
+  const least = await dropNeedless(folder, found)
+  const { broken, story } = await playSequence(least, folder)
   return {
     figures: result,
-    broken: [report(seed, details.counterexamplePath ?? "", found, broken.join("; ") || "not broken the second time", story)]
+    broken: [
+      report(
+        seed,
+        details.counterexamplePath ?? "",
+        least,
+        broken.join("; ") || "not broken the second time",
+        story
+      )
+    ]
   }
 }

@@ -30,6 +30,8 @@ export interface UpstreamCall {
 }
 
 export interface Observer {
+  /** Whether this introspection is the first one of a token that this server has just been given. */
+  readonly isCompleting: (caller: Caller, path: UpstreamPath, form: URLSearchParams) => boolean
   /** The server sends the call. */
   readonly onSent: (call: UpstreamCall) => void
   /** The upstream executed it, whatever becomes of the answer. */
@@ -46,7 +48,10 @@ const isBefore = (fault: FaultKind | undefined): boolean =>
 
 export const makeUpstreams = (time: SimulatedTime, random: Random, plan: FaultPlan, observer: Observer) => {
   const iam = makeIam({ now: time.now })
-  const seeded = seedIam(iam.controls, { musicSecret: testApplicationSecret, webhookSecret: testWebhookSecret })
+  const seeded = seedIam(iam.controls, {
+    musicSecret: testApplicationSecret,
+    webhookSecret: testWebhookSecret
+  })
   // Ting's own calls to IAM are neither late nor lost: their faults are those of Ting.
   const ting = makeTing({
     now: time.now,
@@ -79,13 +84,18 @@ export const makeUpstreams = (time: SimulatedTime, random: Random, plan: FaultPl
       _tag: "Answered",
       status: reply.status,
       headers: Object.fromEntries(
-        Object.entries({ ...headers }).map(([name, value]) => [
-          name.toLowerCase(),
-          value
-        ])
+        Object.entries({ ...headers }).map(([name, value]) => [name.toLowerCase(), value])
       ),
       body
     }
+  }
+
+  /** A false "inactive" is kept for the introspection of a token that was just issued. */
+  const takeFault = (caller: Caller, path: UpstreamPath, form: URLSearchParams) => {
+    const fault = plan.take(path)
+    if (fault !== "inactive" || observer.isCompleting(caller, path, form)) return fault
+    plan.add({ path: "introspect", after: 0, kind: "inactive" })
+    return undefined
   }
 
   const sendFrom =
@@ -93,16 +103,11 @@ export const makeUpstreams = (time: SimulatedTime, random: Random, plan: FaultPl
     (request, settle) => {
       calls += 1
       const path = pathOf(new URL(request.path, request.origin).pathname)
-      const fault = plan.take(path)
-      if (fault !== undefined) faults += 1
       const seen = seenAt(time.now(), request)
-      const call: UpstreamCall = {
-        caller,
-        path,
-        seen,
-        form: new URLSearchParams(seen.body.toString()),
-        fault
-      }
+      const form = new URLSearchParams(seen.body.toString())
+      const fault = takeFault(caller, path, form)
+      if (fault !== undefined) faults += 1
+      const call: UpstreamCall = { caller, path, seen, form, fault }
       const isIam = request.origin === iamUrl
       let over = false
       const pause = () => latency.least + random.next() * (latency.most - latency.least)
@@ -120,22 +125,24 @@ export const makeUpstreams = (time: SimulatedTime, random: Random, plan: FaultPl
         return reply
       }
       const answer = (reply: Reply, own?: Reply) =>
-        time.after(pause(), () =>
-          end(deliveryOf(reply, isIam ? iam.decorate(seen) : ting.decorate()), own)
-        )
+        time.after(pause(), () => end(deliveryOf(reply, isIam ? iam.decorate(seen) : ting.decorate()), own))
       const conclude = (own: Reply | undefined): void => {
         switch (fault) {
           case "refused":
-            return end({ _tag: "NotSent", code: "ECONNREFUSED" })
+            end({ _tag: "NotSent", code: "ECONNREFUSED" })
+            return
           case "lost before":
           case "lost after":
-            return end({ _tag: "Lost", code: "ECONNRESET", withinResponse: false })
+            end({ _tag: "Lost", code: "ECONNRESET", withinResponse: false })
+            return
           case "hang before":
           case "hang after":
-            return void time.after(request.deadlineAt - time.now(), () => end({ _tag: "Late" }))
+            time.after(request.deadlineAt - time.now(), () => end({ _tag: "Late" }))
+            return
           case "kill before":
           case "kill after":
-            return caller.kill()
+            caller.kill()
+            return
           default:
             break
         }

@@ -84,7 +84,12 @@ export const makeWorld = (sequence: Pick<Sequence, "budget" | "random">, databas
     }
 
   const shared = makeMachine()
-  const machines: Readonly<Record<Name, Machine>> = { A: shared, B: shared, C: makeMachine(), D: makeMachine() }
+  const machines: Readonly<Record<Name, Machine>> = {
+    A: shared,
+    B: shared,
+    C: makeMachine(),
+    D: makeMachine()
+  }
 
   const programOf = (name: Name, isTesting: boolean): Program =>
     startProgram({
