@@ -305,23 +305,33 @@ class Player {
           if (stored === undefined || theirs === undefined || stored === theirs)
             return "there are no two sessions"
           const key = derivedKey("refresh", theirs.refresh_token)
-          if (resident.isTesting === other.isTesting && law.spentAt(theirs.refresh_token) === undefined) {
-            // The other's token is used first, as it will be under this key.
-            law.allowRefusal(theirs.refresh_token)
-            await time.complete(this.raw("refresh", { refresh_token: theirs.refresh_token }, key, other))
-          }
+          law.allowRefusal(theirs.refresh_token)
           // Where the key is free after all, this is a refresh under a wrong key.
           law.allowAttack(stored.refresh_token)
-          const answer = await time.complete(
-            this.raw("refresh", { refresh_token: stored.refresh_token }, key, resident)
+          law.allowAttack(theirs.refresh_token)
+          // Twice each, so that both servers have both at once.
+          const senders = [
+            [other, theirs],
+            [other, theirs],
+            [resident, stored],
+            [resident, stored]
+          ] as const
+          const answers = await time.complete(
+            Promise.all(
+              senders.map(([sender, { refresh_token }]) =>
+                this.raw("refresh", { refresh_token }, key, sender)
+              )
+            )
           )
-          const given = this.tokensOf(answer)
-          if (
-            given !== undefined &&
-            controls.familyOf(given.refresh_token) !== controls.familyOf(stored.refresh_token)
-          )
-            law.breakWith(`a crossed key gave the session of ${other.name}`)
-          return String(answer.status)
+          for (const [index, [sender, { refresh_token }]] of senders.entries()) {
+            const given = answers[index] === undefined ? undefined : this.tokensOf(answers[index])
+            if (
+              given !== undefined &&
+              controls.familyOf(given.refresh_token) !== controls.familyOf(refresh_token)
+            )
+              law.breakWith(`a crossed key gave ${sender.name} the session of another`)
+          }
+          return answers.map(({ status }) => status).join(", ")
         }
         case "crossed login": {
           const other = this.world.resident(command.other)
