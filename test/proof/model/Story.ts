@@ -9,6 +9,7 @@ import type { StoredSession } from "../../../client/stores/SessionStore.ts"
 import type { InMemoryResponse } from "../../support/InMemoryServer.ts"
 import { production } from "../../../sandbox/upstreams/Iam.ts"
 import { type Command, describe, type Sequence } from "./Commands.ts"
+import type { Law } from "./Law.ts"
 import { derivedKey } from "./OtherLanguage.ts"
 import { Killed, type Outcome } from "./Programs.ts"
 import { makeWorld, type Resident, type World } from "./World.ts"
@@ -47,6 +48,9 @@ export const makeTemplate = async (): Promise<{ readonly folder: string; readonl
 }
 
 const isOver = (outcome: Outcome<unknown>) => !outcome.ok && outcome.code === "logged_out"
+
+/** Without an organisation a session cannot be used, but it is not lost. */
+const isLost = (excuse: ReturnType<Law["excuseFor"]>) => excuse === "tooLate" || excuse === "attacked"
 
 const textOf = (outcome: Outcome<unknown> | undefined): string =>
   outcome === undefined
@@ -131,7 +135,7 @@ class Player {
     if (outcome === undefined || before === undefined || !isOver(outcome)) return
     const excuse = law.excuseFor(before)
     this.tell(`    the session of ${resident.name} is over${excuse === undefined ? "" : `: ${excuse}`}`)
-    if (law.isLive(before) && excuse === undefined)
+    if (law.isLive(before) && !isLost(excuse))
       law.breakWith(`${resident.name} is logged out: ${textOf(outcome)}, while IAM honours its session`)
   }
 
@@ -508,7 +512,7 @@ class Player {
       const has = this.world.storedOf(resident)
       if (has !== undefined) law.checkStored(this.world.holderOf(resident), has)
       if (command.do === "switch plane" || command.do === "logout") continue
-      if (had !== undefined && has === undefined && law.isLive(had) && law.excuseFor(had) === undefined)
+      if (had !== undefined && has === undefined && law.isLive(had) && !isLost(law.excuseFor(had)))
         law.breakWith(`the session of ${resident.name} is gone, while IAM honours it`)
     }
     for (const plane of [production, this.world.testing.environmentId])

@@ -13,7 +13,8 @@ export const playInWorkers = async (
   const playOne = () =>
     new Promise<void>((resolve, reject) => {
       const child = fork(fileURLToPath(new URL("worker.ts", import.meta.url)), {
-        execArgv: ["--import", "tsx"]
+        // Most objects live as long as one sequence.
+        execArgv: ["--import", "tsx", "--max-semi-space-size=64"]
       })
       child.on("message", (message: ChunkResult | "ready") => {
         if (message !== "ready") onResult(message)
