@@ -15,6 +15,8 @@ export type Command =
   | { readonly do: "logout"; readonly who: Name; readonly forget: boolean }
   /** The refresh of the stored session as the client would send it, by several callers at once over both servers. */
   | { readonly do: "same refresh"; readonly who: Name; readonly callers: number }
+  /** The same for the sessions of all programs at once. */
+  | { readonly do: "all refresh" }
   /** An attacker, or a broken client: another key than the derived one. */
   | { readonly do: "stolen refresh"; readonly who: Name; readonly token: "stored" | "spent" }
   /** The refresh token of one program under a key that another one has used. */
@@ -77,6 +79,7 @@ const command = FastCheck.oneof(
   { weight: 6, arbitrary: commandOf("together", { who, callers: integer({ min: 2, max: 5 }) }) },
   { weight: 3, arbitrary: commandOf("logout", { who, forget: boolean() }) },
   { weight: 4, arbitrary: commandOf("same refresh", { who, callers: integer({ min: 1, max: 4 }) }) },
+  { weight: 2, arbitrary: record({ do: constant("all refresh") }) },
   { weight: 1, arbitrary: commandOf("stolen refresh", { who, token: constantFrom("stored", "spent") }) },
   { weight: 2, arbitrary: commandOf("crossed refresh", { who, other: who }) },
   { weight: 2, arbitrary: commandOf("crossed login", { who, other: who, what: constantFrom("key", "slt") }) },
@@ -139,7 +142,7 @@ const length = { minLength: 12, maxLength: 30 } as const
 
 export const sequence: FastCheck.Arbitrary<Sequence> = record({
   begin: FastCheck.subarray<Name>(["A", "C", "D"], { minLength: 1 }),
-  budget: constantFrom(110, 110, 110, 15),
+  budget: constantFrom(110, 110, 110, 15, 4),
   random: integer({ min: 1, max: 1_000_000 }),
   commands: FastCheck.array(command, { ...length, size: "max" })
 })
@@ -169,6 +172,8 @@ export const describe = (command: Command): string => {
       return `${command.who} ${command.forget ? "forgets its session" : "logs out"}`
     case "same refresh":
       return `${command.callers} callers at once refresh the session of ${command.who} under its own key, and keep nothing`
+    case "all refresh":
+      return "all sessions are refreshed at once under their own keys, and nothing is kept"
     case "stolen refresh":
       return `an attacker refreshes with the ${command.token} token of ${command.who} under another key`
     case "crossed refresh":

@@ -105,6 +105,12 @@ class Player {
       .catch((): InMemoryResponse => ({ status: 0, headers: {}, text: "" }))
   }
 
+  /** The refresh of a session as its client sends it. */
+  private refresh(resident: Resident, { refresh_token }: StoredSession) {
+    this.world.law.allowRefusal(refresh_token)
+    return this.raw("refresh", { refresh_token }, derivedKey("refresh", refresh_token), resident)
+  }
+
   private tokensOf({ status, text }: InMemoryResponse): StoredSession | undefined {
     return status === 200 ? (JSON.parse(text) as StoredSession) : undefined
   }
@@ -271,14 +277,8 @@ class Player {
         }
         case "same refresh": {
           if (stored === undefined) return "has no session"
-          const token = stored.refresh_token
-          law.allowRefusal(token)
           const answers = await time.complete(
-            Promise.all(
-              Array.from({ length: command.callers }, () =>
-                this.raw("refresh", { refresh_token: token }, derivedKey("refresh", token), resident)
-              )
-            )
+            Promise.all(Array.from({ length: command.callers }, () => this.refresh(resident, stored)))
           )
           const pairs = new Set(answers.flatMap((answer) => this.tokensOf(answer)?.refresh_token ?? []))
           if (pairs.size > 1) law.breakWith(`one refresh of ${resident.name} gave ${pairs.size} pairs`)
@@ -429,6 +429,20 @@ class Player {
       case "mend":
         plan.clear()
         return undefined
+      case "all refresh": {
+        // Twice each: once through each server.
+        const answers = await time.complete(
+          Promise.all(
+            this.world.residents.flatMap((each) => {
+              const session = this.world.storedOf(each)
+              return session === undefined || each.name === "B"
+                ? []
+                : [this.refresh(each, session), this.refresh(each, session)]
+            })
+          )
+        )
+        return answers.map(({ status }) => status).join(", ")
+      }
       case "settle":
         await this.settle()
         return undefined
