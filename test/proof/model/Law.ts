@@ -48,6 +48,11 @@ export interface Law extends Observer {
   readonly isLive: (session: StoredSession) => boolean
   /** The session that a holder may have: one of its own logins, in its plane. */
   readonly checkStored: (holder: Holder, session: StoredSession) => void
+  /** A pair belongs to the login whose token was sent. */
+  readonly checkGrant: (
+    sent: { readonly slt?: string; readonly refresh_token?: string },
+    given: StoredSession
+  ) => void
   /** Every family that has ended was ended by its owner, the admin or an attacker. */
   readonly checkFamilies: () => void
   readonly rotations: () => number
@@ -186,6 +191,21 @@ export const makeLaw = (
         breakWith(`${holder.name} stored the name of another actor`)
       else if (planeOfFamily(family) !== (session.testing_environment_id ?? "production"))
         breakWith(`${holder.name} stored a session of another plane`)
+    },
+    checkGrant: ({ refresh_token, slt = "" }, given) => {
+      const family = controls().familyOf(given.refresh_token)
+      const presented = refresh_token === undefined ? undefined : controls().familyOf(refresh_token)
+      const minted = planes()
+        .map((plane) => controls().plane(plane).slts.get(slt)?.session)
+        .find((session) => session !== undefined)
+      const isOwn =
+        refresh_token !== undefined
+          ? presented === family
+          : minted !== undefined
+            ? minted === family?.session
+            : slt === family?.actor
+      if (!isOwn || family !== controls().familyOf(given.access_token))
+        breakWith("an answer has a token of another login")
     },
     checkFamilies: () => {
       for (const plane of planes())

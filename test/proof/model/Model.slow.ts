@@ -4,8 +4,8 @@ import { playHere } from "./Play.ts"
 
 describe("the model of sessions", () => {
   it("holds in a few hundred sequences", async () => {
-    const { broken, figures } = await playHere(1, 150)
+    const { broken, figures } = await playHere(1, 120)
     expect(broken).toEqual([])
-    expect(figures.sequences).toBe(150)
+    expect(figures.sequences).toBe(120)
   })
 })

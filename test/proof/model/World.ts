@@ -79,6 +79,8 @@ export const makeWorld = (sequence: Pick<Sequence, "budget" | "random">, databas
       const server = servers[first] ?? servers[1 - first]
       if (server === undefined) throw connectionLost("ECONNREFUSED")
       const answer = await server.send(address, request)
+      if (answer.status === 200 && /\/(?:login|refresh)$/.test(request.path))
+        law.checkGrant(JSON.parse(String(request.body)), JSON.parse(answer.text))
       await pause()
       return answer
     }
