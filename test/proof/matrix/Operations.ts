@@ -254,17 +254,21 @@ export const registerSender = (world: World, server: Server): Effect.Effect<void
     if (status !== 200) yield* Effect.dieMessage(`the sender was not registered: ${status}`)
   })
 
+const isOfCell = (data: unknown, name: string): boolean =>
+  typeof data === "object" && data !== null && "cell" in data && data.cell === name
+
 const ting: Prepare = (given) =>
   Effect.sync(() => {
     const { name, world } = given
     const { access } = logIn(given, sender)
     const key = `${sender}/${name}`
-    const delivered = () => world.ting.accepted(production).filter((sent) => sent.key === key).length
+    // By its data, so that a ting under another key counts too.
+    const delivered = () => world.ting.accepted(production).filter(({ data }) => isOfCell(data, name)).length
     return {
       request: {
         path: "/api/v1/tings",
         headers: { ...json, ...bearer(access) },
-        body: JSON.stringify({ type: "music.trigger.fired", key, data: {} })
+        body: JSON.stringify({ type: "music.trigger.fired", key, data: { cell: name } })
       },
       state: Effect.sync(() =>
         delivered() === 0 ? "" : delivered() === 1 ? "delivered" : `delivered ${delivered()} times`
