@@ -12,8 +12,8 @@ import { makeWorld, type World } from "./World.ts"
 
 interface Cell {
   readonly title: string
-  /** Cells of one class, of which a slice plays at least one. */
-  readonly stratum: string
+  /** Cells of one class and one failure of one upstream, of which a slice plays at least one each. */
+  readonly strata: readonly [kind: string, failure: string]
   /** The table's text; undefined where it has none. */
   readonly expected: string | undefined
   readonly observe: (world: World, name: string) => Effect.Effect<Observation>
@@ -35,7 +35,7 @@ const pathCells = (elsewhere: string): ReadonlyArray<Cell> =>
         const upstream = upstreamOf(path)
         const cell = (times: number, text: string | undefined): Cell => ({
           title: `${operation} / ${path} / ${failure.id}${times === 1 ? ", the first call only" : ""}`,
-          stratum: `${operation}/${path}/${failure.group}`,
+          strata: [`${operation}/${path}/${failure.group}`, `${upstream}/${failure.id}`],
           expected: text,
           observe: (world, name) =>
             observe(world, { operation, upstream, failing: [path], failure, times, name })
@@ -54,7 +54,7 @@ const wholeCells: ReadonlyArray<Cell> = namesOf<OperationName>(operations).flatM
   upstreams.flatMap((upstream) =>
     wholeFailures.map((failure) => ({
       title: `${operation} / all of ${upstream} / ${failure.id}`,
-      stratum: `${operation}/all of ${upstream}`,
+      strata: [`${operation}/all of ${upstream}`, `all of ${upstream}/${failure.id}`],
       expected: wholeCellOf(operation, upstream, failure.group),
       observe: (world, name) =>
         observe(world, {
@@ -74,20 +74,25 @@ const workCells = (elsewhere: string): ReadonlyArray<Cell> =>
     works[work].flatMap((column) =>
       failuresOf(column.path, elsewhere).map((failure) => ({
         title: `${work} / ${column.path} / ${failure.id}`,
-        stratum: `${work}/${column.path}/${failure.group}`,
+        strata: [`${work}/${column.path}/${failure.group}`, `${upstreamOf(column.path)}/${failure.id}`],
         expected: workCellOf(column, failure),
         observe: (world, name) => observeWork(world, { work, path: column.path, failure, name })
       }))
     )
   )
 
-/** All cells, or a seeded part: one of each stratum, then others up to `count`. */
+/** All cells, or a seeded part: what its strata need, then others up to `count`. */
 const chosen = (cells: ReadonlyArray<Cell>, seed: number, count: number | undefined): ReadonlyArray<Cell> => {
   if (count === undefined || count >= cells.length) return cells
   const shuffled = seeded(seed).shuffled(cells)
-  const first = new Map(shuffled.map((cell) => [cell.stratum, cell] as const))
-  const strata = new Set(first.values())
-  return [...strata, ...shuffled.filter((cell) => !strata.has(cell))].slice(0, Math.max(count, strata.size))
+  const covered = new Set<string>()
+  const needed = shuffled.filter(({ strata }) => {
+    const isNew = strata.some((stratum) => !covered.has(stratum))
+    for (const stratum of strata) covered.add(stratum)
+    return isNew
+  })
+  const rest = shuffled.filter((cell) => !needed.includes(cell))
+  return [...needed, ...rest].slice(0, Math.max(count, needed.length))
 }
 
 export interface Result {
