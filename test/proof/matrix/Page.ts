@@ -21,7 +21,7 @@ interface PublishedColumn {
 
 /** Rows in the order of the groups; codes of a contract follow. */
 const rank = (label: string): number => {
-  const at = Object.values(groups).findIndex((name) => name === label)
+  const at = Object.values<string>(groups).indexOf(label)
   return at === -1 ? Object.keys(groups).length : at
 }
 
