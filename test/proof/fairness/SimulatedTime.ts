@@ -88,7 +88,8 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
 
   const schedule = (millis: number, run: () => void): (() => void) => {
     touch()
-    const due: Due = { at: now + Math.max(0, millis), order: ++order, run, isCancelled: false }
+    // A wall clock has whole milliseconds.
+    const due: Due = { at: now + Math.max(0, Math.round(millis)), order: ++order, run, isCancelled: false }
     queue.push(due)
     return () => {
       due.isCancelled = true
@@ -107,9 +108,9 @@ export const makeSimulatedTime = (startAt: number): SimulatedTime => {
   const clock: Clock.Clock = {
     [Clock.ClockTypeId]: Clock.ClockTypeId,
     unsafeCurrentTimeMillis: () => now,
-    unsafeCurrentTimeNanos: () => BigInt(Math.round(now * 1_000)) * 1_000n,
+    unsafeCurrentTimeNanos: () => BigInt(now) * 1_000_000n,
     currentTimeMillis: Effect.sync(() => now),
-    currentTimeNanos: Effect.sync(() => BigInt(Math.round(now * 1_000)) * 1_000n),
+    currentTimeNanos: Effect.sync(() => BigInt(now) * 1_000_000n),
     sleep: (duration) =>
       Effect.async<void>((resume) => {
         const millis = Duration.toMillis(duration)
