@@ -87,6 +87,18 @@ describe("Imports run one way", () => {
     expect(files.length).toBeGreaterThan(200)
   })
 
+  it("the client imports of the schemas only the failure table and the patterns, which need no library", () => {
+    const schemas = files
+      .filter((file) => room(file) === "client")
+      .flatMap(importsOf)
+      .filter((target) => room(target) === "schema")
+    expect([...new Set(schemas)].sort()).toEqual(["src/schema/FailureTable.ts", "src/schema/Patterns.ts"])
+    const needed = new Set(schemas.flatMap((file) => [file, ...reachableFrom(file)]))
+    expect([...needed].filter((file) => /^(?:import|export) (?!type).*from "[^.]/m.test(text(file)))).toEqual(
+      []
+    )
+  })
+
   it("without a circle, not even of types", () => {
     expect(files.filter((file) => reachableFrom(file).has(file))).toEqual([])
   })
@@ -118,5 +130,50 @@ describe("Style that the tools do not see", () => {
       throws(ts.createSourceFile(file, text(file), ts.ScriptTarget.ES2022))
     )
     expect(found).toEqual([])
+  })
+})
+
+/** Names of secrets and of values that are made of one. */
+const secretName = /(?:secret|signature|digest|password|hmac|credential|bearer|token)$/i
+
+/** Comparisons that reveal nothing: of digests, of a report's text and of a token. */
+const comparable = [
+  "src/layers/store/repositories/Reports.ts: row.contentDigest",
+  "src/layers/iam/Revocation.ts: credential"
+]
+
+/** Operands of `===` and `!==` that are texts by such a name; `=== undefined` and `=== null` compare no text. */
+const comparedSecrets = (file: string): ReadonlyArray<string> => {
+  const found: Array<string> = []
+  const isText = (node: ts.Node) =>
+    !ts.isLiteralExpression(node) &&
+    node.kind !== ts.SyntaxKind.NullKeyword &&
+    node.kind !== ts.SyntaxKind.TrueKeyword &&
+    node.kind !== ts.SyntaxKind.FalseKeyword &&
+    node.getText() !== "undefined"
+  const operators: ReadonlyArray<ts.SyntaxKind> = [
+    ts.SyntaxKind.EqualsEqualsEqualsToken,
+    ts.SyntaxKind.ExclamationEqualsEqualsToken
+  ]
+  const visit = (node: ts.Node): void => {
+    if (ts.isBinaryExpression(node) && operators.includes(node.operatorToken.kind)) {
+      const [left, right] = [node.left, node.right]
+      if (isText(left) && isText(right))
+        for (const side of [left, right])
+          if (secretName.test(side.getText().replace(/\(.*\)$/s, ""))) {
+            found.push(`${file}: ${side.getText()}`)
+            break
+          }
+    }
+    ts.forEachChild(node, visit)
+  }
+  visit(ts.createSourceFile(file, text(file), ts.ScriptTarget.Latest, true))
+  return found
+}
+
+describe("Secrets", () => {
+  it("are compared in constant time, or found by their digest: `===` stops at the first difference", () => {
+    const compared = files.filter((file) => file.startsWith("src/")).flatMap(comparedSecrets)
+    expect(compared.filter((one) => !comparable.includes(one))).toEqual([])
   })
 })

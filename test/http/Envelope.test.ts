@@ -1,8 +1,10 @@
 import { createServer } from "node:http"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { trackConnections } from "../../src/http/transport/Connections.ts"
+import { defaultConnectionLimits, trackConnections } from "../../src/http/transport/Connections.ts"
+import { options } from "../../src/http/transport/NodeServer.ts"
 import { answerClientErrors } from "../../src/http/transport/ClientErrors.ts"
+import { securityHeaders } from "../../src/http/transport/SecurityHeaders.ts"
 import { failureStatus, toEnvelope } from "../../src/schema/Envelope.ts"
 import {
   DependencyUnavailable,
@@ -16,7 +18,18 @@ import {
   TemporarilyRateLimited,
   Unauthenticated
 } from "../../src/schema/Failure.ts"
-import { type Answer, backend, sharedBackend, call, errorOf, good, json, parseRaw, raw } from "./support.ts"
+import {
+  type Answer,
+  backend,
+  sharedBackend,
+  call,
+  errorOf,
+  good,
+  json,
+  parseRaw,
+  raw,
+  type Sent
+} from "./support.ts"
 
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
@@ -24,6 +37,7 @@ const expectEnvelope = (answer: Answer, status: number, code: FailureCode) => {
   expect([answer.status, errorOf(answer).code]).toEqual([status, code])
   expect(answer.headers["content-type"]).toBe("application/json")
   expect(answer.headers["cache-control"]).toBe("no-store")
+  expect(answer.headers).toMatchObject(securityHeaders)
   expect(answer.headers["x-request-id"]).toMatch(/^[A-Za-z0-9._-]{8,128}$/)
   expect(Object.keys(JSON.parse(answer.text))).toEqual(["error"])
   expect(errorOf(answer)).toMatchObject({
@@ -112,6 +126,8 @@ describe("An unexpected error", () => {
   )
 })
 
+const unbounded = { limits: defaultConnectionLimits, networkOf: () => undefined }
+
 describe("Malformed HTTP", () => {
   const cases: ReadonlyArray<readonly [string, string, number]> = [
     ["no HTTP at all", "hello\r\n\r\n", 400],
@@ -154,7 +170,7 @@ describe("Malformed HTTP", () => {
   it("that does not arrive in time is 408 in the envelope", async () => {
     const server = createServer({ headersTimeout: 60, requestTimeout: 80, connectionsCheckingInterval: 20 })
     const reports: Array<object> = []
-    answerClientErrors(server, trackConnections(server), (facts) => reports.push(facts))
+    answerClientErrors(server, trackConnections(server, unbounded), (facts) => reports.push(facts))
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
     const address = server.address()
     const port = typeof address === "object" && address !== null ? address.port : 0
@@ -164,6 +180,15 @@ describe("Malformed HTTP", () => {
       { status: 408, code: "invalid_input", request_id: parseRaw(text).headers["x-request-id"] }
     ])
     server.close()
+  })
+
+  it("is a head that takes more than 15 s, a request that takes more than 60 s, or headers over 16 KiB", () => {
+    expect(options).toMatchObject({
+      headersTimeout: 15_000,
+      requestTimeout: 60_000,
+      connectionsCheckingInterval: 5_000,
+      maxHeaderSize: 16_384
+    })
   })
 
   it.scoped("is not an unknown Expect header, which is ignored", () =>
@@ -209,6 +234,70 @@ const loginHead = `POST ${good.login.path} HTTP/1.1\r\nHost: a\r\n${Object.entri
   .map(([name, value]) => `${name}: ${value}\r\n`)
   .join("")}`
 
+describe("A success", () => {
+  it.scoped("is 200, or 204 for logout and telemetry; its credentials are not stored on the way", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const [name, sent] of Object.entries(good)) {
+        const { headers, status, text } = yield* call(server, sent)
+        const isEmpty = name === "logout" || name === "accept"
+        expect([name, status, text === ""]).toEqual([name, isEmpty ? 204 : 200, isEmpty])
+        if (/"(?:oat|ort)_/.test(text)) expect([name, headers["cache-control"]]).toEqual([name, "no-store"])
+      }
+    })
+  )
+})
+
+describe("Every response", () => {
+  it.scoped("has a request id: successes, refusals, preflights and documents", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const sent of [
+        ...Object.values(good),
+        { path: "/docs" },
+        { path: "/openapi.json" },
+        { path: "/nope" },
+        { path: "/healthz", method: "DELETE" },
+        { path: "/api/v1/version", method: "OPTIONS" }
+      ]) {
+        const { headers } = yield* call(server, sent)
+        expect([sent.path, headers["x-request-id"]]).toEqual([
+          sent.path,
+          expect.stringMatching(/^req_[0-9a-f]{32}$/)
+        ])
+      }
+    })
+  )
+})
+
+describe("Security headers", () => {
+  it.scoped("are on every answer, and nothing names the program", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const [sent, status] of [
+        ...Object.values(good).map((sent) => [sent, undefined] as const),
+        [{ method: "HEAD", path: "/healthz" }, 200],
+        [{ method: "OPTIONS", path: "/api/v1/version" }, 204],
+        [{ path: "/openapi.json" }, 200],
+        [{ path: "/openapi.json", headers: { "if-none-match": "*" } }, 304],
+        [{ path: "/nope" }, 404],
+        [{ method: "DELETE", path: "/healthz" }, 405]
+      ] as ReadonlyArray<readonly [Sent, number | undefined]>) {
+        const { headers, ...answer } = yield* call(server, sent)
+        expect([sent.path, answer.status]).toEqual([sent.path, status ?? answer.status])
+        expect(headers).toMatchObject({
+          "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+          "cross-origin-resource-policy": "same-origin",
+          "referrer-policy": "no-referrer",
+          "x-content-type-options": "nosniff",
+          "x-frame-options": "DENY"
+        })
+        for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
+      }
+    })
+  )
+})
+
 describe("Cache-Control", () => {
   it.scoped("is no-store on every answer of an auth call and on every error", () =>
     Effect.gen(function* () {
@@ -242,6 +331,20 @@ describe("A body with many problems", () => {
       const found = (answer.text.match(/"problem"/g) ?? []).length
       if (problems === 1) expect(found).toBe(1)
       else expect(found).toBeGreaterThan(problems)
+    })
+  )
+
+  it.scoped("of 16 KiB or more is refused for its first one", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const [size, problems] of [
+        [16_383, 2],
+        [16_384, 1]
+      ] as const) {
+        const body = JSON.stringify({ message: "short", surplus: 1 }).padEnd(size)
+        const { text } = yield* call(server, { ...good.submit, body })
+        expect([size, text.match(/"problem"/g)?.length]).toEqual([size, problems])
+      }
     })
   )
 })
