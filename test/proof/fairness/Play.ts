@@ -12,8 +12,9 @@ interface Result {
   readonly scenario: Scenario
   readonly rows: ReadonlyArray<Row>
   readonly facts: Readonly<Record<string, number>>
+  /** By the kinds that a bound names. */
+  readonly callsInMinute: Readonly<Record<string, number>>
   readonly minutes: number
-  readonly clients: number
   readonly requests: number
   readonly iamCalls: number
   readonly iamRefusals: number
@@ -94,10 +95,14 @@ const playScenario = async (scenario: Scenario, seed: number, size: Size): Promi
       scenario,
       rows,
       facts,
+      callsInMinute: Object.fromEntries(
+        scenario.bounds.flatMap((bound) =>
+          "callsOf" in bound
+            ? [[`calls of ${bound.callsOf.join(", ")}`, ledger.mostIamCalls(bound.callsOf)]]
+            : []
+        )
+      ),
       minutes: Math.round(until / minute),
-      clients: new Set(
-        rows.flatMap(({ clients, group, kind }) => (group === "use" ? [`${kind} ${clients}`] : []))
-      ).size,
       requests: world.requests(),
       iamCalls: ledger.iamCalls.length,
       iamRefusals,
@@ -112,11 +117,49 @@ const playScenario = async (scenario: Scenario, seed: number, size: Size): Promi
 
 const percent = (value: number): string => `${Math.round(value * 1_000) / 10} %`
 
-const describe = (row: Row): string =>
-  `  ${row.kind}, ${row.group}: ${row.clients} clients, ${row.calls} calls, ${row.atOnce} at once, ${row.waited} waited ` +
-  `(median ${rounded(row.medianWait)} s, p99 ${rounded(row.p99Wait)} s), ${row.refused} refused, ${row.lost} lost, ` +
-  `on time ${percent(row.onTime)}, jain ${rounded(row.jain)}, least/most ${rounded(row.leastToMost)}, ` +
-  `codes ${JSON.stringify(Object.fromEntries(row.codes))}`
+const boundsOf = ({ bounds }: Scenario, { group, kind }: Row): string =>
+  bounds
+    .filter((bound) => "measure" in bound && bound.of === kind && bound.group === group)
+    .map((bound) => ("measure" in bound ? `${bound.measure} ${limitText(bound)} (${bound.source})` : ""))
+    .join(", ")
+
+/** The bounds that concern no single row. */
+const otherBounds = ({ bounds }: Scenario): string =>
+  bounds
+    .flatMap((bound) =>
+      "callsOf" in bound
+        ? [`calls of ${bound.callsOf.join(", ")} ${limitText(bound)} (${bound.source})`]
+        : "fact" in bound
+          ? [`${bound.fact} ${limitText(bound)} (${bound.source})`]
+          : []
+    )
+    .join(", ")
+
+/** The rows of a scenario in the table of docs/proof.md. */
+const tableOf = (result: Result): ReadonlyArray<string> => {
+  const { callsInMinute, facts, rows, scenario } = result
+  const lines = rows.map((row) => [
+    scenario.name,
+    `${row.kind}, ${row.group}`,
+    row.clients,
+    row.calls,
+    scenario.honest.includes(row.kind) ? row.atOnce : (row.codes.get("served") ?? 0),
+    scenario.honest.includes(row.kind)
+      ? `${row.waited} (${rounded(row.medianWait)} / ${rounded(row.p99Wait)} s)`
+      : "",
+    row.refused,
+    row.lost,
+    scenario.honest.includes(row.kind) ? percent(row.onTime) : "",
+    boundsOf(scenario, row)
+  ])
+  const measured = [...Object.entries(facts), ...Object.entries(callsInMinute)]
+    .map(([name, value]) => `${name}: ${rounded(value)}`)
+    .join(", ")
+  const others = otherBounds(scenario)
+  const all =
+    others === "" ? lines : [...lines, [scenario.name, measured, "", "", "", "", "", "", "", others]]
+  return all.map((cells) => `| ${cells.join(" | ")} |`)
+}
 
 export const playScenarios = async (
   names: ReadonlyArray<string> | undefined,
@@ -133,7 +176,7 @@ export const playScenarios = async (
     log(
       `${scenario.name}: ${result.requests} requests in ${Math.round(performance.now() - began)} ms; ${JSON.stringify(result.facts)}`
     )
-    for (const row of result.rows) log(describe(row))
+    for (const line of tableOf(result)) log(line)
     for (const text of result.broken) log(`  BROKEN ${text}`)
   }
   return results

@@ -189,7 +189,7 @@ const office: Scenario = {
       const session = await sessionOf(world, "runaway", "c:runaway", address)
       if (session === undefined) return
       const { accessToken } = session
-      await loop(world, { kind: "runaway", name: "runaway", address: () => address, pause: 40, from }, () =>
+      await loop(world, { kind: "runaway", name: "runaway", address: () => address, pause: 20, from }, () =>
         requests.me(accessToken)
       )()
     })
@@ -200,7 +200,7 @@ const office: Scenario = {
         requests.refresh(dead, key)
       )
     )
-    return { from: from + 30 * second, until: from + lasting(size, 2, 10) }
+    return { from: from + 45 * second, until: from + lasting(size, 1.75, 10) }
   },
   bounds: [
     ...isServed("page"),
