@@ -48,9 +48,9 @@ describe("Refusals of a network", () => {
     assert.deepStrictEqual(sharesAt(six("login"), 0, network, false), ["known", "newcomer"])
   })
 
-  it("are forgotten one by one, every 50 s", () => {
-    assert.deepStrictEqual(sharesAt(["login"], 50 * second - 1), ["newcomer", "newcomer"])
-    assert.deepStrictEqual(sharesAt(["login"], 50 * second), ["known", "newcomer"])
+  it("are forgotten one by one, every 50 s; a refused login counts for 5 minutes", () => {
+    assert.deepStrictEqual(sharesAt(["login"], 300 * second - 1), ["newcomer", "newcomer"])
+    assert.deepStrictEqual(sharesAt(["login"], 300 * second), ["known", "newcomer"])
     assert.deepStrictEqual(sharesAt(six("login"), 50 * second - 1), ["suspect", "newcomer"])
     assert.deepStrictEqual(sharesAt(six("login"), 50 * second), ["newcomer", "newcomer"])
     assert.deepStrictEqual(sharesAt(six("login"), 300 * second - 1), ["newcomer", "newcomer"])
