@@ -41,20 +41,18 @@ export const envelopeOf = (answer: Answer): Envelope | undefined => {
 
 /** Headers that HTTP itself adds (RFC 9110, RFC 9112). */
 const ofHttp = ["date", "connection", "keep-alive", "content-length", "content-type"]
+/** Of every answer, also to what is no HTTP (docs/api.md, "Conventions"); the page of the documentation has a policy of its own. */
+const ofEveryAnswer: ReadonlyMap<string, string> = new Map([
+  ["x-content-type-options", "nosniff"],
+  ["content-security-policy", "default-src 'none'; frame-ancestors 'none'"],
+  ["x-frame-options", "DENY"],
+  ["referrer-policy", "no-referrer"],
+  ["cross-origin-resource-policy", "same-origin"]
+])
 /** Headers of the Fetch standard's CORS, on paths under /api/v1/ (docs/api.md, "Documents and CORS"). */
 const ofCors = ["vary", "access-control-allow-origin", "access-control-expose-headers"]
 const ofPreflight = ["access-control-allow-methods", "access-control-allow-headers", "access-control-max-age"]
-const ofDocuments = [
-  "etag",
-  "cache-control",
-  "vary",
-  "content-encoding",
-  "content-security-policy",
-  "referrer-policy",
-  "cross-origin-opener-policy",
-  "x-frame-options",
-  "x-content-type-options"
-]
+const ofDocuments = ["etag", "cache-control", "vary", "content-encoding", "cross-origin-opener-policy"]
 /** Of an answer that belongs to no documented call: an unknown path, a wrong method, a malformed request. */
 const ofErrors = ["x-request-id", "cache-control", "x-music-min-cli"]
 
@@ -80,8 +78,15 @@ const documentedHeaders = (draft: Draft, answer: Answer): ReadonlySet<string> =>
 const checkHeaders = (draft: Draft, answer: Answer, problems: Array<string>): void => {
   const allowed = documentedHeaders(draft, answer)
   const seen = new Set<string>()
+  for (const [name, value] of ofEveryAnswer) {
+    const isPage = name === "content-security-policy" && documents.has(pathOf(draft.target))
+    const [given] = headersOf(answer, name)
+    if (isPage ? given === undefined : given !== value)
+      problems.push(`${name} is ${given} with ${answer.status}`)
+  }
   for (const [name] of answer.headers) {
-    if (!allowed.has(name)) problems.push(`undocumented header ${name} with ${answer.status}`)
+    if (!allowed.has(name) && !ofEveryAnswer.has(name))
+      problems.push(`undocumented header ${name} with ${answer.status}`)
     if (seen.has(name)) problems.push(`header ${name} twice`)
     seen.add(name)
   }
