@@ -39,16 +39,16 @@ export const envelopeOf = (answer: Answer): Envelope | undefined => {
     : undefined
 }
 
-/** Headers of every answer (docs/api.md, "Conventions"). */
-const ofEveryAnswer = [
-  "content-security-policy",
-  "cross-origin-resource-policy",
-  "referrer-policy",
-  "x-content-type-options",
-  "x-frame-options"
-]
-/** Beside them, headers that HTTP itself adds (RFC 9110, RFC 9112). */
-const ofHttp = ["date", "connection", "keep-alive", "content-length", "content-type", ...ofEveryAnswer]
+/** Headers that HTTP itself adds (RFC 9110, RFC 9112). */
+const ofHttp = ["date", "connection", "keep-alive", "content-length", "content-type"]
+/** Of every answer, also to what is no HTTP (docs/api.md, "Conventions"); the page of the documentation has a policy of its own. */
+const ofEveryAnswer: ReadonlyMap<string, string> = new Map([
+  ["x-content-type-options", "nosniff"],
+  ["content-security-policy", "default-src 'none'; frame-ancestors 'none'"],
+  ["x-frame-options", "DENY"],
+  ["referrer-policy", "no-referrer"],
+  ["cross-origin-resource-policy", "same-origin"]
+])
 /** Headers of the Fetch standard's CORS, on paths under /api/v1/ (docs/api.md, "Documents and CORS"). */
 const ofCors = ["vary", "access-control-allow-origin", "access-control-expose-headers"]
 const ofPreflight = ["access-control-allow-methods", "access-control-allow-headers", "access-control-max-age"]
@@ -78,12 +78,18 @@ const documentedHeaders = (draft: Draft, answer: Answer): ReadonlySet<string> =>
 const checkHeaders = (draft: Draft, answer: Answer, problems: Array<string>): void => {
   const allowed = documentedHeaders(draft, answer)
   const seen = new Set<string>()
+  for (const [name, value] of ofEveryAnswer) {
+    const isPage = name === "content-security-policy" && documents.has(pathOf(draft.target))
+    const [given] = headersOf(answer, name)
+    if (isPage ? given === undefined : given !== value)
+      problems.push(`${name} is ${given} with ${answer.status}`)
+  }
   for (const [name] of answer.headers) {
-    if (!allowed.has(name)) problems.push(`undocumented header ${name} with ${answer.status}`)
+    if (!allowed.has(name) && !ofEveryAnswer.has(name))
+      problems.push(`undocumented header ${name} with ${answer.status}`)
     if (seen.has(name)) problems.push(`header ${name} twice`)
     seen.add(name)
   }
-  for (const name of ofEveryAnswer) if (!seen.has(name)) problems.push(`no ${name} with ${answer.status}`)
   const [requestId = ""] = headersOf(answer, "x-request-id")
   const sent = headerOf(draft, "x-request-id").map((value) => value.replace(/^[ \t]+|[ \t]+$/g, ""))
   const own =
