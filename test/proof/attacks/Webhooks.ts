@@ -313,13 +313,20 @@ const cases: ReadonlyArray<Case> = [
   ),
   withText("another specification at its end", (text) => text.replace(/}$/, ',"spec_version":"2.0"}'), signature),
   withText("__proto__ in place of its members", (text) => `{"__proto__":${text}}`, signature),
-  withText("deep nesting", (text) => text.replace(/}$/, `,"x":${"[".repeat(200_000)}${"]".repeat(200_000)}}`), "200", {
-    takes: [production]
-  }),
-  withText(
-    "deep nesting in its data",
-    (text) => text.replace('"data":{', `"data":{"x":${"[".repeat(200_000)}${"]".repeat(200_000)},`),
-    signature
+  ...(["}", '"data":{'] as const).flatMap((place) =>
+    [63, 64, 200_000].map((levels) =>
+      withText(
+        `${levels} levels of nesting ${place === "}" ? "beside" : "in"} its data`,
+        (text) => {
+          // The lists are inside one object, or inside two.
+          const depth = place === "}" ? levels - 1 : levels - 2
+          const nested = `"x":${"[".repeat(depth)}${"]".repeat(depth)}`
+          return place === "}" ? text.replace(/}$/, `,${nested}}`) : text.replace(place, `${place}${nested},`)
+        },
+        levels > 64 ? signature : "200",
+        levels > 64 ? {} : { takes: [production] }
+      )
+    )
   ),
   // Planes.
   {
