@@ -142,6 +142,7 @@ const composeTitle = (report: StoredReport, message: string, clean: Clean, size:
     .replace(characterReference, `$&${breaker}`)
     .replace(/[@#]/g, `$&${breaker}`)
     .replace(/\bGH(?=\\?-\d)/gi, `$&${breaker}`)
+    .replace(/report(?=-ref)/gi, `$&${breaker}`)
     .replace(/:(?=\/\/)/g, `$&${breaker}`)
   const points = [...title]
   return points.length <= size.title

@@ -270,6 +270,9 @@ describe("IssueDraft", () => {
     expect(composeIssue(report({ message: "\n \u200B\n  Fix @team \u202E #3  now\nmore" })).title).toBe(
       "[report] Fix @\u200Bteam #\u200B3 now"
     )
+    expect(composeIssue(report({ message: `${marker} in a title` })).title).toMatch(
+      /^\[report\] report\u200B-ref: /
+    )
     expect(composeIssue(report({ message: "\u200B".repeat(12) })).title).toBe(`[report] ${report().id}`)
     expect(composeIssue(report({ message: "See https://github.com/a/b/issues/1" })).title).toBe(
       "[report] See https:\u200B//github.com/a/b/issues/1"
