@@ -49,7 +49,10 @@ export interface Bench {
   readonly otherEnvironment: SeededEnvironment
   readonly log: ReadonlyArray<string>
   /** Runs a statement on a connection of another program. */
-  readonly query: (statement: string, ...values: ReadonlyArray<unknown>) => ReadonlyArray<Record<string, unknown>>
+  readonly query: (
+    statement: string,
+    ...values: ReadonlyArray<unknown>
+  ) => ReadonlyArray<Record<string, unknown>>
 }
 
 export const portOf = (url: string): Target => ({ port: Number(new URL(url).port) })
@@ -85,7 +88,7 @@ export const send = async (
 /** Like `401 unauthenticated`, or `200`. */
 export const verdictOf = ({ body, status }: WireAnswer): string => {
   const code = /"code":"([a-z_]+)"/.exec(body)?.[1]
-  return code === undefined ? String(status) : `${status} ${code}`
+  return code === undefined || status < 400 ? String(status) : `${status} ${code}`
 }
 
 /** Runs an attack on a new bench; everything ends with it. */
@@ -200,41 +203,29 @@ export const bearing = (token: string, organisation = "acme"): HeaderLines => [
   ["X-Org-ID", organisation]
 ]
 
-/** What requests have effect on, as text: equal before and after means that nothing happened. `plane`: of that plane only. */
-export const effectsOf = ({ query, world }: Bench, plane?: string): string => {
-  const rows = (table: string, columns = "*") =>
-    JSON.stringify(
-      plane === undefined
-        ? query(`SELECT ${columns} FROM ${table} ORDER BY 1, 2, 3`)
-        : query(`SELECT ${columns} FROM ${table} WHERE plane = ? ORDER BY 1, 2, 3`, plane)
-    )
-  const { environmentId } = world.seeded.environment
-  const planes = plane === undefined ? ["production", environmentId] : [plane]
-  const identity = planes.map((id) => {
-    const { accessTokens, families, proofs, refreshTokens, slts } = world.iam.controls.plane(id)
-    const count = <A>(of: Iterable<A>, holds: (one: A) => boolean) => [...of].filter(holds).length
-    return [
-      accessTokens.size,
-      count(accessTokens.values(), ({ revoked }) => revoked),
-      refreshTokens.size,
-      count(refreshTokens.values(), ({ consumed }) => consumed),
-      count(families.values(), ({ status }) => status !== "active"),
-      count(slts.values(), ({ spent }) => spent),
-      proofs.size
-    ].join(" ")
-  })
-  const sent = planes.flatMap((id) =>
-    ["si:deejay", "si:lyra", "c:ana"].map((actor) => world.ting.inbox(id, "acme", actor).length)
-  )
+/** What requests of a plane have effect on, as text: equal before and after means that nothing happened. */
+export const effectsOf = ({ query, world }: Bench, plane: string): string => {
+  const rows = (table: string, columns: string) =>
+    JSON.stringify(query(`SELECT ${columns} FROM ${table} WHERE plane = ? ORDER BY 1, 2`, plane))
+  const { accessTokens, families, proofs, refreshTokens, slts } = world.iam.controls.plane(plane)
+  const count = <A>(of: Iterable<A>, holds: (one: A) => boolean): number => [...of].filter(holds).length
   return [
-    rows("recipients", "plane, organisation, public_id, active, changed_at"),
-    rows("login_outcomes"),
-    rows("reports", "plane, id, reporter"),
-    rows("webhook_inbox", "plane, event_id, event_type"),
-    plane === undefined || plane === "production"
-      ? JSON.stringify(query("SELECT record_id FROM spool WHERE table_name <> 'musicbackend' ORDER BY 1"))
+    rows("recipients", "organisation, public_id, active, changed_at"),
+    rows("login_outcomes", "upstream_key, subscribed"),
+    rows("reports", "id, reporter"),
+    rows("webhook_inbox", "event_id, event_type"),
+    plane === "production"
+      ? JSON.stringify(
+          query("SELECT table_name, accepted FROM spool_counts WHERE table_name <> 'musicbackend'")
+        )
       : "",
-    ...identity,
-    sent.join(" ")
+    accessTokens.size,
+    count(accessTokens.values(), ({ revoked }) => revoked),
+    refreshTokens.size,
+    count(refreshTokens.values(), ({ consumed }) => consumed),
+    count(families.values(), ({ status }) => status !== "active"),
+    count(slts.values(), ({ spent }) => spent),
+    proofs.size,
+    ...["si:deejay", "si:lyra", "c:ana"].map((actor) => world.ting.inbox(plane, "acme", actor).length)
   ].join("\n")
 }

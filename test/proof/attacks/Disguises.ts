@@ -125,7 +125,7 @@ export const encoders: Readonly<Record<string, Encoder>> = {
   json: (letter) => unitsOf(letter, "\\u"),
   "json in json": (letter) => unitsOf(letter, "\\\\u"),
   braces: (letter) => `\\u{${hexOf(letter)}}`,
-  byte: (letter) => `\\x${hexOf(letter).padStart(2, "0")}`,
+  byte: (letter) => (letter <= "\u00ff" ? `\\x${hexOf(letter).padStart(2, "0")}` : unitsOf(letter, "\\u")),
   backslash: (letter) => (/[!-/:-@[-`{-~]/.test(letter) ? `\\${letter}` : letter),
   "full width": (letter) => (letter >= "!" && letter <= "~" ? shifted(0xff01)(letter) : letter),
   "compatible form": (letter, at) => pick(formsOf.get(letter), at) ?? letter,

@@ -8,7 +8,13 @@ import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
 import { composeIssue, fullSize, markerOf, shortSize } from "../../../src/services/IssueDraft.ts"
 import { redactReport } from "../../../src/services/Redaction.ts"
 import type { ReportContent } from "../../../src/services/Store.ts"
-import { Anonymous, type Reporter, type StoredReport, Unverified, Verified } from "../../../src/services/Store.ts"
+import {
+  Anonymous,
+  type Reporter,
+  type StoredReport,
+  Unverified,
+  Verified
+} from "../../../src/services/Store.ts"
 import { until } from "../../durability/Client.ts"
 import type { Attack } from "./Attack.ts"
 import { bearing, type Bench, type HeaderLines, logIn, newKey, send, withBench } from "./Bench.ts"
@@ -103,7 +109,24 @@ const corpus: ReadonlyArray<string> = [
 const piece = FastCheck.oneof(
   { weight: 5, arbitrary: FastCheck.constantFrom(...corpus) },
   { weight: 2, arbitrary: FastCheck.fullUnicodeString({ maxLength: 20 }) },
-  { weight: 1, arbitrary: FastCheck.constantFrom(" ", "\n", "\r\n", "\t", "_", "-", ":", ".", "[", "\\n", '\\"', "%0A", "&amp;") }
+  {
+    weight: 1,
+    arbitrary: FastCheck.constantFrom(
+      " ",
+      "\n",
+      "\r\n",
+      "\t",
+      "_",
+      "-",
+      ":",
+      ".",
+      "[",
+      "\\n",
+      '\\"',
+      "%0A",
+      "&amp;"
+    )
+  }
 )
 
 interface Hidden {
@@ -148,7 +171,8 @@ const hidden: FastCheck.Arbitrary<Hidden> = FastCheck.tuple(
     FastCheck.oneof(FastCheck.constant(id), disguised(id))
   ).chain(([credential, name]) => {
     // Only what a reader recognises was in disguise.
-    const isReadable = (text: string, as: string) => [...readingsOf(text)].some((reading) => reading.includes(as))
+    const isReadable = (text: string, as: string) =>
+      [...readingsOf(text)].some((reading) => reading.includes(as))
     const written = isReadable(credential, one.text) ? credential : one.text
     const named = isReadable(name, id) ? name : id
     const text = `${others[3]}${a}${written}${b}${others[4]}${c}${named}${d}${others[5]}`
@@ -191,17 +215,28 @@ const checkIssue = (
   const broken = [...problems]
   if (!body.endsWith(`\n\n${marker}`)) broken.push("the marker is not the last line")
   if (body.split(/report-ref: /i).length !== 2) broken.push("another marker")
-  if (body.length > size.characters || Buffer.byteLength(body) > size.bytes) broken.push("the body is too long")
+  if (body.length > size.characters || Buffer.byteLength(body) > size.bytes)
+    broken.push("the body is too long")
   if ([...title].length > size.title) broken.push("the title is too long")
-  if (!title.startsWith("[report] ") || /[\n\r\t]/.test(title)) broken.push(`the title ${JSON.stringify(title)}`)
-  for (const [what, text] of [["title", title], ...blocks.map((block) => ["block", block] as const)] as const) {
+  if (!title.startsWith("[report] ") || /[\n\r\t]/.test(title))
+    broken.push(`the title ${JSON.stringify(title)}`)
+  for (const [what, text] of [
+    ["title", title],
+    ...blocks.map((block) => ["block", block] as const)
+  ] as const) {
     for (const act of actsOutside(text)) broken.push(`the ${what} has ${act}`)
     if (controls.test(text)) broken.push(`the ${what} has control characters`)
   }
   return broken
 }
 
-const check = ({ content, publicId: id, reporter, secret: { core }, short }: Hidden): ReadonlyArray<string> => {
+const check = ({
+  content,
+  publicId: id,
+  reporter,
+  secret: { core },
+  short
+}: Hidden): ReadonlyArray<string> => {
   const size = short ? shortSize : fullSize
   const stored = redactReport(content)
   const report = reportOf(stored, reporter)
@@ -209,7 +244,8 @@ const check = ({ content, publicId: id, reporter, secret: { core }, short }: Hid
   const broken = [...checkIssue(issue, markerOf(report), size)]
   const text = `${issue.title}\n${issue.body}`
   if (betrays(text, core)) broken.push("the issue shows the credential")
-  if (reporter._tag !== "Anonymous" && names(text, id, reporter._tag === "Verified")) broken.push("the issue names the reporter")
+  if (reporter._tag !== "Anonymous" && names(text, id, reporter._tag === "Verified"))
+    broken.push("the issue names the reporter")
   if (betrays(JSON.stringify(stored), core)) broken.push("the stored report holds the credential")
   return broken
 }
@@ -242,7 +278,9 @@ const wholeWay = async (bench: Bench, seed: number): Promise<ReadonlyArray<strin
     FastCheck.tuple(secret, FastCheck.array(glue, { minLength: 5, maxLength: 5 })).chain(([one, others]) =>
       FastCheck.tuple(disguised(one.text), disguised(account.publicId)).map(([credential, name]) => ({
         core: one.core,
-        credential: [...readingsOf(credential)].some((reading) => reading.includes(one.text)) ? credential : one.text,
+        credential: [...readingsOf(credential)].some((reading) => reading.includes(one.text))
+          ? credential
+          : one.text,
         name: names(name, account.publicId) ? name : account.publicId,
         others
       }))
@@ -253,18 +291,27 @@ const wholeWay = async (bench: Bench, seed: number): Promise<ReadonlyArray<strin
   const ids = new Map<string, ReadonlyArray<string>>()
   for (const [at, which] of (["verified", "unverified", "anonymous"] as const).entries()) {
     const some = samples.slice(at * 8, at * 8 + 8)
-    const text = some.map(({ credential, name, others }) => `${others[0]} ${credential} ${name} ${others[1]}`).join("\n")
+    const text = some
+      .map(({ credential, name, others }) => `${others[0]} ${credential} ${name} ${others[1]}`)
+      .join("\n")
     const wellFormed = (given: string) => given.replace(/\p{Surrogate}/gu, "")
     const body = JSON.stringify({
-      message: wellFormed(text).slice(0, 15_000).replace(/[\ud800-\udbff]$/, ""),
+      message: wellFormed(text)
+        .slice(0, 15_000)
+        .replace(/[\ud800-\udbff]$/, ""),
       pr: "https://github.com/harbor/music/pull/12",
       attachments: some.slice(0, 5).map(({ credential, name, others }) => ({
-        name: wellFormed(`${credential}.log`).slice(0, 100).replace(/[\ud800-\udbff]$/, ""),
+        name: wellFormed(`${credential}.log`)
+          .slice(0, 100)
+          .replace(/[\ud800-\udbff]$/, ""),
         content: wellFormed(`${others[2]} ${name} ${credential}`)
       })),
-      context: Object.fromEntries(some.slice(5).map(({ credential, name }) => [wellFormed(name), wellFormed(credential)]))
+      context: Object.fromEntries(
+        some.slice(5).map(({ credential, name }) => [wellFormed(name), wellFormed(credential)])
+      )
     })
-    if (which === "unverified") world.iam.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.internalError() })
+    if (which === "unverified")
+      world.iam.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.internalError() })
     const headers: HeaderLines = [
       ["Idempotency-Key", newKey()],
       ["X-Request-Id", "si_deejay-0123456789"],
@@ -272,9 +319,15 @@ const wholeWay = async (bench: Bench, seed: number): Promise<ReadonlyArray<strin
     ]
     const answer = await send(bench.first, { path: "/api/v1/reports", headers, body })
     if (answer.status !== 200) return [`a hostile report was ${answer.status} ${answer.body}`]
-    ids.set(JSON.parse(answer.body).id, some.map(({ core }) => core))
+    ids.set(
+      JSON.parse(answer.body).id,
+      some.map(({ core }) => core)
+    )
   }
-  await until("all issues", () => world.tracker.issues("harbor/music").length >= ids.size, { every: 50, within: 60_000 })
+  await until("all issues", () => world.tracker.issues("harbor/music").length >= ids.size, {
+    every: 50,
+    within: 60_000
+  })
   const logged = log.join("\n")
   for (const [id, cores] of ids) {
     const [row = {}] = query("SELECT * FROM reports WHERE id = ?", id)
@@ -309,7 +362,10 @@ export const reportAttacks: ReadonlyArray<Attack> = [
       const seed = random.below(1_000_000)
       // The count of a full run is one of connections.
       const samples = count >= 5_000 ? fullCount : count
-      return [...(await searchDisguises(seed, samples)), ...(await withBench((bench) => wholeWay(bench, seed)))]
+      return [
+        ...(await searchDisguises(seed, samples)),
+        ...(await withBench((bench) => wholeWay(bench, seed)))
+      ]
     }
   }
 ]

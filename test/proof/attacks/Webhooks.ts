@@ -215,18 +215,20 @@ const cases: ReadonlyArray<Case> = [
       ["a root key", ({ bench }: Kit) => bench.world.seeded.environment.rootKey],
       ["no secret", () => ""]
     ] as const
-  ).flatMap(([name, secret]): ReadonlyArray<Case> => [
-    {
-      name: `an event signed with ${name}`,
-      make: (kit) => signed(kit, kit.event(production), { secret: secret(kit) }),
-      verdict: signature
-    },
-    {
-      name: `a testing event signed with ${name}`,
-      make: (kit) => signed(kit, kit.testing(kit.bench.world.seeded.environment), { secret: secret(kit) }),
-      verdict: signature
-    }
-  ]),
+  ).flatMap(
+    ([name, secret]): ReadonlyArray<Case> => [
+      {
+        name: `an event signed with ${name}`,
+        make: (kit) => signed(kit, kit.event(production), { secret: secret(kit) }),
+        verdict: signature
+      },
+      {
+        name: `a testing event signed with ${name}`,
+        make: (kit) => signed(kit, kit.testing(kit.bench.world.seeded.environment), { secret: secret(kit) }),
+        verdict: signature
+      }
+    ]
+  ),
   {
     name: "the signature of another event",
     make: (kit) => {
@@ -248,10 +250,22 @@ const cases: ReadonlyArray<Case> = [
   },
   // Headers.
   ...Object.values(names).flatMap((name) => [
-    headerCase(`${name} twice`, (headers) => renamed(headers, name, (value) => [[name, value], [name, value]]), signature),
+    headerCase(
+      `${name} twice`,
+      (headers) =>
+        renamed(headers, name, (value) => [
+          [name, value],
+          [name, value]
+        ]),
+      signature
+    ),
     headerCase(
       `${name} twice in different cases`,
-      (headers) => renamed(headers, name, (value) => [[name, value], [name.toLowerCase(), "0"]]),
+      (headers) =>
+        renamed(headers, name, (value) => [
+          [name, value],
+          [name.toLowerCase(), "0"]
+        ]),
       signature
     ),
     headerCase(
@@ -304,14 +318,22 @@ const cases: ReadonlyArray<Case> = [
   ),
   withText("a comment", (text) => `/* */${text}`, signature),
   withText("spaces around it", (text) => ` \n${text}\t`, "200", { takes: [production] }),
-  withText("the event id twice, the last one another", (text) => text.replace(/}$/, `,"event_id":"${randomUUID()}"}`), signature),
+  withText(
+    "the event id twice, the last one another",
+    (text) => text.replace(/}$/, `,"event_id":"${randomUUID()}"}`),
+    signature
+  ),
   withText(
     "the event id twice, the first one another",
     (text) => text.replace("{", `{"event_id":"${randomUUID()}",`),
     "200",
     { takes: [production] }
   ),
-  withText("another specification at its end", (text) => text.replace(/}$/, ',"spec_version":"2.0"}'), signature),
+  withText(
+    "another specification at its end",
+    (text) => text.replace(/}$/, ',"spec_version":"2.0"}'),
+    signature
+  ),
   withText("__proto__ in place of its members", (text) => `{"__proto__":${text}}`, signature),
   ...(["}", '"data":{'] as const).flatMap((place) =>
     [63, 64, 200_000].map((levels) =>
@@ -388,11 +410,16 @@ const cases: ReadonlyArray<Case> = [
   {
     name: "a production event that names an environment",
     make: (kit) =>
-      signed(kit, kit.event(production, { environment_id: kit.bench.world.seeded.environment.environmentId })),
+      signed(
+        kit,
+        kit.event(production, { environment_id: kit.bench.world.seeded.environment.environmentId })
+      ),
     verdict: "200",
     takes: [production]
   },
-  ...(["null", "false", "true", "0", '""', "[]", "{}"] as const).map((test) => withTest(test, test, signature)),
+  ...(["null", "false", "true", "0", '""', "[]", "{}"] as const).map((test) =>
+    withTest(test, test, signature)
+  ),
   {
     name: "a testing event whose second test is null",
     make: (kit) => {
@@ -451,7 +478,13 @@ const cases: ReadonlyArray<Case> = [
   {
     name: "an event about another application",
     make: (kit) =>
-      signed(kit, kit.event(production, { event_type: "application.updated.v1", aggregate: { type: "application", id: "ting", version: 1 } })),
+      signed(
+        kit,
+        kit.event(production, {
+          event_type: "application.updated.v1",
+          aggregate: { type: "application", id: "ting", version: 1 }
+        })
+      ),
     verdict: "200",
     takes: [production],
     inert: true
@@ -465,7 +498,14 @@ const cases: ReadonlyArray<Case> = [
       inert: true
     })
   ),
-  ...["9999-99-99T00:00:00Z", "2026-01-01", "99999-01-01T00:00:00Z", "+275760-09-13T00:00:00Z", "now", ""].map(
+  ...[
+    "9999-99-99T00:00:00Z",
+    "2026-01-01",
+    "99999-01-01T00:00:00Z",
+    "+275760-09-13T00:00:00Z",
+    "now",
+    ""
+  ].map(
     (occurred_at): Case => ({
       name: `an event of ${occurred_at}`,
       make: (kit) => signed(kit, kit.event(production, { occurred_at })),
@@ -476,7 +516,10 @@ const cases: ReadonlyArray<Case> = [
     (version): Case => ({
       name: `an aggregate of version ${version}`,
       make: (kit) =>
-        signed(kit, kit.event(production, { aggregate: { type: "organization_membership", id: "m", version } })),
+        signed(
+          kit,
+          kit.event(production, { aggregate: { type: "organization_membership", id: "m", version } })
+        ),
       verdict: signature
     })
   )
@@ -484,7 +527,8 @@ const cases: ReadonlyArray<Case> = [
 
 const lyra = { org: "acme", actor: "si:lyra" } as const
 
-const inboxOf = ({ query }: Bench) => query("SELECT plane, event_id FROM webhook_inbox ORDER BY plane, event_id")
+const inboxOf = ({ query }: Bench) =>
+  query("SELECT plane, event_id FROM webhook_inbox ORDER BY plane, event_id")
 const activeIn = ({ query }: Bench, plane: string): boolean =>
   query("SELECT active FROM recipients WHERE plane = ? AND public_id = ?", plane, lyra.actor)[0]?.active === 1
 
@@ -508,10 +552,21 @@ const makeKit = (bench: Bench): Kit => {
       // The people of the known environment: another environment must not reach them.
       const { data, ...metadata } = event(bench.world.seeded.environment.environmentId, change)
       return {
-        test: { testing_key: rootKey, metadata: { environment_id: environmentId, generation: 1, ...metadata }, data }
+        test: {
+          testing_key: rootKey,
+          metadata: { environment_id: environmentId, generation: 1, ...metadata },
+          data
+        }
       }
     },
-    headers: ({ body, eventId, keyVersion = webhookKeyVersion, secret = webhookSecret, signature, timestamp = now }) => [
+    headers: ({
+      body,
+      eventId,
+      keyVersion = webhookKeyVersion,
+      secret = webhookSecret,
+      signature,
+      timestamp = now
+    }) => [
       ["Content-Type", "application/json"],
       [names.eventId, eventId],
       [names.timestamp, String(timestamp)],
@@ -570,7 +625,8 @@ const playCase = async (bench: Bench, { inert, make, name, takes = [], verdict }
   // Replays: the very bytes, the other path, the other instance, and a new event id with the old signature.
   register(bench)
   const once = inboxOf(bench).length
-  const id = request.headers?.find(([header]) => header.toLowerCase() === names.eventId.toLowerCase())?.[1] ?? ""
+  const id =
+    request.headers?.find(([header]) => header.toLowerCase() === names.eventId.toLowerCase())?.[1] ?? ""
   for (const [how, target, replay, says] of [
     ["sent again", bench.first, request, "200"],
     ["sent again by the other path", bench.first, { ...request, path: "/webhook" }, "200"],
@@ -578,7 +634,10 @@ const playCase = async (bench: Bench, { inert, make, name, takes = [], verdict }
     [
       "sent again with another event id in the header",
       bench.first,
-      { ...request, headers: renamed(request.headers ?? [], names.eventId, () => [[names.eventId, randomUUID()]]) },
+      {
+        ...request,
+        headers: renamed(request.headers ?? [], names.eventId, () => [[names.eventId, randomUUID()]])
+      },
       signature
     ],
     [
@@ -605,13 +664,17 @@ const playOrder = async (bench: Bench): Promise<ReadonlyArray<string>> => {
   const aggregate = (version: number) => ({ type: "organization_membership", id: "order", version })
 
   register(bench)
-  const later = signed(kit, kit.event(production, { event_type: "organization.membership.updated.v1", aggregate: aggregate(9) }))
+  const later = signed(
+    kit,
+    kit.event(production, { event_type: "organization.membership.updated.v1", aggregate: aggregate(9) })
+  )
   const earlier = signed(kit, kit.event(production, { aggregate: aggregate(8) }))
   for (const request of [later, earlier]) {
     const said = verdictOf(await send(bench.first, request))
     if (said !== "200") broken.push(`order: ${said}`)
   }
-  if (!activeIn(bench, production)) broken.push("a removal of an earlier version than the last one had an effect")
+  if (!activeIn(bench, production))
+    broken.push("a removal of an earlier version than the last one had an effect")
 
   // Another plane's later version says nothing about this plane.
   register(bench)
@@ -620,7 +683,8 @@ const playOrder = async (bench: Bench): Promise<ReadonlyArray<string>> => {
     kit.event(production, { aggregate: aggregate(10) })
   ])
     await send(bench.first, signed(kit, event))
-  if (activeIn(bench, production)) broken.push("a later version of a testing plane held a removal of production back")
+  if (activeIn(bench, production))
+    broken.push("a later version of a testing plane held a removal of production back")
 
   for (const first of ["testing", production] as const) {
     register(bench)
@@ -669,7 +733,8 @@ export const webhookAttacks: ReadonlyArray<Attack> = [
         for (const one of cases) broken.push(...(await playCase(bench, one)))
         broken.push(...(await playOrder(bench)))
         const kept = JSON.stringify(bench.query("SELECT * FROM webhook_inbox"))
-        if (kept.includes(bench.world.seeded.environment.rootKey)) broken.push("the inbox holds a testing key")
+        if (kept.includes(bench.world.seeded.environment.rootKey))
+          broken.push("the inbox holds a testing key")
         return broken
       })
   }
