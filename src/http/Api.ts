@@ -26,7 +26,7 @@ export class Api extends HttpApi.make("music")
       title: "Music backend",
       version,
       description:
-        "The backend of a command-line music companion: sessions, notifications, reports, telemetry and webhooks. Every failure has one envelope: `error.code` for programs, `error.message` with the cause, `error.hint` with the next step, `error.retryable` for whether a retry can succeed. Requests with unknown fields are refused; responses may gain fields, and a client ignores unknown ones. `/docs` documents the API for people, `/openapi.json` for programs.",
+        "The backend of a command-line music companion: sessions, notifications, reports, telemetry and webhooks. Every failure has one envelope: `error.code` for programs, `error.message` with the cause, `error.hint` with the next step, `error.retryable` for whether a retry can succeed. Requests with unknown fields are refused; responses may gain fields, and a client ignores unknown ones. Every response also carries the headers `Content-Security-Policy`, `Cross-Origin-Resource-Policy`, `Referrer-Policy`, `X-Content-Type-Options` and `X-Frame-Options`. `/docs` documents the API for people, `/openapi.json` for programs.",
       license: { name: "MIT", url: "https://opensource.org/license/mit" },
       servers: [{ url: "/", description: "This server" }]
     })

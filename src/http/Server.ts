@@ -17,6 +17,7 @@ import { Admission } from "./middleware/Admission.ts"
 import { makePipeline } from "./middleware/Pipeline.ts"
 import { type Policies, RateLimits } from "./middleware/RateLimits.ts"
 import { RequestQueue } from "./transport/RequestQueue.ts"
+import type { ConnectionLimits } from "./transport/Connections.ts"
 import { type ListenFailed, Listening, serveNode } from "./transport/NodeServer.ts"
 
 export { ListenFailed, Listening } from "./transport/NodeServer.ts"
@@ -30,6 +31,7 @@ export interface Bounds {
   readonly policies?: Policies
   /** Bodies that arrive at once. */
   readonly bodies?: ArrivingBodyLimits
+  readonly connections?: ConnectionLimits
 }
 
 /** What the way of a request shares between requests: its queue, its limits and its bounds. */
@@ -60,7 +62,10 @@ export const httpServerWith = (
   | Readiness
   | BackendTelemetry
 > =>
-  Layer.scoped(Listening, Effect.flatMap(makePipeline, serveNode)).pipe(Layer.provide(requestLimits(bounds)))
+  Layer.scoped(
+    Listening,
+    Effect.flatMap(makePipeline, (listener) => serveNode(listener, bounds.connections))
+  ).pipe(Layer.provide(requestLimits(bounds)))
 
 /**
  * Listens on `Settings.bind` until its scope closes. Then readiness fails, requests in flight are finished, new ones on

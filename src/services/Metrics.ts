@@ -94,6 +94,14 @@ export const httpRequestsWaiting = gauge(
   []
 )({})
 
+export const httpConnections = gauge("music_http_connections", "Open connections of clients.", [])({})
+
+export const httpConnectionsClosed = counter(
+  "music_http_connections_closed_total",
+  "Connections that were closed at a limit: of one address, of all, or of the time in which an answer is read (unread).",
+  ["reason"]
+)
+
 export const bodiesArriving = gauge(
   "music_http_bodies_arriving",
   "Request bodies that have not arrived completely.",

@@ -1,8 +1,9 @@
 import { createServer } from "node:http"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { trackConnections } from "../../src/http/transport/Connections.ts"
+import { defaultConnectionLimits, trackConnections } from "../../src/http/transport/Connections.ts"
 import { answerClientErrors } from "../../src/http/transport/ClientErrors.ts"
+import { securityHeaders } from "../../src/http/transport/SecurityHeaders.ts"
 import { failureStatus, toEnvelope } from "../../src/schema/Envelope.ts"
 import {
   DependencyUnavailable,
@@ -16,7 +17,18 @@ import {
   TemporarilyRateLimited,
   Unauthenticated
 } from "../../src/schema/Failure.ts"
-import { type Answer, backend, sharedBackend, call, errorOf, good, json, parseRaw, raw } from "./support.ts"
+import {
+  type Answer,
+  backend,
+  sharedBackend,
+  call,
+  errorOf,
+  good,
+  json,
+  parseRaw,
+  raw,
+  type Sent
+} from "./support.ts"
 
 const codes = Object.keys(failureTable) as ReadonlyArray<FailureCode>
 
@@ -24,6 +36,7 @@ const expectEnvelope = (answer: Answer, status: number, code: FailureCode) => {
   expect([answer.status, errorOf(answer).code]).toEqual([status, code])
   expect(answer.headers["content-type"]).toBe("application/json")
   expect(answer.headers["cache-control"]).toBe("no-store")
+  expect(answer.headers).toMatchObject(securityHeaders)
   expect(answer.headers["x-request-id"]).toMatch(/^[A-Za-z0-9._-]{8,128}$/)
   expect(Object.keys(JSON.parse(answer.text))).toEqual(["error"])
   expect(errorOf(answer)).toMatchObject({
@@ -112,6 +125,8 @@ describe("An unexpected error", () => {
   )
 })
 
+const unbounded = { limits: defaultConnectionLimits, networkOf: () => undefined }
+
 describe("Malformed HTTP", () => {
   const cases: ReadonlyArray<readonly [string, string, number]> = [
     ["no HTTP at all", "hello\r\n\r\n", 400],
@@ -154,7 +169,7 @@ describe("Malformed HTTP", () => {
   it("that does not arrive in time is 408 in the envelope", async () => {
     const server = createServer({ headersTimeout: 60, requestTimeout: 80, connectionsCheckingInterval: 20 })
     const reports: Array<object> = []
-    answerClientErrors(server, trackConnections(server), (facts) => reports.push(facts))
+    answerClientErrors(server, trackConnections(server, unbounded), (facts) => reports.push(facts))
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
     const address = server.address()
     const port = typeof address === "object" && address !== null ? address.port : 0
@@ -208,6 +223,34 @@ describe("Malformed HTTP", () => {
 const loginHead = `POST ${good.login.path} HTTP/1.1\r\nHost: a\r\n${Object.entries(good.login.headers)
   .map(([name, value]) => `${name}: ${value}\r\n`)
   .join("")}`
+
+describe("Security headers", () => {
+  it.scoped("are on every answer, and nothing names the program", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const [sent, status] of [
+        ...Object.values(good).map((sent) => [sent, undefined] as const),
+        [{ method: "HEAD", path: "/healthz" }, 200],
+        [{ method: "OPTIONS", path: "/api/v1/version" }, 204],
+        [{ path: "/openapi.json" }, 200],
+        [{ path: "/openapi.json", headers: { "if-none-match": "*" } }, 304],
+        [{ path: "/nope" }, 404],
+        [{ method: "DELETE", path: "/healthz" }, 405]
+      ] as ReadonlyArray<readonly [Sent, number | undefined]>) {
+        const { headers, ...answer } = yield* call(server, sent)
+        expect([sent.path, answer.status]).toEqual([sent.path, status ?? answer.status])
+        expect(headers).toMatchObject({
+          "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+          "cross-origin-resource-policy": "same-origin",
+          "referrer-policy": "no-referrer",
+          "x-content-type-options": "nosniff",
+          "x-frame-options": "DENY"
+        })
+        for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
+      }
+    })
+  )
+})
 
 describe("Cache-Control", () => {
   it.scoped("is no-store on every answer of an auth call and on every error", () =>

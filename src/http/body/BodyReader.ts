@@ -16,15 +16,16 @@ export const readBytes = (
   register: Register
 ): Effect.Effect<Uint8Array, Failure> =>
   Effect.async((resume) => {
-    const chunks: Array<Buffer> = []
+    let bytes = empty
     let size = 0
     const onData = (chunk: Buffer) => {
+      const before = size
       size += chunk.length
-      if (size <= bound) chunks.push(chunk)
-      else settle(Effect.fail(tooLarge(bound)))
+      if (size > bound) settle(Effect.fail(tooLarge(bound)))
+      else if (before === 0) bytes = chunk
+      else bytes = append(bytes, before, chunk, bound)
     }
-    const onEnd = () =>
-      settle(Effect.succeed(chunks.length === 1 ? (chunks[0] ?? empty) : Buffer.concat(chunks)))
+    const onEnd = () => settle(Effect.succeed(bytes.subarray(0, size)))
     const onGone = () => settle(Effect.interrupt)
     const release = () => {
       deregister()
@@ -41,4 +42,17 @@ export const readBytes = (
     return Effect.sync(release)
   })
 
-const empty = new Uint8Array()
+const empty: Uint8Array = new Uint8Array()
+
+/**
+ * Appends to the first `size` bytes, in a buffer that doubles when it is full. A list of the chunks would hold a hundred times the memory
+ * of a body that arrives in chunks of one byte.
+ */
+const append = (bytes: Uint8Array, size: number, chunk: Uint8Array, bound: number): Uint8Array => {
+  const needed = size + chunk.length
+  // The first chunk is the connection's, and is never written to.
+  const target = needed <= bytes.length ? bytes : new Uint8Array(Math.min(bound, 2 * needed))
+  if (target !== bytes) target.set(bytes.subarray(0, size))
+  target.set(chunk, size)
+  return target
+}

@@ -26,9 +26,7 @@ const renderPage = (): Document => ({
   contentType: "text/html; charset=utf-8",
   headers: {
     "content-security-policy": contentSecurityPolicy,
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "x-frame-options": "DENY"
+    "cross-origin-opener-policy": "same-origin"
   }
 })
 
@@ -51,8 +49,7 @@ const makeResponder = ({ text, contentType, headers }: Document) => {
     ...headers,
     // Weak, because the same content is sent in two codings.
     etag: `W/${tag}`,
-    "cache-control": "no-cache",
-    "x-content-type-options": "nosniff"
+    "cache-control": "no-cache"
   }
   return ({ headers: given }: IncomingMessage): HttpResponse => {
     if (isCurrent(tag, given["if-none-match"])) return { status: 304, headers: common }

@@ -26,13 +26,27 @@ const makeBlockList = (proxies: ReadonlyArray<string>): BlockList => {
   return list
 }
 
+const trustIn = (proxies: ReadonlyArray<string>): ((address: string) => boolean) => {
+  const list = makeBlockList(proxies)
+  return (address) => isIP(address) !== 0 && list.check(address, familyOf(address))
+}
+
+/** Finds the network at the other end of a connection; none for a trusted proxy, whose connections are those of many clients. */
+export const connectionNetworkResolver = (trustedProxies: ReadonlyArray<string>) => {
+  const isTrusted = trustIn(trustedProxies)
+  return (socket: Pick<Socket, "remoteAddress">): string | undefined => {
+    const address = peerAddress(socket)
+    return isTrusted(address) ? undefined : toNetwork(address)
+  }
+}
+
 /** Detects a request that a proxy on this machine forwarded without being trusted: all its clients then count as one. */
 export const untrustedProxyDetector = (trustedProxies: ReadonlyArray<string>) => {
-  const proxies = makeBlockList(trustedProxies)
+  const isTrusted = trustIn(trustedProxies)
   return ({ headers, socket }: IncomingMessage): boolean => {
     if (headers["x-forwarded-for"] === undefined && headers.forwarded === undefined) return false
     const peer = peerAddress(socket)
-    return isLoopback(peer) && !proxies.check(peer, familyOf(peer))
+    return isLoopback(peer) && !isTrusted(peer)
   }
 }
 
@@ -41,8 +55,7 @@ export const untrustedProxyDetector = (trustedProxies: ReadonlyArray<string>) =>
  * none of them. Addresses further left are the caller's own text and are never believed.
  */
 export const clientAddressResolver = (trustedProxies: ReadonlyArray<string>) => {
-  const proxies = makeBlockList(trustedProxies)
-  const isTrusted = (address: string) => isIP(address) !== 0 && proxies.check(address, familyOf(address))
+  const isTrusted = trustIn(trustedProxies)
   return (message: IncomingMessage): string => {
     let address = peerAddress(message.socket)
     if (trustedProxies.length === 0) return address

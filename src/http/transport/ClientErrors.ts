@@ -7,6 +7,7 @@ import { type Failure, type FailureCode, InvalidInput, NotFound } from "../../sc
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
+import { securityHeaders } from "./SecurityHeaders.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
 const lingerMillis = 1_000
@@ -43,6 +44,7 @@ const formatResponse = (failure: Failure, requestId: string): string => {
     "Content-Type: application/json",
     `Content-Length: ${Buffer.byteLength(body)}`,
     "Cache-Control: no-store",
+    ...Object.entries(securityHeaders).map(([name, value]) => `${name}: ${value}`),
     "Connection: close",
     "",
     body

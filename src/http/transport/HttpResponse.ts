@@ -1,9 +1,10 @@
 /** A response as plain data, and writing it to the connection. */
 import type { IncomingMessage, ServerResponse } from "node:http"
+import { securityHeaders } from "./SecurityHeaders.ts"
 
 export interface HttpResponse {
   readonly status: number
-  /** Names in lower case. */
+  /** Names in lower case. Those of `securityHeaders` are added, unless they are among these. */
   readonly headers: Readonly<Record<string, string>>
   /** None for a status without content. */
   readonly body?: string | Uint8Array
@@ -56,11 +57,12 @@ const discardRest = (message: IncomingMessage, milliseconds: number, done: () =>
 export const writeResponse = (
   message: IncomingMessage,
   target: ServerResponse,
-  { body, headers, status }: HttpResponse,
+  { body, headers: given, status }: HttpResponse,
   { closing, draining }: { readonly closing: boolean; readonly draining: boolean }
 ): void => {
   // The connection is gone; writing to it would raise an error that nothing handles.
   if (target.destroyed || target.writableEnded) return
+  const headers = { ...securityHeaders, ...given }
   if (body === undefined) {
     target.writeHead(status, headers)
     target.end()

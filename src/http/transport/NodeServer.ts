@@ -9,7 +9,8 @@ import { Settings } from "../../services/Settings.ts"
 import { makeUnparsedLog } from "../middleware/AccessLog.ts"
 import { RequestQueue } from "./RequestQueue.ts"
 import { answerClientErrors } from "./ClientErrors.ts"
-import { trackConnections } from "./Connections.ts"
+import { connectionNetworkResolver } from "./ClientAddress.ts"
+import { type ConnectionLimits, defaultConnectionLimits, trackConnections } from "./Connections.ts"
 import { makeShutdown } from "./GracefulShutdown.ts"
 
 /** The address of the server; port 0 in the settings means a port that the system chooses. */
@@ -47,15 +48,18 @@ const formatUrl = (host: string, port: number): string =>
   `http://${host.includes(":") ? `[${host}]` : host}:${port}`
 
 /** Listens on `Settings.bind` until the scope closes, then shuts down gracefully. */
-export const serveNode = (listener: RequestListener) =>
+export const serveNode = (listener: RequestListener, limits: ConnectionLimits = defaultConnectionLimits) =>
   Effect.gen(function* () {
     const settings = yield* Settings
-    const { bind, shutdownGraceSeconds } = settings
+    const { bind, rateLimit, shutdownGraceSeconds, trustedProxies } = settings
     const logUnparsed = makeUnparsedLog(settings)
     const queue = yield* RequestQueue
     const runFork = Runtime.runFork(yield* Effect.runtime<never>())
     const server = createServer(options)
-    const connections = trackConnections(server)
+    const connections = trackConnections(server, {
+      limits: rateLimit ? limits : { ...limits, address: limits.all },
+      networkOf: connectionNetworkResolver(trustedProxies)
+    })
     const tracked = connections.track(listener)
     const shutdown = yield* makeShutdown(server, connections, Duration.seconds(shutdownGraceSeconds))
     // Node would drop headers beyond a count of its own, and a dropped plane selector would mean production.

@@ -1,6 +1,10 @@
-import { connect } from "node:net"
+import { IncomingMessage } from "node:http"
+import { connect, Socket } from "node:net"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { readBytes } from "../../../src/http/body/BodyReader.ts"
 import { type Backend, sharedBackend, call, errorOf, good, parseRaw, type Sent } from "../support.ts"
 
 const bounds = {
@@ -72,6 +76,25 @@ describe("The bound of a body", () => {
       expect(server.reached).toEqual([])
     })
   )
+})
+
+describe("A body in chunks of one byte", () => {
+  const size = 262_144
+
+  it("is read exactly, and takes little more memory than its bytes while it arrives", async () => {
+    setFlagsFromString("--expose-gc")
+    const collect: () => void = runInNewContext("gc")
+    const message = new IncomingMessage(new Socket())
+    const bytes = Buffer.from(Array.from({ length: size }, (_, at) => at % 251))
+    collect()
+    const before = process.memoryUsage().heapUsed
+    const read = Effect.runPromise(readBytes(message, 2 * size, () => () => undefined))
+    for (let at = 0; at < size; at += 1) message.emit("data", bytes.subarray(at, at + 1))
+    collect()
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(8 * size)
+    message.emit("end")
+    expect(bytes.equals(await read)).toBe(true)
+  })
 })
 
 const isSuccess = (status: unknown) => status === 200 || status === 204

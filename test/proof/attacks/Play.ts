@@ -6,11 +6,13 @@ import { mintSlt } from "../../../sandbox/SimulatedUpstreams.ts"
 import type { Play } from "../Suite.ts"
 import type { Attack, AttackContext, Session } from "./Attack.ts"
 import { type AttackedServer, type Holdings, startAttackedServer } from "./AttackedServer.ts"
+import { connectionAttacks } from "./Connections.ts"
 import { honestAddress, startProbes } from "./Probes.ts"
+import { syntaxAttacks } from "./Syntax.ts"
 import { ask } from "./Wire.ts"
 
 /** One list for each class of attacks. */
-const lists: ReadonlyArray<ReadonlyArray<Attack>> = []
+const lists: ReadonlyArray<ReadonlyArray<Attack>> = [connectionAttacks, syntaxAttacks]
 
 /** Connections of a flood in a full run. */
 const fullCount = 5_000

@@ -38,7 +38,9 @@ export const startProbes = (server: AttackedServer, session: Session): Probes =>
     count += 1
     slowest = Math.max(slowest, took)
     if (answer?.status !== 200)
-      broken.push(`an honest GET ${request.path} got ${answer?.status ?? "no answer"} after ${took} ms`)
+      broken.push(
+        `an honest GET ${request.path} got ${answer === undefined ? "no answer" : `${answer.status} ${answer.body}`} after ${took} ms`
+      )
   }
   const probing = (async () => {
     while (!ending) {

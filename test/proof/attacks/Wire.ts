@@ -36,6 +36,11 @@ export const readAnswers = (
     const end = rest.indexOf("\r\n\r\n")
     if (!rest.startsWith("HTTP/1.1 ") || end === -1) return { answers, rest }
     const head = parseHead(rest.slice(0, end))
+    if (head.status < 200 && head.status !== 101) {
+      // An interim answer; another one follows.
+      rest = rest.slice(end + 4)
+      continue
+    }
     const length = Number(head.headers.get("content-length")?.[0] ?? 0)
     if (rest.length < end + 4 + length) return { answers, rest }
     answers.push({ ...head, body: rest.slice(end + 4, end + 4 + length) })
@@ -142,26 +147,30 @@ export const ask = async (
 /** An id by which the last answer on a connection is known. */
 const sentinel = "sentinel-0123456789"
 
+const last = `GET /healthz HTTP/1.1\r\nHost: music.example\r\nX-Request-Id: ${sentinel}\r\nConnection: close\r\n\r\n`
+
 /**
  * Sends bytes, and after their first answer one more request that ends the connection: all answers before that one belong to the
- * bytes. `isClosed` says whether the bytes ended the connection.
+ * bytes. `isClosed` says whether the bytes ended the connection. `ending`: the last request follows at once, and then the end of
+ * the client's bytes, for bytes that may be no complete request.
  */
 export const exchange = async (
   target: Target,
-  bytes: string | Uint8Array,
-  from?: string
+  bytes: string,
+  from: string,
+  { ending = false } = {}
 ): Promise<{
   readonly answers: ReadonlyArray<WireAnswer>
   readonly isClosed: boolean
   readonly rest: string
 }> => {
-  const line = await open(target, from === undefined ? {} : { from })
-  line.socket.write(typeof bytes === "string" ? Buffer.from(bytes, "latin1") : bytes)
-  await line.until(() => readAnswers(line.received()).answers.length > 0)
-  if (!line.isClosed())
-    line.socket.write(
-      `GET /healthz HTTP/1.1\r\nHost: music.example\r\nX-Request-Id: ${sentinel}\r\nConnection: close\r\n\r\n`
-    )
+  const line = await open(target, { from })
+  if (ending) line.socket.end(bytes + last, "latin1")
+  else {
+    line.socket.write(bytes, "latin1")
+    await line.until(() => readAnswers(line.received()).answers.length > 0)
+    if (!line.isClosed()) line.socket.write(last)
+  }
   await line.closed()
   line.socket.destroy()
   const { answers, rest } = readAnswers(line.received())
