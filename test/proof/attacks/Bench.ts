@@ -20,6 +20,8 @@ import { makeStore } from "../../../src/layers/store/repositories/Repositories.t
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store } from "../../../src/services/Store.ts"
+import { startCollector } from "../../observability/Collector.ts"
+import { everything, otlpTo } from "../../observability/Observed.ts"
 import { keptConsole } from "../../support/Sandbox.ts"
 import { open, readAnswers, type Target, type WireAnswer } from "./Wire.ts"
 
@@ -47,7 +49,10 @@ export interface Bench {
   readonly admin: Target
   /** A further testing environment with the same people and applications. */
   readonly otherEnvironment: SeededEnvironment
+  readonly databasePath: string
   readonly log: ReadonlyArray<string>
+  /** What the collector of traces received; nothing unless the bench is traced. */
+  readonly traces: () => string
   /** Runs a statement on a connection of another program. */
   readonly query: (
     statement: string,
@@ -92,7 +97,10 @@ export const verdictOf = ({ body, status }: WireAnswer): string => {
 }
 
 /** Runs an attack on a new bench; everything ends with it. */
-export const withBench = <A>(use: (bench: Bench) => Promise<A>): Promise<A> =>
+export const withBench = <A>(
+  use: (bench: Bench) => Promise<A>,
+  { traced = false }: { readonly traced?: boolean } = {}
+): Promise<A> =>
   Effect.gen(function* () {
     const folder = yield* Effect.acquireRelease(
       Effect.sync(() => mkdtempSync(join(tmpdir(), "music-attacks-"))),
@@ -110,8 +118,15 @@ export const withBench = <A>(use: (bench: Bench) => Promise<A>): Promise<A> =>
       logLevel: LogLevel.Debug,
       logFormat: "json"
     })
+    const collector = yield* startCollector()
     const settings: SettingsValues = {
       ...defaults,
+      openTelemetry: {
+        ...defaults.openTelemetry,
+        traces: traced
+          ? Option.some({ ...otlpTo(`${collector.url}/v1/traces`), sampler: everything })
+          : Option.none()
+      },
       rateLimit: false,
       adminBind: Option.some({ host: "127.0.0.1", port: 0 }),
       iam: {
@@ -153,7 +168,9 @@ export const withBench = <A>(use: (bench: Bench) => Promise<A>): Promise<A> =>
         second: second.server,
         admin: first.admin,
         otherEnvironment,
+        databasePath,
         log: lines,
+        traces: () => collector.received.map(({ body }) => body.toString("utf8")).join("\n"),
         query: (statement, ...values) => {
           const prepared = database.prepare(statement)
           if (prepared.reader) return prepared.all(...values)
