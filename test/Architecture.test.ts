@@ -120,3 +120,48 @@ describe("Style that the tools do not see", () => {
     expect(found).toEqual([])
   })
 })
+
+/** Names of secrets and of values that are made of one. */
+const secretName = /(?:secret|signature|digest|password|hmac|credential|bearer|token)$/i
+
+/** Comparisons that reveal nothing: of digests, of a report's text and of a token. */
+const comparable = [
+  "src/layers/store/repositories/Reports.ts: row.contentDigest",
+  "src/layers/iam/Revocation.ts: credential"
+]
+
+/** Operands of `===` and `!==` that are texts by such a name; `=== undefined` and `=== null` compare no text. */
+const comparedSecrets = (file: string): ReadonlyArray<string> => {
+  const found: Array<string> = []
+  const isText = (node: ts.Node) =>
+    !ts.isLiteralExpression(node) &&
+    node.kind !== ts.SyntaxKind.NullKeyword &&
+    node.kind !== ts.SyntaxKind.TrueKeyword &&
+    node.kind !== ts.SyntaxKind.FalseKeyword &&
+    node.getText() !== "undefined"
+  const operators: ReadonlyArray<ts.SyntaxKind> = [
+    ts.SyntaxKind.EqualsEqualsEqualsToken,
+    ts.SyntaxKind.ExclamationEqualsEqualsToken
+  ]
+  const visit = (node: ts.Node): void => {
+    if (ts.isBinaryExpression(node) && operators.includes(node.operatorToken.kind)) {
+      const [left, right] = [node.left, node.right]
+      if (isText(left) && isText(right))
+        for (const side of [left, right])
+          if (secretName.test(side.getText().replace(/\(.*\)$/s, ""))) {
+            found.push(`${file}: ${side.getText()}`)
+            break
+          }
+    }
+    ts.forEachChild(node, visit)
+  }
+  visit(ts.createSourceFile(file, text(file), ts.ScriptTarget.Latest, true))
+  return found
+}
+
+describe("Secrets", () => {
+  it("are compared in constant time, or found by their digest: `===` stops at the first difference", () => {
+    const compared = files.filter((file) => file.startsWith("src/")).flatMap(comparedSecrets)
+    expect(compared.filter((one) => !comparable.includes(one))).toEqual([])
+  })
+})

@@ -18,6 +18,8 @@ export interface Holdings {
 export interface AttackedServer {
   readonly port: number
   readonly url: string
+  /** Whether its log is for programs. */
+  readonly logsJson: boolean
   /** The lines of its log. */
   readonly lines: () => ReadonlyArray<string>
   readonly holdings: () => Promise<Holdings>
@@ -66,7 +68,7 @@ export const startAttackedServer = async (
         rest = line
       }
       for (const line of lines.slice(before)) {
-        const url = /"message":"Listening".*"url":"([^"]+)"/.exec(line)?.[1]
+        const url = /\burl"?: ?["'](http:\/\/127[0-9.:]+)/.exec(line)?.[1]
         if (url !== undefined) resolve(url)
       }
     }
@@ -77,6 +79,7 @@ export const startAttackedServer = async (
   return {
     url,
     port: Number(new URL(url).port),
+    logsJson: environment.MUSIC_LOG_FORMAT !== "pretty",
     lines: () => lines,
     holdings: async () => {
       const answer: Promise<ReadonlyArray<Holdings>> = Promise.race([

@@ -210,7 +210,10 @@ export const logIn = async (
 
 let keys = 0
 /** A key that no other request of the run uses. */
-export const newKey = (): string => `attack-key-${String((keys += 1)).padStart(12, "0")}`
+export const newKey = (): string => {
+  keys += 1
+  return `attack-key-${String(keys).padStart(12, "0")}`
+}
 
 export const selecting = (secret: string | undefined): HeaderLines =>
   secret === undefined ? [] : [["X-Testing-Environment-Key", secret]]

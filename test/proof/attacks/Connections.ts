@@ -174,7 +174,7 @@ const slow: Attack = {
     drip(first)
     const dripping = setInterval(() => drip([]), 1_000)
     const honest = [...(await honestFrom(server, address(0))), ...(await honestFrom(server, "127.0.6.250"))]
-    const cut = await Promise.all(lines.map((line) => line.closed(60_000)))
+    const cut = await Promise.all(lines.map((line) => line.closed(240_000)))
     clearInterval(dripping)
     const unanswered = lines.filter((line) => ![408, 503].includes(answersOf(line)[0]?.status ?? 0)).length
     closeAll(lines)
@@ -279,4 +279,13 @@ const targets = [
   "/webhook"
 ]
 
-export const connectionAttacks: ReadonlyArray<Attack> = [slow, idle, many, churn, unread, bodies, endless]
+export const connectionAttacks: ReadonlyArray<Attack> = [
+  slow,
+  idle,
+  many,
+  churn,
+  unread,
+  bodies,
+  crumbs,
+  endless
+]

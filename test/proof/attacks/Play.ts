@@ -9,6 +9,8 @@ import { type AttackedServer, type Holdings, startAttackedServer } from "./Attac
 import { connectionAttacks } from "./Connections.ts"
 import { keyAttacks } from "./Keys.ts"
 import { planeAttacks } from "./Planes.ts"
+import { payloadAttacks } from "./Payloads.ts"
+import { reflectionAttacks } from "./Reflection.ts"
 import { honestAddress, startProbes } from "./Probes.ts"
 import { reportAttacks } from "./Reports.ts"
 import { shownAttacks } from "./Shown.ts"
@@ -25,6 +27,8 @@ const lists: ReadonlyArray<ReadonlyArray<Attack>> = [
   planeAttacks,
   reportAttacks,
   shownAttacks
+  reflectionAttacks,
+  payloadAttacks
 ]
 
 /** Connections of a flood in a full run. */
@@ -66,6 +70,7 @@ const waitForRelease = async (server: AttackedServer, before: Holdings): Promise
 /** A line is one JSON object, in plain characters; a defect is logged as an error. */
 const checkLog = (server: AttackedServer): ReadonlyArray<string> =>
   server.lines().flatMap((line) => {
+    if (!server.logsJson) return []
     try {
       const { cause, level, message, time } = JSON.parse(line)
       if (typeof message !== "string" || typeof time !== "string") return [`a log line without text: ${line}`]

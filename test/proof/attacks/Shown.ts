@@ -122,9 +122,8 @@ const hostile = {
   attachments: [{ name: "\u001b[1A\u202ename", content: "\u001b[?1049h\u001bP+q\u001b\\ \u0085 text" }],
   context: { "\u001b[8m": ["\u001b[0m", "\u200f", "\u{e0041}"] }
 }
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what must not be there.
-const unsafe =
-  /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\u{e0000}-\u{e007f}]/u
+/** Controls but the line feed, and what reorders or hides text. */
+const unsafe = /(?!\n)\p{Cc}|[\p{Cf}\u2028\u2029]/u
 
 const playTerminal = async (bench: Bench): Promise<ReadonlyArray<string>> => {
   const { accessToken } = await logIn(bench)

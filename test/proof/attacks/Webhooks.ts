@@ -512,7 +512,7 @@ const cases: ReadonlyArray<Case> = [
       verdict: signature
     })
   ),
-  ...[0, -1, 1.5, 1e400, "4", 2 ** 53].map(
+  ...[0, -1, 1.5, Number.POSITIVE_INFINITY, "4", 2 ** 53].map(
     (version): Case => ({
       name: `an aggregate of version ${version}`,
       make: (kit) =>
