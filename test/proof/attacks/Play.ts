@@ -26,7 +26,7 @@ const lists: ReadonlyArray<ReadonlyArray<Attack>> = [
   keyAttacks,
   planeAttacks,
   reportAttacks,
-  shownAttacks
+  shownAttacks,
   reflectionAttacks,
   payloadAttacks
 ]
