@@ -4,7 +4,7 @@
  */
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
-import type { Attack } from "./Attack.ts"
+import type { ApartAttack } from "./ApartAttack.ts"
 import {
   bearing,
   type Bench,
@@ -296,20 +296,17 @@ const playReports = async (bench: Bench): Promise<ReadonlyArray<string>> => {
   return broken
 }
 
-export const keyAttacks: ReadonlyArray<Attack> = [
-  {
-    name: "stolen idempotency keys",
-    apart: true,
-    play: () =>
-      withBench(async (bench) => {
-        const broken: Array<string> = [...(await playReports(bench))]
-        for (const operation of Object.keys(preparations))
-          for (const place of places)
-            for (const moment of Object.keys(moments) as ReadonlyArray<keyof typeof moments>) {
-              const found = await playScenario(bench, operation, moment, place)
-              broken.push(...found.map((fault) => `${operation}, ${moment}, at ${place}: ${fault}`))
-            }
-        return broken
-      })
-  }
-]
+export const keyAttack: ApartAttack = {
+  name: "stolen idempotency keys",
+  play: () =>
+    withBench(async (bench) => {
+      const broken: Array<string> = [...(await playReports(bench))]
+      for (const operation of Object.keys(preparations))
+        for (const place of places)
+          for (const moment of Object.keys(moments) as ReadonlyArray<keyof typeof moments>) {
+            const found = await playScenario(bench, operation, moment, place)
+            broken.push(...found.map((fault) => `${operation}, ${moment}, at ${place}: ${fault}`))
+          }
+      return broken
+    })
+}

@@ -3,7 +3,7 @@
  * without a row and a kind without a cell do not compile or fail the attack.
  */
 import { routes } from "../../../src/http/middleware/Routes.ts"
-import type { Attack } from "./Attack.ts"
+import type { ApartAttack } from "./ApartAttack.ts"
 import {
   type Account,
   bearing,
@@ -601,88 +601,82 @@ const castOf = async (bench: Bench): Promise<Cast> => {
   }
 }
 
-export const planeAttacks: ReadonlyArray<Attack> = [
-  {
-    name: "credentials in the wrong place",
-    apart: true,
-    play: () =>
-      withBench(async (bench) => {
-        const served = [...routes].flatMap(([path, { calls }]) =>
-          [...calls.keys()].filter((method) => method !== "HEAD").map((method) => `${method} ${path}`)
-        )
-        const unlisted = [
-          ...served.filter((route) => !(route in rows)),
-          ...Object.keys(rows).filter((route) => !served.includes(route))
-        ]
-        if (unlisted.length > 0) return unlisted.map((route) => `${route} has no row, or a row and no route`)
+export const planeAttack: ApartAttack = {
+  name: "credentials in the wrong place",
+  play: () =>
+    withBench(async (bench) => {
+      const served = [...routes].flatMap(([path, { calls }]) =>
+        [...calls.keys()].filter((method) => method !== "HEAD").map((method) => `${method} ${path}`)
+      )
+      const unlisted = [
+        ...served.filter((route) => !(route in rows)),
+        ...Object.keys(rows).filter((route) => !served.includes(route))
+      ]
+      if (unlisted.length > 0) return unlisted.map((route) => `${route} has no row, or a row and no route`)
 
-        const cast = await castOf(bench)
-        const broken: Array<string> = []
-        for (const [route, row] of Object.entries(rows))
-          broken.push(
-            ...(await sendAll(
-              cast,
-              Object.entries(kinds).map(
-                ([name, kind]): Attempt => ({
-                  name: `${route}, ${name}`,
-                  cell: cellOf(row, kind),
-                  success: successOf(row),
-                  request: async () => {
-                    const { headers = [], path, ...request } = await requestTo(route, cast)
-                    return {
-                      ...request,
-                      path: `${path}${kind.query?.(cast) ?? ""}`,
-                      headers: [...headers, ...kind.headers(cast)]
-                    }
+      const cast = await castOf(bench)
+      const broken: Array<string> = []
+      for (const [route, row] of Object.entries(rows))
+        broken.push(
+          ...(await sendAll(
+            cast,
+            Object.entries(kinds).map(
+              ([name, kind]): Attempt => ({
+                name: `${route}, ${name}`,
+                cell: cellOf(row, kind),
+                success: successOf(row),
+                request: async () => {
+                  const { headers = [], path, ...request } = await requestTo(route, cast)
+                  return {
+                    ...request,
+                    path: `${path}${kind.query?.(cast) ?? ""}`,
+                    headers: [...headers, ...kind.headers(cast)]
                   }
-                })
-              )
-            ))
-          )
-        const ofBodies = bodies(cast).map(
-          ([name, request, cell, success = "200"]): Attempt => ({
-            name,
-            cell,
-            success,
-            request: async () => request
-          })
+                }
+              })
+            )
+          ))
         )
-        broken.push(...(await sendAll(cast, ofBodies)))
-
-        // An expired token, and a secret that was resolved before its environment ended.
-        const { environmentId } = bench.otherEnvironment
-        bench.world.iam.controls.deleteEnvironment(environmentId)
-        bench.clock.advance(61_000)
-        const refusal = (name: string, path: string, headers: HeaderLines, cell: Cell): Attempt => ({
+      const ofBodies = bodies(cast).map(
+        ([name, request, cell, success = "200"]): Attempt => ({
           name,
           cell,
-          success: "200",
-          request: async () => ({ path, headers })
+          success,
+          request: async () => request
         })
-        const ended = [
-          ...bearing(cast.elsewhere.accessToken),
-          ...selecting(bench.otherEnvironment.musicSecret)
-        ]
-        broken.push(
-          ...(await sendAll(cast, [
-            refusal("a deleted environment", "/api/v1/iam", ended, "plane"),
-            refusal("a session in a deleted environment", "/api/v1/auth/me", ended, "plane")
-          ]))
-        )
-        bench.clock.advance(1_800_000)
-        const expired = bearing(cast.production.accessToken)
-        broken.push(
-          ...(await sendAll(cast, [refusal("an expired token", "/api/v1/auth/me", expired, "bearer")]))
-        )
-        const kept = JSON.stringify([
-          ...["recipients", "login_outcomes", "reports", "webhook_inbox", "known_planes", "spool"].map(
-            (table) => bench.query(`SELECT * FROM ${table}`)
-          ),
-          bench.log
-        ])
-        for (const secret of bench.world.minted())
-          if (kept.includes(secret)) broken.push(`the database or the log has ${secret.slice(0, 8)}…`)
-        return broken
+      )
+      broken.push(...(await sendAll(cast, ofBodies)))
+
+      // An expired token, and a secret that was resolved before its environment ended.
+      const { environmentId } = bench.otherEnvironment
+      bench.world.iam.controls.deleteEnvironment(environmentId)
+      bench.clock.advance(61_000)
+      const refusal = (name: string, path: string, headers: HeaderLines, cell: Cell): Attempt => ({
+        name,
+        cell,
+        success: "200",
+        request: async () => ({ path, headers })
       })
-  }
-]
+      const ended = [...bearing(cast.elsewhere.accessToken), ...selecting(bench.otherEnvironment.musicSecret)]
+      broken.push(
+        ...(await sendAll(cast, [
+          refusal("a deleted environment", "/api/v1/iam", ended, "plane"),
+          refusal("a session in a deleted environment", "/api/v1/auth/me", ended, "plane")
+        ]))
+      )
+      bench.clock.advance(1_800_000)
+      const expired = bearing(cast.production.accessToken)
+      broken.push(
+        ...(await sendAll(cast, [refusal("an expired token", "/api/v1/auth/me", expired, "bearer")]))
+      )
+      const kept = JSON.stringify([
+        ...["recipients", "login_outcomes", "reports", "webhook_inbox", "known_planes", "spool"].map(
+          (table) => bench.query(`SELECT * FROM ${table}`)
+        ),
+        bench.log
+      ])
+      for (const secret of bench.world.minted())
+        if (kept.includes(secret)) broken.push(`the database or the log has ${secret.slice(0, 8)}…`)
+      return broken
+    })
+}

@@ -7,26 +7,18 @@ import type { Play } from "../Suite.ts"
 import type { Attack, AttackContext, Session } from "./Attack.ts"
 import { type AttackedServer, type Holdings, startAttackedServer } from "./AttackedServer.ts"
 import { connectionAttacks } from "./Connections.ts"
-import { keyAttacks } from "./Keys.ts"
-import { planeAttacks } from "./Planes.ts"
 import { payloadAttacks } from "./Payloads.ts"
 import { reflectionAttacks } from "./Reflection.ts"
+import { identityAttacks } from "./Identity.ts"
 import { honestAddress, startProbes } from "./Probes.ts"
-import { reportAttacks } from "./Reports.ts"
-import { shownAttacks } from "./Shown.ts"
 import { syntaxAttacks } from "./Syntax.ts"
-import { webhookAttacks } from "./Webhooks.ts"
 import { ask } from "./Wire.ts"
 
 /** One list for each class of attacks. */
 const lists: ReadonlyArray<ReadonlyArray<Attack>> = [
   connectionAttacks,
   syntaxAttacks,
-  webhookAttacks,
-  keyAttacks,
-  planeAttacks,
-  reportAttacks,
-  shownAttacks,
+  identityAttacks,
   reflectionAttacks,
   payloadAttacks
 ]

@@ -16,7 +16,7 @@ import {
   Verified
 } from "../../../src/services/Store.ts"
 import { until } from "../../durability/Client.ts"
-import type { Attack } from "./Attack.ts"
+import type { ApartAttack } from "./ApartAttack.ts"
 import { bearing, type Bench, type HeaderLines, logIn, newKey, send, withBench } from "./Bench.ts"
 import { disguised, publicId, type Secret, secret } from "./Disguises.ts"
 import { actsOutside, betrays, controls, names, readIssue, readingsOf } from "./PublishedText.ts"
@@ -354,18 +354,11 @@ const wholeWay = async (bench: Bench, seed: number): Promise<ReadonlyArray<strin
 /** Samples of a full run. */
 const fullCount = 20_000
 
-export const reportAttacks: ReadonlyArray<Attack> = [
-  {
-    name: "hostile reports",
-    apart: true,
-    play: async ({ count, random }) => {
-      const seed = random.below(1_000_000)
-      // The count of a full run is one of connections.
-      const samples = count >= 5_000 ? fullCount : count
-      return [
-        ...(await searchDisguises(seed, samples)),
-        ...(await withBench((bench) => wholeWay(bench, seed)))
-      ]
-    }
+export const reportAttack: ApartAttack = {
+  name: "hostile reports",
+  play: async (seed, count) => {
+    // The count of a full run is one of connections.
+    const samples = count >= 5_000 ? fullCount : count
+    return [...(await searchDisguises(seed, samples)), ...(await withBench((bench) => wholeWay(bench, seed)))]
   }
-]
+}

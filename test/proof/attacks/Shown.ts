@@ -4,8 +4,9 @@
  */
 import * as Effect from "effect/Effect"
 import { until } from "../../durability/Client.ts"
+import { routes } from "../../../src/http/middleware/Routes.ts"
 import { run, wholeEnvironment } from "../../cli/Harness.ts"
-import type { Attack } from "./Attack.ts"
+import type { ApartAttack } from "./ApartAttack.ts"
 import { bearing, type Bench, type HeaderLines, logIn, newKey, type Sent, send, withBench } from "./Bench.ts"
 
 const word = "CANARY7f3a"
@@ -109,12 +110,17 @@ const requests = (): ReadonlyArray<Sent> => [
 ]
 
 const metricsOf = async ({ admin }: Bench): Promise<string> => (await send(admin, { path: "/metrics" })).body
-const seriesIn = (exposition: string): ReadonlySet<string> =>
-  new Set(
-    exposition
-      .split("\n")
-      .flatMap((line) => (line.startsWith("#") || line === "" ? [] : [line.replace(/ [^ ]+$/, "")]))
-  )
+const knownRoutes: ReadonlySet<string> = new Set([...routes.keys(), "unmatched", "unparsed"])
+const knownMethods: ReadonlySet<string> = new Set([
+  "GET",
+  "HEAD",
+  "POST",
+  "OPTIONS",
+  "PUT",
+  "PATCH",
+  "DELETE",
+  "_OTHER"
+])
 
 /** A report whose texts would take over a terminal. */
 const hostile = {
@@ -147,62 +153,53 @@ const playTerminal = async (bench: Bench): Promise<ReadonlyArray<string>> => {
   return broken
 }
 
-export const shownAttacks: ReadonlyArray<Attack> = [
-  {
-    name: "text of callers in what is shown",
-    apart: true,
-    play: () =>
-      withBench(
-        async (bench) => {
-          const broken: Array<string> = []
-          const show = (what: string, text: string) => {
-            const at = text.indexOf(word)
-            if (at >= 0)
-              broken.push(
-                `${what} shows the word: ${JSON.stringify(text.slice(Math.max(0, at - 80), at + 40))}`
-              )
+export const shownAttack: ApartAttack = {
+  name: "text of callers in what is shown",
+  play: () =>
+    withBench(
+      async (bench) => {
+        const broken: Array<string> = []
+        const show = (what: string, text: string) => {
+          const at = text.indexOf(word)
+          if (at >= 0)
+            broken.push(
+              `${what} shows the word: ${JSON.stringify(text.slice(Math.max(0, at - 80), at + 40))}`
+            )
+        }
+        const sendAll = async () => {
+          for (const request of requests()) {
+            const answer = await send(bench.first, request)
+            const lines: HeaderLines = [...answer.headers].flatMap(([name, values]) =>
+              values.map((value) => [name, value] as const)
+            )
+            const of = `${request.method ?? ""} ${request.path} ${JSON.stringify(request.headers ?? [])} ${String(request.body ?? "")}`
+            show(`the answer to ${of}`, `${JSON.stringify(lines)}\n${answer.body}`)
+            if (answer.headers.has("x-injected")) broken.push(`a header was injected by ${of}`)
           }
-          const sendAll = async () => {
-            for (const request of requests()) {
-              const answer = await send(bench.first, request)
-              const lines: HeaderLines = [...answer.headers].flatMap(([name, values]) =>
-                values.map((value) => [name, value] as const)
-              )
-              const of = `${request.method ?? ""} ${request.path} ${JSON.stringify(request.headers ?? [])} ${String(request.body ?? "")}`
-              show(`the answer to ${of}`, `${JSON.stringify(lines)}\n${answer.body}`)
-              if (answer.headers.has("x-injected")) broken.push(`a header was injected by ${of}`)
-            }
-          }
-          await sendAll()
-          const once = seriesIn(await metricsOf(bench))
-          await sendAll()
-          const exposition = await metricsOf(bench)
-          const further = [...seriesIn(exposition)].filter((series) => !once.has(series))
-          // A collection of the process itself may add series; requests of the same routes may not.
-          const ofRequests = further.filter((series) => /^music_(?:http|failures)/.test(series))
-          if (ofRequests.length > 0)
-            broken.push(`the same requests made further series: ${ofRequests.join(", ")}`)
-          show("the metrics", exposition)
-          show("the log", bench.log.join("\n"))
-          // The buffer of the service's own events is written within seconds.
-          const recorded = () =>
-            JSON.stringify([
-              bench.query("SELECT json FROM spool"),
-              ...bench.world.tables.rows("musicbackend")
-            ])
-          await until("own events", () => recorded().includes("/api/v1/auth/me"), {
-            every: 50,
-            within: 60_000
-          })
-          await until("spans", () => bench.traces().includes("/api/v1/auth/me"), {
-            every: 50,
-            within: 60_000
-          })
-          show("the service's own telemetry", recorded())
-          show("a span", bench.traces())
-          return [...new Set(broken)].concat(await playTerminal(bench))
-        },
-        { traced: true }
-      )
-  }
-]
+        }
+        await sendAll()
+        const exposition = await metricsOf(bench)
+        // Other instances of the process have series of their own; all have routes and methods of the contract.
+        for (const [, label = "", value = ""] of exposition.matchAll(/\b(route|method)="((?:[^"\\]|\\.)*)"/g))
+          if (!(label === "route" ? knownRoutes : knownMethods).has(value))
+            broken.push(`the metrics have the ${label} ${JSON.stringify(value)}`)
+        show("the metrics", exposition)
+        show("the log", bench.log.join("\n"))
+        // The buffer of the service's own events is written within seconds.
+        const recorded = () =>
+          JSON.stringify([bench.query("SELECT json FROM spool"), ...bench.world.tables.rows("musicbackend")])
+        await until("own events", () => recorded().includes("/api/v1/auth/me"), {
+          every: 50,
+          within: 60_000
+        })
+        await until("spans", () => bench.traces().includes("/api/v1/auth/me"), {
+          every: 50,
+          within: 60_000
+        })
+        show("the service's own telemetry", recorded())
+        show("a span", bench.traces())
+        return [...new Set(broken)].concat(await playTerminal(bench))
+      },
+      { traced: true }
+    )
+}

@@ -4,7 +4,7 @@
  */
 import { signWebhook } from "../../../sandbox/upstreams/iam/WebhookSignature.ts"
 import { randomUUID } from "node:crypto"
-import type { Attack } from "./Attack.ts"
+import type { ApartAttack } from "./ApartAttack.ts"
 import {
   type Bench,
   type HeaderLines,
@@ -718,24 +718,20 @@ const playOrder = async (bench: Bench): Promise<ReadonlyArray<string>> => {
   return broken
 }
 
-export const webhookAttacks: ReadonlyArray<Attack> = [
-  {
-    name: "webhooks",
-    apart: true,
-    play: () =>
-      withBench(async (bench) => {
-        // Only now the first environment is known; the other one is not.
-        await logIn(bench, "si:deejay", bench.world.seeded.environment.musicSecret)
-        const { environmentId } = bench.world.seeded.environment
-        for (const plane of [production, environmentId])
-          bench.world.iam.controls.removeMembership(plane, lyra.actor, lyra.org)
-        const broken: Array<string> = []
-        for (const one of cases) broken.push(...(await playCase(bench, one)))
-        broken.push(...(await playOrder(bench)))
-        const kept = JSON.stringify(bench.query("SELECT * FROM webhook_inbox"))
-        if (kept.includes(bench.world.seeded.environment.rootKey))
-          broken.push("the inbox holds a testing key")
-        return broken
-      })
-  }
-]
+export const webhookAttack: ApartAttack = {
+  name: "webhooks",
+  play: () =>
+    withBench(async (bench) => {
+      // Only now the first environment is known; the other one is not.
+      await logIn(bench, "si:deejay", bench.world.seeded.environment.musicSecret)
+      const { environmentId } = bench.world.seeded.environment
+      for (const plane of [production, environmentId])
+        bench.world.iam.controls.removeMembership(plane, lyra.actor, lyra.org)
+      const broken: Array<string> = []
+      for (const one of cases) broken.push(...(await playCase(bench, one)))
+      broken.push(...(await playOrder(bench)))
+      const kept = JSON.stringify(bench.query("SELECT * FROM webhook_inbox"))
+      if (kept.includes(bench.world.seeded.environment.rootKey)) broken.push("the inbox holds a testing key")
+      return broken
+    })
+}
