@@ -87,6 +87,18 @@ describe("Imports run one way", () => {
     expect(files.length).toBeGreaterThan(200)
   })
 
+  it("the client imports of the schemas only the failure table and the patterns, which need no library", () => {
+    const schemas = files
+      .filter((file) => room(file) === "client")
+      .flatMap(importsOf)
+      .filter((target) => room(target) === "schema")
+    expect([...new Set(schemas)].sort()).toEqual(["src/schema/FailureTable.ts", "src/schema/Patterns.ts"])
+    const needed = new Set(schemas.flatMap((file) => [file, ...reachableFrom(file)]))
+    expect([...needed].filter((file) => /^(?:import|export) (?!type).*from "[^.]/m.test(text(file)))).toEqual(
+      []
+    )
+  })
+
   it("without a circle, not even of types", () => {
     expect(files.filter((file) => reachableFrom(file).has(file))).toEqual([])
   })

@@ -14,6 +14,8 @@ import { catchCode, codeOf, readRegularFile } from "./RegularFiles.ts"
 import type { SessionLock } from "./SessionStore.ts"
 import { describeStoreFailure, SessionStoreError, storeErrorOf } from "../failures/StoreFailures.ts"
 
+/** Milliseconds without a heartbeat after which a lock is stale. */
+export const defaultStaleMilliseconds = 15_000
 /** Milliseconds between two heartbeats. */
 const heartbeatMillis = 1_000
 /**
@@ -268,7 +270,7 @@ export const fileLock = (pathOf: (slot: string) => string, options: FileLockOpti
   // Kept between waits, so that callers with short deadlines detect a stale lock together.
   const watchers = new Map<string, Watcher>()
   const watched = (path: string) => {
-    const known = watchers.get(path) ?? watcher(path, options.staleMilliseconds ?? 15_000)
+    const known = watchers.get(path) ?? watcher(path, options.staleMilliseconds ?? defaultStaleMilliseconds)
     watchers.set(path, known)
     return known
   }

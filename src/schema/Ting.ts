@@ -1,12 +1,14 @@
 import * as Schema from "effect/Schema"
 import { PublicId } from "./Identity.ts"
 import { strict } from "./Strict.ts"
+import { hasLengthBetween } from "./TextLength.ts"
 
 const JsonObject = Schema.Record({ key: Schema.String, value: Schema.Unknown })
 
 /** Largest outgoing ting, bytes of the exact UTF-8 body (notification-service.md 3.2). */
 export const tingBodyLimit = 262_144
 
+const typeLimit = 255
 const keyLimit = 200
 const utf8 = new TextEncoder()
 // U+0000-001F and U+007F-009F (notification-service.md 3.2).
@@ -26,7 +28,10 @@ const TingKey = Schema.String.pipe(
 
 export const TingRequest = strict(
   Schema.Struct({
-    type: Schema.String.pipe(Schema.minLength(1), Schema.maxLength(255)).annotations({
+    type: Schema.String.pipe(
+      Schema.filter((type) => hasLengthBetween(1, typeLimit, type) || `must be 1 to ${typeLimit} characters`)
+    ).annotations({
+      jsonSchema: { minLength: 1, maxLength: typeLimit },
       description: "A type registered for this application, see `ting_types` of `GET /api/v1/iam`",
       examples: ["music.trigger.fired"]
     }),

@@ -15,25 +15,30 @@ import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import type * as Scope from "effect/Scope"
+import * as TestClock from "effect/TestClock"
 import { diskFinding } from "../../src/layers/diagnostics/DatabaseCheck.ts"
 import { checkExposure, isTooWide, publicAddressOf } from "../../src/layers/diagnostics/ExposureCheck.ts"
 import type { Finding } from "../../src/layers/diagnostics/Finding.ts"
 import { checkSqliteIntegrity, postgresFinding } from "../../src/layers/diagnostics/IntegrityCheck.ts"
+import { clockFinding } from "../../src/layers/diagnostics/IamCheck.ts"
+import { checkOutboundProxy } from "../../src/layers/diagnostics/OutboundProxyCheck.ts"
 import { listenFailure } from "../../src/layers/diagnostics/ListenCheck.ts"
 import { checkProxy } from "../../src/layers/diagnostics/ProxyCheck.ts"
 import { overlap } from "../../src/layers/diagnostics/ServerCheck.ts"
 import { readSettings } from "../../src/layers/settings/Settings.ts"
 import { openDatabase } from "../../src/layers/store/sqlite/SqliteStore.ts"
 import { startUpstreams, type SimulatedUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
-import { postgres, rawClient, rawQuery } from "../layers/store/Stores.ts"
+import { postgres, rawClient, rawQuery, sampleReport, withStore } from "../layers/store/Stores.ts"
 import { answering } from "../layers/upstream/Simulated.ts"
 import { startCollector } from "../observability/Collector.ts"
 import { pooler } from "../support/Pooler.ts"
 import { freePort, root } from "../support/Process.ts"
 import { testSettings } from "../support/Settings.ts"
+import { until } from "../support/Waiting.ts"
 import { run, wholeEnvironment } from "./Harness.ts"
 
 const scratch = mkdtempSync(join(tmpdir(), "music-check-"))
@@ -416,6 +421,14 @@ const onDatabase = (environment: Readonly<Record<string, string>>, statement: st
     yield* rawQuery(path, statement)
   }).pipe(Effect.orDie)
 
+/** A database with one delivery, which is changed in this way. */
+const deliveryWith = (environment: Readonly<Record<string, string>>, change: string) =>
+  Effect.gen(function* () {
+    const path = databasePathOf(environment)
+    yield* withStore(path, ({ reports }) => reports.admit(sampleReport({ createdAt: Date.now() }), true))
+    yield* rawQuery(path, `UPDATE deliveries SET ${change}`)
+  }).pipe(Effect.orDie)
+
 /** Postgres at a changed address. */
 const atPostgres =
   (change: Partial<Pick<URL, "password" | "pathname" | "port" | "search">>): Seed =>
@@ -428,7 +441,11 @@ const atPostgres =
 /** A port of another program until the scope closes; it greets or says nothing. */
 const takenPort = (greets = true) =>
   Effect.acquireRelease(
-    Effect.async<{ readonly port: number; readonly close: () => void }>((resume) => {
+    Effect.async<{
+      readonly port: number
+      readonly connections: () => number
+      readonly close: () => void
+    }>((resume) => {
       const sockets = new Set<Socket>()
       const server = createServer((socket) => {
         sockets.add(socket)
@@ -439,6 +456,7 @@ const takenPort = (greets = true) =>
         resume(
           Effect.succeed({
             port: typeof address === "object" && address !== null ? address.port : 0,
+            connections: () => sockets.size,
             close: () => {
               for (const socket of sockets) socket.destroy()
               server.close()
@@ -511,6 +529,21 @@ const database: ReadonlyArray<Misconfiguration> = [
         closeSync(descriptor)
       }),
     { name: "integrity", found: /^damaged: reports$/, fix: /restore a backup with music-backend restore/ }
+  ],
+  [
+    "a delivery that failed",
+    (_, environment) => deliveryWith(environment, "state = 'failed'"),
+    { name: "deliveries", status: "WARN", found: /^1 failed$/, fix: /deliveries list --state failed/ }
+  ],
+  [
+    "a delivery that has waited for two hours",
+    (_, environment) => deliveryWith(environment, `created_at = ${Date.now() - 7_200_000}`),
+    {
+      name: "deliveries",
+      status: "WARN",
+      found: /^the oldest one has waited for 2 h$/,
+      fix: /deliveries list/
+    }
   ],
   [
     "a locked database",
@@ -959,6 +992,32 @@ describe("music-backend check", () => {
     })
   )
 
+  it.scoped("ends within 20 seconds when nothing answers", () =>
+    Effect.gen(function* () {
+      const { connections, port } = yield* takenPort(false)
+      const silent = `http://127.0.0.1:${port}`
+      const checking = yield* Effect.fork(
+        run(["check", "--json"], {
+          ...soundSettings,
+          MUSIC_IAM_URL: silent,
+          MUSIC_TING_URL: silent,
+          MUSIC_TABLES_URL: silent,
+          MUSIC_BACKEND_TABLE_KEY: "table-musicbackend-0123456789abcdef0123456789abcdef",
+          MUSIC_GITHUB_URL: silent,
+          MUSIC_GITHUB_TOKEN: "hidden-word",
+          MUSIC_GITHUB_REPOSITORY: "harbor/music",
+          MUSIC_DATABASE_URL: `postgres://music:hidden-word@127.0.0.1:${port}/music`,
+          OTEL_EXPORTER_OTLP_ENDPOINT: silent
+        })
+      )
+      // All checks have begun then.
+      yield* until(() => connections() > 0)
+      yield* TestClock.adjust("20 seconds")
+      const { json } = yield* Fiber.join(checking)
+      expect(json).toMatchObject({ status: "FAIL" })
+    })
+  )
+
   it.scopedLive("prints one line for each finding with its fix below, and counts them", () =>
     Effect.gen(function* () {
       const world = yield* startUpstreams(Date.now)
@@ -1011,6 +1070,31 @@ describe("Findings of what a test cannot bring about:", () => {
     })
     expect(diskFinding(400_000_000, spool)).toMatchObject({ status: "WARN" })
     expect(diskFinding(600_000_000, spool)).toMatchObject({ status: "PASS" })
+  })
+
+  it("a clock that is off by a few seconds, or by a minute", () => {
+    const statuses = [0, 1, 5, -5, 6, -6, 60, -60, 61, -61].map((seconds) => clockFinding(seconds).status)
+    expect(statuses).toEqual(["PASS", "PASS", "PASS", "PASS", "WARN", "WARN", "WARN", "WARN", "FAIL", "FAIL"])
+  })
+
+  it("a proxy, which is named without its credentials, and a variable without effect", () => {
+    const found = (environment: Readonly<Record<string, string>>) =>
+      checkOutboundProxy(readSettings(environment).settings, environment)
+    expect(found({})).toEqual([])
+    const [one, ...others] = found({
+      HTTPS_PROXY: "http://operator:hidden-word@proxy.example:3128",
+      NO_PROXY: "a.example,10.0.0.0/8"
+    })
+    expect(others).toEqual([])
+    expect(one).toMatchObject({
+      status: "PASS",
+      found: "https: http://proxy.example:3128; http: none; not for this machine, a.example, 10.0.0.0/8"
+    })
+    expect(JSON.stringify(one)).not.toMatch(/hidden-word|operator/)
+    for (const name of ["ALL_PROXY", "all_proxy"])
+      expect(found({ [name]: "socks5://proxy.example" })).toMatchObject([
+        { status: "WARN", found: `${name} has no effect`, fix: expect.stringContaining("HTTPS_PROXY") }
+      ])
   })
 
   it("a port that needs a right, and a host that is not known", () => {

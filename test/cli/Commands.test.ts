@@ -410,6 +410,21 @@ describe("music-backend deliveries", () => {
     })
   )
 
+  it.live("retries 500 failed ones at once, and says that there are more", () =>
+    Effect.gen(function* () {
+      const { environment, place } = yield* furnished
+      yield* rawQuery(
+        place,
+        `INSERT INTO deliveries (id, kind, subject, state, attempts, looks, fence, created_at, available_at, finished_at)
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 500)
+        SELECT 'report:many_' || i, 'report', 'many_' || i, 'failed', 1, 0, 0, i, i, i FROM n`
+      )
+      const { err, exit, out } = yield* run(["deliveries", "retry", "--failed"], environment)
+      expect([exit, out.split("\n").length]).toEqual([0, 500])
+      expect(err).toContain("There are more than 500: run the command again.")
+    })
+  )
+
   it.live("explains each refusal", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished

@@ -78,6 +78,14 @@ describe("A failed write to standard output", () => {
     })
   )
 
+  it.scopedLive("comes after every change of the command, and undoes none", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(2, 10)
+      full("reports retry rep_1", { MUSIC_DATABASE_PATH: path })
+      expect(yield* rawQuery(path, "SELECT id FROM deliveries")).toEqual([{ id: "report:rep_1" }])
+    })
+  )
+
   it("is quiet, with exit code 141, when the reader has closed the pipe", () => {
     expect(shell("music openapi | head -c 9")).toEqual({ exit: 141, out: '{\n  "open', err: "" })
   })

@@ -5,6 +5,9 @@ import { dirname, join } from "node:path"
 import { stripVTControlCharacters } from "node:util"
 import { beforeAll, describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import { CliEnvironment } from "../../src/cli/Environment.ts"
+import { runCommand } from "../../src/cli/Program.ts"
+import { Screen, type ScreenService } from "../../src/cli/Screen.ts"
 import { folder } from "../layers/store/Stores.ts"
 import { root, start } from "../support/Process.ts"
 import { run as runWhole, type Terminal } from "./Harness.ts"
@@ -93,6 +96,19 @@ describe("music-backend", () => {
       })
   )
 
+  it.effect("fits the help to a wide terminal, and to 80 columns in a pipe", () =>
+    Effect.gen(function* () {
+      const widthOf = (terminal: Terminal) =>
+        Effect.map(run(["check", "--help"], {}, terminal), ({ out }) =>
+          Math.max(...out.split("\n").map((line) => line.length))
+        )
+      const [piped, wide] = [yield* widthOf({}), yield* widthOf({ columns: 200 })]
+      expect(piped).toBeLessThanOrEqual(80)
+      expect(wide).toBeGreaterThan(80)
+      expect(wide).toBeLessThanOrEqual(200)
+    })
+  )
+
   it.effect("names the arguments and explains each option in the help of a command", () =>
     Effect.gen(function* () {
       const { exit, out } = yield* run(["reports", "show", "--help"], {})
@@ -169,6 +185,26 @@ describe("music-backend", () => {
           args,
           { exit: 64, out: "", err: `music-backend: ${err}` }
         ])
+    })
+  )
+
+  it.effect("reports a defect of its own in one line, and exits with 70", () =>
+    Effect.gen(function* () {
+      const err: Array<string> = []
+      const screen: ScreenService = {
+        colours: false,
+        columns: undefined,
+        watched: false,
+        out: () => Effect.dieMessage("a defect\nof two lines"),
+        err: (text) => Effect.sync(() => void err.push(text)),
+        progress: () => Effect.void
+      }
+      const exit = yield* runCommand(["version"]).pipe(
+        Effect.provideService(Screen, screen),
+        Effect.provideService(CliEnvironment, {})
+      )
+      expect([exit, err.length]).toEqual([70, 1])
+      expect(err[0]).toMatch(/^music-backend: internal error: .*a defect\S*\s*of two lines$/)
     })
   )
 

@@ -1,9 +1,21 @@
 import { describe, expect, it } from "vitest"
 import { createMusicClient, memorySessionStore } from "../../client/index.ts"
+import { json, startClient } from "./support/RecordingService.ts"
 import { stubService } from "./support/StubService.ts"
 
 const start = 1_800_000_000_000
 const second = 1_000
+
+const shortPair = {
+  access_token: "oat_1",
+  refresh_token: "ort_1",
+  expires_in: 100,
+  scope: "self.identity.read",
+  actor: { type: "silicon", public_id: "si:deejay" },
+  org_id: "acme",
+  org_ids: ["acme"],
+  testing_environment_id: null
+}
 
 /** A client whose two clocks a test moves, and the requests that it sent since its login. */
 const loggedIn = async () => {
@@ -48,6 +60,21 @@ describe("The age of an access token", () => {
     expect(calls).toEqual(["me", "refresh", "me"])
     await client.me()
     expect(calls).toHaveLength(4)
+  })
+
+  it("causes a refresh in the last tenth of a short life", async () => {
+    let now = start
+    const { answers, calls, client } = startClient({ clock: { now: () => now, monotonic: () => now } })
+    answers.login = () => json({ ...shortPair, ting: { subscribed: true } })
+    await client.login("oac_1")
+    for (const [seconds, expected] of [
+      [89, ["login", "me"]],
+      [2, ["login", "me", "refresh", "me"]]
+    ] as const) {
+      now += seconds * second
+      await client.me()
+      expect(calls).toEqual(expected)
+    }
   })
 
   it("does not decrease when the wall clock is set back", async () => {
@@ -109,6 +136,19 @@ describe("The telemetry queue", () => {
     expect(await client.telemetry.flush()).toMatchObject({ ok: false, error: { code: "transport_failed" } })
     expect(await client.close()).toEqual({ queued: 0, delivered: 0, dropped: 5 })
     expect(client.telemetry.record("musicfrontendevents", event)).toMatchObject({ value: { queued: false } })
+  })
+
+  it("is bounded by 1,000 events and by 4 MiB", () => {
+    const countAccepted = (event: object) => {
+      const client = createMusicClient({ ...options, fetch: () => new Promise<never>(() => undefined) })
+      const results = Array.from({ length: 1_001 }, () =>
+        client.telemetry.record("musicfrontendevents", event)
+      )
+      return results.filter(({ ok }) => ok).length
+    }
+    expect(countAccepted({ type: "x" })).toBe(1_000)
+    // With its id and its time, an event of 64,000 characters has more bytes: 65 fit into 4 MiB.
+    expect(countAccepted({ type: "x".repeat(64_000) })).toBe(65)
   })
 
   it("drops only the events that the service names, and sends the others", async () => {

@@ -1,6 +1,7 @@
 /** Every call fails with the problem of the options, and no session is changed. */
 import { describe, expect, it } from "vitest"
 import { createMusicClient, memorySessionStore, type PromiseClientOptions } from "../../client/index.ts"
+import { attemptMillisecondsOf, deadlineMillisecondsOf } from "../../client/Options.ts"
 import { stubService } from "./support/StubService.ts"
 
 const options = { baseUrl: "https://music.example", source: "cli", telemetry: false } as const
@@ -128,6 +129,10 @@ describe("Malformed options", () => {
       expect(await client.login("oac_1")).toMatchObject({ ok: true })
       await client.close()
     })
+
+  it("a call has 30 s and an attempt 28 s by default", () => {
+    expect([deadlineMillisecondsOf(options), attemptMillisecondsOf(options)]).toEqual([30_000, 28_000])
+  })
 
   it("the deadline of one call must be a time, too", async () => {
     const { calls, fetch } = stubService()

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Metric from "effect/Metric"
+import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { leastInFlight } from "../../src/http/transport/EventLoopDelay.ts"
@@ -283,6 +284,29 @@ describe("Draining", () => {
       for (const fiber of hanging) expect(Exit.isFailure(yield* Fiber.join(fiber))).toBe(true)
       expect([login.inside.finished, me.inside.finished]).toEqual([false, false])
       expect(server.drain.countRequests()).toEqual({ finished: 0, cut: 2 })
+    })
+  )
+
+  it.scoped("cuts the remaining requests 1.5 s before the end of the grace period", () =>
+    Effect.gen(function* () {
+      const login = yield* gate
+      const { server, close } = yield* closable({
+        settings: { shutdownGraceSeconds: 30 },
+        during: { login: login.body }
+      })
+      const hanging = yield* Effect.fork(Effect.exit(call(server, good.login)))
+      yield* login.entered
+      const closing = yield* Effect.fork(close)
+      yield* Effect.repeat(refusesConnections(server), { until: (refused) => refused })
+      yield* TestClock.adjust("28499 millis")
+      yield* settle
+      const warnings = () => server.lines.filter(({ level }) => level === "WARN").length
+      expect([warnings(), Option.isNone(yield* Fiber.poll(hanging))]).toEqual([0, true])
+      yield* TestClock.adjust("1 millis")
+      expect(Exit.isFailure(yield* Fiber.join(hanging))).toBe(true)
+      expect(warnings()).toBe(1)
+      yield* TestClock.adjust("1500 millis")
+      yield* Fiber.join(closing)
     })
   )
 

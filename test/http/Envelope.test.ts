@@ -2,6 +2,7 @@ import { createServer } from "node:http"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { defaultConnectionLimits, trackConnections } from "../../src/http/transport/Connections.ts"
+import { options } from "../../src/http/transport/NodeServer.ts"
 import { answerClientErrors } from "../../src/http/transport/ClientErrors.ts"
 import { securityHeaders } from "../../src/http/transport/SecurityHeaders.ts"
 import { failureStatus, toEnvelope } from "../../src/schema/Envelope.ts"
@@ -181,6 +182,15 @@ describe("Malformed HTTP", () => {
     server.close()
   })
 
+  it("is a head that takes more than 15 s, a request that takes more than 60 s, or headers over 16 KiB", () => {
+    expect(options).toMatchObject({
+      headersTimeout: 15_000,
+      requestTimeout: 60_000,
+      connectionsCheckingInterval: 5_000,
+      maxHeaderSize: 16_384
+    })
+  })
+
   it.scoped("is not an unknown Expect header, which is ignored", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend
@@ -252,6 +262,42 @@ describe("Security headers", () => {
   )
 })
 
+describe("A success", () => {
+  it.scoped("is 200, or 204 for logout and telemetry; its credentials are not stored on the way", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const [name, sent] of Object.entries(good)) {
+        const { headers, status, text } = yield* call(server, sent)
+        const isEmpty = name === "logout" || name === "accept"
+        expect([name, status, text === ""]).toEqual([name, isEmpty ? 204 : 200, isEmpty])
+        if (/"(?:oat|ort)_/.test(text)) expect([name, headers["cache-control"]]).toEqual([name, "no-store"])
+      }
+    })
+  )
+})
+
+describe("Every response", () => {
+  it.scoped("has a request id: successes, refusals, preflights and documents", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const sent of [
+        ...Object.values(good),
+        { path: "/docs" },
+        { path: "/openapi.json" },
+        { path: "/nope" },
+        { path: "/healthz", method: "DELETE" },
+        { path: "/api/v1/version", method: "OPTIONS" }
+      ]) {
+        const { headers } = yield* call(server, sent)
+        expect([sent.path, headers["x-request-id"]]).toEqual([
+          sent.path,
+          expect.stringMatching(/^req_[0-9a-f]{32}$/)
+        ])
+      }
+    })
+  )
+})
+
 describe("Cache-Control", () => {
   it.scoped("is no-store on every answer of an auth call and on every error", () =>
     Effect.gen(function* () {
@@ -285,6 +331,20 @@ describe("A body with many problems", () => {
       const found = (answer.text.match(/"problem"/g) ?? []).length
       if (problems === 1) expect(found).toBe(1)
       else expect(found).toBeGreaterThan(problems)
+    })
+  )
+
+  it.scoped("of 16 KiB or more is refused for its first one", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const [size, problems] of [
+        [16_383, 2],
+        [16_384, 1]
+      ] as const) {
+        const body = JSON.stringify({ message: "short", surplus: 1 }).padEnd(size)
+        const { text } = yield* call(server, { ...good.submit, body })
+        expect([size, text.match(/"problem"/g)?.length]).toEqual([size, problems])
+      }
     })
   )
 })

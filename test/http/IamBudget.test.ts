@@ -269,6 +269,30 @@ describe("While introspection fails and token calls work", () => {
   )
 })
 
+describe("An upstream that recovers", () => {
+  it.scoped("serves the next request, however many failed before", () =>
+    Effect.gen(function* () {
+      const { from, login, me, simulator, ting: notifier } = yield* prepare()
+      notifier.registerType("production", "music", "music.trigger.fired")
+      const session = yield* login(neighbour)
+      const failing = { times: Number.POSITIVE_INFINITY, fault: { kind: "drop" } } as const
+      simulator.fail({ ...failing, path: introspect })
+      for (let at = 0; at < 8; at += 1)
+        expect(codeOf(yield* advanceClockUntil(me(neighbour, session.access_token)))).toBe(
+          "dependency_unavailable"
+        )
+      simulator.clearFaults()
+      expect((yield* me(neighbour, session.access_token)).status).toBe(200)
+      notifier.fail(failing)
+      const send = (key: string) => from(neighbour)(ting(session.access_token, `si:deejay/${key}`))
+      for (let at = 0; at < 8; at += 1)
+        expect(codeOf(yield* advanceClockUntil(send(`${at}`)))).toBe("dependency_unavailable")
+      notifier.clearFaults()
+      expect((yield* send("last")).status).toBe(200)
+    })
+  )
+})
+
 describe("IAM's `unauthenticated` in production", () => {
   it.scoped("is 502, not a verdict on the token: the session stays alive", () =>
     Effect.gen(function* () {

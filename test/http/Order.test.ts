@@ -9,6 +9,8 @@ import {
   errorOf,
   good,
   keyed,
+  parseRaw,
+  raw,
   sharedBackend,
   testingSecret
 } from "./support.ts"
@@ -208,6 +210,25 @@ describe("Order of checks", () => {
         }
       }),
     60_000
+  )
+
+  it.scoped("the Host header is checked before everything else", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      yield* server.drain.begin
+      for (const [method, path] of [
+        ["GET", "/nope"],
+        ["PUT", good.login.path],
+        ["GET", good.version.path]
+      ]) {
+        const answer = parseRaw(yield* raw(server, `${method} ${path} HTTP/1.1\r\nConnection: close\r\n\r\n`))
+        expect([path, answer.status, errorOf(answer).details?.fields?.map((field) => field.path)]).toEqual([
+          path,
+          400,
+          ["Host"]
+        ])
+      }
+    })
   )
 
   it.scoped("names the fault in the details, of two with one status", () =>

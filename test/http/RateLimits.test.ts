@@ -84,6 +84,26 @@ describe("The log of refused requests", () => {
   )
 })
 
+describe("The addresses in the log of refused requests", () => {
+  it.scoped("are the ten with the most", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({
+        settings: { rateLimit: true, trustedProxies: ["127.0.0.1"], logClientAddress: true },
+        policies: { ...policies, address: { name: "address", quota: 1, windowSeconds: 60 } }
+      })
+      const addressOf = (at: number) => `203.0.113.${at}`
+      // The address with the number n is refused n times.
+      for (let at = 1; at <= 12; at += 1)
+        for (let sent = 0; sent <= at; sent += 1)
+          yield* call(server, { ...good.version, headers: { "x-forwarded-for": addressOf(at) } })
+      yield* TestClock.adjust("1 minutes")
+      expect(summaries(server).map(({ fields }) => fields.addresses)).toEqual([
+        [12, 11, 10, 9, 8, 7, 6, 5, 4, 3].map((at) => ({ client_address: addressOf(at), requests: at }))
+      ])
+    })
+  )
+})
+
 describe("Rate limits", () => {
   it.scoped("let an address use its whole quota at once, and then each use as it is refilled", () =>
     Effect.gen(function* () {
@@ -111,6 +131,23 @@ describe("Rate limits", () => {
       expect((yield* call(server, good.login)).status).toBe(429)
       yield* TestClock.adjust("10 minutes")
       expect((yield* call(server, good.version)).headers.ratelimit).toBe('"address";r=3;t=15')
+    })
+  )
+
+  it.scoped("are 1,200 a minute for an address and 600 for a token", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings })
+      const { headers } = yield* call(server, good.me)
+      expect(headers["ratelimit-policy"]).toBe('"address";q=1200;w=60, "credential";q=600;w=60')
+    })
+  )
+
+  it.scoped("are counted by each process for itself", () =>
+    Effect.gen(function* () {
+      const [one, other] = [yield* backend({ settings, policies }), yield* backend({ settings, policies })]
+      for (let at = 0; at < 5; at += 1) yield* call(one, good.version)
+      expect((yield* call(one, good.version)).status).toBe(429)
+      expect((yield* call(other, good.version)).headers.ratelimit).toBe('"address";r=3;t=15')
     })
   )
 

@@ -141,7 +141,8 @@ describe("A server whose connections are all busy", () => {
         [refused.status, errorOf(refused).code, refused.headers["retry-after"], refused.headers.connection],
         [503, "overloaded", "1", "keep-alive"]
       )
-      assert.strictEqual((yield* call(server, good.healthz)).status, 200)
+      for (const probe of [good.healthz, good.readyz])
+        assert.strictEqual((yield* call(server, probe)).status, 200)
     })
   )
 })

@@ -42,7 +42,9 @@ describe("A login", () => {
   it.scopedLive("is one trace, from the caller's context through every upstream call", () =>
     Effect.gen(function* () {
       const { received, server, spans } = yield* traced((running) =>
-        calls(running).login({ traceparent }).pipe(Effect.orDie)
+        calls(running)
+          .login({ traceparent, tracestate: "vendor=text", baggage: "user=text" })
+          .pipe(Effect.orDie)
       )
       const login = spans.filter((span) => span.traceId === traceId)
       expect(
@@ -63,7 +65,12 @@ describe("A login", () => {
       )
       expect(login.map(({ name }) => name)).toContain("Recipients.activate")
 
-      // Each system receives the span of its own call.
+      // Each system receives the span of its own call, and no text of the caller.
+      expect(
+        [...server.world.iam.seen, ...server.world.ting.seen].filter(
+          ({ headers, path }) => path !== tingsOwn && (headers.has("tracestate") || headers.has("baggage"))
+        )
+      ).toEqual([])
       const propagated = [...server.world.iam.seen, ...server.world.ting.seen]
         .filter(({ path }) => path !== tingsOwn)
         .map(({ headers, method, path }) => [`${method} ${path}`, headers.get("traceparent")?.join()])

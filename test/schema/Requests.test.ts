@@ -138,6 +138,8 @@ describe("Ting", () => {
 
   it("type is 1 to 255 characters", () => {
     accepts(TingRequest, { ...ting, type: "t".repeat(255) })
+    // 510 units of UTF-16: lengths count code points.
+    accepts(TingRequest, { ...ting, type: "𝄞".repeat(255) })
     refuses(TingRequest, { ...ting, type: "t".repeat(256) }, "type")
     refuses(TingRequest, { ...ting, type: "" }, "type")
   })

@@ -2,12 +2,20 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import * as TestClock from "effect/TestClock"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { scopes } from "../../src/schema/Identity.ts"
 import { tingBodyLimit } from "../../src/schema/Ting.ts"
 import { Notifications } from "../../src/services/Notifications.ts"
 import { fired, prepared, settle } from "../support/Sending.ts"
-import { advanceClockDuring, inRequest, lost, scenario, signedIn } from "../support/UseCaseLayers.ts"
+import {
+  advanceClockDuring,
+  inRequest,
+  lost,
+  scenario,
+  signedIn,
+  unreachable
+} from "../support/UseCaseLayers.ts"
 
 const text = (body: Uint8Array | undefined): unknown => JSON.parse(new TextDecoder().decode(body))
 
@@ -148,6 +156,22 @@ describe("a transient failure", () => {
           assert.notStrictEqual(calls[0]?.proof, calls[1]?.proof)
         })
       )
+  )
+})
+
+describe("a ting that failed", () => {
+  it.effect("is never sent later: there is no outbox", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, sends, ting } = yield* prepared()
+        yield* ting.failNext("send", unreachable("ting"), { times: 3 })
+        const failure = yield* advanceClockDuring(Effect.flip(send()))
+        assert.strictEqual(failure.code, "dependency_unavailable")
+        yield* TestClock.adjust("10 minutes")
+        assert.isEmpty(yield* sends)
+        assert.isFalse((yield* send()).replayed)
+      })
+    )
   )
 })
 

@@ -236,10 +236,11 @@ describe("Ting's refusals", () => {
 })
 
 describe("the database", () => {
-  it("maps to dependency_unavailable; the reason appears only in the log", () => {
+  it("maps to dependency_unavailable with Retry-After 2; the reason appears only in the log", () => {
     const failure = mapStoreFailure(new StoreUnavailable({ problem: { kind: "unreachable" } }))
     assert.strictEqual(failure.code, "dependency_unavailable")
     deepStrictEqual(failure.details, { dependency: "database" })
+    assert.strictEqual(failure.retryAfterSeconds, 2)
     assert.notInclude(JSON.stringify(failure), "disk I/O")
   })
 })

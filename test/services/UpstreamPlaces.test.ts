@@ -6,16 +6,18 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import { defaultBound } from "../../src/http/middleware/Admission.ts"
 import { upstreamPlacesTaken } from "../../src/services/Metrics.ts"
 import { Planes } from "../../src/services/Planes.ts"
+import { Sessions } from "../../src/services/Sessions.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { PlaceBounds, UpstreamPlaces } from "../../src/services/UpstreamPlaces.ts"
 import { authenticate, loggedIn, login, loginAs } from "../support/Logins.ts"
 import { prepared, settle } from "../support/Sending.ts"
 import { testSettings } from "../support/Settings.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
-import { callerKey, inRequest, scenario } from "../support/UseCaseLayers.ts"
+import { callerKey, inRequest, production, scenario } from "../support/UseCaseLayers.ts"
 
 const bounds = (iam: number, ting = 1, perCredential = 100, perAddress = 100) =>
   Effect.provideService(PlaceBounds, {
@@ -87,6 +89,42 @@ describe("places for an upstream", () => {
     }).pipe(places(), bounds(10, 10, 2))
   )
 
+  it.effect("count the calls with one short-lived, refresh or access token", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, session } = yield* loggedIn
+        const sessions = yield* Sessions
+        const slt = yield* iam.slt({ actor: "c:ana" })
+        const refreshToken = Redacted.make(session.refresh_token)
+        const token = refreshToken
+        let keys = 0
+        const freshKey = () => {
+          keys += 1
+          return callerKey(`place-${keys}`)
+        }
+        for (const [method, ask] of [
+          ["exchange", () => login(slt, freshKey())],
+          ["introspect", () => authenticate(session.access_token)],
+          [
+            "refresh",
+            () => sessions.refresh(production, { refreshToken, key: freshKey() }).pipe(inRequest())
+          ],
+          ["revoke", () => sessions.logout(production, { token, key: freshKey() }).pipe(inRequest())]
+        ] as const) {
+          const held = yield* iam.hold(method)
+          const first = yield* Effect.fork(Effect.exit<unknown, unknown, Sessions>(ask()))
+          yield* held.arrived
+          deepStrictEqual(
+            [method, (yield* Effect.flip<unknown, { readonly code: string }, Sessions>(ask())).code],
+            [method, "overloaded"]
+          )
+          yield* held.release
+          yield* Fiber.join(first)
+        }
+      })
+    ).pipe(bounds(10, 10, 1))
+  )
+
   const here = inRequest({ clientNetwork: "192.0.2.1" })
   const elsewhere = inRequest({ clientNetwork: "192.0.2.2" })
 
@@ -133,10 +171,11 @@ describe("places for an upstream", () => {
 
   it.effect("leave 400 of the requests in flight to requests that wait for no upstream", () =>
     Effect.gen(function* () {
-      const { iam, ting } = yield* PlaceBounds
-      deepStrictEqual(defaultBound - iam.all - ting.all, 400)
-      deepStrictEqual([iam.all / iam.perCredential, ting.all / ting.perCredential], [10, 10])
-      deepStrictEqual([iam.all / iam.perAddress, ting.all / ting.perAddress], [4, 4])
+      deepStrictEqual(defaultBound, 1_000)
+      deepStrictEqual(yield* PlaceBounds, {
+        iam: { all: 400, perCredential: 40, perAddress: 100 },
+        ting: { all: 200, perCredential: 20, perAddress: 50 }
+      })
     })
   )
 })

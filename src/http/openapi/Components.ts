@@ -107,10 +107,13 @@ export const headers = {
     minimum: 1,
     examples: [3]
   }),
-  RateLimit: responseHeader("The remaining quotas, and the seconds until each is full again.", {
-    type: "string",
-    examples: ['"address";r=1199;t=1']
-  }),
+  RateLimit: responseHeader(
+    "The remaining quotas, and the seconds until each is full again. Absent from a refusal before the request was counted.",
+    {
+      type: "string",
+      examples: ['"address";r=1199;t=1']
+    }
+  ),
   RateLimitPolicy: responseHeader(
     "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter.",
     {

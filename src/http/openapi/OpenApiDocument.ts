@@ -75,15 +75,15 @@ const noStoreHeader = { "Cache-Control": Components.responseHeaderRef("CacheCont
 
 type HeaderReferences = Readonly<Record<string, Components.Reference>>
 
-/** Headers of every response of a path. */
-const sharedHeaders = (path: string): HeaderReferences => ({
+/** Headers of every response of a call. A request is counted before most of its refusals, so they name the quotas, too. */
+const sharedHeaders = (path: string, operation: OpenAPISpecOperation): HeaderReferences => ({
   "X-Request-Id": Components.responseHeaderRef("RequestId"),
-  ...(path.startsWith(apiPrefix) ? { "X-Music-Min-Cli": Components.responseHeaderRef("MusicMinCli") } : {})
+  ...(path.startsWith(apiPrefix) ? { "X-Music-Min-Cli": Components.responseHeaderRef("MusicMinCli") } : {}),
+  ...(declaresFailure(operation, "rate_limited") ? quotaHeaders : {})
 })
 
 const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>): HeaderReferences => ({
   ...(status === 429 || status === 503 ? { "Retry-After": Components.responseHeaderRef("RetryAfter") } : {}),
-  ...(codes.includes("rate_limited") ? quotaHeaders : {}),
   ...(codes.includes("unauthenticated")
     ? { "WWW-Authenticate": Components.responseHeaderRef("WwwAuthenticate") }
     : {}),
@@ -120,7 +120,6 @@ const successResponse = (
     description: example?.returns ?? response.description,
     headers: {
       ...shared,
-      ...(declaresFailure(operation, "rate_limited") ? quotaHeaders : {}),
       ...(noStore ? noStoreHeader : {})
     },
     ...(json === undefined
@@ -130,7 +129,7 @@ const successResponse = (
 }
 
 const completeResponses = (path: string, operation: OpenAPISpecOperation, facts: EndpointFacts) => {
-  const shared = sharedHeaders(path)
+  const shared = sharedHeaders(path, operation)
   return Object.fromEntries(
     Object.entries(operation.responses).map(([key, response]) => {
       const status = Number(key)

@@ -23,7 +23,7 @@ export class Listening extends Context.Tag("music/http/Listening")<
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{ readonly reason: string }> {}
 
 /** Milliseconds and bytes. `Pipeline` checks the Host header itself, to answer with the envelope. */
-const options: ServerOptions = {
+export const options: ServerOptions = {
   maxHeaderSize: 16_384,
   headersTimeout: 15_000,
   requestTimeout: 60_000,

@@ -40,7 +40,8 @@ const unknownToken = `oat_${"A".repeat(43)}`
 /** Seconds: signatures and webhooks are refused from 60 and 300 on (identity-service.md 10.2, 11.2). */
 const skew = { warn: 5, fail: 60 }
 
-const clockFinding = (aheadSeconds: number): Finding => {
+/** The verdict about the seconds that IAM's clock is ahead of this machine's, or behind when negative. */
+export const clockFinding = (aheadSeconds: number): Finding => {
   const distance = Math.abs(aheadSeconds)
   const found =
     distance <= 1

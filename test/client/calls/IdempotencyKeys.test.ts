@@ -1,11 +1,28 @@
 import { createHash } from "node:crypto"
-import { describe, expect, it } from "@effect/vitest"
+import { afterEach, describe, expect, it, vi } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { deriveKey, loginKey, randomUuid } from "../../../client/calls/IdempotencyKeys.ts"
+import { startClient } from "../support/RecordingService.ts"
 import { idempotencyKeyPattern } from "../../../src/schema/Patterns.ts"
 import { uuidPattern } from "../../../src/schema/Patterns.ts"
 
 const token = "ort_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"
+
+describe("Without Web Crypto", () => {
+  afterEach(() => void vi.unstubAllGlobals())
+
+  it("calls that need a session fail with unsupported, and others work", async () => {
+    // As in a page without https.
+    vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) })
+    const { calls, client } = startClient()
+    const refused = { ok: false, error: { code: "unsupported", retryable: false } }
+    expect(await client.login("oac_1")).toMatchObject(refused)
+    expect(await client.me()).toMatchObject(refused)
+    expect(await client.session()).toMatchObject(refused)
+    expect(calls).toEqual([])
+    expect(await client.request("GET", "/x", { session: "none" })).toMatchObject({ ok: true })
+  })
+})
 
 describe("Idempotency keys", () => {
   it.effect("are frozen digests of a credential, one for each operation", () =>

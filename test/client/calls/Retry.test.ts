@@ -7,6 +7,7 @@ import { unexpectedAnswer } from "../../../client/calls/AnswerDecoder.ts"
 import { deadlineIn, monotonicMillis, timedOut } from "../../../client/calls/Deadline.ts"
 import { clientFailure, type MusicFailure, serviceFailure } from "../../../client/failures/Failures.ts"
 import { isRetryable, Jitter, retryUntil } from "../../../client/calls/Retry.ts"
+import { json, startClient } from "../support/RecordingService.ts"
 import { type FailureCode, failureTable } from "../../../src/schema/FailureTable.ts"
 
 /** Fails in this order, then succeeds; `times` are the starts of the attempts. */
@@ -38,11 +39,11 @@ const run = (
 const unavailable = () => serviceFailure("dependency_unavailable")
 
 describe("Retries", () => {
-  it.effect("wait longer before each attempt", () =>
+  it.effect("wait longer before each attempt, 5 s at most", () =>
     Effect.gen(function* () {
-      const { attempt, times } = failing(unavailable(), unavailable(), unavailable())
+      const { attempt, times } = failing(...Array.from({ length: 7 }, unavailable))
       expect(yield* run(30, attempt)).toEqual(Either.right("done"))
-      expect(times).toEqual([0, 250, 750, 1_750])
+      expect(times).toEqual([0, 250, 750, 1_750, 3_750, 7_750, 12_750, 17_750])
     })
   )
 
@@ -110,6 +111,19 @@ describe("Retries", () => {
     ] as const)
       expect(isRetryable(unexpectedAnswer(status, "not_json"), false)).toBe(passes)
     expect(isRetryable(unexpectedAnswer(200, "outside_contract"), false)).toBe(false)
+  })
+})
+
+describe("A call that makes one attempt", () => {
+  it("is readyz, and so is a flush of telemetry", async () => {
+    const { answers, calls, client } = startClient({ telemetry: true })
+    const full = { code: "overloaded", message: "m", hint: "h", retryable: true }
+    answers.readyz = () => json({ error: full }, {}, 503)
+    answers.telemetry = answers.readyz
+    client.telemetry.record("musicclidaemon", { type: "daemon.started" })
+    expect(await client.readyz()).toMatchObject({ ok: false, error: { code: "overloaded" } })
+    expect(await client.telemetry.flush()).toMatchObject({ ok: false, error: { code: "overloaded" } })
+    expect(calls).toEqual(["readyz", "telemetry"])
   })
 })
 

@@ -1,12 +1,12 @@
 /** Every call ends at its deadline, whatever store and lock do, and says what it waited for. */
-import { describe, expect, it } from "vitest"
+import { afterEach, describe, expect, it, vi } from "vitest"
 import {
   createMusicClient,
   memorySessionStore,
   type SessionLock,
   type SessionStore
 } from "../../../client/index.ts"
-import { defaults, life, recordingService, startClient } from "../support/RecordingService.ts"
+import { defaults, json, life, recordingService, startClient } from "../support/RecordingService.ts"
 
 const never = () => new Promise<never>(() => undefined)
 const short = { deadlineMilliseconds: 60 }
@@ -118,6 +118,33 @@ describe("A call that waits for the lock", () => {
       expect(await inTime(call)).toMatchObject({
         error: { code: "timed_out", hint: expect.stringContaining("lock") }
       })
+  })
+})
+
+describe("A report", () => {
+  afterEach(() => void vi.useRealTimers())
+
+  it("waits 5 s at most for a refresh, and is sent with the old token then", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+    let now = 0
+    const { answers, calls, client, requests } = startClient({
+      clock: { now: () => now, monotonic: () => now }
+    })
+    await client.login("oac_1")
+    answers.refresh = never
+    answers.reports = () =>
+      json({ id: "1", status: "stored", issue_url: null, reporter: null, created_at: "", replayed: false })
+    now += life
+    const report = client.report({ message: "long enough" })
+    await expect.poll(() => calls.at(-1)).toBe("refresh")
+    now += 4_999
+    await vi.advanceTimersByTimeAsync(4_999)
+    expect(calls.at(-1)).toBe("refresh")
+    now += 1
+    await vi.advanceTimersByTimeAsync(1)
+    await expect.poll(() => calls.at(-1)).toBe("reports")
+    expect(await report).toMatchObject({ ok: true })
+    expect(requests.at(-1)?.headers.get("authorization")).toBe("Bearer oat_1")
   })
 })
 

@@ -12,6 +12,7 @@ import { threadId, Worker } from "node:worker_threads"
 import * as FastCheck from "effect/FastCheck"
 import { afterEach, beforeEach, describe, expect, it } from "vitest"
 import { fileLock, fileSessionStore, type StoredSession } from "../../../client/node.ts"
+import { defaultStaleMilliseconds } from "../../../client/stores/FileLock.ts"
 import { type Built, scratch } from "../support/Built.ts"
 import { storedSession } from "../support/StoredSessions.ts"
 import { waitFor } from "../../support/Waiting.ts"
@@ -432,6 +433,10 @@ describe("The path of a lock file", () => {
 })
 
 describe("The option staleMilliseconds", () => {
+  it("is 15 s by default", () => {
+    expect(defaultStaleMilliseconds).toBe(15_000)
+  })
+
   it("is a positive number: any other value rejects each use, never the construction", async () => {
     const wrong = FastCheck.oneof(
       FastCheck.constantFrom(0, -1, Number.NaN, Number.POSITIVE_INFINITY, null, "15000", {}, [], true),

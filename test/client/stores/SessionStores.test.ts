@@ -67,6 +67,7 @@ describe("The web store", () => {
     vi.stubGlobal("indexedDB", new IndexedDb.IDBFactory())
     try {
       const names: Array<string> = []
+      const transactions = vi.spyOn(IndexedDb.IDBDatabase.prototype, "transaction")
       const locks: WebLocks = {
         request: (name, _, run) => {
           names.push(name)
@@ -77,6 +78,9 @@ describe("The web store", () => {
       const client = createMusicClient({ ...options, sessionStore: store, fetch: stubService().fetch })
       await client.login("oac_1")
       const [name = ""] = names
+      // A save is durable when it resolves.
+      expect(transactions).toHaveBeenLastCalledWith(expect.anything(), "readwrite", { durability: "strict" })
+      transactions.mockRestore()
       expect(name).toMatch(/^production-/)
       // Another tab: it shares no memory with this one.
       expect(await webSessionStore().load(name)).toMatchObject({ slot: name, version: 1 })

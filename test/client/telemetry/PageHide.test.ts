@@ -6,6 +6,30 @@ import { waitFor } from "../../support/Waiting.ts"
 afterEach(() => vi.unstubAllGlobals())
 
 describe("A page", () => {
+  it("sends no more at its end than browsers allow, in requests that outlive it", async () => {
+    const document = Object.assign(new EventTarget(), { visibilityState: "hidden" })
+    vi.stubGlobal("document", document)
+    const sent: Array<readonly [number, boolean | undefined]> = []
+    const { client } = startClient({
+      telemetry: true,
+      source: "web",
+      fetch: async (_, init) => {
+        sent.push([String(init?.body).length, init?.keepalive])
+        return new Response(null, { status: 204 })
+      }
+    })
+    for (let count = 0; count < 39; count += 1)
+      client.telemetry.record("musicfrontendevents", { type: "x".repeat(800) })
+    for (let count = 0; count < 39; count += 1)
+      client.telemetry.record("musicfrontendanalytics", { type: "x".repeat(800) })
+    document.dispatchEvent(new Event("visibilitychange"))
+    await waitFor(() => expect(sent.length).toBeGreaterThan(1))
+    const last = sent.filter(([, keepalive]) => keepalive)
+    const bytes = last.reduce((sum, [length]) => sum + length, 0)
+    expect(bytes).toBeGreaterThan(55_000)
+    expect(bytes).toBeLessThanOrEqual(60_000)
+  })
+
   it("sends its events when it is hidden, and not a second time when it is left at that moment", async () => {
     const page = new EventTarget()
     const document = Object.assign(new EventTarget(), { visibilityState: "visible" })

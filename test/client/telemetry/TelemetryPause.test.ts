@@ -94,6 +94,22 @@ describe("Telemetry under load", () => {
     expect(posts).toHaveLength(sent + 1)
   })
 
+  it("is sent 10 s after the first event", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
+    const { mend, open, pass, posts, record } = loaded()
+    mend()
+    open()
+    record()
+    for (const [milliseconds, sent] of [
+      [9_999, 0],
+      [1, 1]
+    ] as const) {
+      pass(milliseconds)
+      await vi.advanceTimersByTimeAsync(milliseconds)
+      expect(posts).toHaveLength(sent)
+    }
+  })
+
   it("is sent after the caller aborted a flush", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] })
     const { client, mend, open, pass, record } = loaded()

@@ -1,7 +1,7 @@
 /** Requests of a page: a refused origin and a lost connection are different failures, found by one probe. */
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest"
 import { createMusicClient } from "../../../client/index.ts"
-import { defaults, json } from "../support/RecordingService.ts"
+import { defaults, json, startClient } from "../support/RecordingService.ts"
 
 beforeEach(() => {
   vi.stubGlobal("document", { visibilityState: "visible" })
@@ -52,5 +52,19 @@ describe("A page whose origin is allowed", () => {
     lose(1)
     expect(await client.version()).toMatchObject({ ok: true })
     expect(seen).toEqual(["call", "cors", "call"])
+  })
+})
+
+describe("A request", () => {
+  it("sends no cookie, stores no answer and follows no redirect", async () => {
+    const sent: Array<RequestInit | undefined> = []
+    const { client } = startClient({
+      fetch: async (_, init) => {
+        sent.push(init)
+        return new Response(null, { status: 204 })
+      }
+    })
+    await client.request("GET", "/x")
+    expect(sent).toMatchObject([{ credentials: "omit", cache: "no-store", redirect: "manual" }])
   })
 })

@@ -117,6 +117,9 @@ describe("A stalled body", () => {
       yield* eventually("an answer", slow.done)
       expect(slow.answer().status).toBe(200)
       expect(yield* levels).toEqual([0, 0])
+      // The duration begins with the head.
+      const line = server.lines.find(({ fields }) => fields.route === "/api/v1/reports")
+      expect(line?.fields.duration_ms).toBe(24_000)
     })
   )
 

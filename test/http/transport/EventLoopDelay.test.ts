@@ -33,6 +33,19 @@ describe("Event loop delay", () => {
     assert.strictEqual(refusedOf(rule, 1_000), 1_000)
   })
 
+  it("by default refuses none at a mean delay of 100 ms, and all at 300 ms, from 64 requests on", () => {
+    assert.strictEqual(leastInFlight, 64)
+    for (const [delay, refused] of [
+      [99, 0],
+      [200, 500],
+      [301, 1_000]
+    ] as const) {
+      const rule = makeDelayRule()
+      run(rule, measureEvery + delay, 8_000)
+      assert.approximately(refusedOf(rule, 1_000), refused, 10, `${delay} ms`)
+    }
+  })
+
   it("accepts again within a second after the load ends", () => {
     const rule = makeDelayRule(bounds)
     run(rule, measureEvery + 150, 4_000)

@@ -88,7 +88,8 @@ describe("The queue of requests", () => {
     assert.deepStrictEqual(started, ["a", "b"])
   })
 
-  it("admits no more than its bound", async () => {
+  it("admits no more than its bound, 1,000", async () => {
+    assert.strictEqual(mostWaiting, 1_000)
     const { add, queue } = setUp()
     add("first", 9)
     for (let count = 0; count < mostWaiting; count += 1) assert.strictEqual(add("a", 0), "admitted")
@@ -98,9 +99,10 @@ describe("The queue of requests", () => {
     assert.strictEqual(add("b", 0), "admitted")
   })
 
-  it("bounds the requests of one connection, and admits no further one of a connection that exceeds the bound", async () => {
+  it("bounds the requests of one connection to 32, and admits no further one of a connection that exceeds the bound", async () => {
     const { add, queue } = setUp()
     const socket = new Socket()
+    assert.strictEqual(mostOfConnection, 32)
     add("first", 9)
     for (let count = 0; count < mostOfConnection; count += 1)
       assert.strictEqual(add("a", 0, socket), "admitted")

@@ -82,6 +82,28 @@ describe("A destination", () => {
     })
   )
 
+  it.scoped("accepts 450 writes in any hour", () =>
+    Effect.gen(function* () {
+      const { logged, open } = yield* makeWorld()
+      const { reserveWrites } = yield* open
+      let writes = 0
+      yield* Effect.forkScoped(
+        logged(
+          Effect.forever(
+            Effect.zipRight(
+              reserveWrites(1),
+              Effect.sync(() => (writes += 1))
+            )
+          )
+        )
+      )
+      // Each reservation is a commit, and the next one comes a second later.
+      for (let at = 0; at < 460; at += 1) yield* TestClock.adjust("1 second")
+      yield* TestClock.adjust("50 minutes")
+      expect(writes).toBe(450)
+    })
+  )
+
   it.scoped("that refuses the settings is logged once with advice, and its recovery is logged once", () =>
     Effect.gen(function* () {
       const { lines, logged, open } = yield* makeWorld()

@@ -47,13 +47,13 @@ describe("Retention", () => {
       Effect.gen(function* () {
         const { seen, store } = watch(yield* freshStore)
         yield* TestClock.setTime(100 * day)
-        yield* start(store, { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 })
+        yield* start(store, { reportsDays: 0, webhooksDays: 50, deliveriesDays: 33, recipientsDays: 91 })
         yield* TestClock.adjust(hour / 2)
         const days = seen.map(([name, before]) => [name, Math.floor((100 * day + hour / 2 - before) / day)])
         assert.sameDeepMembers(days, [
-          ["webhooks", 46],
-          ["deliveries", 30],
-          ["recipients", 90],
+          ["webhooks", 50],
+          ["deliveries", 33],
+          ["recipients", 91],
           ["loginOutcomes", 1],
           ["refusals", 30]
         ])

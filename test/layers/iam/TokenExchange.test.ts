@@ -1,13 +1,17 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
+import * as TestClock from "effect/TestClock"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { requestedScopes } from "../../../src/schema/Identity.ts"
 import { Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { testApplicationSecret } from "../../support/Settings.ts"
-import { form, header, iamWorld, inRequest, key, production, reply } from "./Simulated.ts"
+import { until } from "../../support/Waiting.ts"
+import { answering } from "../upstream/Simulated.ts"
+import { form, header, iamOver, iamWorld, inRequest, key, production, reply } from "./Simulated.ts"
 
 const path = "/app-auth/tokens"
 const token = (prefix: string, length = 43) => `${prefix}_${"a".repeat(length)}`
@@ -198,6 +202,25 @@ describe("a call to IAM", () => {
         simulator.fail({ fault: fault(status, code) })
         assert.deepInclude(yield* Effect.flip(exchange), { _tag: "Unknown", retryAfterSeconds: 5 })
       }
+    })
+  )
+
+  it.scoped("names the application of the settings, and is waited for as long as they say", () =>
+    Effect.gen(function* () {
+      const server = yield* answering(() => ({ status: 500 }))
+      const iam = yield* iamOver(server.url, { applicationId: "radio", timeoutSeconds: 3 })
+      server.fail({ fault: { kind: "hang" } })
+      const calling = yield* Effect.fork(
+        Effect.flip(iam.exchange(production, Redacted.make("oac"), key("login")))
+      )
+      yield* until(() => server.seen.length === 1)
+      const basic = Buffer.from(`radio:${testApplicationSecret}`).toString("base64")
+      assert.strictEqual(header(server.seen[0], "authorization"), `Basic ${basic}`)
+      deepStrictEqual(form(server.seen[0]), { app_id: "radio", slt: "oac" })
+      yield* TestClock.adjust("2999 millis")
+      assert.isTrue(Option.isNone(yield* Fiber.poll(calling)))
+      yield* TestClock.adjust("1 minute")
+      assert.include(yield* Fiber.join(calling), { _tag: "Unknown", reason: "no answer within 3 seconds" })
     })
   )
 

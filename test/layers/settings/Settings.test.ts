@@ -256,7 +256,8 @@ describe("Bounds", () => {
     ["MUSIC_BIND", "[::1]:65535"],
     ["MUSIC_TRUSTED_PROXIES", "10.0.0.0/8, fd00::/128"],
     ["MUSIC_TRACKER_RECONCILE_SECONDS", "1,86400"],
-    ["MUSIC_DATABASE_URL", "postgresql://user:password@host/database"]
+    ["MUSIC_DATABASE_URL", "postgresql://user:password@host/database"],
+    ...["trace", "debug", "info", "warn", "error", "none"].map((level) => ["MUSIC_LOG_LEVEL", level] as const)
   ]
   const refused: ReadonlyArray<readonly [name: string, value: string]> = [
     ["MUSIC_IAM_TIMEOUT_SECONDS", "0"],

@@ -4,6 +4,7 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
+import { latestDueTime, latestLeaseEnd, remainingPause } from "../../../src/services/ClockSkew.ts"
 import { DeliveryUpdate, type StoreService } from "../../../src/services/Store.ts"
 import { onBoth, sampleEntry, sampleLease, sampleReport, sampleSpoolLease } from "./Stores.ts"
 
@@ -27,6 +28,16 @@ const ship = ({ spool }: StoreService, at: number, owner: string) =>
   Effect.map(spool.lease(sampleSpoolLease({ now: at, leaseUntil: at + 12_000, owner })), (entries) =>
     entries.map(({ recordId }) => recordId)
   )
+
+it("The latest plausible due time and pause are two hours ahead, the latest lease ends after five lengths", () => {
+  const limit = now + 2 * 3_600_000
+  assert.strictEqual(latestDueTime(now), limit)
+  deepStrictEqual(
+    [limit, limit + 1].map((pausedUntil) => remainingPause(pausedUntil, now)),
+    [2 * 3_600_000, 0]
+  )
+  assert.strictEqual(latestLeaseEnd(now, now + 12_000), now + 60_000)
+})
 
 onBoth("A clock that was ahead", ({ freshStore }) => {
   it.scoped("its lease is taken over, and its holder can write nothing", () =>

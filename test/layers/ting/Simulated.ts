@@ -6,12 +6,12 @@ import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
 import { UndiciTransport } from "../../../src/layers/upstream/UndiciTransport.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Ting } from "../../../src/services/Ting.ts"
-import { testSettings } from "../../support/Settings.ts"
+import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
 
-export const tingOver = (url: string) =>
+export const tingOver = (url: string, overrides: SettingsOverrides["ting"] = {}) =>
   Layer.build(
     HttpTing.pipe(
       Layer.provide(UndiciTransport),
-      Layer.provide(Layer.succeed(Settings, testSettings({ ting: { url } })))
+      Layer.provide(Layer.succeed(Settings, testSettings({ ting: { url, ...overrides } })))
     )
   ).pipe(Effect.map((context) => Context.get(context, Ting)))

@@ -155,6 +155,22 @@ describe("One credential has", () => {
       110,
       30
     ],
+    ["8 refreshes of a session", { credential: "ort", use: "refresh" }, tokens, 110, 8],
+    ["30 introspections of a session", { credential: "oat" }, introspections, 110, 30],
+    [
+      "30 proofs of a session",
+      { credential: "oat" },
+      { plane: "production", path: "/obo-access/exchanges" },
+      110,
+      30
+    ],
+    [
+      "30 resolutions of a testing secret",
+      { credential: "ask", use: "session" },
+      { plane: undefined, path: "/application/testing-context" },
+      110,
+      30
+    ],
     [
       "8 logouts of a session",
       { credential: "ort", use: "session" },

@@ -4,7 +4,14 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { finishRestore } from "../../../../src/layers/store/backup/RestoreReconciliation.ts"
 import { DeliveryUpdate, type StoreService } from "../../../../src/services/Store.ts"
-import { onBoth, openUnmigrated, sampleLease, sampleReport } from "../Stores.ts"
+import {
+  onBoth,
+  openUnmigrated,
+  sampleEntry,
+  sampleLease,
+  sampleReport,
+  sampleSpoolLease
+} from "../Stores.ts"
 
 const failure = "no answer"
 const issue = Option.some({ number: 57, url: "https://github.com/harbor/music/issues/57" })
@@ -54,6 +61,7 @@ onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
       )
       const untouched = Effect.forEach(["report:filed", "sweep:filed"], store.deliveries.find)
       const before = yield* untouched
+      yield* store.spool.offer([sampleEntry("waiting")], { limitBytes: 1_000 })
 
       assert.strictEqual(yield* finish(place), 6)
       const rows = yield* Effect.forEach(
@@ -79,6 +87,11 @@ onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
         ]
       )
       deepStrictEqual(yield* untouched, before)
+      // Telemetry is shipped as if for the first time.
+      deepStrictEqual(
+        (yield* store.spool.lease(sampleSpoolLease())).map(({ recordId }) => recordId),
+        ["waiting"]
+      )
     })
   )
 

@@ -8,10 +8,22 @@ import {
   type Page,
   type PageRequest,
   type OperatorQueriesService,
-  type ReportFilter
+  type RecipientFilter,
+  type RefusalFilter,
+  type ReportFilter,
+  type WebhookFilter
 } from "../../../../src/services/OperatorQueries.ts"
 import { DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
-import { type Kind, onBoth, openUnmigrated, sampleEvent, sampleLease, sampleReport } from "../Stores.ts"
+import {
+  type Kind,
+  onBoth,
+  openUnmigrated,
+  sampleEntry,
+  sampleEvent,
+  sampleLease,
+  sampleReport,
+  sampleSpoolLease
+} from "../Stores.ts"
 
 /** A store and the operator queries on one database. */
 const opened = (kind: Kind) =>
@@ -30,6 +42,7 @@ const anyReport = {
 }
 const anyDelivery = { since: Option.none(), state: Option.none(), kind: Option.none() }
 const anyWebhook = { since: Option.none(), plane: Option.none(), eventType: Option.none() }
+const anyRefusal = { since: Option.none(), table: Option.none(), code: Option.none() }
 const anyRecipient = { plane: Option.none(), organisation: Option.none(), publicId: Option.none() }
 
 const first = (limit: number): PageRequest => ({ limit, after: Option.none() })
@@ -171,6 +184,93 @@ onBoth("Records", (kind) => {
       const two = yield* records.recipients(filter, next(one, 1))
       expect(two.items).toMatchObject([{ organisation: "zenith", active: false }])
       expect(two.next).toEqual(Option.none())
+    })
+  )
+
+  it.scopedLive("deliveries, webhooks, registrations and refusals are listed by each filter", () =>
+    Effect.gen(function* () {
+      const { records, store } = yield* opened(kind)
+      for (const [id, createdAt] of [
+        ["rep_1", 1_000],
+        ["rep_2", 2_000]
+      ] as const)
+        yield* store.reports.admit(sampleReport({ id, keyDigest: id, createdAt }), true)
+      const [leased] = yield* store.deliveries.lease(sampleLease())
+      if (leased !== undefined)
+        yield* store.deliveries.update(
+          leased.id,
+          leased.fence,
+          DeliveryUpdate.Delivered({ at: 3_000, issue: Option.none(), sweepAt: Option.some(4_000) })
+        )
+      const deliveries = (filter: Partial<DeliveryFilter>) =>
+        Effect.map(records.deliveries({ ...anyDelivery, ...filter }, first(10)), ({ items }) =>
+          items.map((one) => `${one.kind} ${one.subject}`).sort()
+        )
+      const [filed, other] = leased?.subject === "rep_2" ? ["rep_2", "rep_1"] : ["rep_1", "rep_2"]
+      expect(yield* deliveries({ kind: Option.some("sweep") })).toEqual([`sweep ${filed}`])
+      expect(yield* deliveries({ kind: Option.some("report") })).toEqual(["report rep_1", "report rep_2"])
+      expect(yield* deliveries({ state: Option.some("delivered") })).toEqual([`report ${filed}`])
+      expect(yield* deliveries({ state: Option.some("leased") })).toEqual([`report ${other}`])
+      expect(yield* deliveries({ kind: Option.some("report"), since: Option.some(2_000) })).toEqual([
+        "report rep_2"
+      ])
+
+      const plane = "0199b000-0000-7000-8000-00000000000e"
+      yield* store.webhooks.receive(sampleEvent({ eventId: "one", receivedAt: 1_000 }), [])
+      yield* store.webhooks.receive(sampleEvent({ eventId: "two", receivedAt: 2_000, plane }), [])
+      const webhooks = (filter: Partial<WebhookFilter>) =>
+        Effect.map(records.webhooks({ ...anyWebhook, ...filter }, first(10)), ({ items }) =>
+          items.map(({ eventId }) => eventId)
+        )
+      expect(yield* webhooks({ plane: Option.some("production") })).toEqual(["one"])
+      expect(yield* webhooks({ plane: Option.some(plane) })).toEqual(["two"])
+      expect(yield* webhooks({ since: Option.some(1_001) })).toEqual(["two"])
+
+      for (const [organisation, where] of [
+        ["acme", "production"],
+        ["zenith", "production"],
+        ["acme", plane]
+      ] as const)
+        yield* store.recipients.activate({
+          plane: where,
+          organisation,
+          organisationUuid: `uuid of ${organisation}`,
+          publicId: "c:ana"
+        })
+      const recipients = (filter: Partial<RecipientFilter>) =>
+        Effect.map(records.recipients({ ...anyRecipient, ...filter }, first(10)), ({ items }) =>
+          items.map((one) => `${one.organisation} ${one.plane}`).sort()
+        )
+      expect(yield* recipients({ organisation: Option.some("acme") })).toEqual(
+        [`acme ${plane}`, "acme production"].sort()
+      )
+      expect(yield* recipients({ plane: Option.some(plane) })).toEqual([`acme ${plane}`])
+      expect(yield* recipients({ publicId: Option.some("c:other") })).toEqual([])
+
+      const { spool } = store
+      yield* spool.offer([sampleEntry("a"), sampleEntry("b", { table: "musicfrontendevents" })], {
+        limitBytes: 1e6
+      })
+      yield* spool.lease(sampleSpoolLease({ tables: new Set(["musicclidaemon", "musicfrontendevents"]) }))
+      for (const [recordId, now] of [
+        ["a", 5_000],
+        ["b", 6_000]
+      ] as const)
+        yield* spool.settle({
+          owner: "worker",
+          now,
+          delivered: [],
+          duplicates: [],
+          refused: [{ recordId, code: recordId === "a" ? "size_exceeded" : "invalid" }]
+        })
+      const refusals = (filter: Partial<RefusalFilter>) =>
+        Effect.map(records.refusals({ ...anyRefusal, ...filter }, first(10)), ({ items }) =>
+          items.map(({ recordId }) => recordId)
+        )
+      expect(yield* refusals({})).toEqual(["b", "a"])
+      expect(yield* refusals({ table: Option.some("musicfrontendevents") })).toEqual(["b"])
+      expect(yield* refusals({ code: Option.some("size_exceeded") })).toEqual(["a"])
+      expect(yield* refusals({ since: Option.some(6_000) })).toEqual(["b"])
     })
   )
 })

@@ -19,6 +19,7 @@ import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
 import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
@@ -180,6 +181,20 @@ describe("SqliteStore", () => {
           () => Effect.sync(() => process.getuid?.() === 0 && process.seteuid?.(0))
         )
         assertReason(reason, path, /read-only/)
+      })
+    )
+
+    it.scoped("a lock that another process keeps for 5 s", () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        yield* withStore(path, (store) => activate(store))
+        yield* heldLock(path)
+        const opening = yield* Effect.fork(Effect.flip(openDatabase(path)))
+        yield* TestClock.adjust("4900 millis")
+        assert.isTrue(Option.isNone(yield* Fiber.poll(opening)))
+        yield* TestClock.adjust("200 millis")
+        const ended = yield* Effect.flatten(yield* Fiber.poll(opening))
+        assertReason(ended.reason, path, /locked by another process/)
       })
     )
 
