@@ -234,34 +234,6 @@ const loginHead = `POST ${good.login.path} HTTP/1.1\r\nHost: a\r\n${Object.entri
   .map(([name, value]) => `${name}: ${value}\r\n`)
   .join("")}`
 
-describe("Security headers", () => {
-  it.scoped("are on every answer, and nothing names the program", () =>
-    Effect.gen(function* () {
-      const server = yield* sharedBackend
-      for (const [sent, status] of [
-        ...Object.values(good).map((sent) => [sent, undefined] as const),
-        [{ method: "HEAD", path: "/healthz" }, 200],
-        [{ method: "OPTIONS", path: "/api/v1/version" }, 204],
-        [{ path: "/openapi.json" }, 200],
-        [{ path: "/openapi.json", headers: { "if-none-match": "*" } }, 304],
-        [{ path: "/nope" }, 404],
-        [{ method: "DELETE", path: "/healthz" }, 405]
-      ] as ReadonlyArray<readonly [Sent, number | undefined]>) {
-        const { headers, ...answer } = yield* call(server, sent)
-        expect([sent.path, answer.status]).toEqual([sent.path, status ?? answer.status])
-        expect(headers).toMatchObject({
-          "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-          "cross-origin-resource-policy": "same-origin",
-          "referrer-policy": "no-referrer",
-          "x-content-type-options": "nosniff",
-          "x-frame-options": "DENY"
-        })
-        for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
-      }
-    })
-  )
-})
-
 describe("A success", () => {
   it.scoped("is 200, or 204 for logout and telemetry; its credentials are not stored on the way", () =>
     Effect.gen(function* () {
@@ -293,6 +265,34 @@ describe("Every response", () => {
           sent.path,
           expect.stringMatching(/^req_[0-9a-f]{32}$/)
         ])
+      }
+    })
+  )
+})
+
+describe("Security headers", () => {
+  it.scoped("are on every answer, and nothing names the program", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const [sent, status] of [
+        ...Object.values(good).map((sent) => [sent, undefined] as const),
+        [{ method: "HEAD", path: "/healthz" }, 200],
+        [{ method: "OPTIONS", path: "/api/v1/version" }, 204],
+        [{ path: "/openapi.json" }, 200],
+        [{ path: "/openapi.json", headers: { "if-none-match": "*" } }, 304],
+        [{ path: "/nope" }, 404],
+        [{ method: "DELETE", path: "/healthz" }, 405]
+      ] as ReadonlyArray<readonly [Sent, number | undefined]>) {
+        const { headers, ...answer } = yield* call(server, sent)
+        expect([sent.path, answer.status]).toEqual([sent.path, status ?? answer.status])
+        expect(headers).toMatchObject({
+          "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+          "cross-origin-resource-policy": "same-origin",
+          "referrer-policy": "no-referrer",
+          "x-content-type-options": "nosniff",
+          "x-frame-options": "DENY"
+        })
+        for (const name of ["server", "x-powered-by"]) expect(headers).not.toHaveProperty(name)
       }
     })
   )

@@ -1,6 +1,8 @@
 import { createServer, type RequestListener } from "node:http"
 import { connect, type Socket } from "node:net"
 import type { AddressInfo } from "node:net"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import { afterEach, describe, expect, it } from "vitest"
 import { connectionNetworkResolver } from "../../../src/http/transport/ClientAddress.ts"
 import {
@@ -8,6 +10,7 @@ import {
   defaultConnectionLimits,
   trackConnections
 } from "../../../src/http/transport/Connections.ts"
+import { httpConnections, httpConnectionsClosed } from "../../../src/services/Metrics.ts"
 
 const one = "127.0.0.11"
 const other = "127.0.0.12"
@@ -70,6 +73,22 @@ const serve = async (
 const isClosed = ({ state }: Client) => expect.poll(() => state.closed).toBe(true)
 
 describe("The bound of connections", () => {
+  it("is 512 of one address, 10,000 in all, and 60 s to read an answer", () => {
+    expect(defaultConnectionLimits).toEqual({ address: 512, all: 10_000, unreadMillis: 60_000 })
+  })
+
+  it("counts open connections, and those that it closes", async () => {
+    const read = () => ({
+      open: Effect.runSync(Metric.value(httpConnections)).value,
+      closed: Effect.runSync(Metric.value(httpConnectionsClosed({ reason: "address" }))).count
+    })
+    const before = read()
+    const { open } = await serve({ address: 2 })
+    const clients = [await open(one), await open(one), await open(one)] as const
+    await isClosed(clients[0])
+    expect(read()).toEqual({ open: 2, closed: before.closed + 1 })
+  })
+
   it("closes the connection of the same address that has had no request for longest", async () => {
     const { ask, open } = await serve({ address: 3 })
     const elsewhere = await open(other)
