@@ -28,8 +28,8 @@ const inTelemetry = (event: string) => `{"table":"${table}","events":[${event}]}
 
 const nestings = (levels: number): ReadonlyArray<string> => [
   "[".repeat(levels) + "]".repeat(levels),
-  '{"a":'.repeat(levels) + "1" + "}".repeat(levels),
-  '[{"a":'.repeat(levels / 2) + "1" + "}]".repeat(levels / 2),
+  `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`,
+  `${'[{"a":'.repeat(levels / 2)}1${"}]".repeat(levels / 2)}`,
   "[".repeat(levels)
 ]
 
