@@ -339,7 +339,8 @@ const valueMutations: ReadonlyArray<Mutation> = [
     stage: "value",
     apply: (draft, random, world) => {
       const path = anyOf(random, nodesWhere(draft, isText))
-      if (path === undefined || draft.value === undefined) return undefined
+      // IAM signs no credential, and its events are kept as they are.
+      if (path === undefined || draft.value === undefined || draft.sign !== undefined) return undefined
       const token = draft.session?.access ?? world.testingSecret
       draft.value = edit(
         draft.value,

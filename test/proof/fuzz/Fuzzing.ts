@@ -235,6 +235,8 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
   const sendConflict = async (draft: Draft): Promise<ReadonlyArray<Problem>> => {
     if (!keyed.includes(draft.operation?.id ?? "") || draft.mutations.length > 0) return []
     if (randomFor(seed, draft.index, 5).below(10) > 0) return []
+    // A text that is no token ends no session, so its key is not used.
+    if (draft.operation?.id === "auth.logout" && !/"o[ar]t_/.test(String(draft.body))) return []
     const other = await makeRequest(seed, draft.index, [], world, sessions, "other content")
     const problems = await sendAlone(other, conflict)
     const spends = other.operation?.id === "auth.refresh" || other.operation?.id === "auth.logout"

@@ -373,7 +373,7 @@ const line: ReadonlyArray<Mutation> = [
     name: "another method",
     stage: "head",
     apply: (draft, random) => {
-      if (draft.malformed !== undefined) return undefined
+      if (draft.malformed !== undefined || draft.method === "CONNECT") return undefined
       draft.method = pick(random, methods)
       return draft.method
     }
@@ -391,7 +391,7 @@ const line: ReadonlyArray<Mutation> = [
     name: "CONNECT",
     stage: "head",
     apply: (draft, random) => {
-      if (draft.malformed !== undefined) return undefined
+      if (draft.malformed !== undefined || draft.method === "CONNECT") return undefined
       draft.method = "CONNECT"
       draft.target = pick(random, ["example.com:443", "127.0.0.1:80", "/healthz"])
       draft.last = true
@@ -403,6 +403,7 @@ const line: ReadonlyArray<Mutation> = [
     stage: "head",
     apply: (draft, random) => {
       const path = draft.target
+      if (draft.method === "CONNECT" || !path.startsWith("/")) return undefined
       const canary = makeCanary("path", draft.index)
       const middle = Math.floor(path.length / 2)
       draft.target = pick(random, [
@@ -432,6 +433,7 @@ const line: ReadonlyArray<Mutation> = [
     name: "query or fragment",
     stage: "head",
     apply: (draft, random) => {
+      if (draft.method === "CONNECT") return undefined
       const canary = makeCanary("path", draft.index)
       draft.target += pick(random, [
         `?${canary}`,
@@ -448,6 +450,7 @@ const line: ReadonlyArray<Mutation> = [
     name: "absolute target",
     stage: "head",
     apply: (draft, random) => {
+      if (draft.method === "CONNECT" || !draft.target.startsWith("/")) return undefined
       draft.target =
         pick(random, [
           "http://127.0.0.1",
@@ -462,7 +465,7 @@ const line: ReadonlyArray<Mutation> = [
     name: "asterisk target",
     stage: "head",
     apply: (draft, random) => {
-      if (draft.malformed !== undefined) return undefined
+      if (draft.malformed !== undefined || draft.method === "CONNECT") return undefined
       draft.target = "*"
       if (random.below(2) === 0) draft.method = "OPTIONS"
       return draft.method

@@ -39,22 +39,20 @@ export const envelopeOf = (answer: Answer): Envelope | undefined => {
     : undefined
 }
 
-/** Headers that HTTP itself adds (RFC 9110, RFC 9112). */
-const ofHttp = ["date", "connection", "keep-alive", "content-length", "content-type"]
+/** Headers of every answer (docs/api.md, "Conventions"). */
+const ofEveryAnswer = [
+  "content-security-policy",
+  "cross-origin-resource-policy",
+  "referrer-policy",
+  "x-content-type-options",
+  "x-frame-options"
+]
+/** Beside them, headers that HTTP itself adds (RFC 9110, RFC 9112). */
+const ofHttp = ["date", "connection", "keep-alive", "content-length", "content-type", ...ofEveryAnswer]
 /** Headers of the Fetch standard's CORS, on paths under /api/v1/ (docs/api.md, "Documents and CORS"). */
 const ofCors = ["vary", "access-control-allow-origin", "access-control-expose-headers"]
 const ofPreflight = ["access-control-allow-methods", "access-control-allow-headers", "access-control-max-age"]
-const ofDocuments = [
-  "etag",
-  "cache-control",
-  "vary",
-  "content-encoding",
-  "content-security-policy",
-  "referrer-policy",
-  "cross-origin-opener-policy",
-  "x-frame-options",
-  "x-content-type-options"
-]
+const ofDocuments = ["etag", "cache-control", "vary", "content-encoding", "cross-origin-opener-policy"]
 /** Of an answer that belongs to no documented call: an unknown path, a wrong method, a malformed request. */
 const ofErrors = ["x-request-id", "cache-control", "x-music-min-cli"]
 
@@ -85,6 +83,7 @@ const checkHeaders = (draft: Draft, answer: Answer, problems: Array<string>): vo
     if (seen.has(name)) problems.push(`header ${name} twice`)
     seen.add(name)
   }
+  for (const name of ofEveryAnswer) if (!seen.has(name)) problems.push(`no ${name} with ${answer.status}`)
   const [requestId = ""] = headersOf(answer, "x-request-id")
   const sent = headerOf(draft, "x-request-id").map((value) => value.replace(/^[ \t]+|[ \t]+$/g, ""))
   const own =

@@ -70,11 +70,25 @@ export const makeRequest = async (
       if (detail !== undefined) draft.mutations.push(`${stageNames[stage]}: ${mutation.name} (${detail})`)
     }
   }
-  // No header may hold a control character but the tab (RFC 9110, 5.5).
-  if (draft.headers.some(([, value]) => /[\0-\x08\x0a-\x1f\x7f]/.test(value))) draft.malformed ??= "refused"
+  if (draft.headers.some(([, value]) => [...value].some(isControl))) draft.malformed ??= "refused"
+  if (hasOddTarget(draft)) {
+    draft.malformed ??= "perhaps"
+    draft.halfClose = true
+  }
   if (endsConnection(draft)) draft.last = true
   return draft
 }
+
+/** No header may hold a control character but the tab (RFC 9110, 5.5). */
+const isControl = (character: string): boolean =>
+  (character < " " && character !== "\t") || character === "\u007f"
+
+/** Neither a path nor an address with one: Node's parser knows more forms than RFC 9112, 3.2, and fewer. */
+const hasOddTarget = ({ method, target }: Draft): boolean =>
+  method !== "CONNECT" &&
+  target !== "*" &&
+  !target.startsWith("/") &&
+  !/^https?:\/\/[^/?#@%]+\/[^%]*$/i.test(target)
 
 /** Bytes of a head beyond which the server perhaps refuses it. */
 const longHead = 15_000

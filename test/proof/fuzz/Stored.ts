@@ -32,7 +32,10 @@ const scanFile = (file: string, keep: (found: Found, where: string) => void, see
     if (size === 0) break
     const text = rest + buffer.toString("latin1", 0, size)
     for (const found of findCanaries(text)) keep(found, "the bytes of the file")
-    for (const [found] of text.matchAll(credentials)) seen.add(found.slice(0, 12))
+    for (const [found] of text.matchAll(credentials))
+      seen.add(
+        `${found.slice(0, 12)}… in ${text.slice(Math.max(0, text.indexOf(found) - 200), text.indexOf(found))}`
+      )
     rest = text.slice(-60)
   }
   closeSync(descriptor)
