@@ -206,7 +206,7 @@ const office: Scenario = {
     ...isServed("page"),
     // A session has 600 of the address's 1,200 requests, however often it is refused.
     { of: "page", group: "use", measure: "p99Wait", most: 1, source: "measured" },
-    ...wellServed("daemon"),
+    ...isServed("daemon"),
     // IAM's refusal of a refresh token is repeated for 10 minutes without a call.
     { callsOf: ["loop"], most: 1, source: "promised" }
   ]
