@@ -2,6 +2,7 @@
  * Text as a reader of an issue sees it, and the replacement of what must not be visible there. Readers lose invisible characters and
  * decode pasted encodings, so the search does both.
  */
+import { decodeHTMLStrict } from "entities/decode"
 
 const lineBreak = /^(?:\r|[\v\f\u0085\u2028\u2029])/
 const loneSurrogate = /^\p{Surrogate}/u
@@ -57,90 +58,20 @@ const percentCodes: Encoding = {
   decode: (match) =>
     decodeCodes(match) || Buffer.from(match.replace(/%(?:25)*(?=[0-9a-f]{2})/gi, ""), "hex").toString("utf8")
 }
-/** Names of HTML for ASCII and for compatibility forms of ASCII, by what they show. */
-const shownNames: ReadonlyArray<readonly [shown: string, names: string]> = [
-  ["\t", "Tab"],
-  ["\n", "NewLine"],
-  [" ", "nbsp NonBreakingSpace ensp emsp emsp13 emsp14 numsp puncsp thinsp ThinSpace hairsp VeryThinSpace"],
-  [" ", "MediumSpace ThickSpace"],
-  ["!", "excl"],
-  ['"', "quot QUOT"],
-  ["#", "num"],
-  ["$", "dollar"],
-  ["%", "percnt"],
-  ["&", "amp AMP"],
-  ["'", "apos"],
-  ["(", "lpar"],
-  [")", "rpar"],
-  ["*", "ast midast"],
-  ["+", "plus"],
-  [",", "comma"],
-  [".", "period"],
-  ["..", "nldr"],
-  ["...", "hellip mldr"],
-  ["/", "sol"],
-  [":", "colon"],
-  [";", "semi"],
-  ["<", "lt LT"],
-  ["=", "equals"],
-  [">", "gt GT"],
-  ["?", "quest"],
-  ["@", "commat"],
-  ["[", "lsqb lbrack"],
-  ["\\", "bsol"],
-  ["]", "rsqb rbrack"],
-  ["^", "Hat"],
-  ["_", "lowbar UnderBar"],
-  ["`", "grave DiacriticalGrave"],
-  ["{", "lcub lbrace"],
-  ["|", "verbar vert VerticalLine"],
-  ["}", "rcub rbrace"],
-  ["1", "sup1"],
-  ["2", "sup2"],
-  ["3", "sup3"],
-  ["a", "ordf"],
-  ["B", "bernou Bernoullis"],
-  ["C", "Cayleys complexes"],
-  ["d", "dd DifferentialD"],
-  ["D", "DD CapitalDifferentialD"],
-  ["e", "ee exponentiale ExponentialE"],
-  ["E", "expectation"],
-  ["F", "Fouriertrf"],
-  ["ff", "fflig"],
-  ["ffi", "ffilig"],
-  ["ffl", "ffllig"],
-  ["fi", "filig"],
-  ["fj", "fjlig"],
-  ["fl", "fllig"],
-  ["h", "planckh"],
-  ["H", "hamilt HilbertSpace Poincareplane quaternions"],
-  ["i", "ii ImaginaryI"],
-  ["I", "Im image imagline imagpart"],
-  ["ij", "ijlig"],
-  ["IJ", "IJlig"],
-  ["l", "ell"],
-  ["L", "lagran Laplacetrf"],
-  ["M", "Mellintrf phmmat"],
-  ["N", "naturals"],
-  ["o", "order orderof ordm"],
-  ["P", "primes"],
-  ["Q", "rationals"],
-  ["R", "Re real realine realpart reals"],
-  ["S", "circledS oS"],
-  ["Z", "integers zeetrf"],
-  ["", "shy zwj zwnj lrm rlm NoBreak ZeroWidthSpace NegativeVeryThinSpace NegativeThinSpace"],
-  ["", "NegativeMediumSpace NegativeThickSpace InvisibleTimes InvisibleComma ApplyFunction af ic it"]
-]
-const named = shownNames.flatMap(([shown, names]) => names.split(" ").map((name) => [name, shown] as const))
-/** By their exact names, and by those in lower case where they are no other's. */
-const references: ReadonlyMap<string, string> = new Map([
-  ...named.map(([name, shown]) => [name.toLowerCase(), shown] as const),
-  ...named
-])
-/** Letters in the Fraktur, script and double-struck alphabets. */
-const letterName = /^([a-z])(?:fr|scr|opf)$/i
+/** What the names of HTML show, as far as they were decoded: there are 2,231. */
+const shownByName = new Map<string, string>()
+const decodeName = (name: string): string | undefined => {
+  const known = shownByName.get(name)
+  if (known !== undefined) return known
+  const reference = `&${name};`
+  const shown = decodeHTMLStrict(reference)
+  if (shown === reference) return undefined
+  shownByName.set(name, shown)
+  return shown
+}
+/** Some readers ignore the case of names. */
 const characterNamed = (name: string): string | undefined =>
-  references.get(name) ?? letterName.exec(name)?.[1] ?? references.get(name.toLowerCase())
+  decodeName(name) ?? (/[A-Z]/.test(name) ? decodeName(name.toLowerCase()) : undefined)
 
 /** Names that are also read without a semicolon. Shorter ones begin the names of URL parameters. */
 const openNames =
