@@ -23,6 +23,8 @@ interface Family {
 
 interface Known {
   readonly family: Family | undefined
+  /** The actor of a token of unknown family, which IAM issued through another process. */
+  readonly owner?: string | undefined
   /** The time at which IAM gave it to this process for the first time; undefined for one that a call ended, or of unknown age. */
   readonly receivedAt?: number | undefined
   /** The place reserved for the introspection that completes the login or refresh, until that succeeds. */
@@ -58,7 +60,7 @@ export interface KnownCredentials {
   readonly end: (key: string) => void
   /** The same for all tokens of one login, however often they rotate, so that their calls share a bound. */
   readonly budgetKey: (key: string) => string
-  /** The actor of a login, the same for all of the actor's logins; undefined until an introspection discloses it. */
+  /** The actor of a token, the same for all of the actor's logins; undefined until an introspection discloses it. */
   readonly ownerOf: (key: string) => string | undefined
   /**
    * Matches the access tokens that may end with a refresh token: those of its family, and those of unknown family in its
@@ -91,10 +93,10 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
     }
     put(refresh, { family })
     // IAM also replays a pair that has ended. It does not say when it issued the pair.
-    const received = known.get(access) ?? {
-      receivedAt: ended.has(access) || ended.has(refresh) ? undefined : now
-    }
-    put(access, { family, receivedAt: received.receivedAt, reserved: place })
+    const earlier = known.get(access)
+    const first = ended.has(access) || ended.has(refresh) ? undefined : now
+    const receivedAt = earlier?.family === undefined ? first : earlier.receivedAt
+    put(access, { family, receivedAt, reserved: place })
     for (const key of [access, refresh]) refused.clear(key)
   }
 
@@ -103,7 +105,7 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
     markLive: (key, owner) => {
       const { family, receivedAt } = known.get(key) ?? {}
       if (family !== undefined) family.owner = owner
-      put(key, { family, receivedAt })
+      put(key, { family, receivedAt, owner })
     },
     recordGrant,
     completingPlace: (key) => Option.fromNullable(known.get(key)?.reserved),
@@ -117,7 +119,10 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
       putBounded(ended, key, true, capacity)
     },
     budgetKey: (key) => known.get(key)?.family?.name ?? key,
-    ownerOf: (key) => known.get(key)?.family?.owner,
+    ownerOf: (key) => {
+      const { family, owner } = known.get(key) ?? {}
+      return family === undefined ? owner : family.owner
+    },
     inFamilyOf: (plane, refreshToken) => {
       const family = known.get(tokenKey(plane, refreshToken))?.family
       const within = `${planeId(plane)} `
