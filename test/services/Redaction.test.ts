@@ -211,7 +211,7 @@ describe("Redaction", () => {
     const nest = (text: string, layers: ReadonlyArray<Layer>): string =>
       layers.reduce(
         (inner, { chosen, encode }) =>
-          [...inner]
+          Array.from(inner)
             .map((letter, at) => (chosen[at % chosen.length] === 0 ? encode(letter) : letter))
             .join(""),
         text
