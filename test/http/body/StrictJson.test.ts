@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Either from "effect/Either"
-import { nestingLimit, parseJson } from "../../../src/http/body/StrictJson.ts"
+import { parseJson } from "../../../src/http/body/StrictJson.ts"
+import { nestingLimit } from "../../../src/schema/BodyLimits.ts"
 import { cpuMillisOf } from "../../support/CpuTime.ts"
 
 const bytes = (text: string) => new TextEncoder().encode(text)
