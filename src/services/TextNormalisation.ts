@@ -151,7 +151,7 @@ const decodeMatches = (given: Reading, pattern: RegExp, read: (match: string) =>
 /** Encodings inside each other that are decoded, such as JSON inside a link inside HTML. */
 const layers = 6
 
-/** The visible text, then with one encoding after the other decoded, until nothing is encoded any more. */
+/** The visible text, then with one encoding after the other decoded, until nothing is encoded any more or `layers` are decoded. */
 const decodedReadings = (text: string): ReadonlyArray<Reading> => {
   const written: Reading = { text, locate: (range) => range }
   if (isPlainText(text)) return [written]
