@@ -84,6 +84,12 @@ describe("Strict JSON", () => {
     }
   )
 
+  it("reads numbers as doubles, without the digits beyond", () => {
+    expect(parseJson(bytes("[9007199254740993, 0.1000000000000000055, 12345678901234567890]"))).toEqual(
+      Either.right([9_007_199_254_740_992, 0.1, 12_345_678_901_234_567_000])
+    )
+  })
+
   it("accepts numbers at the edge of a double", () => {
     expect(parseJson(bytes("1.7976931348623157e308"))).toEqual(Either.right(Number.MAX_VALUE))
     expect(parseJson(bytes("1e-999"))).toEqual(Either.right(0))
