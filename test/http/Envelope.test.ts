@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import { defaultConnectionLimits, trackConnections } from "../../src/http/transport/Connections.ts"
 import { options } from "../../src/http/transport/NodeServer.ts"
 import { answerClientErrors } from "../../src/http/transport/ClientErrors.ts"
-import { securityHeaders } from "../../src/http/transport/SecurityHeaders.ts"
+import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { failureStatus, toEnvelope } from "../../src/schema/Envelope.ts"
 import {
   DependencyUnavailable,

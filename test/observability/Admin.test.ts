@@ -9,6 +9,7 @@ import { parts } from "../../src/Backend.ts"
 import { adminServer } from "../../src/layers/observability/AdminServer.ts"
 import { toEnvelope } from "../../src/schema/Envelope.ts"
 import { Internal, MethodNotAllowed, NotFound } from "../../src/schema/Failure.ts"
+import { securityHeaders } from "../../src/schema/SecurityHeaders.ts"
 import { Store, type StoreService } from "../../src/services/Store.ts"
 import { calls, keyed } from "../conformance/Calls.ts"
 import { keptConsole } from "../support/Sandbox.ts"
@@ -42,6 +43,7 @@ describe("The admin server", () => {
         "text/plain; version=0.0.4; charset=utf-8"
       ])
       expect(metrics.text).toContain("# TYPE music_store_up gauge")
+      expect(Object.fromEntries(metrics.headers)).toMatchObject(securityHeaders)
       expect((yield* ask(`${admin}/metrics`, "HEAD")).text).toBe("")
       expect(JSON.parse((yield* ask(`${admin}/healthz`)).text)).toMatchObject({ status: "ok" })
       const others = [
@@ -60,6 +62,7 @@ describe("The admin server", () => {
         )
         expect(headers.get("content-type")).toBe("application/json")
         expect(headers.get("cache-control")).toBe("no-store")
+        expect(Object.fromEntries(headers)).toMatchObject(securityHeaders)
         expect(headers.get("x-request-id")).toMatch(/^req_[0-9a-f]{32}$/)
         expect(headers.get("allow")).toBe(status === 405 ? "GET, HEAD" : null)
       }

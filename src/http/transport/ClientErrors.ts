@@ -7,7 +7,7 @@ import { type Failure, type FailureCode, InvalidInput, NotFound } from "../../sc
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
-import { securityHeaders } from "./SecurityHeaders.ts"
+import { securityHeaders } from "../../schema/SecurityHeaders.ts"
 
 /** Milliseconds that a refused client has to read the answer before its connection is cut. */
 const lingerMillis = 1_000

@@ -4,6 +4,8 @@ import type { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import type { DrainedRequests } from "../../services/Drain.ts"
 import { httpConnections, httpConnectionsClosed, recordNow } from "../../services/Metrics.ts"
+import { siteOf } from "../../services/Site.ts"
+import { makeLargestFirst } from "./LargestFirst.ts"
 
 /** How many connections may be open, and for how long an answer may wait to be read. */
 export interface ConnectionLimits {
@@ -22,7 +24,16 @@ export interface ConnectionRules {
   readonly limits: ConnectionLimits
   /** The network that the other end belongs to; undefined for a trusted proxy, which has the connections of many clients. */
   readonly networkOf: (socket: Socket) => string | undefined
+  /** Monotonic milliseconds. */
+  readonly now?: () => number
 }
+
+/** Milliseconds for which a head that has begun to arrive keeps its connection at a limit. */
+const headMillis = 5_000
+/** How many connections keep their place so, of one network or in all. More could fill all places with begun heads. */
+const headsKept = 256
+/** A network with no more connections than this is an ordinary client's, and has no disadvantage for their number. */
+const ordinaryCount = 8
 
 interface Exchange {
   readonly message: IncomingMessage
@@ -33,17 +44,25 @@ interface Exchange {
 
 interface Connection {
   readonly socket: Socket
-  readonly group: Group
+  /** Those that it belongs to: of its network, of its site, and of all. */
+  readonly pools: ReadonlyArray<Pool>
   readonly requests: Set<Exchange>
+  /** What had arrived when it became free. */
+  bytesBefore: number
+  /** When a new connection first found a begun head on it. */
+  headSince: number | undefined
+  readonly forget: () => void
 }
 
-/** The connections of one network. */
-interface Group {
-  readonly network: string | undefined
-  readonly all: Set<Connection>
-  /** Those without an unanswered request, in the order in which they became so. */
+/** Connections in the order in which they became so. */
+interface Pool {
+  /** Without an unanswered request. */
   readonly free: Set<Connection>
+  readonly busy: Set<Connection>
 }
+
+const makePool = (): Pool => ({ free: new Set(), busy: new Set() })
+const sizeOf = ({ busy, free }: Pool): number => free.size + busy.size
 
 export interface Connections {
   /** Wraps the listener: a request counts from its arrival until its response or its connection is closed. */
@@ -62,74 +81,112 @@ export interface Connections {
   readonly closeAll: () => void
 }
 
-const firstOf = <A>(items: Iterable<A>): A | undefined => {
-  for (const item of items) return item
-  return undefined
-}
+/** The answer is complete, and the client has not read it. */
+const isUnread = ({ response }: Exchange): boolean => response.writableEnded && !response.writableFinished
 
-/** The one with the most free connections. */
-const mostFree = (groups: Iterable<Group>): Group | undefined => {
-  let found: Group | undefined
-  for (const group of groups) if (group.free.size > (found?.free.size ?? 0)) found = group
-  return found
+/** Whether all answers of a connection are complete, and only their client is waited for. */
+const waitsForReader = ({ requests }: Connection): boolean => {
+  for (const exchange of requests) if (!isUnread(exchange)) return false
+  return true
 }
 
 /**
- * Tracks the connections of a server; to be called before it listens. At a limit the connection closes that has had no unanswered
- * request for longest: of the new one's network at that network's limit, else of the network with the most such connections. When
- * every one has an unanswered request, the new one closes. So idle connections never keep a client out.
+ * Tracks the connections of a server; to be called before it listens. At a limit, one connection closes: the free one that has been
+ * free for longest, where a begun head has 5 s; else the one whose answers have waited longest to be read; else the new one. At the limit
+ * of a network it is one of that network. At the limit of all it is one of the site with the most connections, or, when no site has
+ * more than an ordinary client, any. So idle connections keep no client out, and a crowd makes room at its own cost.
  */
-export const trackConnections = (server: Server, { limits, networkOf }: ConnectionRules): Connections => {
+export const trackConnections = (
+  server: Server,
+  { limits, networkOf, now = () => performance.now() }: ConnectionRules
+): Connections => {
   const open = new Map<Duplex, Connection>()
-  const groups = new Map<string | undefined, Group>()
+  const networks = new Map<string | undefined, Pool>()
+  const sites = new Map<string | undefined, Pool>()
+  const all = makePool()
+  const largestSites = makeLargestFirst<Pool>()
+  const kept = Math.min(headsKept, Math.floor(limits.address / 2))
 
-  const close = ({ socket }: Connection, reason: "address" | "all" | "unread"): void => {
+  const close = (connection: Connection, reason: "address" | "all" | "unread"): void => {
     recordNow(httpConnectionsClosed({ reason }), 1)
-    socket.destroy()
-    forget(socket)
+    connection.socket.destroy()
+    connection.forget()
   }
 
-  const forget = (socket: Duplex): void => {
-    const connection = open.get(socket)
-    if (connection === undefined) return
-    const { group } = connection
-    open.delete(socket)
-    group.all.delete(connection)
-    group.free.delete(connection)
-    if (group.all.size === 0) groups.delete(group.network)
-    recordNow(httpConnections, open.size)
+  /** Whether a part of a head has arrived, less than 5 s ago. */
+  const hasFreshHead = (connection: Connection): boolean => {
+    if (connection.socket.bytesRead === connection.bytesBefore) return false
+    connection.headSince ??= now()
+    return now() - connection.headSince < headMillis
   }
 
-  /** Closes the connection that must make room for this one, if one must. */
-  const makeRoomFor = (connection: Connection): void => {
-    const { all, free, network } = connection.group
-    // The new one is free as well, and the last of its network.
-    if (network !== undefined && all.size > limits.address) close(firstOf(free) ?? connection, "address")
-    else if (open.size > limits.all)
-      close(firstOf(mostFree(groups.values())?.free ?? free) ?? connection, "all")
+  /** The connection of the pool to close for a new one; undefined when each has an unanswered request or a fresh head. */
+  const closableOf = ({ busy, free }: Pool, added: Connection): Connection | undefined => {
+    let skipped = 0
+    for (const connection of free) {
+      if (connection === added) continue
+      if (skipped === kept || !hasFreshHead(connection)) return connection
+      skipped += 1
+    }
+    for (const connection of busy) if (waitsForReader(connection)) return connection
+    return undefined
+  }
+
+  const closableOfAll = (added: Connection): Connection | undefined => {
+    for (const site of largestSites.above(ordinaryCount)) {
+      const found = closableOf(site, added)
+      if (found !== undefined) return found
+    }
+    return closableOf(all, added)
+  }
+
+  const poolOf = (pools: Map<string | undefined, Pool>, key: string | undefined): Pool => {
+    const pool = pools.get(key) ?? makePool()
+    pools.set(key, pool)
+    return pool
   }
 
   server.on("connection", (socket: Socket) => {
     const network = networkOf(socket)
-    const group = groups.get(network) ?? { network, all: new Set(), free: new Set() }
-    groups.set(network, group)
-    const connection: Connection = { socket, group, requests: new Set() }
+    const siteName = network === undefined ? undefined : siteOf(network)
+    const [near, site] = [poolOf(networks, network), poolOf(sites, siteName)]
+    const pools = [near, site, all]
+    const forget = (): void => {
+      if (!open.delete(socket)) return
+      for (const { busy, free } of pools) {
+        free.delete(connection)
+        busy.delete(connection)
+      }
+      if (sizeOf(near) === 0) networks.delete(network)
+      if (sizeOf(site) === 0) sites.delete(siteName)
+      largestSites.resize(site, sizeOf(site))
+      recordNow(httpConnections, open.size)
+    }
+    const connection: Connection = {
+      socket,
+      pools,
+      requests: new Set(),
+      bytesBefore: 0,
+      headSince: undefined,
+      forget
+    }
     open.set(socket, connection)
-    group.all.add(connection)
-    group.free.add(connection)
+    for (const { free } of pools) free.add(connection)
+    largestSites.resize(site, sizeOf(site))
     recordNow(httpConnections, open.size)
-    socket.once("close", () => forget(socket))
-    makeRoomFor(connection)
+    socket.once("close", forget)
+    if (network !== undefined && sizeOf(near) > limits.address)
+      close(closableOf(near, connection) ?? connection, "address")
+    else if (open.size > limits.all) close(closableOfAll(connection) ?? connection, "all")
   })
 
   const closeUnread = (): void => {
-    const now = performance.now()
+    const at = now()
     for (const connection of [...open.values()])
       for (const exchange of connection.requests) {
-        const { response } = exchange
-        if (!response.writableEnded || response.writableFinished) continue
-        exchange.unreadSince ??= now
-        if (now - exchange.unreadSince < limits.unreadMillis) continue
+        if (!isUnread(exchange)) continue
+        exchange.unreadSince ??= at
+        if (at - exchange.unreadSince < limits.unreadMillis) continue
         close(connection, "unread")
         break
       }
@@ -154,13 +211,22 @@ export const trackConnections = (server: Server, { limits, networkOf }: Connecti
     track: (listener) => (message, response) => {
       const connection = open.get(message.socket)
       if (connection !== undefined) {
-        const { group, requests } = connection
+        const { pools, requests } = connection
         const exchange: Exchange = { message, response, unreadSince: undefined }
         requests.add(exchange)
-        group.free.delete(connection)
+        for (const { busy, free } of pools) {
+          free.delete(connection)
+          busy.add(connection)
+        }
         response.once("close", () => {
           requests.delete(exchange)
-          if (requests.size === 0 && open.has(connection.socket)) group.free.add(connection)
+          if (requests.size > 0 || !open.has(connection.socket)) return
+          connection.bytesBefore = connection.socket.bytesRead
+          connection.headSince = undefined
+          for (const { busy, free } of pools) {
+            busy.delete(connection)
+            free.add(connection)
+          }
         })
       }
       return listener(message, response)

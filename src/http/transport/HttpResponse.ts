@@ -1,6 +1,6 @@
 /** A response as plain data, and writing it to the connection. */
 import type { IncomingMessage, ServerResponse } from "node:http"
-import { securityHeaders } from "./SecurityHeaders.ts"
+import { securityHeaders } from "../../schema/SecurityHeaders.ts"
 
 export interface HttpResponse {
   readonly status: number

@@ -10,6 +10,7 @@ import * as Effect from "effect/Effect"
 import { failureHeaders, failureStatus, toEnvelope } from "../../schema/Envelope.ts"
 import { type Failure, Internal, MethodNotAllowed, NotFound } from "../../schema/Failure.ts"
 import { version } from "../../schema/Release.ts"
+import { securityHeaders } from "../../schema/SecurityHeaders.ts"
 import { isLoopback } from "../../services/Loopback.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
 import { contentType } from "./PrometheusText.ts"
@@ -26,7 +27,7 @@ const errorResponse = (failure: Failure): HttpServerResponse.HttpServerResponse 
     headers: failureHeaders(failure)
   })
 
-/** Every answer has a request id, and every error the API's envelope. */
+/** Every answer has a request id and the API's security headers, and every error the API's envelope. */
 const answerFrom = (pages: ReadonlyMap<string, Page>) =>
   Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ headers, method, url }) => {
     const requestId = resolveRequestId(headers["x-request-id"])
@@ -41,7 +42,7 @@ const answerFrom = (pages: ReadonlyMap<string, Page>) =>
       Effect.catchAllDefect((defect) =>
         Effect.as(Effect.logError("Request failed", Cause.die(defect)), errorResponse(new Internal()))
       ),
-      Effect.map(HttpServerResponse.setHeader("x-request-id", requestId)),
+      Effect.map(HttpServerResponse.setHeaders({ ...securityHeaders, "x-request-id": requestId })),
       Effect.annotateLogs("request_id", requestId)
     )
   })

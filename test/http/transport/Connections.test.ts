@@ -31,13 +31,17 @@ afterEach(() => {
 /** A server with these limits; requests are answered unless the listener keeps them. */
 const serve = async (
   limits: Partial<ConnectionLimits>,
-  listener: RequestListener = (_, response) => response.end("ok")
+  listener: RequestListener = (_, response) => response.end("ok"),
+  now: () => number = () => performance.now()
 ) => {
   const server = createServer({ keepAliveTimeout: 0 })
   const tracked = trackConnections(server, {
     limits: { ...defaultConnectionLimits, ...limits },
-    networkOf: connectionNetworkResolver([proxy])
+    networkOf: connectionNetworkResolver([proxy]),
+    now
   })
+  const accepted = new Set<Socket>()
+  server.on("connection", (socket: Socket) => accepted.add(socket))
   server.on("request", tracked.track(listener))
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve))
   ends.push(() => {
@@ -67,7 +71,14 @@ const serve = async (
     client.socket.write(request)
     await expect.poll(() => client.state.received).toBeGreaterThan(received)
   }
-  return { open, ask }
+  /** Sends a part of a head, and resolves when it has arrived. */
+  const begin = async ({ socket }: Client) => {
+    const far = [...accepted].find(({ remotePort }) => remotePort === socket.localPort)
+    const before = far?.bytesRead ?? 0
+    socket.write("GET / HTTP/1.1\r\nHost: a\r\n")
+    await expect.poll(() => far?.bytesRead).toBeGreaterThan(before)
+  }
+  return { open, ask, begin }
 }
 
 const isClosed = ({ state }: Client) => expect.poll(() => state.closed).toBe(true)
@@ -138,13 +149,52 @@ describe("The bound of connections", () => {
     expect(clients.map(({ state }) => state.closed)).toEqual([false, false, false])
   })
 
-  it("makes room in all at the address with the most connections", async () => {
-    const { ask, open } = await serve({ all: 3 })
+  it("gives a begun head 5 s, in which silent connections make room", async () => {
+    let time = 0
+    const { begin, open } = await serve({ address: 2 }, undefined, () => time)
+    const begun = await open(one)
+    await begin(begun)
+    const silent = [await open(one), await open(one)] as const
+    await isClosed(silent[0])
+    time = 4_999
+    const third = await open(one)
+    await isClosed(silent[1])
+    expect(begun.state.closed).toBe(false)
+    time = 5_000
+    await open(one)
+    await isClosed(begun)
+    expect(third.state.closed).toBe(false)
+  })
+
+  it("keeps so half of an address's connections at most", async () => {
+    const { begin, open } = await serve({ address: 4 }, undefined, () => 0)
+    const clients = [await open(one), await open(one), await open(one), await open(one)] as const
+    for (const client of clients) await begin(client)
+    const next = await open(one)
+    await isClosed(clients[2])
+    expect([clients[0], clients[1], clients[3], next].map(({ state }) => state.closed)).toEqual(
+      Array(4).fill(false)
+    )
+  })
+
+  it("makes room in all at the address with the most connections, if it has more than 8", async () => {
+    const { ask, open } = await serve({ all: 10 })
     const lonely = await open(other)
-    const clients = [await open(one), await open(one)] as const
+    const crowd: Array<Client> = []
+    for (let at = 0; at < 9; at += 1) crowd.push(await open(one))
     const next = await open(proxy)
-    await isClosed(clients[0])
-    for (const open of [lonely, clients[1], next]) await ask(open)
+    await expect.poll(() => crowd[0]?.state.closed).toBe(true)
+    for (const open of [lonely, ...crowd.slice(1), next]) await ask(open)
+  })
+
+  it("makes room in all at the longest idle one while every address has few", async () => {
+    const { ask, open } = await serve({ all: 4 })
+    const single = await open(other)
+    const small = [await open(one), await open(one)] as const
+    const last = await open("127.0.0.14")
+    const next = await open("127.0.0.15")
+    await isClosed(single)
+    for (const open of [...small, last, next]) await ask(open)
   })
 })
 
@@ -165,5 +215,20 @@ describe("An answer that is not read", () => {
     await isClosed(stalled)
     expect(stalled.socket.bytesRead).toBeLessThan(large.length)
     await ask(reading)
+  })
+
+  it.each(["address", "all"])("makes room at the limit of %s when no connection is free", async (limit) => {
+    const { ask, open } = await serve({ [limit]: 9 }, ({ url }, response) =>
+      response.end(url === "/large" ? large : "ok")
+    )
+    const stalled: Array<Client> = []
+    for (let at = 0; at < 9; at += 1) {
+      const client = await open(one)
+      stalled.push(client)
+      client.socket.once("data", () => client.socket.pause())
+      client.socket.write("GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+      await expect.poll(() => client.state.received).toBeGreaterThan(0)
+    }
+    for (let at = 0; at < 3; at += 1) await ask(await open(limit === "all" ? other : one))
   })
 })

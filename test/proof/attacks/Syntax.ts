@@ -1,5 +1,5 @@
 /** Attacks with the syntax of HTTP: two readings of one message, floods of headers and chunks, other protocols. */
-import { securityHeaders } from "../../../src/http/transport/SecurityHeaders.ts"
+import { securityHeaders } from "../../../src/schema/SecurityHeaders.ts"
 import { routes } from "../../../src/http/middleware/Routes.ts"
 import type { Attack } from "./Attack.ts"
 import { exchange, header, type Target, type WireAnswer } from "./Wire.ts"

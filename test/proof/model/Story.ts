@@ -268,10 +268,12 @@ class Player {
         }
         case "logout": {
           if (stored !== undefined) law.allowEnd(stored.refresh_token)
+          // A refresh in flight may find that the pair was spent too long ago, and clear it: then nothing is left to revoke.
+          const lost = stored === undefined || isLost(law.excuseFor(stored))
           const outcome = await this.call(resident, () => resident.program.caller.logout(command.forget))
           if (outcome?.ok === true && this.world.storedOf(resident) !== undefined)
             law.breakWith(`${resident.name} logged out and still has its session`)
-          if (stored !== undefined && outcome?.ok === true && !command.forget && law.isLive(stored))
+          if (!lost && outcome?.ok === true && !command.forget && law.isLive(stored))
             law.breakWith(`${resident.name} logged out, and IAM honours its session`)
           return textOf(outcome)
         }

@@ -3,6 +3,7 @@
  * fill. Plain bookkeeping without effects; times are monotonic milliseconds.
  */
 import { makeQuota } from "../../../services/Quota.ts"
+import { siteOf } from "../../../services/Site.ts"
 import { putBounded } from "../BoundedMap.ts"
 import type { Purpose } from "./Purpose.ts"
 
@@ -47,7 +48,7 @@ export const ceilingOf = (share: Share, budget: number, held: number, leave: num
 export const completingShare = (share: Share): Share => (share === "known" ? "essential" : share)
 
 /**
- * Distinct credentials of one network that IAM refused; one is forgotten every 50 s. At the quota the network's unknown credentials
+ * Distinct credentials of one site that IAM refused; one is forgotten every 50 s. At the quota the site's unknown credentials
  * become `suspect`. Logins and tokens are counted separately, so that an office whose sessions ended can log in.
  */
 const refusalsOfNetwork = { name: "suspicion", quota: 6, windowSeconds: 300 }
@@ -55,10 +56,6 @@ const refusalsOfNetwork = { name: "suspicion", quota: 6, windowSeconds: 300 }
 const refusedLoginMillis = 300_000
 /** Networks whose refused logins are kept. Beyond it the one with the oldest write is removed. */
 const capacity = 50_000
-
-/** The unit by which refusals are counted. With IPv6 it is a site, a /48, because a site has 65,536 networks. */
-const siteOf = (network: string): string =>
-  network.includes(":") ? network.split(":", 3).join(":") : network
 
 export interface Membership {
   /** The share of a call. `isKnown`: whether IAM issued the call's credential, or called it live, through this process. */
