@@ -31,7 +31,7 @@ const record = (file: string, suite: string, line: string): void => {
 
 const name = positionals[0] ?? ""
 if (!suites.includes(name) || positionals.length > 1) {
-  print(`Usage: npm run proof -- <${suites.join("|")}> [--seed 1] [--count n] [--record file]`)
+  print(`Usage: npm run proof -- <${suites.join("|")}> [--seed 1] [--count n] [--record file] [--verbose]`)
   process.exit(64)
 }
 

@@ -97,7 +97,6 @@ for (let code = 0; code <= 0x10ffff; code += 1) {
   if (form !== character && /^[ -~]+$/.test(form))
     formsOf.set(form, [...(formsOf.get(form) ?? []), character])
 }
-export const compatibleForms: ReadonlyMap<string, ReadonlyArray<string>> = formsOf
 
 /** Writes one character, or hides something behind it; `at` selects among several ways. */
 type Encoder = (letter: string, at: number) => string

@@ -2,8 +2,12 @@
  * A second caller with the idempotency key of a first one, for every call that takes a key: at the same time, soon, and long after; at
  * the same instance, at another one, and in another plane. No caller gets what belongs to another, and a conflict spends nothing.
  */
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
 import { faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { iamFaults } from "../../../sandbox/upstreams/Iam.ts"
+import type { RefreshToken } from "../../../sandbox/upstreams/iam/Model.ts"
+import { root } from "../../support/Process.ts"
 import type { ApartAttack } from "./ApartAttack.ts"
 import {
   bearing,
@@ -42,6 +46,20 @@ const withKey = (sent: Sent, key: string): Sent => ({
 const planeOf = ({ world }: Bench, secret: string | undefined) =>
   world.iam.controls.plane(secret === undefined ? "production" : world.seeded.environment.environmentId)
 
+/** A call that takes the refresh token of a session in a field. */
+const ofSession =
+  (name: string, field: string, isUnspent: (token: RefreshToken | undefined) => boolean): Prepare =>
+  async (bench, actor, secret) => {
+    const { accessToken, refreshToken } = await logIn(bench, actor, secret)
+    const body = JSON.stringify({ [field]: refreshToken })
+    return {
+      actor,
+      secrets: [accessToken, refreshToken],
+      request: (key) => withKey({ path: `/api/v1/auth/${name}`, headers: selecting(secret), body }, key),
+      isUnspent: () => isUnspent(planeOf(bench, secret).refreshTokens.get(refreshToken))
+    }
+  }
+
 const preparations: Readonly<Record<string, Prepare>> = {
   login: async (bench, actor, secret) => {
     const slt =
@@ -57,50 +75,37 @@ const preparations: Readonly<Record<string, Prepare>> = {
       isUnspent: () => planeOf(bench, secret).slts.get(slt)?.spent !== true
     }
   },
-  refresh: async (bench, actor, secret) => {
-    const { accessToken, refreshToken } = await logIn(bench, actor, secret)
-    return {
-      actor,
-      secrets: [accessToken, refreshToken],
-      request: (key) =>
-        withKey(
-          {
-            path: "/api/v1/auth/refresh",
-            headers: selecting(secret),
-            body: JSON.stringify({ refresh_token: refreshToken })
-          },
-          key
-        ),
-      isUnspent: () => {
-        const token = planeOf(bench, secret).refreshTokens.get(refreshToken)
-        return token?.consumed === false && token.family.status === "active"
-      }
-    }
-  },
-  logout: async (bench, actor, secret) => {
-    const { accessToken, refreshToken } = await logIn(bench, actor, secret)
-    return {
-      actor,
-      secrets: [accessToken, refreshToken],
-      request: (key) =>
-        withKey(
-          {
-            path: "/api/v1/auth/logout",
-            headers: selecting(secret),
-            body: JSON.stringify({ token: refreshToken })
-          },
-          key
-        ),
-      isUnspent: () => planeOf(bench, secret).refreshTokens.get(refreshToken)?.family.status === "active"
-    }
-  }
+  refresh: ofSession(
+    "refresh",
+    "refresh_token",
+    (token) => token?.consumed === false && token.family.status === "active"
+  ),
+  logout: ofSession("logout", "token", (token) => token?.family.status === "active")
 }
 
-/** Calls that take a key, beside these: the test of routes compares the list with the contract. */
-export const keyedPaths = [
-  ...Object.keys(preparations).map((name) => `/api/v1/auth/${name}`),
-  "/api/v1/reports"
-]
+/** Calls that take a key: those prepared here, and reports, which `playReports` sends. */
+const keyedPaths = [...Object.keys(preparations).map((name) => `/api/v1/auth/${name}`), "/api/v1/reports"]
+
+/** Compares `keyedPaths` with the contract: a further call with a key needs an attack. */
+const checkKeyedPaths = (): ReadonlyArray<string> => {
+  const contract: {
+    readonly paths: Readonly<
+      Record<
+        string,
+        Readonly<Record<string, { readonly parameters?: ReadonlyArray<{ readonly name: string }> }>>
+      >
+    >
+  } = JSON.parse(readFileSync(join(root, "docs/openapi.json"), "utf8"))
+  const documented = Object.entries(contract.paths)
+    .filter(([, calls]) =>
+      Object.values(calls).some((call) => call.parameters?.some(({ name }) => name === "Idempotency-Key"))
+    )
+    .map(([path]) => path)
+  return [
+    ...documented.filter((path) => !keyedPaths.includes(path)),
+    ...keyedPaths.filter((path) => !documented.includes(path))
+  ].map((path) => `${path} takes a key without an attack, or has an attack without taking a key`)
+}
 
 const moments = {
   "at the same time": 0,
@@ -300,7 +305,7 @@ export const keyAttack: ApartAttack = {
   name: "stolen idempotency keys",
   play: () =>
     withBench(async (bench) => {
-      const broken: Array<string> = [...(await playReports(bench))]
+      const broken: Array<string> = [...checkKeyedPaths(), ...(await playReports(bench))]
       for (const operation of Object.keys(preparations))
         for (const place of places)
           for (const moment of Object.keys(moments) as ReadonlyArray<keyof typeof moments>) {

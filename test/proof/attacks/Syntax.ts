@@ -1,6 +1,6 @@
 /** Attacks with the syntax of HTTP: two readings of one message, floods of headers and chunks, other protocols. */
-import { securityHeaders } from "../../../src/schema/SecurityHeaders.ts"
 import { routes } from "../../../src/http/middleware/Routes.ts"
+import { securityHeadersOfEveryAnswer } from "../../support/SecurityHeaders.ts"
 import type { Attack } from "./Attack.ts"
 import { exchange, header, type Target, type WireAnswer } from "./Wire.ts"
 
@@ -12,7 +12,7 @@ const hidden = `GET /api/v1/version HTTP/1.1\r\n${host}X-Request-Id: ${hiddenId}
 /** What an answer must be, whatever was sent. */
 export const wrongIn = (answer: WireAnswer): ReadonlyArray<string> => {
   const { body, status } = answer
-  const missing = Object.entries(securityHeaders).filter(
+  const missing = [...securityHeadersOfEveryAnswer].filter(
     ([name, value]) => name !== "content-security-policy" && header(answer, name) !== value
   )
   const id = header(answer, "x-request-id") ?? ""
@@ -38,10 +38,11 @@ interface Shape {
 
 /** Plays a shape and says what is wrong with its answers. */
 const playShape = async (target: Target, { expected, name, text }: Shape): Promise<ReadonlyArray<string>> => {
-  const { answers, isClosed, rest } = await exchange(target, text, "127.0.0.31")
+  const { answers, hangs, isClosed, rest } = await exchange(target, text, "127.0.0.31")
   const ids = answers.map((answer) => header(answer, "x-request-id"))
   const faults = [
     ...answers.flatMap(wrongIn),
+    ...(hangs ? ["the exchange does not end"] : []),
     ...(ids.includes(hiddenId) ? ["the hidden request is answered"] : []),
     ...(answers.length === 1 ? [] : [`${answers.length} answers: ${answers.map(({ status }) => status)}`]),
     ...(rest === "" ? [] : [`bytes that are no answer: ${JSON.stringify(rest.slice(0, 100))}`]),
@@ -339,9 +340,12 @@ const mutated: Attack["play"] = async ({ count, random, server }) => {
       const removed = random.below(3)
       text = text.slice(0, place) + (edges[random.below(edges.length)] ?? "") + text.slice(place + removed)
     }
-    const { answers, rest } = await exchange(server, text, `127.0.8.${1 + (at % 200)}`, { ending: true })
+    const { answers, hangs, rest } = await exchange(server, text, `127.0.8.${1 + (at % 200)}`, {
+      ending: true
+    })
     const faults = [
       ...answers.flatMap(wrongIn),
+      ...(hangs ? ["the exchange does not end"] : []),
       // An inserted line break may make one message more, and its refusal one answer more.
       ...(answers.length > 5 ? [`${answers.length} answers`] : []),
       ...(rest === "" ? [] : [`bytes that are no answer: ${JSON.stringify(rest.slice(0, 100))}`])
@@ -358,15 +362,24 @@ const mutated: Attack["play"] = async ({ count, random, server }) => {
   return broken
 }
 
-/** Sends many requests at once on each connection, without reading the answers between them. */
+/** Requests at once that every client may send on one connection, those of a flood, and the answers that a flood may get at most. */
+const [few, flooding, mostAnswered] = [20, 2_000, 500]
+
+/** Sends requests at once on each connection, without reading the answers between them: a few are all answered, a flood is ended. */
 const pipelined: Attack["play"] = async ({ count, server }) => {
   const broken: Array<string> = []
-  const flood = get("/api/v1/version").repeat(2_000)
+  const request = get("/api/v1/version")
   await Promise.all(
     Array.from({ length: Math.min(20, count) }, async (_, at) => {
-      const { answers } = await exchange(server, flood, `127.0.9.${1 + at}`)
-      broken.push(...answers.flatMap(wrongIn))
-      if (answers.length > 2_000) broken.push(`${answers.length} answers to 2000 requests`)
+      const from = `127.0.9.${1 + at}`
+      const modest = await exchange(server, request.repeat(few), from)
+      if (modest.answers.length !== few) broken.push(`${modest.answers.length} answers to ${few} requests`)
+      const flood = await exchange(server, request.repeat(flooding), from)
+      broken.push(...[...modest.answers, ...flood.answers].flatMap(wrongIn))
+      if (modest.hangs || flood.hangs) broken.push("the exchange does not end")
+      if (!flood.isClosed) broken.push(`a flood of ${flooding} requests does not end its connection`)
+      if (flood.answers.length > mostAnswered)
+        broken.push(`${flood.answers.length} answers to ${flooding} requests, at most ${mostAnswered}`)
     })
   )
   return broken.slice(0, 3)

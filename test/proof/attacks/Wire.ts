@@ -151,7 +151,8 @@ const last = `GET /healthz HTTP/1.1\r\nHost: music.example\r\nX-Request-Id: ${se
 
 /**
  * Sends bytes, and after their first answer one more request that ends the connection: all answers before that one belong to the
- * bytes. `isClosed` says whether the bytes ended the connection. `ending`: the last request follows at once, and then the end of
+ * bytes. `isClosed` says whether the bytes ended the connection,
+ * `hangs` whether the server did not end it at all. `ending`: the last request follows at once, and then the end of
  * the client's bytes, for bytes that may be no complete request.
  */
 export const exchange = async (
@@ -162,6 +163,7 @@ export const exchange = async (
 ): Promise<{
   readonly answers: ReadonlyArray<WireAnswer>
   readonly isClosed: boolean
+  readonly hangs: boolean
   readonly rest: string
 }> => {
   const line = await open(target, { from })
@@ -171,9 +173,9 @@ export const exchange = async (
     await line.until(() => readAnswers(line.received()).answers.length > 0)
     if (!line.isClosed()) line.socket.write(last)
   }
-  await line.closed()
+  const hangs = !(await line.closed())
   line.socket.destroy()
   const { answers, rest } = readAnswers(line.received())
   const own = answers.filter((answer) => header(answer, "x-request-id") !== sentinel)
-  return { answers: own, isClosed: own.length === answers.length, rest }
+  return { answers: own, isClosed: !hangs && own.length === answers.length, hangs, rest }
 }
