@@ -132,7 +132,7 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
     const left: Array<Draft> = []
     const [first] = drafts
     const final = drafts.at(-1)
-    if (first === undefined || final === undefined) return { problems, left }
+    if (first === undefined || final === undefined) return { problems, left, announced: false }
     const expected = drafts.map((draft) => expectation ?? expectationOf(draft, world))
     expected.forEach(({ kind }, at) => {
       const draft = drafts[at]
@@ -172,7 +172,7 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
     // A length that is too short makes a request of the rest.
     for (const { status } of answers.slice(drafts.length))
       if (final.malformed !== "perhaps" || status >= 500) problems.push([final, `a second answer, ${status}`])
-    return { problems, left }
+    return { problems, left, announced }
   }
 
   const sendAlone = async (draft: Draft, expectation?: Expectation): Promise<ReadonlyArray<Problem>> => {
@@ -272,8 +272,8 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
         let waiting: ReadonlyArray<Draft> = drafts
         while (waiting.length > 0) {
           if (!connection.isOpen) connection = await connect()
-          const { left, problems } = await send(connection, waiting)
-          if (waiting.at(-1)?.last === true || problems.length > 0 || left.length > 0) connection.close()
+          const { announced, left, problems } = await send(connection, waiting)
+          if (waiting.at(-1)?.last === true || problems.length > 0 || announced) connection.close()
           await report(problems)
           waiting = left
         }
