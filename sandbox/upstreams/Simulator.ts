@@ -15,6 +15,8 @@ export interface Seen {
   readonly body: Buffer
   /** The status of the response; `undefined` before it and when the connection was dropped. */
   status: number | undefined
+  /** Set while a fault withholds the response or its end. */
+  held?: boolean
 }
 
 export interface Reply {
@@ -25,8 +27,8 @@ export interface Reply {
 }
 
 /**
- * A fault for matching requests. The `-after` kinds let the simulator commit and then replace or lose the response,
- * which makes the outcome uncertain for the caller. The others, except `delay`, never reach the simulator's logic.
+ * A fault for matching requests. The `-after` kinds and those of the body let the simulator commit and then replace, change or lose the
+ * response, which makes the outcome uncertain for the caller. `reply`, `drop` and `hang` never reach the simulator's logic.
  */
 export type Fault =
   | { readonly kind: "reply"; readonly reply: Reply }
@@ -35,6 +37,12 @@ export type Fault =
   | { readonly kind: "drop-after" }
   | { readonly kind: "hang" }
   | { readonly kind: "hang-after" }
+  /** Sends the head and half of the body, then nothing, or drops the connection. */
+  | { readonly kind: "hang-body" }
+  | { readonly kind: "drop-body" }
+  /** Sends the body a byte at a time, with this pause before each. */
+  | { readonly kind: "drip"; readonly milliseconds: number }
+  | { readonly kind: "alter"; readonly alter: (own: Reply) => Reply }
   | { readonly kind: "delay"; readonly milliseconds: number }
 
 export interface FaultRule {
@@ -73,7 +81,8 @@ export const faults = {
     kind: "reply",
     reply: { status, headers, body }
   }),
-  delay: (milliseconds: number): Fault => ({ kind: "delay", milliseconds })
+  delay: (milliseconds: number): Fault => ({ kind: "delay", milliseconds }),
+  drip: (milliseconds = 1_000): Fault => ({ kind: "drip", milliseconds })
 } as const
 
 export type Handle = (request: Seen) => Reply | Promise<Reply>
@@ -210,6 +219,27 @@ export const startSimulator = async (options: {
       request.status = value.status
       send(response, value, extra)
     }
+    /** Sends the head of the reply and returns its body. Of an empty body it announces a byte, so that the response has not ended. */
+    const begin = (value: Reply): Buffer => {
+      const { body, headers } = encodeReply(value, extra)
+      response.writeHead(value.status, { ...headers, "content-length": String(Math.max(1, body.length)) })
+      response.flushHeaders()
+      return body
+    }
+    const sendHalf = (value: Reply): Promise<void> => {
+      const bytes = begin(value)
+      return new Promise((sent) => {
+        response.write(bytes.subarray(0, Math.floor(bytes.length / 2)), () => sent())
+      })
+    }
+    const drip = async (value: Reply, milliseconds: number): Promise<void> => {
+      const bytes = begin(value)
+      for (let at = 0; at < bytes.length && !message.socket.destroyed; at += 1) {
+        await pause(milliseconds)
+        response.write(bytes.subarray(at, at + 1))
+      }
+      if (bytes.length > 0) response.end()
+    }
     const fault = control ? undefined : takeFault(request)
     switch (fault?.kind) {
       case "reply":
@@ -218,6 +248,7 @@ export const startSimulator = async (options: {
         message.socket.destroy()
         return
       case "hang":
+        request.held = true
         return
       case "delay":
         await pause(fault.milliseconds)
@@ -233,7 +264,21 @@ export const startSimulator = async (options: {
         message.socket.destroy()
         return
       case "hang-after":
+        request.held = true
         return
+      case "hang-body":
+        await sendHalf(own)
+        request.held = true
+        return
+      case "drop-body":
+        await sendHalf(own)
+        message.socket.destroy()
+        return
+      case "drip":
+        request.held = true
+        return drip(own, fault.milliseconds)
+      case "alter":
+        return reply(fault.alter(own))
       default:
         return reply(own)
     }

@@ -38,12 +38,24 @@ export interface TingSimulator extends Simulator, TingControls {
 
 const appId = "ting"
 
-/** Starts a Ting without types, grants or tings. `appSecret` is Ting's secret in IAM's production plane. */
-export const startTing = async (options: {
+interface TingOptions {
   readonly now: Now
   readonly iamUrl: string
+  /** Ting's secret in IAM's production plane. */
   readonly appSecret: string
-}): Promise<TingSimulator> => {
+  /** Instead of the platform's, for an IAM in memory. */
+  readonly fetch?: typeof globalThis.fetch
+}
+
+/** A Ting without a socket. */
+export interface InMemoryTing {
+  readonly controls: TingControls
+  readonly handle: (request: Seen) => Promise<Reply>
+  readonly decorate: () => Readonly<Record<string, string>>
+}
+
+/** A Ting without types, grants or tings. */
+export const makeTing = (options: TingOptions): InMemoryTing => {
   const state = new Map()
   const controls = makeControls(state)
   const iam = makeIamVerification({ ...options, appId })
@@ -82,11 +94,13 @@ export const startTing = async (options: {
     }
   }
 
-  const simulator = await startSimulator({
-    now: options.now,
-    handle,
-    decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" })
-  })
+  return { controls, handle, decorate: () => ({ "ting-request-id": newId("req"), vary: "Origin" }) }
+}
+
+/** Starts an empty Ting on loopback. */
+export const startTing = async (options: TingOptions): Promise<TingSimulator> => {
+  const { controls, decorate, handle } = makeTing(options)
+  const simulator = await startSimulator({ now: options.now, handle, decorate })
 
   return {
     ...simulator,

@@ -126,13 +126,15 @@ const controls = (state: State) => ({
   }
 })
 
-/** Starts a tracker with empty repositories. */
-export const startTracker = async (options: {
+interface TrackerOptions {
   readonly now: Now
   /** `owner/name` each. */
   readonly repositories: ReadonlyArray<string>
   readonly tokens: ReadonlyArray<Token>
-}): Promise<TrackerSimulator> => {
+}
+
+/** A tracker without a socket, with empty repositories. */
+export const makeTracker = (options: TrackerOptions) => {
   const state = makeState(options.now)
   const limits = new Limits(options.now)
   for (const name of options.repositories) addRepository(state, name)
@@ -145,20 +147,26 @@ export const startTracker = async (options: {
     return { ...reply, headers: { ...limits.headers(token.login), ...reply.headers } }
   }
 
-  const simulator = await startSimulator({
-    now: options.now,
+  return {
     handle,
-    decorate: (request) => ({
+    decorate: (request: Seen) => ({
       "content-type": "application/json; charset=utf-8",
       "x-github-request-id": randomBytes(16).toString("hex").toUpperCase(),
       ...limits.headers(tokenOf(state, request)?.login ?? "")
-    })
-  })
+    }),
+    minted: state.minted,
+    ...controls(state)
+  }
+}
+
+/** Starts a tracker with empty repositories. */
+export const startTracker = async (options: TrackerOptions): Promise<TrackerSimulator> => {
+  const { decorate, handle, ...rest } = makeTracker(options)
+  const simulator = await startSimulator({ now: options.now, handle, decorate })
 
   return {
     ...simulator,
-    minted: state.minted,
-    ...controls(state),
+    ...rest,
     limits: {
       secondary: ({ method = "POST", retryAfter, status = 403, times = 1 } = {}) =>
         simulator.fail({ method, times, fault: secondaryLimit({ status, retryAfter }) })

@@ -16,6 +16,7 @@ import { type ArrivingBodyLimits, ArrivingBodies } from "./body/ArrivingBodies.t
 import { Admission } from "./middleware/Admission.ts"
 import { makePipeline } from "./middleware/Pipeline.ts"
 import { type Policies, RateLimits } from "./middleware/RateLimits.ts"
+import type { startEventLoopDelay } from "./transport/EventLoopDelay.ts"
 import { RequestQueue } from "./transport/RequestQueue.ts"
 import type { ConnectionLimits } from "./transport/Connections.ts"
 import { type ListenFailed, Listening, serveNode } from "./transport/NodeServer.ts"
@@ -26,6 +27,8 @@ export { ListenFailed, Listening } from "./transport/NodeServer.ts"
 export interface Bounds {
   /** Requests in flight. */
   readonly inFlight?: number
+  /** How late requests are served, which is the machine's time. A simulation has its own. */
+  readonly startDelay?: typeof startEventLoopDelay
   /** Requests that wait for a turn of the event loop. */
   readonly waiting?: number
   readonly policies?: Policies
@@ -39,7 +42,7 @@ export const requestLimits = (
   bounds: Bounds
 ): Layer.Layer<Admission | RateLimits | ArrivingBodies | RequestQueue, never, Settings | Drain> =>
   Layer.mergeAll(
-    Admission.layer(bounds.inFlight),
+    Admission.layer(bounds.inFlight, bounds.startDelay),
     RateLimits.layer(bounds.policies),
     ArrivingBodies.layer(bounds.bodies)
   ).pipe(Layer.provideMerge(RequestQueue.layer(bounds.waiting)))

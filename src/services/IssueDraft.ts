@@ -68,11 +68,15 @@ const makeCleaner = ({ reporter }: StoredReport): Clean => {
 
 const longRun = new RegExp(`(\`{${longestRun}}|~{${longestRun}})(?=[\`~])`, "g")
 
+/** A character reference as Markdown decodes it, before it looks for mentions (issue-tracker.md 5). */
+const characterReference = /&(?=(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,31});)/gi
+
 /** Breaks mentions, references and markers. A mail client quotes text without its fence, so it must be harmless on its own. */
 const neutralise = (text: string): string =>
   text
-    .replace(/[@#](?=[\p{L}\p{N}_])/gu, `$&${breaker}`)
-    .replace(/\bGH(?=-\d)/gi, `$&${breaker}`)
+    .replace(characterReference, `$&${breaker}`)
+    .replace(/[@#](?=[\p{L}\p{N}_&])/gu, `$&${breaker}`)
+    .replace(/\bGH(?=\\?-\d)/gi, `$&${breaker}`)
     .replace(/report(?=-ref)/gi, `$&${breaker}`)
     .replace(longRun, `$1${breaker}`)
 
@@ -135,8 +139,10 @@ const composeTitle = (report: StoredReport, message: string, clean: Clean, size:
     .map((line) => line.replace(/\s+/g, " ").trim())
     .find((line) => line !== "")
   const title = `[report] ${firstLine === undefined ? report.id : clean(firstLine)}`
+    .replace(characterReference, `$&${breaker}`)
     .replace(/[@#]/g, `$&${breaker}`)
-    .replace(/\bGH(?=-\d)/gi, `$&${breaker}`)
+    .replace(/\bGH(?=\\?-\d)/gi, `$&${breaker}`)
+    .replace(/report(?=-ref)/gi, `$&${breaker}`)
     .replace(/:(?=\/\/)/g, `$&${breaker}`)
   const points = [...title]
   return points.length <= size.title

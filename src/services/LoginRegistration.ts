@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Struct from "effect/Struct"
 import { type Failure, Forbidden, ReconsentRequired, SltRejected } from "../schema/Failure.ts"
+import { failureTable } from "../schema/FailureTable.ts"
 import type { TingOutcome } from "../schema/Session.ts"
 import type { Caller } from "./RequestCredentials.ts"
 import { digestOf } from "./Digest.ts"
@@ -44,11 +45,7 @@ const registrationBound = { attempts: 2, withinMillis: 5_000 }
 const notRegistered = ({ code }: Failure): TingOutcome => ({ subscribed: false, error: code })
 
 /** A replayed login tries again after such a failure. */
-const isTransient = ({ code }: Failure): boolean =>
-  code === "dependency_unavailable" ||
-  code === "overloaded" ||
-  code === "rate_limited" ||
-  code === "temporarily_rate_limited"
+const isTransient = ({ code }: Failure): boolean => failureTable[code].retryable
 
 interface LoginOutcomes {
   /** A later success under the same key overwrites the record: the session may live on when its revocation failed. */

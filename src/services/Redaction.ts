@@ -1,6 +1,6 @@
 /** Removes everything in the form of a credential from text before it is stored (api.md, reports). */
 import type { ReportContent } from "./Store.ts"
-import { isPlainText, normaliseText, replaceVisible } from "./TextNormalisation.ts"
+import { isPlainText, readsAs, replaceVisible } from "./TextNormalisation.ts"
 
 /** Replaces a credential. */
 export const redactedText = "[redacted]"
@@ -19,16 +19,30 @@ const secretWords = wordsPattern("._~+/=-", secret)
 const space = "(?:\\s|%20|\\+){1,8}"
 const anyCase = (word: string) => [...word].map((letter) => `[${letter.toUpperCase()}${letter}]`).join("")
 
+const schemes = ["bearer", "basic", "token", "digest", "apikey", "negotiate", "ntlm"]
+const mark = "(?:\\\\{0,3}[\"'`])"
+const gap = "\\s{0,20}"
+/** Between a header's name and its value: of a header line, an assignment, a JSON member, a list of names and values. */
+const between =
+  `(?:${mark}?${gap}(?:=>|[:=|>])|${mark}${gap},)${gap}` +
+  `(?:${mark}?value${mark}?${gap}[:=]${gap})?(?:\\[${gap})?${mark}?`
+
 /** The match of a first group is kept. */
 const credentials: ReadonlyArray<RegExp> = [
   // A header line, a JSON member (also escaped), a command line: the value is removed, the name stays.
   new RegExp(
-    `(${anyCase("authorization")}(?:\\\\?["'])?\\s{0,8}[:=]\\s{0,8}\\[?(?:\\\\?["'])?)` +
-      `(?:(?:${["bearer", "basic", "token", "digest", "apikey"].map(anyCase).join("|")})${space}[${secret}]+` +
+    `(${anyCase("authorization")}${between})` +
+      `(?:(?:${schemes.map(anyCase).join("|")})${space}(?:${mark}|<)?[${secret}]+` +
       `|(?!${secretWords})[${secret}]{16,})`,
     "g"
   ),
-  new RegExp(`${anyCase("bearer")}${space}(?!${secretWords})[${secret}]{8,}`, "g"),
+  // The same without a separator, as in a table.
+  new RegExp(
+    `(${anyCase("authorization")}${mark}?[\\s,;]{1,20}${mark}?)` +
+      `(?:${schemes.map(anyCase).join("|")})${space}(?!${secretWords})[${secret}]{8,}`,
+    "g"
+  ),
+  new RegExp(`${anyCase("bearer")}${space}(?:${mark}|<)?(?!${secretWords})[${secret}]{8,}`, "g"),
   new RegExp(`(?<![A-Za-z0-9])${family}[${familyBody}]{16,}`, "g"),
   // After a letter or digit (an escape, a percent code) words are more likely part of an identifier.
   new RegExp(`${family}(?!${wordsPattern("_-", familyBody)})[${familyBody}]{16,}`, "g"),
@@ -48,7 +62,10 @@ const marker = new RegExp(`authorization|bearer|${family}|stk-|table-|github_pat
 export const redact = (text: string): string =>
   isPlainText(text) && !marker.test(text) ? text : replaceVisible(text, credentials, redactedText)
 
-const authorizationName = /^(?:proxy-)?authorization$/i
+const authorizationName = /^\s*(?:proxy-)?authorization\s*$/i
+
+const isAuthorization = (name: unknown): boolean =>
+  typeof name === "string" && readsAs(name, authorizationName)
 
 type Clean = (text: string) => string
 
@@ -67,13 +84,20 @@ const redactEntries = (entries: Readonly<Record<string, unknown>>, clean: Clean)
     taken.add(candidate)
     return candidate
   }
+  // A header as `{ name, value }`, as recordings of a browser have it.
+  const describesHeader = headerNames.some((name) => isAuthorization(entries[name]))
   return Object.fromEntries(
     Object.entries(entries).map(([name, value]) => [
       free(clean(name)),
-      authorizationName.test(normaliseText(name)) ? redactHeader(value, clean) : redactJson(value, clean)
+      isAuthorization(name) || (describesHeader && headerValues.includes(name))
+        ? redactHeader(value, clean)
+        : redactJson(value, clean)
     ])
   )
 }
+
+const headerNames = ["name", "key", "header"]
+const headerValues = ["value", "values"]
 
 /** A header's value, or all of its values. */
 const redactHeader = (value: unknown, clean: Clean): unknown =>
@@ -83,10 +107,19 @@ const redactHeader = (value: unknown, clean: Clean): unknown =>
       ? value.map((one) => redactHeader(one, clean))
       : redactJson(value, clean)
 
+/** What follows the name of the header in a list: its value, or only another word. */
+const redactListed = (value: unknown, clean: Clean): unknown =>
+  typeof value === "string" && redact(`authorization: ${value}`) !== `authorization: ${value}`
+    ? redactedText
+    : redactJson(value, clean)
+
 /** Applies `clean` to every string and every object key of a JSON value. */
 export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
   if (typeof value === "string") return clean(value)
-  if (Array.isArray(value)) return value.map((one) => redactJson(one, clean))
+  if (Array.isArray(value))
+    return value.map((one, at) =>
+      isAuthorization(value[at - 1]) ? redactListed(one, clean) : redactJson(one, clean)
+    )
   return isObject(value) ? redactEntries(value, clean) : value
 }
 

@@ -14,7 +14,8 @@ import {
 } from "./UpstreamFailure.ts"
 
 export interface RetryPolicy {
-  readonly dependency: Dependency
+  /** The dependency that a passed deadline is blamed on; of several calls in one attempt, the one that runs at that time. */
+  readonly dependency: Dependency | (() => Dependency)
   /** The call is a read, or runs under an idempotency key: it may be repeated when its outcome is unknown. */
   readonly repeatable: boolean
   /** All attempts together; 3 by default. */
@@ -71,16 +72,19 @@ export class Retry extends Effect.Service<Retry>()("music/Retry", {
 
     /** Runs one attempt until `endsAt` (monotonic milliseconds) at most; the attempt does not begin after it. */
     const attemptUntil = <A, R>(
-      dependency: Dependency,
+      dependency: RetryPolicy["dependency"],
       endsAt: number,
       now: number,
       effect: Effect.Effect<A, UpstreamFailure, R>
     ): Effect.Effect<A, UpstreamFailure, R> => {
       if (!Number.isFinite(endsAt)) return effect
-      const reason = "deadline passed"
+      const late = () => ({
+        dependency: typeof dependency === "function" ? dependency() : dependency,
+        reason: "deadline passed"
+      })
       return now >= endsAt
-        ? new NotExecuted({ dependency, reason })
-        : deadlines.endAt(endsAt, () => new Unknown({ dependency, reason }))(effect)
+        ? new NotExecuted(late())
+        : deadlines.endAt(endsAt, () => new Unknown(late()))(effect)
     }
 
     /**

@@ -2,6 +2,7 @@
  * Text as a reader of an issue sees it, and the replacement of what must not be visible there. Readers lose invisible characters and
  * decode pasted encodings, so the search does both.
  */
+import { decodeHTMLStrict } from "entities/decode"
 
 const lineBreak = /^(?:\r|[\v\f\u0085\u2028\u2029])/
 const loneSurrogate = /^\p{Surrogate}/u
@@ -32,6 +33,8 @@ interface Encoding {
 
 const escapes: Readonly<Record<string, string>> = { b: "\b", f: "\n", n: "\n", r: "\n", t: "\t", v: "\n" }
 const hex = "[0-9a-fA-F]"
+/** Half of a pair is decoded only together with its other half, which another encoding may still hide. */
+const wholeUnit = `u(?![dD][89a-fA-F])${hex}{4}`
 const digitsAfterU = /[ux](?:([0-9a-f]{2,4})|\{([0-9a-f]+))/gi
 const decodeCodes = (match: string): string =>
   [...match.matchAll(digitsAfterU)]
@@ -40,7 +43,7 @@ const decodeCodes = (match: string): string =>
 /** Backslash escapes, also of JSON inside JSON, and the escaped punctuation of Markdown. */
 const backslashes: Encoding = {
   pattern: new RegExp(
-    `(?<!\\\\)\\\\+(?:u[dD][89abAB]${hex}{2}\\\\+u[dD][c-fC-F]${hex}{2}|u${hex}{4}|u\\{0*${hex}{1,6}\\}|x${hex}{2}|[bfnrtv]|[!-/:-@\\[\\]-\`{-~])`,
+    `(?<!\\\\)\\\\+(?:u[dD][89abAB]${hex}{2}\\\\+u[dD][c-fC-F]${hex}{2}|${wholeUnit}|u\\{0*${hex}{1,6}\\}|x${hex}{2}|[bfnrtv]|[!-/:-@\\[\\]-\`{-~])`,
     "g"
   ),
   decode: (match) => {
@@ -51,39 +54,50 @@ const backslashes: Encoding = {
 /** Percent codes of UTF-8, and of UTF-16 by JavaScript's `escape`; also encoded twice. */
 const percentCodes: Encoding = {
   pattern:
-    /%(?:25)*(?:[0-7][0-9a-f]|[c-f][0-9a-f](?:%(?:25)*[89ab][0-9a-f]){1,3}|ud[89ab][0-9a-f]{2}%(?:25)*ud[c-f][0-9a-f]{2}|u[0-9a-f]{4})/gi,
+    /%(?:25)*(?:[0-7][0-9a-f]|[cd][0-9a-f]%(?:25)*[89ab][0-9a-f]|e[0-9a-f](?:%(?:25)*[89ab][0-9a-f]){2}|f[0-7](?:%(?:25)*[89ab][0-9a-f]){3}|ud[89ab][0-9a-f]{2}%(?:25)*ud[c-f][0-9a-f]{2}|u(?!d[89a-f])[0-9a-f]{4})/gi,
   decode: (match) =>
     decodeCodes(match) || Buffer.from(match.replace(/%(?:25)*(?=[0-9a-f]{2})/gi, ""), "hex").toString("utf8")
 }
-const references: Readonly<Record<string, string>> = {
-  colon: ":",
-  lowbar: "_",
-  underbar: "_",
-  quot: '"',
-  nbsp: " "
+/** What the names of HTML show, as far as they were decoded: there are 2,231. */
+const shownByName = new Map<string, string>()
+const decodeName = (name: string): string | undefined => {
+  const known = shownByName.get(name)
+  if (known !== undefined) return known
+  const reference = `&${name};`
+  const shown = decodeHTMLStrict(reference)
+  if (shown === reference) return undefined
+  shownByName.set(name, shown)
+  return shown
 }
-/** The short ones need their semicolon: without it they begin the names of URL parameters. */
-const invisibleReferences =
-  "shy|zwn?j|lrm|rlm|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|ZeroWidthSpace|Negative(?:VeryThin|Thin|Medium|Thick)Space|(?:af|ic|it)(?=;)"
+/** Some readers ignore the case of names. */
+const characterNamed = (name: string): string | undefined =>
+  decodeName(name) ?? (/[A-Z]/.test(name) ? decodeName(name.toLowerCase()) : undefined)
+
+/** Names that are also read without a semicolon. Shorter ones begin the names of URL parameters. */
+const openNames =
+  "colon|lowbar|UnderBar|quot|nbsp|shy|zwn?j|lrm|rlm|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|ZeroWidthSpace|Negative(?:VeryThin|Thin|Medium|Thick)Space"
+const decodeReference = (match: string): string => {
+  const [, code, name = ""] = /(?:#(x?[0-9a-f]+)|([a-z][a-z0-9]*));?$/i.exec(match) ?? []
+  return code === undefined
+    ? (characterNamed(name) ?? match)
+    : characterOf(Number(code.toLowerCase().startsWith("x") ? `0${code}` : code))
+}
 const characterReferences: Encoding = {
-  pattern: new RegExp(
-    `&(?:amp;)*(?:#x0*[0-9a-f]{1,6}|#0*[0-9]{1,7}|colon|lowbar|UnderBar|quot|nbsp|${invisibleReferences});?`,
-    "gi"
-  ),
-  decode: (match) => {
-    const [, code, name = ""] = /(?:#(x?[0-9a-f]+)|([a-z]+));?$/i.exec(match) ?? []
-    return code === undefined
-      ? (references[name.toLowerCase()] ?? "")
-      : characterOf(Number(code.toLowerCase().startsWith("x") ? `0${code}` : code))
-  }
+  pattern: /&(?:amp;)*(?:#x0*[0-9a-f]{1,6}|#0*[0-9]{1,7}|[a-z][a-z0-9]{1,30});/gi,
+  decode: decodeReference
+}
+/** Without a semicolon, as browsers read them. Only where nothing else is encoded: the semicolon may be. */
+const openReferences: Encoding = {
+  pattern: new RegExp(`&(?:amp;)*(?:#x0*[0-9a-f]{1,6}|#0*[0-9]{1,7}|${openNames})`, "gi"),
+  decode: decodeReference
 }
 /**
  * Compatibility forms such as full-width letters. Only forms of ASCII matter, since credentials and ids contain nothing else: they
- * belong to two scripts and exclude accented letters.
+ * belong to two scripts and exclude accented letters, between which are the ligatures of i and j.
  */
 const compatibilityForms: Encoding = {
   pattern:
-    /(?![\0-\x7F\xC0-\u017E])(?=[\p{Script=Common}\p{Script=Latin}])\p{Changes_When_NFKC_Casefolded}/gu,
+    /(?![\0-\x7F\xC0-\u0131\u0134-\u017E])(?=[\p{Script=Common}\p{Script=Latin}])\p{Changes_When_NFKC_Casefolded}/gu,
   decode: (match) => {
     const form = match.normalize("NFKC")
     return /^[ -~]+$/.test(form) ? form : match
@@ -134,19 +148,33 @@ const decodeMatches = (given: Reading, pattern: RegExp, read: (match: string) =>
   }
 }
 
-/** The visible text, then with one encoding after the other decoded, twice: for JSON inside a link inside JSON. */
+/** Encodings inside each other that are decoded, such as JSON inside a link inside HTML. */
+const layers = 6
+
+/** The visible text, then with one encoding after the other decoded, until nothing is encoded any more. */
 const decodedReadings = (text: string): ReadonlyArray<Reading> => {
   const written: Reading = { text, locate: (range) => range }
   if (isPlainText(text)) return [written]
-  const readings = [decodeMatches(written, invisible, visibleForm)]
-  for (const { decode, pattern } of [...encodings, ...encodings]) {
-    const last = readings[readings.length - 1]
-    if (last === undefined) break
-    const next = decodeMatches(last, pattern, (match) => normaliseText(decode(match)))
-    if (next.text !== last.text) readings.push(next)
+  let last = decodeMatches(written, invisible, visibleForm)
+  const readings = [last]
+  const decodeAll = (some: ReadonlyArray<Encoding>): boolean => {
+    const before = readings.length
+    for (const { decode, pattern } of some) {
+      const next = decodeMatches(last, pattern, (match) => normaliseText(decode(match)))
+      if (next.text === last.text) continue
+      last = next
+      readings.push(last)
+    }
+    return readings.length > before
   }
+  for (let layer = 0; layer < layers; layer += 1)
+    if (!decodeAll(encodings) && !decodeAll([openReferences])) break
   return readings
 }
+
+/** Whether a reader can read the whole text as a match of the pattern. */
+export const readsAs = (text: string, pattern: RegExp): boolean =>
+  decodedReadings(text).some((reading) => pattern.test(reading.text))
 
 const findRanges = ({ locate, text }: Reading, patterns: ReadonlyArray<RegExp>): ReadonlyArray<Range> =>
   patterns.flatMap((pattern) =>

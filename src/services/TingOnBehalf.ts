@@ -10,7 +10,7 @@ import { failWith, mapIamFailure, mapTingFailure, repeatableProofRefusals } from
 import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { type PreparedCall, type RegisteredRecipient as Registered, Ting } from "./Ting.ts"
-import type { UpstreamFailure } from "./UpstreamFailure.ts"
+import type { Dependency, UpstreamFailure } from "./UpstreamFailure.ts"
 import { tracedFn } from "./Tracing.ts"
 
 /** A call to Ting fails at IAM, which issues the proof, or at Ting; the same code means different things. */
@@ -43,8 +43,10 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
       prepared: PreparedCall,
       use: (prepared: PreparedCall, proof: Proof) => Effect.Effect<A, UpstreamFailure>,
       options: RetryLimits = {}
-    ): Effect.Effect<A, Failure> =>
-      Effect.gen(function* () {
+    ): Effect.Effect<A, Failure> => {
+      let waitingFor: Dependency = "iam"
+      return Effect.gen(function* () {
+        waitingFor = "iam"
         const proof = yield* iam.prove(plane, {
           subject: caller.credential.token,
           organisation: caller.membership.organisation,
@@ -52,10 +54,11 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
           body: prepared.body,
           key: yield* attemptKey
         })
+        waitingFor = "ting"
         return yield* use(prepared, proof)
       }).pipe(
         retryTransient({
-          dependency: "ting",
+          dependency: () => waitingFor,
           // Both calls are idempotent at Ting: by the ting's key, and by the recipient.
           repeatable: true,
           again: (refused) => refused.dependency === "ting" && repeatableProofRefusals.includes(refused.code),
@@ -63,6 +66,7 @@ export class TingOnBehalf extends Effect.Service<TingOnBehalf>()("music/TingOnBe
         }),
         failWith(mapFailure(plane))
       )
+    }
 
     const register = tracedFn(
       "TingOnBehalf.register",

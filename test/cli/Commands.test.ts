@@ -585,6 +585,10 @@ describe("music-backend config and openapi", () => {
         MUSIC_IAM_URL: `https://user:${secret}@iam.example`,
         MUSIC_ORG_ID: "acme"
       }
+      // A rare variable appears when it is set, with its credentials unseen.
+      const rare = yield* run(["config"], { ...environment, HTTPS_PROXY: `http://user:${secret}@proxy` })
+      expect(rare.out).toMatch(/^HTTPS_PROXY +set +environment/m)
+      expect(rare.out).not.toContain("sssss")
       const { err, exit, out } = yield* run(["config"], environment)
       expect(out.split("\n")).toHaveLength(settingEntries.filter(({ rare }) => !rare).length + 1)
       expect(out).toMatch(/^MUSIC_IAM_APP_SECRET +set +environment +this application's secret at IAM$/m)
@@ -637,7 +641,11 @@ describe("music-backend config and openapi", () => {
         for (const args of [
           ["reports", "retry", "rep_1"],
           ["reports", "remove", "rep_1", "--reason", "request 12"],
-          ["deliveries", "retry", "report:rep_1"]
+          ["deliveries", "retry", "report:rep_1"],
+          ["deliveries", "discard", "report:rep_1"],
+          ["backup", "--record"],
+          ["restore", "--finish"],
+          ["migrate"]
         ]) {
           const { err, exit } = yield* run(args, environment)
           expect([args, exit, err]).toEqual([args, 69, expect.stringContaining("pool_mode = session")])

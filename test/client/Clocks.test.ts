@@ -141,10 +141,9 @@ describe("The telemetry queue", () => {
   it("is bounded by 1,000 events and by 4 MiB", () => {
     const countAccepted = (event: object) => {
       const client = createMusicClient({ ...options, fetch: () => new Promise<never>(() => undefined) })
-      const results = Array.from({ length: 1_001 }, () =>
-        client.telemetry.record("musicfrontendevents", event)
-      )
-      return results.filter(({ ok }) => ok).length
+      let accepted = 0
+      while (client.telemetry.record("musicfrontendevents", event).ok) accepted += 1
+      return accepted
     }
     expect(countAccepted({ type: "x" })).toBe(1_000)
     // With its id and its time, an event of 64,000 characters has more bytes: 65 fit into 4 MiB.

@@ -28,7 +28,11 @@ describe.concurrent("A server on PostgreSQL", () => {
       yield* proxy.repair
       yield* Effect.promise(() => server.says(/"Listening"/))
       assert.match(server.output(), /"The database answers"/)
+      assert.match(server.output(), /"Database opened".*Postgres database 127\.0\.0\.1:\d+\/\w+"/)
       assert.strictEqual((yield* stop(server)).code, 0)
+      const { password } = new URL(proxy.url)
+      assert.isNotEmpty(password)
+      assert.notInclude(server.output(), password)
     })
   )
 

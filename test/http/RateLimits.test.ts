@@ -168,6 +168,22 @@ describe("Rate limits", () => {
     })
   )
 
+  it.scoped("count a request that one of them refuses in neither", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({ settings, policies })
+      for (let at = 0; at < 2; at += 1) yield* call(server, good.me)
+      const refused = yield* call(server, good.me)
+      expect([refused.status, refused.headers.ratelimit]).toEqual([429, '"credential";r=0;t=60'])
+      for (const expected of [200, 200, 429])
+        expect((yield* call(server, good.version)).status).toBe(expected)
+      const other = { ...good.me, headers: { ...bearer, authorization: `Bearer ${accessToken}b` } }
+      expect((yield* call(server, other)).status).toBe(429)
+      yield* TestClock.adjust("30 seconds")
+      for (const remaining of [1, 0])
+        expect((yield* call(server, other)).headers.ratelimit).toContain(`"credential";r=${remaining};`)
+    })
+  )
+
   it.scoped("count every call except probes, documents, webhooks and malformed requests", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })

@@ -4,9 +4,17 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Option from "effect/Option"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { makeOtlpClient } from "../../src/layers/observability/OtlpClient.ts"
-import { otlpTo } from "./Observed.ts"
+import { TracingLive } from "../../src/layers/observability/Tracing.ts"
+import { Settings } from "../../src/services/Settings.ts"
+import { rawServer } from "../layers/upstream/Simulated.ts"
+import { testSettings } from "../support/Settings.ts"
+import { until } from "../support/Waiting.ts"
+import { everything, otlpTo } from "./Observed.ts"
 
 /** A client whose collector answers with the given statuses, one after another, and then never. */
 const clientOf = (...statuses: ReadonlyArray<number>) => {
@@ -48,6 +56,34 @@ describe("The client of the collector", () => {
       expect([Exit.isFailure(yield* send), calls()]).toEqual([true, 4])
       yield* TestClock.adjust("10 seconds")
       expect((yield* Fiber.joinAll(hanging)).every(Exit.isFailure)).toBe(true)
+    })
+  )
+})
+
+describe("A collector that never answers", () => {
+  it.scoped("delays the end of the process by a second for its signal", () =>
+    Effect.gen(function* () {
+      const hanging = yield* rawServer(() => {})
+      const target = { ...otlpTo(`${hanging.url}/v1/traces`), timeoutMillis: 120_000 }
+      const { openTelemetry, ...settings } = testSettings()
+      const scope = yield* Scope.make()
+      const context = yield* Layer.buildWithScope(
+        Layer.provide(
+          TracingLive,
+          Layer.succeed(Settings, {
+            ...settings,
+            openTelemetry: { ...openTelemetry, traces: Option.some({ ...target, sampler: everything }) }
+          })
+        ),
+        scope
+      )
+      yield* Effect.void.pipe(Effect.withSpan("GET", { kind: "server", root: true }), Effect.provide(context))
+      const ending = yield* Effect.fork(Scope.close(scope, Exit.void))
+      yield* until(() => hanging.connections() === 1)
+      yield* TestClock.adjust("999 millis")
+      expect(Option.isNone(yield* Fiber.poll(ending))).toBe(true)
+      yield* TestClock.adjust("1 millis")
+      yield* Fiber.join(ending)
     })
   )
 })

@@ -15,6 +15,10 @@ describe("Anonymisation", () => {
     expect(anonymise(text, "si:deejay")).toBe(clean)
   })
 
+  it("finds the id through a ligature", () => {
+    expect(anonymise("si:d\u0133k, si:d&ijlig;k", "si:dijk")).toBe("[reporter], [reporter]")
+  })
+
   it("treats an underscore as the colon only at the start of a word", () => {
     expect(anonymise("c_error, sync_error, c_errors, sync:error", "c:error")).toBe(
       "[reporter], sync_error, c_errors, syn[reporter]"
@@ -28,6 +32,12 @@ describe("Anonymisation", () => {
     "si\\u{3a}deejay and si\\\\u{000003A}deejay",
     "si%u003adeejay and si%25u003Adeejay",
     "si:dee%udb40%udc61jay",
+    "&sopf;&iscr;:&dfr;eejay",
+    "si:de&shy&semi;ejay",
+    "si&#5&#X38;;deejay",
+    "si&#58deejay and &#115&#105&#58&#100eejay",
+    "si%26amp%3B%2358%3Bdeejay",
+    "si&#37;5C%75003adeejay",
     ...[
       "lrm",
       "rlm",

@@ -256,9 +256,22 @@ describe("IssueDraft", () => {
     expect(title).toBe(`[report] ${"🎵".repeat(110)}…`)
   })
 
+  it("breaks mentions and references also where a mail client's quotation decodes them", () => {
+    const { body, title } = composeIssue(
+      report({ message: "&#64;octocat &num;12 @&#111;ctocat GH\\-1 GH&#45;1" })
+    )
+    for (const text of [title, body])
+      expect(text).toContain(
+        "&\u200B#\u200B64;octocat &\u200Bnum;12 @\u200B&\u200B#\u200B111;ctocat GH\u200B\\-1 GH&\u200B#\u200B45;1"
+      )
+  })
+
   it("builds the title from the first line that is not blank", () => {
     expect(composeIssue(report({ message: "\n \u200B\n  Fix @team \u202E #3  now\nmore" })).title).toBe(
       "[report] Fix @\u200Bteam #\u200B3 now"
+    )
+    expect(composeIssue(report({ message: `${marker} in a title` })).title).toMatch(
+      /^\[report\] report\u200B-ref: /
     )
     expect(composeIssue(report({ message: "\u200B".repeat(12) })).title).toBe(`[report] ${report().id}`)
     expect(composeIssue(report({ message: "See https://github.com/a/b/issues/1" })).title).toBe(

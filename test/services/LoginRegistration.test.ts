@@ -131,6 +131,18 @@ describe("a replayed login", () => {
     )
   )
 
+  it.effect("registers after every failure that is retryable, such as `idempotency_in_progress`", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, slt } = yield* prepared
+        yield* iam.failNext("prove", iamRefusal(409, "idempotency_in_progress"), { times: 9 })
+        const first = yield* advanceClockDuring(login(slt))
+        deepStrictEqual(first.ting, { subscribed: false, error: "idempotency_in_progress" })
+        assert.isTrue((yield* advanceClockDuring(login(slt))).ting.subscribed)
+      })
+    )
+  )
+
   it.effect("returns a permanent failure again, without another attempt", () =>
     scenario(
       Effect.gen(function* () {

@@ -105,6 +105,31 @@ describe("Redaction", () => {
     [`oat&UnderBar;${"a1B2".repeat(8)}`, redactedText],
     [`oat\\u{5f}${"a1B2".repeat(8)} oat%u005f${"a1B2".repeat(8)}`, `${redactedText} ${redactedText}`],
     [`oat_${"a1B2".repeat(8)}%61B2a1B2`, redactedText],
+    // References by name: ASCII, forms of ASCII, spaces; inside each other; with and without a semicolon.
+    [`Bearer&Tab;${"a1B2".repeat(4)} Bearer&ensp;${"a1B2".repeat(4)}`, `${redactedText} ${redactedText}`],
+    [`Authorization&equals;a1B2a1B2&sol;a1B2&period;a1B2&plus;`, `Authorization&equals;${redactedText}`],
+    [`&oopf;at_${"a1B2".repeat(8)} o&afr;t_${"a1B2".repeat(8)}`, `${redactedText} ${redactedText}`],
+    [
+      `table-cli&dd;aemon-${"0a".repeat(16)} oat_&IJlig;&fflig;${"a1B2".repeat(8)}`,
+      `${redactedText} ${redactedText}`
+    ],
+    [
+      `oat&#9&#x35;;${"a1B2".repeat(8)} oat&#95${"a1B2".repeat(8).replace("a", "_")}`,
+      `${redactedText} ${redactedText}`
+    ],
+    [`oat&#37;5Cu005f${"a1B2".repeat(8)}`, redactedText],
+    [`oat_a1B2%u005cud804\\udcbd${"a1B2".repeat(8)}`, redactedText],
+    [`oat_\u0132a1B2\u0133${"a1B2".repeat(8)}`, redactedText],
+    // Names and values of headers in other shapes than a line.
+    [`["Authorization","Basic dXNlcjpwYXNz"]`, `["Authorization","${redactedText}"]`],
+    [
+      `{"name": "Authorization", "value": "Basic dXNlcjpwYXNz"}`,
+      `{"name": "Authorization", "value": "${redactedText}"}`
+    ],
+    [`'authorization' => 'Basic dXNlcjpwYXNz'`, `'authorization' => '${redactedText}'`],
+    ["authorization|Negotiate dXNlcjpwYXNz|", `authorization|${redactedText}|`],
+    ["Authorization  Basic dXNlcjpwYXNz0", `Authorization  ${redactedText}`],
+    [`Authorization: Bearer "a1b2c3d4"`, `Authorization: ${redactedText}"`],
     // Behind a letter or digit it could be words; once the key before it is gone, it no longer is behind one.
     [`stk-${"0a".repeat(16)}oat_words-that-could-be`, redactedText.repeat(2)]
   ])("finds the credential in %s", (text, clean) => {
@@ -119,6 +144,8 @@ describe("Redaction", () => {
     "Bearer authentication.",
     "Bearer authentication-failed with 403",
     "authorization: failed, and authorization = denied by policy",
+    "the authorization basic to all this, and authorization, tokens and bearers",
+    "a &copy; b &unknown; c &amp; d",
     "OAT_UPPERCASEISNOTATOKENATALL123456",
     "a table-top game, table-musicbackend-1234, stk-1234, ghp_short",
     "github.com/harbor/music#12"
@@ -164,6 +191,25 @@ describe("Redaction", () => {
       n: 1.5
     })
     expect(redactJson(JSON.parse('{"__proto__":{"a":1}}'))).toEqual(JSON.parse('{"__proto__":{"a":1}}'))
+  })
+
+  it("covers headers that are listed with their values, not words beside the name", () => {
+    const value = "Basic dXNlcjpwYXNz"
+    expect(
+      redactJson([
+        ["Authorization", value, "Accept", "text/html"],
+        { name: "authorization", value: "opaque" },
+        { key: "Author\u0026#105;zation", value },
+        { "Author%69zation": "opaque" },
+        ["authorization", "profile"]
+      ])
+    ).toEqual([
+      ["Authorization", redactedText, "Accept", "text/html"],
+      { name: "authorization", value: redactedText },
+      { key: "Author&#105;zation", value: redactedText },
+      { "Author%69zation": redactedText },
+      ["authorization", "profile"]
+    ])
   })
 
   it("covers all parts of a report", () => {

@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { scopes } from "../../src/schema/Identity.ts"
@@ -105,6 +106,27 @@ describe("a call to Ting", () => {
       })
     )
   )
+
+  for (const [slow, dependency] of [
+    ["prove", "iam"],
+    ["register", "ting"]
+  ] as const)
+    it.effect(`names ${dependency} when the deadline passes during the ${slow} call`, () =>
+      scenario(
+        Effect.gen(function* () {
+          const { registration, iam, ting, caller } = yield* prepared
+          const held = yield* slow === "prove" ? iam.hold(slow) : ting.hold(slow)
+          const fiber = yield* registration
+            .register(production, caller)
+            .pipe(inRequest(), Effect.flip, Effect.fork)
+          yield* held.arrived
+          yield* TestClock.adjust("25 seconds")
+          const failure = yield* Fiber.join(fiber)
+          assert.strictEqual(failure.code, "dependency_unavailable")
+          assert.strictEqual(failure.details?.dependency, dependency)
+        })
+      )
+    )
 
   it.effect("refused with another code is not retried", () =>
     scenario(

@@ -1,8 +1,10 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import type { WebhookEvent } from "../../src/services/Iam.ts"
+import { replays } from "../../src/services/Metrics.ts"
 import { planeId } from "../../src/services/Plane.ts"
 import { Planes } from "../../src/services/Planes.ts"
 import { Store } from "../../src/services/Store.ts"
@@ -130,8 +132,11 @@ describe("a delivery", () => {
         yield* deliver(eventOf())
         assert.isFalse(yield* isActive("c:ana"))
         yield* register("c:ana")
+        const replayed = Effect.map(Metric.value(replays({ operation: "webhook" })), ({ count }) => count)
+        const before = yield* replayed
         deepStrictEqual(yield* deliver(eventOf()), { received: true })
         assert.isTrue(yield* isActive("c:ana"))
+        assert.strictEqual((yield* replayed) - before, 1)
       })
     )
   )

@@ -25,6 +25,14 @@ export interface InMemoryResponse {
   readonly text: string
 }
 
+/** Node's `complete` says that the whole request has arrived, which the library's requests do not say. */
+const completing =
+  (listener: RequestListener): RequestListener =>
+  (message, response) => {
+    Object.defineProperty(message, "complete", { get: () => message.readableEnded })
+    listener(message, response)
+  }
+
 class Listener extends Context.Tag("test/Listener")<Listener, RequestListener>() {}
 
 export class InMemoryServer extends Context.Tag("test/InMemoryServer")<
@@ -39,7 +47,7 @@ export const inMemoryServer = (bounds: Bounds = {}) =>
     InMemoryServer,
     Effect.map(Listener, (listener) => ({
       send: async (address: string, { body, headers, method, path }: InMemoryRequest) => {
-        const answer = await inject(listener, {
+        const answer = await inject(completing(listener), {
           // The library's names of methods; any text is sent.
           method: (method ?? (body === undefined ? "GET" : "POST")) as "GET",
           url: path,

@@ -3,7 +3,8 @@ import type { InMemoryIam } from "../../sandbox/upstreams/Iam.ts"
 import { encodeReply, type Now, type Seen } from "../../sandbox/upstreams/Simulator.ts"
 import type { OutgoingRequest, Send } from "../../src/layers/upstream/UpstreamTransport.ts"
 
-const seenAt = (at: number, { body, headers, method, origin, path }: OutgoingRequest): Seen => {
+/** A request as a simulator sees it. */
+export const seenAt = (at: number, { body, headers, method, origin, path }: OutgoingRequest): Seen => {
   const { pathname, searchParams } = new URL(path, origin)
   return {
     at,

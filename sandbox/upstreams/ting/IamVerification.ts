@@ -67,7 +67,10 @@ export const makeIamVerification = (options: {
   readonly iamUrl: string
   readonly appId: string
   readonly appSecret: string
+  /** Instead of the platform's, for an IAM in memory. */
+  readonly fetch?: typeof globalThis.fetch
 }): IamVerification => {
+  const { fetch = globalThis.fetch } = options
   const base = `${options.iamUrl.replace(/\/+$/, "")}/api/v1`
 
   const ask = async (

@@ -1,5 +1,6 @@
 /** Validation errors by field, in words that contain nothing of the input. */
 import type { ArrayFormatterIssue } from "effect/ParseResult"
+import { redact } from "../../services/Redaction.ts"
 
 export interface Field {
   readonly path: string
@@ -18,9 +19,17 @@ const pathLimit = 120
 
 const truncate = (path: string): string => (path.length <= pathLimit ? path : `${path.slice(0, pathLimit)}…`)
 
+const plainName = /^[\w-]{1,64}$/
+
+/** The name of a field as the caller sent it, unless it may be a credential or is no plain name. */
+const toName = (part: PropertyKey): string => {
+  const name = String(part)
+  return plainName.test(name) && redact(name) === name ? name : "(name not shown)"
+}
+
 /** The dotted path of a field; the body itself is `body`. */
 const toDottedPath = (path: ArrayFormatterIssue["path"]): string =>
-  path.length === 0 ? "body" : truncate(path.map((part) => String(part)).join("."))
+  path.length === 0 ? "body" : truncate(path.map(toName).join("."))
 
 const kinds: ReadonlyArray<readonly [RegExp, string]> = [
   [/^(?:ReadonlyArray<|readonly \[)/, "an array"],

@@ -4,7 +4,7 @@ import * as Layer from "effect/Layer"
 import { Overloaded, ShuttingDown } from "../../schema/Failure.ts"
 import { Drain } from "../../services/Drain.ts"
 import { httpRequestsInFlight, recordNow } from "../../services/Metrics.ts"
-import { startEventLoopDelay } from "../transport/EventLoopDelay.ts"
+import { type EventLoopDelay, startEventLoopDelay } from "../transport/EventLoopDelay.ts"
 import { RequestQueue } from "../transport/RequestQueue.ts"
 import type { Call } from "./Routes.ts"
 
@@ -34,7 +34,8 @@ interface AdmissionService {
 /** Counts the requests in flight, and refuses those beyond the bounds. */
 export class Admission extends Context.Tag("music/http/Admission")<Admission, AdmissionService>() {
   static readonly layer = (
-    bound: number = defaultBound
+    bound: number = defaultBound,
+    startDelay: (oldestWait: () => number) => EventLoopDelay = startEventLoopDelay
   ): Layer.Layer<Admission, never, Drain | RequestQueue> =>
     Layer.scoped(
       Admission,
@@ -43,7 +44,7 @@ export class Admission extends Context.Tag("music/http/Admission")<Admission, Ad
         const queue = yield* RequestQueue
         const idle = yield* Effect.makeLatch(true)
         const delay = yield* Effect.acquireRelease(
-          Effect.sync(() => startEventLoopDelay(queue.oldestWait)),
+          Effect.sync(() => startDelay(queue.oldestWait)),
           ({ stop }) => Effect.sync(stop)
         )
         let inFlight = 0

@@ -48,8 +48,19 @@ export const addReading = (headers: RateLimitHeaders, reading: QuotaReading): Ra
 export interface RateLimitResult {
   readonly headers: RateLimitHeaders
   readonly failure: RateLimited | undefined
-  /** Name of the quota that is used up; of two, the one that is free later. */
+  /** Name of the quota that is used up; of two, the credential's. */
   readonly exceeded: string | undefined
+}
+
+const isRefused = ({ retryAfterSeconds }: QuotaReading): boolean => retryAfterSeconds > 0
+
+const refuse = (readings: ReadonlyArray<QuotaReading>): RateLimitResult => {
+  const refused = readings.find(isRefused)
+  return {
+    headers: toHeaders(readings),
+    failure: new RateLimited({ retryAfterSeconds: refused?.retryAfterSeconds ?? 1 }),
+    exceeded: refused?.policy.name
+  }
 }
 
 const unlimited: RateLimitResult = { headers: {}, failure: undefined, exceeded: undefined }
@@ -92,18 +103,16 @@ export class RateLimits extends Context.Tag("music/http/RateLimits")<
         return {
           count: (message, clientNetwork, credential, now) => {
             warnOnce(message)
-            const readings = [byAddress.take(clientNetwork, now)]
-            if (Option.isSome(credential))
-              readings.push(byCredential.take(digestOf(credential.value.token), now))
-            const headers = toHeaders(readings)
-            const retryAfterSeconds = Math.max(...readings.map((reading) => reading.retryAfterSeconds))
-            if (retryAfterSeconds === 0) return { headers, failure: undefined, exceeded: undefined }
-            return {
-              headers,
-              failure: new RateLimited({ retryAfterSeconds }),
-              exceeded: readings.find((reading) => reading.retryAfterSeconds === retryAfterSeconds)?.policy
-                .name
-            }
+            // A refused use costs nothing, also not in the other quota: one client's loop would use up the address of all others.
+            const key = Option.map(credential, ({ token }) => digestOf(token))
+            const own = Option.map(key, (digest) => byCredential.take(digest, now))
+            if (Option.exists(own, isRefused)) return refuse(Option.toArray(own))
+            const ofAddress = byAddress.take(clientNetwork, now)
+            const readings = [ofAddress, ...Option.toArray(own)]
+            if (!isRefused(ofAddress))
+              return { headers: toHeaders(readings), failure: undefined, exceeded: undefined }
+            if (Option.isSome(key)) byCredential.giveBack(key.value)
+            return refuse(readings)
           }
         }
       })

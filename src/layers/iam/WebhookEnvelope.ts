@@ -112,11 +112,20 @@ const testing = (value: JsonObject): Read<WebhookEvent> =>
     }
   })
 
+/** Levels of nested arrays and objects, as in every request body (docs/api.md). Deeper data could not be written as JSON again. */
+const nestingLimit = 64
+
+const isWithin = (levels: number, value: unknown): boolean =>
+  typeof value !== "object" ||
+  value === null ||
+  (levels > 0 && Object.values(value).every((member) => isWithin(levels - 1, member)))
+
 /** The event in a verified body, or the name of the failed step. `eventId` comes from the header. */
 export const readEvent = (body: Uint8Array, eventId: string): Either.Either<WebhookEvent, string> =>
   Either.gen(function* () {
     const value = yield* Either.mapLeft(parseJson(body), () => "JSON")
     if (!isObject(value)) return yield* Either.left("JSON object")
+    yield* expect(isWithin(nestingLimit, value), "nesting")
     const event = yield* Object.hasOwn(value, "test") ? testing(value) : production(value)
     yield* expect(event.eventId === eventId, "event id")
     return event

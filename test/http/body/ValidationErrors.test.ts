@@ -21,6 +21,20 @@ describe("The problem of an input", () => {
   it.each<[string, Schema.Schema.AnyNoContext, unknown, string, string]>([
     ["a missing field", LoginRequest, {}, "slt", "is missing"],
     ["an unknown field", LoginRequest, { slt: "a", for: secret }, "for", "is not a known field"],
+    [
+      "an unknown field with the name of a credential",
+      LoginRequest,
+      { slt: "a", [`oat_${"a1B2".repeat(10)}`]: 1 },
+      "(name not shown)",
+      "is not a known field"
+    ],
+    [
+      "an unknown field with control characters",
+      LoginRequest,
+      { slt: "a", "\u001b[31mred": 1 },
+      "(name not shown)",
+      "is not a known field"
+    ],
     ["another type", RefreshRequest, { refresh_token: 7 }, "refresh_token", "must be a string"],
     ["null for a string", RefreshRequest, { refresh_token: null }, "refresh_token", "must be a string"],
     [
@@ -40,13 +54,7 @@ describe("The problem of an input", () => {
       "data",
       "must be any JSON object"
     ],
-    [
-      "an empty type",
-      TingRequest,
-      { type: "", key: "k", data: {} },
-      "type",
-      "must be a string at least 1 character(s) long"
-    ],
+    ["an empty type", TingRequest, { type: "", key: "k", data: {} }, "type", "must be 1 to 255 characters"],
     ["too few events", TelemetryRequest, { table: "t", events: [] }, "events", "must hold 1 to 40 events"],
     ["no events", TelemetryRequest, { table: "t", events: secret }, "events", "must be an array"],
     [

@@ -1,6 +1,9 @@
 import { Socket } from "node:net"
 import { assert, describe, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import * as Metric from "effect/Metric"
 import { makeRequestQueue, mostOfConnection, mostWaiting } from "../../../src/http/transport/RequestQueue.ts"
+import { httpRequestsWaiting } from "../../../src/services/Metrics.ts"
 
 /** A queue with a clock that only the test and the started work advance. */
 const setUp = () => {
@@ -45,6 +48,18 @@ describe("The queue of requests", () => {
     await turn()
     assert.deepStrictEqual(started, ["a", "b", "c", "d", "e"])
     assert.strictEqual(queue.length(), 0)
+  })
+
+  it("shows in its metric how many wait at the begin of a turn", async () => {
+    const { add } = setUp()
+    const shown = () => Effect.runSync(Metric.value(httpRequestsWaiting)).value
+    for (const name of ["a", "b", "c", "d", "e"]) add(name, 3)
+    const seen: Array<number> = []
+    for (let at = 0; at < 3; at += 1) {
+      await turn()
+      seen.push(shown())
+    }
+    assert.deepStrictEqual(seen, [3, 1, 0])
   })
 
   it("counts the work that a started request goes on with before it waits", async () => {

@@ -360,6 +360,17 @@ describe("A worker", () => {
     })
   )
 
+  it.scoped("finds within 30 s what another process made due on SQLite, which wakes nobody", () =>
+    Effect.gen(function* () {
+      const { pass, start, states, store } = yield* makeWorld(0)
+      yield* start((held) => done(held))
+      yield* pass(60)
+      yield* store.reports.admit(sampleReport({ createdAt: 61_000 }), true)
+      yield* pass(30)
+      expect(yield* states).toEqual({ delivered: 1 })
+    })
+  )
+
   it.scoped("handles nothing for a paused destination, also when the pause begins during the lease", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(1)

@@ -159,8 +159,20 @@ describe("An unknown outcome", () => {
     "leads to a second attempt only after three clean searches, 5, 15 and 40 seconds after the send",
     () =>
       Effect.gen(function* () {
-        const { admit, delivery, failPost, filed, searches, pass, posts, seconds, settings, start, issues } =
-          yield* makeWorld
+        const {
+          admit,
+          delivery,
+          failPost,
+          filed,
+          searches,
+          pass,
+          posts,
+          seconds,
+          settings,
+          start,
+          issues,
+          store
+        } = yield* makeWorld
         const report = yield* admit()
         failPost(badGateway)
         yield* start(settings)
@@ -174,6 +186,9 @@ describe("An unknown outcome", () => {
         expect(seconds(posts(), report.createdAt)).toEqual([0, 40])
         const [first, second] = posts().map(({ body }) => body.toString())
         expect(first).toBe(second)
+        // An hour later duplicates are searched for.
+        const { availableAt } = Option.getOrThrow(yield* store.deliveries.find(`sweep:${report.id}`))
+        expect(Math.floor((availableAt - report.createdAt) / 1_000)).toBe(40 + 3_600)
       })
   )
 

@@ -266,6 +266,10 @@ describe("a production delivery", () => {
 
   const wrong: Readonly<Record<string, string>> = {
     "no JSON": "{",
+    "data that nests too deep to be stored": w1With({ data: {} }).replace(
+      '"data":{}',
+      `"data":{"x":${"[".repeat(200_000)}${"]".repeat(200_000)}}`
+    ),
     "JSON and more": `${w1}{}`,
     "a byte order mark": `\ufeff${w1}`,
     "a list": `[${w1}]`,

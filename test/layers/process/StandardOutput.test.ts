@@ -1,5 +1,8 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Option from "effect/Option"
+import * as TestClock from "effect/TestClock"
 import { makeLineOutput } from "../../../src/layers/process/StandardOutput.ts"
 
 const failure = (code: string) => Object.assign(new Error(code), { code })
@@ -65,6 +68,19 @@ describe("Lines on standard output", () => {
       target.state = Number.POSITIVE_INFINITY
       yield* output.drain
       expect(target.text).toBe(line.repeat(2_000 - target.lost))
+    })
+  )
+
+  it.effect("delay the end of the process by half a second, when nobody reads", () =>
+    Effect.gen(function* () {
+      const { output, target } = makeTarget()
+      target.state = 0
+      output.write("one\n")
+      const ending = yield* Effect.fork(output.drain)
+      yield* TestClock.adjust("499 millis")
+      expect(Option.isNone(yield* Fiber.poll(ending))).toBe(true)
+      yield* TestClock.adjust("1 millis")
+      expect(Option.isSome(yield* Fiber.poll(ending))).toBe(true)
     })
   )
 

@@ -7,6 +7,7 @@ import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
+import * as Metric from "effect/Metric"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type * as Scope from "effect/Scope"
@@ -20,6 +21,7 @@ import { makeUpstream, type UpstreamCall } from "../../../src/layers/upstream/Up
 import { jsonBody } from "../../../src/layers/upstream/UpstreamRequest.ts"
 import { faults, type Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import { version } from "../../../src/schema/Release.ts"
+import { upstreamRequests } from "../../../src/services/Metrics.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { answering, rawServer } from "./Simulated.ts"
 import { until } from "../../support/Waiting.ts"
@@ -252,6 +254,37 @@ describe("an outcome is unknown when", () => {
         })
       }
       yield* until(() => aborted === 1)
+    })
+  )
+})
+
+describe("the metric of calls", () => {
+  scoped("counts each call once, by its outcome", () =>
+    Effect.gen(function* () {
+      const outcomes = ["ok", "refused", "not_executed", "unknown", "interrupted"] as const
+      const counts = Effect.forEach(outcomes, (outcome) =>
+        Effect.map(
+          Metric.value(upstreamRequests({ dependency: "ting", operation: "ask", outcome })),
+          ({ count }) => count
+        )
+      )
+      const before = yield* counts
+      const server = yield* answering(() => ({ status: 200, body: { ok: true } }))
+      yield* askOf(server.url)
+      server.fail({ fault: faults.status(400, envelope("invalid_input")) })
+      assert.instanceOf(yield* failureOf(server.url), Refused)
+      server.fail({ fault: faults.status(503, envelope("server_overloaded")) })
+      assert.instanceOf(yield* failureOf(server.url), NotExecuted)
+      server.fail({ fault: { kind: "drop" } })
+      assert.instanceOf(yield* failureOf(server.url), Unknown)
+      server.fail({ fault: { kind: "hang" } })
+      const leaving = yield* Effect.fork(askOf(server.url))
+      yield* until(() => server.seen.length === 5)
+      yield* Fiber.interrupt(leaving)
+      deepStrictEqual(
+        (yield* counts).map((count, at) => count - (before[at] ?? 0)),
+        [1, 1, 1, 1, 1]
+      )
     })
   )
 })

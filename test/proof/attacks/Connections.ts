@@ -41,21 +41,23 @@ const honestFrom = async (target: Target, from: string): Promise<ReadonlyArray<s
   return answer?.status === 200 ? [] : [`a new connection from ${from} got ${answer?.status ?? "no answer"}`]
 }
 
-/** Opens more idle connections than one address may have, some of them used before, some with the beginning of a head. */
+/**
+ * Opens more idle connections than one address may have. Each has had an answer, so that no limit but that of the address ends it before
+ * the count; some begin a further head after it.
+ */
 const idle: Attack = {
   name: "idle connections of one address",
   play: async ({ count, random, server }) => {
     const from = "127.0.0.21"
     const limit = defaultConnectionLimits.address
     const lines = await openMany(server, Math.max(count, limit + 100), () => from)
-    for (const { socket } of lines) socket.write(["", probe, "GET / HTTP/1.1\r\nHo"][random.below(3)] ?? "")
-    const honest = [...(await honestFrom(server, from)), ...(await honestFrom(server, "127.0.0.22"))]
+    for (const { socket } of lines) socket.write(probe)
+    await Promise.all(lines.map((line) => line.until(() => answersOf(line).length > 0)))
     const countOpen = () => lines.filter((line) => !line.isClosed()).length
-    const first = lines[0]
-    await first?.closed(30_000)
-    // Each of them is either open or closed by the server; the count settles when the last close has arrived.
-    for (let round = 0; round < 100 && countOpen() > limit; round += 1) await pause(100)
+    for (let round = 0; round < 50 && countOpen() > limit; round += 1) await pause(200)
     const left = countOpen()
+    for (const { socket } of lines) if (random.below(2) === 0) socket.write("GET / HTTP/1.1\r\nHo")
+    const honest = [...(await honestFrom(server, from)), ...(await honestFrom(server, "127.0.0.22"))]
     closeAll(lines)
     return [
       ...honest,

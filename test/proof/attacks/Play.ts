@@ -9,6 +9,7 @@ import { type AttackedServer, type Holdings, startAttackedServer } from "./Attac
 import { connectionAttacks } from "./Connections.ts"
 import { payloadAttacks } from "./Payloads.ts"
 import { reflectionAttacks } from "./Reflection.ts"
+import { identityAttacks } from "./Identity.ts"
 import { honestAddress, startProbes } from "./Probes.ts"
 import { syntaxAttacks } from "./Syntax.ts"
 import { ask } from "./Wire.ts"
@@ -17,6 +18,7 @@ import { ask } from "./Wire.ts"
 const lists: ReadonlyArray<ReadonlyArray<Attack>> = [
   connectionAttacks,
   syntaxAttacks,
+  identityAttacks,
   reflectionAttacks,
   payloadAttacks
 ]

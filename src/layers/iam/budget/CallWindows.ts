@@ -25,6 +25,8 @@ export interface Claim {
   readonly share: Share
   /** Calls with the same key share one bound; none for calls without a credential. */
   readonly key: string | undefined
+  /** The actor of the credential, where it is known. */
+  readonly owner?: string | undefined
   /** Calls of the key in 60 s (`CredentialBounds`). */
   readonly bound: number
   /** A refusal promises the key a later place. Only for known credentials: others could reserve every place and never return. */
@@ -140,7 +142,12 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     if (ownOpensAt !== undefined) return refuseUntil(ownOpensAt)
     const promise = key === undefined ? undefined : promised.get(key)
     const held = places.heldBy(share)
-    const ceiling = ceilingOf(share, budget, held, leftToOthers(own.length, budget))
+    const calls = {
+      own: own.length,
+      // The refreshes of an actor have a quota of their own (`NetworkAndActorQuotas`).
+      ofOwner: claim.owner === undefined || share === "essential" ? 0 : places.countOfOwner(claim.owner)
+    }
+    const ceiling = ceilingOf(share, budget, held, leftToOthers(calls, budget))
     // A due promise may use half of what lies between the ceiling and the budget, in case essential calls were more than expected.
     const kept = promise !== undefined && promise <= now && places.size() < (ceiling + budget) / 2
     const others = share === "essential" ? 0 : count(promised, ([other, at]) => other !== key && at <= now)
@@ -149,6 +156,7 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
       const place: Place = {
         window: name,
         key,
+        owner: claim.owner,
         share,
         freeAt: Number.POSITIVE_INFINITY,
         ownUntil: Number.POSITIVE_INFINITY,
@@ -161,7 +169,7 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     }
     if (promise !== undefined && promise > now) return refuseUntil(promise)
     const at = Math.max(nextFree(window, share, ceiling, promise !== undefined, now), opensAt)
-    const promises = claim.promise && key !== undefined && !isBusy(own.length) && at < now + farthestPromise
+    const promises = claim.promise && key !== undefined && !isBusy(calls) && at < now + farthestPromise
     if (promises) promised.set(key, at)
     return refuseUntil(at)
   }

@@ -61,10 +61,18 @@ export const boundOpensAt = (
 
 /** A credential with more calls than this in a minute leaves part of the budget to credentials with fewer. */
 const busyAbove = 3
+/** The same for an actor, over all logins: many logins with few calls each would leave nothing to other actors. */
+const busyActorAbove = 10
 const leftPart = 0.2
 
-export const isBusy = (calls: number): boolean => calls > busyAbove
+/** Calls in a minute of the credential, and of its actor. */
+export interface RecentCalls {
+  readonly own: number
+  readonly ofOwner: number
+}
+
+export const isBusy = ({ ofOwner, own }: RecentCalls): boolean => own > busyAbove || ofOwner > busyActorAbove
 
 /** Places that a credential with so many calls leaves to others. */
-export const leftToOthers = (calls: number, budget: number): number =>
+export const leftToOthers = (calls: RecentCalls, budget: number): number =>
   isBusy(calls) ? partOf(budget, leftPart) : 0

@@ -101,6 +101,7 @@ export const makeIamBudget = (
       window,
       share: adjust(membership.shareOf({ ...purpose, completing }, isKnown(purpose), network, now)),
       key: purpose.credential === undefined ? undefined : known.budgetKey(purpose.credential),
+      owner: purpose.credential === undefined ? undefined : known.ownerOf(purpose.credential),
       bound: boundOf(counted, purpose.use, options.callsPerMinute),
       promise: isKnown(purpose),
       place

@@ -9,6 +9,8 @@ export interface Place {
   /** Plane and path. */
   readonly window: string
   readonly key: string | undefined
+  /** The actor whose credential it is, over all logins; undefined while unknown. */
+  readonly owner?: string | undefined
   readonly share: Share
   /** Infinite while the call is out. Only `Places.endAt` sets another time. */
   freeAt: number
@@ -29,6 +31,7 @@ export interface Places {
   readonly removeExpired: (now: number) => void
   readonly heldBy: (share: Share) => number
   readonly ofKey: (key: string) => Iterable<Place>
+  readonly countOfOwner: (owner: string) => number
   readonly all: () => Iterable<Place>
 }
 
@@ -38,14 +41,23 @@ const maxPast = 1_024
 export const makePlaces = (): Places => {
   const places = new Set<Place>()
   const byKey = new Map<string, Set<Place>>()
+  const byOwner = new Map<string, number>()
   const held: Record<Share, number> = { essential: 0, known: 0, newcomer: 0, suspect: 0 }
   /** In the order of their times. A place that was taken again since has a later time. */
   let ending: Array<{ readonly place: Place; readonly at: number }> = []
   let past = 0
 
+  const countOwner = ({ owner }: Place, change: 1 | -1): void => {
+    if (owner === undefined) return
+    const count = (byOwner.get(owner) ?? 0) + change
+    if (count === 0) byOwner.delete(owner)
+    else byOwner.set(owner, count)
+  }
+
   const remove = (place: Place): void => {
     if (!places.delete(place)) return
     held[place.share] -= 1
+    countOwner(place, -1)
     if (place.key === undefined) return
     const own = byKey.get(place.key)
     if (own?.delete(place) && own.size === 0) byKey.delete(place.key)
@@ -57,6 +69,7 @@ export const makePlaces = (): Places => {
     add: (place) => {
       places.add(place)
       held[place.share] += 1
+      countOwner(place, 1)
       if (place.key === undefined) return
       const own = byKey.get(place.key)
       if (own === undefined) byKey.set(place.key, new Set([place]))
@@ -78,6 +91,7 @@ export const makePlaces = (): Places => {
     },
     heldBy: (share) => held[share],
     ofKey: (key) => byKey.get(key) ?? [],
+    countOfOwner: (owner) => byOwner.get(owner) ?? 0,
     all: () => places
   }
 }

@@ -3,6 +3,7 @@
  * fill. Plain bookkeeping without effects; times are monotonic milliseconds.
  */
 import { makeQuota } from "../../../services/Quota.ts"
+import { putBounded } from "../BoundedMap.ts"
 import type { Purpose } from "./Purpose.ts"
 
 /**
@@ -46,11 +47,14 @@ export const ceilingOf = (share: Share, budget: number, held: number, leave: num
 export const completingShare = (share: Share): Share => (share === "known" ? "essential" : share)
 
 /**
- * Distinct credentials of one network that IAM refused in five minutes. At the quota the network's unknown credentials
- * become `suspect`. From the first refused login on, its logins are `newcomer` instead of `known`. Logins and tokens are
- * counted separately, so that an office whose sessions ended can log in.
+ * Distinct credentials of one network that IAM refused; one is forgotten every 50 s. At the quota the network's unknown credentials
+ * become `suspect`. Logins and tokens are counted separately, so that an office whose sessions ended can log in.
  */
 const refusalsOfNetwork = { name: "suspicion", quota: 6, windowSeconds: 300 }
+/** Milliseconds after a refused login for which the logins of its network are `newcomer` instead of `known`. */
+const refusedLoginMillis = 300_000
+/** Networks whose refused logins are kept. Beyond it the one with the oldest write is removed. */
+const capacity = 50_000
 
 /** The unit by which refusals are counted. With IPv6 it is a site, a /48, because a site has 65,536 networks. */
 const siteOf = (network: string): string =>
@@ -67,6 +71,9 @@ export interface Membership {
 export const makeMembership = ({ countAddresses }: { readonly countAddresses: boolean }): Membership => {
   const logins = makeQuota(refusalsOfNetwork)
   const tokens = makeQuota(refusalsOfNetwork)
+  const refusedLoginAt = new Map<string, number>()
+  const hasRefusedLogin = (network: string, now: number): boolean =>
+    now < (refusedLoginAt.get(siteOf(network)) ?? Number.NEGATIVE_INFINITY) + refusedLoginMillis
   const refusalsOf = (use: Purpose["use"]) => (use === "login" ? logins : tokens)
 
   return {
@@ -76,10 +83,12 @@ export const makeMembership = ({ countAddresses }: { readonly countAddresses: bo
       if (isKnown) return use === undefined ? "known" : "essential"
       const refused = refusalsOf(use).used(siteOf(network), now)
       if (refused >= refusalsOfNetwork.quota) return "suspect"
-      return use === "login" && refused === 0 ? "known" : "newcomer"
+      return use === "login" && !hasRefusedLogin(network, now) ? "known" : "newcomer"
     },
     recordRefusal: (use, network, now) => {
-      if (countAddresses) refusalsOf(use).take(siteOf(network), now)
+      if (!countAddresses) return
+      refusalsOf(use).take(siteOf(network), now)
+      if (use === "login") putBounded(refusedLoginAt, siteOf(network), now, capacity)
     }
   }
 }

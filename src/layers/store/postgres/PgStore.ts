@@ -39,7 +39,7 @@ export interface PgOptions {
 }
 
 /** Milliseconds. They bound every call, whatever the server does. */
-const defaultTimeouts = {
+export const defaultTimeouts = {
   connect: 5_000,
   /** Enforced by the server. */
   statement: 10_000,

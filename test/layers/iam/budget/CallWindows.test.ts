@@ -534,3 +534,13 @@ describe("For any sequence of claims, responses, cancellations and blocks", () =
     assert.isAbove(waits, 100)
   })
 })
+
+describe("An actor with more than ten calls in a minute over many logins", () => {
+  it("leaves a fifth of the budget to others, except for its refreshes", () => {
+    const windows = makeCallWindows(100)
+    const owner = { owner: "production c:hoarder" }
+    assert.strictEqual(send(windows, many, "known", 0, owner), 65)
+    assert.strictEqual(send(windows, many, "known", 0), 20)
+    assert.strictEqual(send(windows, many, "essential", 0, owner), 15)
+  })
+})

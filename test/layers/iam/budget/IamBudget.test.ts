@@ -291,6 +291,22 @@ describe("A refused credential", () => {
   )
 })
 
+describe("A network with a refused login", () => {
+  it.effect("has half of the budget for its logins for five minutes, also after one refusal", () =>
+    Effect.gen(function* () {
+      const { admitted, budget } = budgetOf()
+      yield* budget.recordRefusal("slt refused", "this_call", "login").pipe(inRequest(true, "203.0.113.1"))
+      yield* TestClock.adjust("4 minutes")
+      const others = Array.from({ length: 55 }, (_, at) => admitted(1, () => login(at), `198.51.100.${at}`))
+      yield* Effect.all(others)
+      // 55 places are taken: newcomers get 10 % of 110 above their part.
+      assert.strictEqual(yield* admitted(20, (at) => login(100 + at), "203.0.113.1"), 11)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* admitted(60, (at) => login(200 + at), "203.0.113.1"), 60)
+    })
+  )
+})
+
 describe("A network with six refused tokens", () => {
   it.effect("is still suspect 49 s later, and of IPv6 it is a /48", () =>
     Effect.gen(function* () {

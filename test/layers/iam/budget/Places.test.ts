@@ -7,6 +7,7 @@ import { type Share, shares } from "../../../../src/layers/iam/budget/Shares.ts"
 const placeOf = (share: Share, key: string | undefined): Place => ({
   window: "production /oauth/introspect",
   key,
+  owner: key,
   share,
   freeAt: Number.POSITIVE_INFINITY,
   ownUntil: Number.POSITIVE_INFINITY,
@@ -53,6 +54,11 @@ describe("The places of a window", () => {
             assert.strictEqual(places.size(), expected.length)
             for (const held of shares)
               assert.strictEqual(places.heldBy(held), expected.filter((place) => place.share === held).length)
+            for (const owner of ["one", "two"])
+              assert.strictEqual(
+                places.countOfOwner(owner),
+                expected.filter((place) => place.owner === owner).length
+              )
             for (const own of ["one", "two"])
               deepStrictEqual(
                 [...places.ofKey(own)],

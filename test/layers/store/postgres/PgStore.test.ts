@@ -9,7 +9,11 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Schema from "effect/Schema"
 import { all, lock, run } from "../../../../src/layers/store/Query.ts"
-import { openPostgres, type PgOptions } from "../../../../src/layers/store/postgres/PgStore.ts"
+import {
+  defaultTimeouts,
+  openPostgres,
+  type PgOptions
+} from "../../../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { Statement } from "@effect/sql/Statement"
@@ -72,6 +76,8 @@ describe("A Postgres database", () => {
         (name) => database.read("Test", values(database.sql`SELECT current_setting(${name}) AS value`))
       )
       deepStrictEqual(shown.flat(), ["music-backend", "10s", "2s", "15s"])
+      // What the server does not enforce: 5 s for a connection, and 11 s for an answer.
+      deepStrictEqual([defaultTimeouts.connect, defaultTimeouts.answer], [5_000, 11_000])
     })
   )
 
