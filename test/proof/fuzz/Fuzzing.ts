@@ -163,6 +163,7 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
       }
       if (announced) {
         left.push(draft)
+        ledger.again.add(draft.index)
         return
       }
       ledger.unanswered += 1
