@@ -167,6 +167,7 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
       }
       if (announced) {
         left.push(draft)
+        ledger.noteAgain(draft)
         return
       }
       ledger.noteUnanswered(draft)
