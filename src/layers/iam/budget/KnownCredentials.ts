@@ -23,6 +23,8 @@ interface Family {
 
 interface Known {
   readonly family: Family | undefined
+  /** The actor of a token of unknown family, which IAM issued through another process. */
+  readonly owner?: string | undefined
   /** Set until the introspection that completes the login or refresh succeeds; holds the place reserved for it. */
   readonly unconfirmed?: { readonly issuedAt: number | undefined; readonly place: Place }
 }
@@ -54,7 +56,7 @@ export interface KnownCredentials {
   readonly forget: (key: string) => void
   /** The same for all tokens of one login, however often they rotate, so that their calls share a bound. */
   readonly budgetKey: (key: string) => string
-  /** The actor of a login, the same for all of the actor's logins; undefined until an introspection discloses it. */
+  /** The actor of a token, the same for all of the actor's logins; undefined until an introspection discloses it. */
   readonly ownerOf: (key: string) => string | undefined
   /**
    * Matches the access tokens that may end with a refresh token: those of its family, and those of unknown family in its
@@ -101,14 +103,17 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
     markLive: (key, owner) => {
       const family = known.get(key)?.family
       if (family !== undefined) family.owner = owner
-      put(key, { family })
+      put(key, { family, owner })
     },
     recordGrant,
     completingPlace: (key) => Option.fromNullable(known.get(key)?.unconfirmed?.place),
     issuedAt: (key) => known.get(key)?.unconfirmed?.issuedAt,
     forget: (key) => void known.delete(key),
     budgetKey: (key) => known.get(key)?.family?.name ?? key,
-    ownerOf: (key) => known.get(key)?.family?.owner,
+    ownerOf: (key) => {
+      const { family, owner } = known.get(key) ?? {}
+      return family === undefined ? owner : family.owner
+    },
     inFamilyOf: (plane, refreshToken) => {
       const family = known.get(tokenKey(plane, refreshToken))?.family
       const within = `${planeId(plane)} `

@@ -54,6 +54,15 @@ const world = () => {
 }
 
 describe("A credential", () => {
+  it("has the actor of its first introspection, also when IAM issued it through another process", () => {
+    const { cache, login } = world()
+    login("1")
+    assert.isUndefined(cache.ownerOf(keyOf("oat_1")))
+    for (const token of ["oat_1", "oat_elsewhere"]) cache.markLive(keyOf(token), "production si:deejay")
+    for (const token of ["oat_1", "ort_1", "oat_elsewhere"])
+      assert.strictEqual(cache.ownerOf(keyOf(token)), "production si:deejay")
+  })
+
   it("has a key of plane and digest, without the credential", () => {
     assert.notStrictEqual(keyOf("oat_1"), keyOf("oat_1", testing))
     assert.notStrictEqual(keyOf("oat_1"), secretKey(Redacted.make("oat_1")))
