@@ -3,7 +3,7 @@ import * as Either from "effect/Either"
 import * as ParseResult from "effect/ParseResult"
 import * as Schema from "effect/Schema"
 import { type Failure, InvalidInput, UnsupportedMediaType } from "../../schema/Failure.ts"
-import { parseJson } from "./StrictJson.ts"
+import { nestsTooDeep, parseJson, tooDeep } from "./StrictJson.ts"
 import { type Field, reportsAllProblems, toFields } from "./ValidationErrors.ts"
 
 const refuse = (fields: ReadonlyArray<Field>): Either.Either<never, Failure> =>
@@ -36,3 +36,7 @@ export const makeBodyDecoder = <Payload>(
       : refuse(toFields(ParseResult.ArrayFormatter.formatErrorSync(decoded.left)))
   }
 }
+
+/** Checks the bytes of a signed body, which is not decoded before its signature: what reads it later may be recursive. */
+export const checkNesting = (bytes: Uint8Array): Either.Either<void, Failure> =>
+  nestsTooDeep(bytes) ? refuse([{ path: "body", problem: tooDeep }]) : Either.void

@@ -1,6 +1,9 @@
 import * as Either from "effect/Either"
 import { nestingLimit } from "../../schema/BodyLimits.ts"
 
+/** The problem of a body beyond that limit. */
+export const tooDeep = `nests deeper than ${nestingLimit} levels`
+
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true })
 
 const quote = 0x22
@@ -9,7 +12,7 @@ const isOpening = (byte: number): boolean => byte === 0x5b || byte === 0x7b
 const isClosing = (byte: number): boolean => byte === 0x5d || byte === 0x7d
 
 /** Linear, and runs before anything recursive. Works on bytes, because JSON's structural characters are ASCII. */
-const nestsTooDeep = (bytes: Uint8Array): boolean => {
+export const nestsTooDeep = (bytes: Uint8Array): boolean => {
   let depth = 0
   let inString = false
   for (let at = 0; at < bytes.length; at += 1) {
@@ -61,7 +64,7 @@ const parseText = (text: string): Either.Either<unknown, string> =>
  */
 export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> => {
   if (bytes.length === 0) return Either.left("is empty")
-  if (nestsTooDeep(bytes)) return Either.left(`nests deeper than ${nestingLimit} levels`)
+  if (nestsTooDeep(bytes)) return Either.left(tooDeep)
   return decodeUtf8(bytes).pipe(
     Either.flatMap(parseText),
     Either.flatMap((value) => {

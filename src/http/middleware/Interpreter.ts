@@ -13,7 +13,7 @@ import { type Plane, planeId } from "../../services/Plane.ts"
 import { Planes } from "../../services/Planes.ts"
 import { Sessions } from "../../services/Sessions.ts"
 import { claimsTesting } from "../../services/Webhooks.ts"
-import { makeBodyDecoder } from "../body/BodyDecoder.ts"
+import { checkNesting, makeBodyDecoder } from "../body/BodyDecoder.ts"
 import type { AnyGiven, Handler } from "../handlers/Handler.ts"
 import { type HttpResponse, jsonResponse } from "../transport/HttpResponse.ts"
 import type { HeaderValues } from "./HeaderChecks.ts"
@@ -38,7 +38,8 @@ export type Serve = (admitted: Admitted) => Effect.Effect<HttpResponse, Failure>
 type Decode = (admitted: Admitted) => Either.Either<unknown, Failure>
 
 const makeDecoder = ({ payloadSchema }: Endpoint, { bodyOptional, tags }: Call): Decode => {
-  if (Option.isNone(payloadSchema) || tags.signature) return () => Either.void
+  if (tags.signature) return ({ body }) => checkNesting(body)
+  if (Option.isNone(payloadSchema)) return () => Either.void
   const decode = makeBodyDecoder(payloadSchema.value, bodyOptional)
   return ({ body, facts }) => decode(facts.message.headers, body)
 }

@@ -67,7 +67,13 @@ export const serveNode = (listener: RequestListener, limits: ConnectionLimits = 
     // Without a listener for "upgrade" Node treats such a request as an ordinary one and keeps its connection.
     server.on("request", tracked)
     server.on("connection", queue.connectionAccepted)
-    // Expectations may be ignored (RFC 9110, 10.1.1); Node would answer 417 without a body.
+    // Of a request that waits for the answers to others, Node would put the interim response behind the head of the final
+    // one, into its body. It may be left out: the client waits for it for a moment only (RFC 9110, 10.1.1).
+    server.on("checkContinue", (message, response) => {
+      if (response.socket !== null) response.writeContinue()
+      tracked(message, response)
+    })
+    // Other expectations may be ignored; Node would answer 417 without a body.
     server.on("checkExpectation", tracked)
     answerClientErrors(server, connections, (facts, clientNetwork) => {
       runFork(logUnparsed(facts, clientNetwork))

@@ -16,6 +16,9 @@ export interface Found {
 
 const pattern = /zqx7([bnhp])([0-9a-z]{6})7xqz/gi
 
+/** The beginning or the end of a canary. */
+export const canaryPart = /zqx7|7xqz/i
+
 /** Every canary of a text, each once. */
 export const findCanaries = (text: string): ReadonlyArray<Found> => {
   const found = new Map<string, Found>()

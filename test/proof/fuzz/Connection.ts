@@ -1,6 +1,7 @@
 /** One connection of a client that reads strictly and waits for the answers to what it sent. */
 import { connect, type Socket } from "node:net"
 import { type Answer, parseAnswer } from "./Answers.ts"
+import type { Draft } from "./Draft.ts"
 
 export interface Exchanged {
   readonly answers: ReadonlyArray<Answer>
@@ -10,8 +11,10 @@ export interface Exchanged {
   readonly fault: string | undefined
 }
 
-/** Milliseconds after which a connection without answer or end counts as hanging; twice the longest bound of docs/api.md. */
-const patience = 130_000
+/** Seconds without an answer after which a request that arrived completely counts as hanging: its deadline is 25 s. */
+const patience = 45
+/** The same where the server waits for more bytes or for the end: twice the longest bound of docs/api.md. */
+const longPatience = 130
 /** Milliseconds before the end is sent after a request that perhaps is complete: its answer is then seen, too. */
 const beforeEnd = 50
 
@@ -60,16 +63,21 @@ export class Connection {
   async exchange(
     pieces: ReadonlyArray<Buffer>,
     methods: ReadonlyArray<string>,
-    options: { readonly last: boolean; readonly halfClose: boolean }
+    options: Pick<Draft, "halfClose" | "last" | "malformed">
   ): Promise<Exchanged> {
     const answers: Array<Answer> = []
     let fault: string | undefined
     if (this.received.length > 0) return { answers, ended: this.ended, fault: "bytes without a request" }
     let hangs = false
-    const timer = setTimeout(() => {
+    // Ticks are counted and not the time, so that a machine that stands still has no hanging requests.
+    let waited = 0
+    const timer = setInterval(() => {
+      waited += 1
+      const complete = options.malformed === undefined && answers.length < methods.length
+      if (waited < (complete ? patience : longPatience)) return
       hangs = true
       this.wake()
-    }, patience)
+    }, 1_000)
     let finish: NodeJS.Timeout | undefined
     for (const piece of pieces) {
       if (this.socket.writable) this.socket.write(piece)
@@ -81,6 +89,7 @@ export class Connection {
       if (parsed.kind === "broken") fault = `the answer has ${parsed.reason}`
       else if (parsed.kind === "answer") {
         answers.push(parsed.answer)
+        waited = 0
         this.received = parsed.rest
         continue
       } else if (hangs) fault = "hang"
@@ -98,7 +107,7 @@ export class Connection {
       }
       break
     }
-    clearTimeout(timer)
+    clearInterval(timer)
     clearTimeout(finish)
     if (fault === undefined && this.received.length > 0) fault = "bytes after the answers"
     return { answers, ended: this.ended, fault }

@@ -240,8 +240,22 @@ const signatureFits = (draft: Draft, world: World): boolean => {
 const changesBody = (draft: Draft): boolean =>
   draft.body === undefined || !draft.mutations.every((name) => !name.startsWith("body:"))
 
+/** Levels of brackets outside of texts. */
+const depthOf = (text: string): number => {
+  let [depth, deepest, quoted] = [0, 0, false]
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text.charAt(at)
+    if (quoted && character === "\\") at += 1
+    else if (character === '"') quoted = !quoted
+    else if (!quoted && "[{".includes(character)) deepest = Math.max(deepest, ++depth)
+    else if (!quoted && "]}".includes(character)) depth -= 1
+  }
+  return deepest
+}
+
 const delivery = (draft: Draft, world: World): Expectation => {
   if ((draft.body?.length ?? 0) > (draft.operation?.body?.maxBytes ?? 0)) return refused("payload_too_large")
+  if (depthOf(draft.body?.toString("latin1") ?? "") > 64) return refused("invalid_input")
   if (!signatureFits(draft, world)) return refused("webhook_signature_invalid")
   if (changesBody(draft)) return open
   return (draft.body ?? "").includes(one(draft, "x-silicon-iam-event-id") ?? "")

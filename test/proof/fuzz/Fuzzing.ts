@@ -6,12 +6,14 @@ import { Connection } from "./Connection.ts"
 import { Coverage } from "./Coverage.ts"
 import { operations } from "./Contract.ts"
 import { type Draft, headerOf, type LiveSession, setHeader, toBytes } from "./Draft.ts"
+import { ErrorTexts } from "./ErrorTexts.ts"
 import { type Expectation, expectationOf } from "./Expectation.ts"
 import { toText } from "./JsonText.ts"
 import { checkAnswer, envelopeOf, jsonOf } from "./Laws.ts"
 import { Ledger } from "./Ledger.ts"
 import { type Chosen, chooseMutations, makeRequest, printRequest, storyOf } from "./Requests.ts"
 import { readStored } from "./Stored.ts"
+import { readUpstreams } from "./Upstream.ts"
 import { makeValid, randomFor, type Sessions } from "./Valid.ts"
 import { startWorld, type World } from "./World.ts"
 
@@ -109,6 +111,7 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
   const { keep, renew, sessions } = makeSessions(world)
   const coverage = new Coverage()
   const ledger = new Ledger()
+  const errorTexts = new ErrorTexts()
   let [requests, connections, fiveHundreds] = [0, 0, 0]
 
   const connect = (): Promise<Connection> => {
@@ -120,10 +123,11 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
     coverage.note(draft.operation?.id ?? "none", answer.status, envelopeOf(answer)?.code)
     if (answer.status >= 500) fiveHundreds += 1
     ledger.note(draft, answer)
+    errorTexts.note(draft, answer)
     const grant = answer.status === 200 ? grantOf(answer) : undefined
     const plane = headerOf(draft, "x-testing-environment-key").length > 0 ? "testing" : "production"
     if (grant !== undefined) keep({ ...grant, plane })
-    return checkAnswer(draft, expected, answer)
+    return checkAnswer(draft, expected, answer, world.webOrigin)
   }
 
   /** Sends requests, pipelined; returns what broke, and the requests that an announced end of the connection leaves. */
@@ -132,7 +136,7 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
     const left: Array<Draft> = []
     const [first] = drafts
     const final = drafts.at(-1)
-    if (first === undefined || final === undefined) return { problems, left }
+    if (first === undefined || final === undefined) return { problems, left, announced: false }
     const expected = drafts.map((draft) => expectation ?? expectationOf(draft, world))
     expected.forEach(({ kind }, at) => {
       const draft = drafts[at]
@@ -163,16 +167,17 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
       }
       if (announced) {
         left.push(draft)
+        ledger.noteAgain(draft)
         return
       }
-      ledger.unanswered += 1
+      ledger.noteUnanswered(draft)
       const mayEnd = expects?.kind === "open" && expects.transport
       if (!mayEnd && fault === undefined) problems.push([draft, "the connection ended without an answer"])
     })
     // A length that is too short makes a request of the rest.
     for (const { status } of answers.slice(drafts.length))
       if (final.malformed !== "perhaps" || status >= 500) problems.push([final, `a second answer, ${status}`])
-    return { problems, left }
+    return { problems, left, announced }
   }
 
   const sendAlone = async (draft: Draft, expectation?: Expectation): Promise<ReadonlyArray<Problem>> => {
@@ -272,8 +277,8 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
         let waiting: ReadonlyArray<Draft> = drafts
         while (waiting.length > 0) {
           if (!connection.isOpen) connection = await connect()
-          const { left, problems } = await send(connection, waiting)
-          if (waiting.at(-1)?.last === true || problems.length > 0 || left.length > 0) connection.close()
+          const { announced, left, problems } = await send(connection, waiting)
+          if (waiting.at(-1)?.last === true || problems.length > 0 || announced) connection.close()
           await report(problems)
           waiting = left
         }
@@ -291,9 +296,14 @@ export const fuzz = async ({ count, log, people, seed, workers }: FuzzOptions): 
       if (part === 1) await exceedQuota()
       const until = Math.floor((count * part) / parts)
       await Promise.all(Array.from({ length: workers }, () => work(until)))
-      for (const [kind, text] of ledger.compare(readStored(world))) addBroken(kind, `seed ${seed} ${text}`)
+      for (const [kind, text] of [
+        ...ledger.compare(readStored(world)),
+        ...ledger.compareUpstreams(readUpstreams(world), world.ownSlts, world.people)
+      ])
+        addBroken(kind, `seed ${seed} ${text}`)
       log(`${requests} requests, ${connections} connections, ${coverage.size} kinds of answers`)
     }
+    for (const text of errorTexts.repeated()) addBroken(text.replace(/\d+/g, "0"), `seed ${seed} ${text}`)
     const missing = count < enoughForAll ? coverage.missingCodes() : coverage.missing()
     if (broken.length === 0 && count >= enough)
       for (const gap of [...coverage.fewSuccesses(), ...missing])

@@ -1,6 +1,6 @@
 /** The laws of one answer: the document, docs/api.md and RFC 9110, without the code of the service. */
 import { type Answer, headersOf } from "./Answers.ts"
-import { findCanaries } from "./Canary.ts"
+import { canaryPart, findCanaries } from "./Canary.ts"
 import { codes, documents, operationsByPath } from "./Contract.ts"
 import { type Draft, headerOf } from "./Draft.ts"
 import { type Expectation, pathOf } from "./Expectation.ts"
@@ -39,6 +39,12 @@ export const envelopeOf = (answer: Answer): Envelope | undefined => {
     : undefined
 }
 
+/** Calls that a quota counts, once their credentials are judged, whatever the answer. */
+const ofCounted = ["slt_rejected", "idempotency_conflict", "rate_limited"]
+const exposed = "X-Request-Id, Retry-After, RateLimit, RateLimit-Policy, X-Music-Min-Cli"
+const allowedToSend =
+  "Authorization, Content-Type, Idempotency-Key, X-Org-ID, X-Request-Id, X-Testing-Environment-Key, X-Music-Telemetry, X-Music-Source, X-Music-Client-Version, traceparent"
+
 /** Headers that HTTP itself adds (RFC 9110, RFC 9112). */
 const ofHttp = ["date", "connection", "keep-alive", "content-length", "content-type"]
 /** Of every answer, also to what is no HTTP (docs/api.md, "Conventions"); the page of the documentation has a policy of its own. */
@@ -75,6 +81,37 @@ const documentedHeaders = (draft: Draft, answer: Answer): ReadonlySet<string> =>
   ])
 }
 
+/** CORS and rate limits where docs/api.md promises them; what never became a request has neither. */
+const checkDue = (draft: Draft, answer: Answer, webOrigin: string, problems: Array<string>): void => {
+  const path = pathOf(draft.target)
+  if (draft.malformed !== undefined || draft.method === "CONNECT" || answer.status === 431) return
+  if (!path.startsWith("/api/v1/")) return
+  const due = (name: string, value: string | undefined) => {
+    const [given] = headersOf(answer, name)
+    if (given !== value) problems.push(`${name} is ${given} instead of ${value} with ${answer.status}`)
+  }
+  due("vary", "Origin")
+  const origins = headerOf(draft, "origin").map((value) => value.replace(/^[ \t]+|[ \t]+$/g, ""))
+  const allowed = origins.length === 1 && origins[0] === webOrigin
+  // Of several, the server perhaps reads one.
+  if (origins.length < 2) {
+    due("access-control-allow-origin", allowed ? webOrigin : undefined)
+    due("access-control-expose-headers", allowed ? exposed : undefined)
+  }
+  const preflight =
+    allowed && answer.status === 204 && headerOf(draft, "access-control-request-method").length > 0
+  if (preflight && draft.method === "OPTIONS") {
+    due("access-control-allow-methods", headersOf(answer, "allow")[0])
+    due("access-control-allow-headers", allowedToSend)
+  }
+  const method = draft.method === "HEAD" ? "GET" : draft.method
+  const operation = operationsByPath.get(path)?.find((each) => each.method === method)
+  const counted = answer.status < 300 || ofCounted.includes(envelopeOf(answer)?.code ?? "")
+  if (operation === undefined || !counted) return
+  for (const name of ["ratelimit", "ratelimit-policy"])
+    if (headersOf(answer, name).length !== 1) problems.push(`${answer.status} without ${name}`)
+}
+
 const checkHeaders = (draft: Draft, answer: Answer, problems: Array<string>): void => {
   const allowed = documentedHeaders(draft, answer)
   const seen = new Set<string>()
@@ -99,7 +136,9 @@ const checkHeaders = (draft: Draft, answer: Answer, problems: Array<string>): vo
   if (
     !(own ? requestId === sent[0] || (draft.malformed !== undefined && fresh) : fresh) &&
     draft.method !== "CONNECT" &&
-    answer.status !== 431
+    answer.status !== 431 &&
+    // The bytes perhaps name another id.
+    draft.verbatim === undefined
   )
     problems.push(`x-request-id is ${JSON.stringify(requestId)}`)
   const [origin] = headersOf(answer, "access-control-allow-origin")
@@ -190,6 +229,7 @@ const checkEcho = (draft: Draft, answer: Answer, problems: Array<string>): void 
   const fields = refusal ? (envelopeOf(answer)?.details?.fields ?? []) : []
   let text = answer.bytes.toString()
   for (const { path } of fields) text = text.replaceAll(JSON.stringify(path), '""')
+  if (refusal && canaryPart.test(text)) problems.push(`the answer ${answer.status} repeats a part of a text`)
   for (const { index, place } of findCanaries(text)) {
     const own = index === draft.index
     if (refusal || !own || place !== "b")
@@ -228,11 +268,17 @@ const checkExpectation = (expected: Expectation, answer: Answer, problems: Array
 }
 
 /** The problems of an answer; none when every law holds. */
-export const checkAnswer = (draft: Draft, expected: Expectation, answer: Answer): ReadonlyArray<string> => {
+export const checkAnswer = (
+  draft: Draft,
+  expected: Expectation,
+  answer: Answer,
+  webOrigin: string
+): ReadonlyArray<string> => {
   const problems: Array<string> = []
   if (answer.status >= 500)
     problems.push(`${answer.status} ${envelopeOf(answer)?.code} while all upstreams are well`)
   checkHeaders(draft, answer, problems)
+  checkDue(draft, answer, webOrigin, problems)
   if (answer.status >= 400 && draft.method !== "HEAD") checkEnvelope(answer, problems)
   checkSchema(draft, answer, problems)
   checkEcho(draft, answer, problems)

@@ -64,7 +64,9 @@ export const makeRequest = async (
     if (stage === "signed" && draft.sign !== undefined)
       draft.headers.push(...draft.sign(draft.body ?? Buffer.alloc(0)))
     for (const { mutation, purpose } of chosen) {
-      const isFinal = draft.verbatim !== undefined || (stage === "frame" && draft.framing.kind !== "length")
+      // The transport answers bad syntax without knowing the method, so its answer to HEAD has a body.
+      const isFramed = stage === "frame" && (draft.framing.kind !== "length" || draft.method === "HEAD")
+      const isFinal = draft.verbatim !== undefined || isFramed
       if (mutation.stage !== stage || isFinal) continue
       const detail = mutation.apply(draft, randomFor(seed, index, purpose), world)
       if (detail !== undefined) draft.mutations.push(`${stageNames[stage]}: ${mutation.name} (${detail})`)
@@ -75,7 +77,10 @@ export const makeRequest = async (
     draft.malformed ??= "perhaps"
     draft.halfClose = true
   }
-  if (endsConnection(draft)) draft.last = true
+  if (endsConnection(draft)) {
+    draft.last = true
+    if (draft.method === "HEAD") draft.method = "GET"
+  }
   return draft
 }
 

@@ -2,18 +2,19 @@
 import { closeSync, existsSync, openSync, readSync } from "node:fs"
 import Database from "better-sqlite3"
 import { findCanaries, type Found } from "./Canary.ts"
+import { deliveryDigest, fieldsOf, recordDigest, reportDigest } from "./Content.ts"
 import type { World } from "./World.ts"
 
 export interface Stored {
-  /** Ids of the reports. */
-  readonly reports: ReadonlySet<string>
-  /** Ids of the events of the webhook inbox. */
-  readonly deliveries: ReadonlySet<string>
-  /** Numbers of telemetry records by the request that brought them: in the spool and delivered. */
-  readonly records: ReadonlyMap<number, number>
-  /** Every canary, and where it was found. */
+  /** Digests of the reports by id. */
+  readonly reports: ReadonlyMap<string, string>
+  /** Digests of the events of the webhook inbox by id. */
+  readonly deliveries: ReadonlyMap<string, string>
+  /** Digests of telemetry records by the request that brought them: in the spool and delivered. */
+  readonly records: ReadonlyMap<number, ReadonlyArray<string>>
   /** Beginnings of what has the form of a credential, in the bytes of the file. */
   readonly credentials: ReadonlySet<string>
+  /** Every canary, and where it was found. */
   readonly canaries: ReadonlyMap<string, Found & { readonly where: string }>
 }
 
@@ -54,11 +55,16 @@ export const readStored = ({ databasePath, upstreams }: World): Stored => {
       .prepare(sql)
       .all()
       .map((row) => String(Object.values(row)[0]))
-  const records = new Map<number, number>()
+  const records = new Map<number, Array<string>>()
   const count = (text: string) => {
     const [first] = findCanaries(text)
-    if (first !== undefined) records.set(first.index, (records.get(first.index) ?? 0) + 1)
+    if (first === undefined) return
+    const known = records.get(first.index) ?? []
+    records.set(first.index, known)
+    known.push(recordDigest(fieldsOf(text)))
   }
+  const reports = new Map<string, string>()
+  const deliveries = new Map<string, string>()
   // One state of all tables.
   database.prepare("BEGIN").run()
   // A record that waits for its acknowledgement is perhaps delivered already.
@@ -81,13 +87,14 @@ export const readStored = ({ databasePath, upstreams }: World): Stored => {
       for (const row of rows) {
         for (const found of findCanaries(JSON.stringify(row))) keep(found, `a row of ${table}`)
         if (table === "spool" && !delivered.has(String(row.record_id))) count(String(row.json))
+        if (table === "reports") reports.set(String(row.id), reportDigest(fieldsOf(String(row.content))))
+        if (table === "webhook_inbox")
+          deliveries.set(String(row.event_id), deliveryDigest(row.event_type, JSON.parse(String(row.data))))
       }
       rows = page.all(Number(rows.at(-1)?.fuzz_row))
     }
   }
   const credentialsSeen = new Set<string>()
-  const reports = new Set(textOf("SELECT id FROM reports"))
-  const deliveries = new Set(textOf("SELECT event_id FROM webhook_inbox"))
   database.prepare("COMMIT").run()
   database.close()
   for (const { body, title } of upstreams.tracker.issues("harbor/music"))

@@ -26,6 +26,10 @@ export interface World {
   readonly testingSecret: string
   readonly webOrigin: string
   readonly people: ReadonlyArray<string>
+  /** The planes by their names in the upstreams. */
+  readonly planes: Readonly<Record<PlaneName, string>>
+  /** SLTs of the logins by which the suite made its sessions. */
+  readonly ownSlts: ReadonlySet<string>
   readonly mintSlt: (plane: PlaneName, actor: string) => string
   readonly login: (plane: PlaneName, actor: string) => Promise<LiveSession>
   readonly close: () => Promise<void>
@@ -99,6 +103,7 @@ export const startWorld = async (people: number, readLog: (line: string) => void
   const mintSlt = (plane: PlaneName, actor: string): string =>
     controls.mintSlt(planes[plane], { appId: "music", actor })
   let logins = 0
+  const ownSlts = new Set<string>()
   return {
     port,
     databasePath,
@@ -106,9 +111,13 @@ export const startWorld = async (people: number, readLog: (line: string) => void
     testingSecret: environment.musicSecret,
     webOrigin,
     people: names,
+    planes,
+    ownSlts,
     mintSlt,
     login: async (plane, actor) => {
       logins += 1
+      const slt = mintSlt(plane, actor)
+      ownSlts.add(slt)
       const response = await fetch(`${base}/api/v1/auth/login`, {
         method: "POST",
         headers: {
@@ -117,7 +126,7 @@ export const startWorld = async (people: number, readLog: (line: string) => void
           "x-forwarded-for": `172.16.${logins >> 8}.${logins & 255}`,
           ...(plane === "testing" ? testing : {})
         },
-        body: JSON.stringify({ slt: mintSlt(plane, actor) })
+        body: JSON.stringify({ slt })
       })
       const text = await response.text()
       if (response.status !== 200) throw new Error(`a login answered ${response.status} ${text}`)
