@@ -27,7 +27,9 @@ export interface Operation {
 
 interface Open {
   readonly at: number
-  readonly of: Tally
+  readonly kind: string
+  readonly group: Group
+  readonly client: string
 }
 
 interface Tally {
@@ -61,7 +63,7 @@ export interface Row {
   readonly waited: number
   readonly medianWait: number
   readonly p99Wait: number
-  /** Operations that were given up, or not served within the patience. */
+  /** Operations that were given up, or are open for longer than the patience. */
   readonly refused: number
   readonly lost: number
   /** Parts, from 0 to 1. */
@@ -73,8 +75,8 @@ export interface Row {
   readonly codes: ReadonlyMap<string, number>
 }
 
-/** Milliseconds after which an operation that is still open counts as refused. Longer than the longest `Retry-After`, 15 minutes. */
-export const patience = 16 * 60_000
+/** Milliseconds after which an operation that is still open counts as refused. */
+export type Patience = (kind: string, group: Group) => number
 
 export const minute = 60_000
 
@@ -85,11 +87,14 @@ export interface Ledger {
   readonly sessionLost: (kind: string, client: string) => void
   readonly iamCalled: (call: IamCall) => void
   readonly iamCalls: ReadonlyArray<IamCall>
-  readonly rows: () => ReadonlyArray<Row>
+  readonly rows: (patience: Patience) => ReadonlyArray<Row>
+  /** How the calls of a kind ended, by code; those of status 2xx as `served`. */
+  readonly codesOf: (kind: string, group: Group) => ReadonlyMap<string, number>
+  readonly servedAtOnce: (kind: string, group: Group) => number
   /** The most calls of these kinds to one path in any minute; of all kinds without names. */
   readonly mostIamCalls: (kinds?: ReadonlyArray<string>) => number
   readonly lostSessions: () => number
-  /** From now on. What was recorded before was the way to the start. */
+  /** From now on. What ended before was the way to the start; what is open counts from its first request. */
   readonly measureFromNow: () => void
 }
 
@@ -132,10 +137,9 @@ export const makeLedger = (now: () => number): Ledger => {
     const group = groupOf(name)
     const at = now()
     let attempts = 0
-    const entry: Open = { at, of: tallyOf(kind, group) }
+    const entry: Open = { at, kind, group, client }
     open.add(entry)
-    entry.of.clients.add(client)
-    if (!entry.of.byClient.has(client)) entry.of.byClient.set(client, 0)
+    tallyOf(kind, group).clients.add(client)
     return {
       attempted: ({ code, onTime, status }) => {
         const tally = tallyOf(kind, group)
@@ -154,7 +158,9 @@ export const makeLedger = (now: () => number): Ledger => {
       },
       refused: () => {
         open.delete(entry)
-        tallyOf(kind, group).refused += 1
+        const tally = tallyOf(kind, group)
+        tally.refused += 1
+        tally.byClient.set(client, tally.byClient.get(client) ?? 0)
       }
     }
   }
@@ -168,16 +174,23 @@ export const makeLedger = (now: () => number): Ledger => {
     },
     iamCalled: (call) => void iamCalls.push(call),
     iamCalls,
-    rows: () =>
+    codesOf: (kind, group) => tallyOf(kind, group).codes,
+    servedAtOnce: (kind, group) => tallyOf(kind, group).atOnce,
+    rows: (patience) =>
       [...tallies].map(([key, tally]): Row => {
-        const [kind = "", group] = key.split("\n")
-        const late = [...open].filter(({ at, of }) => of === tally && now() - at > patience).length
-        const refused = tally.refused + late
+        const [kind = "", name] = key.split("\n")
+        const group = name === "session" ? "session" : "use"
+        const late = [...open].filter(
+          (entry) => entry.kind === kind && entry.group === group && now() - entry.at > patience(kind, group)
+        )
+        const refused = tally.refused + late.length
         const ended = tally.atOnce + tally.waits.length + refused
-        const shares = [...tally.byClient.values()]
+        // A client whose only operation has just begun has no share yet.
+        const byClient = new Map([...late.map(({ client }) => [client, 0] as const), ...tally.byClient])
+        const shares = [...byClient.values()]
         return {
           kind,
-          group: group === "session" ? "session" : "use",
+          group,
           clients: tally.clients.size,
           calls: tally.calls,
           atOnce: tally.atOnce,
@@ -207,7 +220,7 @@ export const makeLedger = (now: () => number): Ledger => {
     lostSessions: () => [...lost.values()].reduce((sum, clients) => sum + clients.size, 0),
     measureFromNow: () => {
       tallies.clear()
-      open.clear()
+      for (const { client, group, kind } of open) tallyOf(kind, group).clients.add(client)
       measuredFrom = now()
     }
   }

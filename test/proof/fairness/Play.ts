@@ -1,6 +1,6 @@
 /** Plays every scenario, and compares what each kind of client got with its bounds. */
 import type { Play } from "../Suite.ts"
-import { minute, type Row } from "./Ledger.ts"
+import { type Group, minute, type Patience, type Row } from "./Ledger.ts"
 import type { Bound, Scenario, Size } from "./Scenario.ts"
 import { scenarios } from "./Scenarios.ts"
 import { openWorld } from "./World.ts"
@@ -64,7 +64,28 @@ const check = (
   }
 }
 
-const playScenario = async (scenario: Scenario, seed: number, size: Size): Promise<Result> => {
+/** Longer than the longest `Retry-After`, 15 minutes. */
+const longestPatience = 16 * minute
+/** An answer may take as long. */
+const shortestPatience = 30_000
+
+/** An operation may be open for as long as its kind may wait. */
+const patienceFor =
+  (bounds: ReadonlyArray<Bound>): Patience =>
+  (kind: string, group: Group) => {
+    const waits = bounds.flatMap((bound) =>
+      "measure" in bound && bound.of === kind && bound.group === group && bound.measure === "p99Wait"
+        ? [(bound.most ?? Number.POSITIVE_INFINITY) * 1_000]
+        : []
+    )
+    return Math.max(shortestPatience, Math.min(longestPatience, ...waits))
+  }
+
+const playScenario = async (defined: Scenario, seed: number, size: Size): Promise<Result> => {
+  const scenario = {
+    ...defined,
+    bounds: defined.bounds.filter((bound) => !(size.isFull && "onlyInSlice" in bound))
+  }
   const world = await openWorld(seed, scenario)
   try {
     const { facts: readFacts = () => ({}), from, until } = await scenario.play(world, size)
@@ -72,7 +93,7 @@ const playScenario = async (scenario: Scenario, seed: number, size: Size): Promi
     await time.runUntil(from)
     ledger.measureFromNow()
     await time.runUntil(until)
-    const rows = ledger.rows()
+    const rows = ledger.rows(patienceFor(scenario.bounds))
     const facts = readFacts()
     const iamRefusals = ledger.iamCalls.filter(({ status }) => status === 429).length
     const checks = scenario.bounds.map((bound) => check(bound, rows, ledger.mostIamCalls, facts))

@@ -28,6 +28,8 @@ export type Bound =
       readonly least?: number
       readonly most?: number
       readonly source: Source
+      /** In a full run the value follows from the number of clients. */
+      readonly onlyInSlice?: true
     }
   /** Calls to one path of IAM in any minute that these kinds cause together. */
   | { readonly callsOf: ReadonlyArray<string>; readonly most: number; readonly source: Source }
