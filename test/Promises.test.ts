@@ -122,7 +122,14 @@ const read = (file: URL) => readFileSync(file, "utf8")
 
 /** `onBoth` is a block for each database (test/layers/store/Stores.ts). */
 const isTest = (name: string) => /^(?:it|test|describe|onBoth)$/.test(name)
-const skips = /\b(?:skip|todo|fails)\b/
+const skips = /\b(?:skip|todo|fails|skipIf|runIf)\b/
+
+/** Files that are no tests themselves, and whose string literals are names of checks or messages of failures. */
+const checkFiles: ReadonlyArray<string> = [
+  "client/suite/Scenarios.ts",
+  "durability/Storm.ts",
+  "durability/Laws.ts"
+]
 
 /** What is called, without `.effect`, `.each(…)` and the like. */
 const rootOf = (node: ts.Expression): ts.Expression =>
@@ -175,28 +182,65 @@ const wrapperOf = (title: ts.Identifier): readonly [string, number] | undefined 
   return undefined
 }
 
-/** Titles of the tests and blocks of a file of tests; of another file its string literals. */
+/** An options object such as `{ skip: true }`. */
+const hasSkipOption = ({ arguments: given }: ts.CallExpression): boolean =>
+  given.some(
+    (each) =>
+      ts.isObjectLiteralExpression(each) &&
+      each.properties.some(({ name }) => name !== undefined && skips.test(name.getText()))
+  )
+
+/** Whether a function among the arguments does something; a function by its name does. */
+const hasBody = ({ arguments: given }: ts.CallExpression): boolean =>
+  given.slice(1).some((each) => {
+    if (!ts.isArrowFunction(each) && !ts.isFunctionExpression(each))
+      return !ts.isObjectLiteralExpression(each)
+    return !ts.isBlock(each.body) || each.body.statements.length > 0
+  })
+
+/**
+ * Titles of the tests of a file that run and do something, and of the blocks that hold such a test; of a file of checks its string
+ * literals. Whether a function that holds a test is called is not known here.
+ */
 const titlesOf = (file: string, text: string): ReadonlySet<string> => {
   const nodes = nodesOf(ts.createSourceFile(file, text, ts.ScriptTarget.ES2022, true))
-  if (!/\.(?:test|slow)\.ts$/.test(file)) return new Set(nodes.flatMap((node) => literalOf(node) ?? []))
-  const calls = nodes.filter(ts.isCallExpression).flatMap((call) => {
+  if (checkFiles.includes(file)) return new Set(nodes.flatMap((node) => literalOf(node) ?? []))
+  if (!/\.(?:test|slow)\.ts$/.test(file)) return new Set()
+  const nameOf = (call: ts.CallExpression): string => {
     const called = rootOf(call.expression)
-    return ts.isIdentifier(called) && !skips.test(modifiersOf(call.expression))
-      ? [{ name: called.text, args: call.arguments }]
-      : []
-  })
+    return ts.isIdentifier(called) ? called.text : ""
+  }
+  // A call with a title as its last parentheses: `it.each(rows)` in `it.each(rows)("title", …)` is no test.
+  const calls = nodes
+    .filter(ts.isCallExpression)
+    .filter(
+      (call) => nameOf(call) !== "" && !(ts.isCallExpression(call.parent) && call.parent.expression === call)
+    )
   const wrappers = new Map<string, number>()
-  for (const { args, name } of calls)
-    if (isTest(name) && args[0] !== undefined && ts.isIdentifier(args[0])) {
-      const wrapper = wrapperOf(args[0])
-      if (wrapper !== undefined) wrappers.set(...wrapper)
-    }
-  return new Set(
-    calls.flatMap(({ args, name }) => {
-      const at = isTest(name) ? 0 : wrappers.get(name)
-      return at === undefined ? [] : (literalOf(args[at]) ?? [])
-    })
+  for (const call of calls) {
+    const [title] = call.arguments
+    if (!isTest(nameOf(call)) || title === undefined || !ts.isIdentifier(title)) continue
+    const wrapper = wrapperOf(title)
+    if (wrapper !== undefined) wrappers.set(...wrapper)
+  }
+  const isTestCall = (call: ts.CallExpression) => isTest(nameOf(call)) || wrappers.has(nameOf(call))
+  const isSkipped = (call: ts.CallExpression) =>
+    skips.test(modifiersOf(call.expression)) || hasSkipOption(call)
+  const testsAround = (node: ts.Node): ReadonlyArray<ts.CallExpression> =>
+    node.parent === undefined
+      ? []
+      : [
+          ...(ts.isCallExpression(node.parent) && isTestCall(node.parent) ? [node.parent] : []),
+          ...testsAround(node.parent)
+        ]
+  const run = calls.filter((call) => isTestCall(call) && ![call, ...testsAround(call)].some(isSkipped))
+  const isBlock = (call: ts.CallExpression) => /^(?:describe|onBoth)$/.test(nameOf(call))
+  // A wrapper has its test's body inside.
+  const tests = run.filter((call) => !isBlock(call) && (wrappers.has(nameOf(call)) || hasBody(call)))
+  const counted = run.filter((call) =>
+    isBlock(call) ? tests.some((test) => testsAround(test).includes(call)) : tests.includes(call)
   )
+  return new Set(counted.flatMap((call) => literalOf(call.arguments[wrappers.get(nameOf(call)) ?? 0]) ?? []))
 }
 
 const known = new Map<string, ReadonlySet<string> | undefined>()
@@ -343,5 +387,22 @@ describe("Promises of the documents", () => {
       `page.md:12, "c · two": has no row in promises.md below "page.md: Page"`
     ])
     expect(faults(lines, "page.md: Other")[0]).toContain(`"page.md: Other" names 0 sections`)
+  })
+
+  it("count only tests that run and do something, and blocks that hold one", () => {
+    const source = `
+      describe("block", () => { it("runs", () => { check() }); it("empty", () => {}) })
+      describe.skip("skipped block", () => { it("in a skipped block", () => { check() }) })
+      describe("hollow", () => { it.todo("later") })
+      it.skipIf(slow)("skipped if", () => { check() })
+      it.runIf(slow)("run if", () => { check() })
+      it("skip option", { skip: true }, () => { check() })
+      it("todo option", { todo: true }, () => { check() })
+      it.each([1])("each %s", () => check())
+      const named = (title: string) => it.effect(title, () => check())
+      named("by a wrapper")
+      check("a literal")`
+    expect([...titlesOf("Some.test.ts", source)]).toEqual(["block", "runs", "each %s", "by a wrapper"])
+    expect([...titlesOf("Some.ts", source)]).toEqual([])
   })
 })

@@ -1,7 +1,11 @@
-/** Largest request bodies in bytes (docs/api.md, "Request bodies"). */
+/** Limits of request bodies (docs/api.md, "Request bodies"). */
 
 const kibibyte = 1024
 
+/** Levels of nested arrays and objects in JSON. */
+export const nestingLimit = 64
+
+/** Largest bodies in bytes. */
 export const bodyLimits = {
   /** Auth calls and the subscription. */
   small: 16 * kibibyte,

@@ -77,7 +77,7 @@ const neutralise = (text: string): string =>
     .replace(characterReference, `$&${breaker}`)
     .replace(/[@#](?=[\p{L}\p{N}_&])/gu, `$&${breaker}`)
     .replace(/\bGH(?=\\?-\d)/gi, `$&${breaker}`)
-    .replace(/report(?=-ref)/gi, `$&${breaker}`)
+    .replace(/report(?=\\?-ref)/gi, `$&${breaker}`)
     .replace(longRun, `$1${breaker}`)
 
 interface Room {
@@ -142,7 +142,7 @@ const composeTitle = (report: StoredReport, message: string, clean: Clean, size:
     .replace(characterReference, `$&${breaker}`)
     .replace(/[@#]/g, `$&${breaker}`)
     .replace(/\bGH(?=\\?-\d)/gi, `$&${breaker}`)
-    .replace(/report(?=-ref)/gi, `$&${breaker}`)
+    .replace(/report(?=\\?-ref)/gi, `$&${breaker}`)
     .replace(/:(?=\/\/)/g, `$&${breaker}`)
   const points = [...title]
   return points.length <= size.title

@@ -50,6 +50,8 @@ const isTransient = ({ code }: Failure): boolean => failureTable[code].retryable
 interface LoginOutcomes {
   /** A later success under the same key overwrites the record: the session may live on when its revocation failed. */
   readonly recordRefusal: (plane: Plane, key: UpstreamKey, refusal: LoginRefusal) => Effect.Effect<void>
+  /** Fails with the recorded refusal, if there is one. */
+  readonly failRefused: (key: UpstreamKey) => Effect.Effect<void, Failure>
   /**
    * Fails a login whose session has ended, which happens to replays only: with the recorded refusal, or else with
    * `slt_rejected`, since the token is spent.
@@ -82,13 +84,19 @@ export const makeLoginOutcomes: Effect.Effect<
       .record(key, planeId(plane), LoginOutcome.Refusal({ reason }))
       .pipe(writeBestEffort("Refusal of a login not recorded"))
 
-  const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
+  const failRefused: LoginOutcomes["failRefused"] = (key) =>
     loginOutcomes.find(key).pipe(
       logAndMapStoreFailure,
       Effect.flatMap((recorded) =>
-        Effect.fail(Option.getOrElse(Option.flatMap(recorded, recordedRefusal), () => new SltRejected()))
+        Option.match(Option.flatMap(recorded, recordedRefusal), {
+          onNone: () => Effect.void,
+          onSome: (refusal) => Effect.fail(refusal)
+        })
       )
     )
+
+  const failEndedSession: LoginOutcomes["failEndedSession"] = (key) =>
+    Effect.zipRight(failRefused(key), new SltRejected())
 
   const registerAndRecord = (plane: Plane, caller: Caller, key: UpstreamKey): Effect.Effect<TingOutcome> =>
     register(plane, caller, registrationBound).pipe(
@@ -113,5 +121,5 @@ export const makeLoginOutcomes: Effect.Effect<
         : yield* registerAndRecord(plane, caller, key)
     }).pipe(Effect.catchAll((failure) => Effect.succeed(notRegistered(mapStoreFailure(failure)))))
 
-  return { recordRefusal, failEndedSession, registerOnce }
+  return { recordRefusal, failRefused, failEndedSession, registerOnce }
 })

@@ -22,24 +22,33 @@ const anyCase = (word: string) => [...word].map((letter) => `[${letter.toUpperCa
 const schemes = ["bearer", "basic", "token", "digest", "apikey", "negotiate", "ntlm"]
 const mark = "(?:\\\\{0,3}[\"'`])"
 const gap = "\\s{0,20}"
-/** Between a header's name and its value: of a header line, an assignment, a JSON member, a list of names and values. */
-const between =
-  `(?:${mark}?${gap}(?:=>|[:=|>])|${mark}${gap},)${gap}` +
-  `(?:${mark}?value${mark}?${gap}[:=]${gap})?(?:\\[${gap})?${mark}?`
+const opening = `${gap}(?:\\[${gap})?${mark}?`
+/** Between a header's name and its value: of a header line, an assignment, a JSON member, an object of a name and a value. */
+const assigned =
+  `(?:${mark}?${gap}(?:=>|[:=])(?:${gap}${mark}?value${mark}?${gap}[:=])?` +
+  `|${mark}${gap},${gap}${mark}?value${mark}?${gap}[:=])${opening}`
+/** Between the cells of a table, the members of a list, a tag and its text. The next may also be another name. */
+const listed = `(?:${mark}?${gap}[|>]|${mark}${gap},)${opening}`
+const scheme = `(?:${schemes.map(anyCase).join("|")})${space}`
+/** Without "=", which ends the name of a scheme's parameter. */
+const listedWords = wordsPattern("._~+/-", secret)
 
 /** The match of a first group is kept. */
 const credentials: ReadonlyArray<RegExp> = [
   // A header line, a JSON member (also escaped), a command line: the value is removed, the name stays.
   new RegExp(
-    `(${anyCase("authorization")}${between})` +
-      `(?:(?:${schemes.map(anyCase).join("|")})${space}(?:${mark}|<)?[${secret}]+` +
-      `|(?!${secretWords})[${secret}]{16,})`,
+    `(${anyCase("authorization")}${assigned})(?:${scheme}(?:${mark}|<)?[${secret}]+|(?!${secretWords})[${secret}]{16,})`,
+    "g"
+  ),
+  // Beside its name only after a scheme: a list of names is ordinary text.
+  new RegExp(
+    `(${anyCase("authorization")}${listed})${scheme}(?:${mark}|<)?(?!${listedWords})[${secret}]+`,
     "g"
   ),
   // The same without a separator, as in a table.
   new RegExp(
     `(${anyCase("authorization")}${mark}?[\\s,;]{1,20}${mark}?)` +
-      `(?:${schemes.map(anyCase).join("|")})${space}(?!${secretWords})[${secret}]{8,}`,
+      `${scheme}(?!${secretWords})[${secret}]{8,}`,
     "g"
   ),
   new RegExp(`${anyCase("bearer")}${space}(?:${mark}|<)?(?!${secretWords})[${secret}]{8,}`, "g"),
@@ -89,9 +98,11 @@ const redactEntries = (entries: Readonly<Record<string, unknown>>, clean: Clean)
   return Object.fromEntries(
     Object.entries(entries).map(([name, value]) => [
       free(clean(name)),
-      isAuthorization(name) || (describesHeader && headerValues.includes(name))
+      isAuthorization(name)
         ? redactHeader(value, clean)
-        : redactJson(value, clean)
+        : describesHeader && headerValues.includes(name)
+          ? redactAfter("authorization: ", value, clean)
+          : redactJson(value, clean)
     ])
   )
 }
@@ -107,18 +118,20 @@ const redactHeader = (value: unknown, clean: Clean): unknown =>
       ? value.map((one) => redactHeader(one, clean))
       : redactJson(value, clean)
 
-/** What follows the name of the header in a list: its value, or only another word. */
-const redactListed = (value: unknown, clean: Clean): unknown =>
-  typeof value === "string" && redact(`authorization: ${value}`) !== `authorization: ${value}`
+/** A value, or all of a list, that follows the name of the header without being its own member: only a credential is removed. */
+const redactAfter = (name: string, value: unknown, clean: Clean): unknown =>
+  typeof value === "string" && redact(name + value) !== name + value
     ? redactedText
-    : redactJson(value, clean)
+    : Array.isArray(value)
+      ? value.map((one) => redactAfter(name, one, clean))
+      : redactJson(value, clean)
 
 /** Applies `clean` to every string and every object key of a JSON value. */
 export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
   if (typeof value === "string") return clean(value)
   if (Array.isArray(value))
     return value.map((one, at) =>
-      isAuthorization(value[at - 1]) ? redactListed(one, clean) : redactJson(one, clean)
+      isAuthorization(value[at - 1]) ? redactAfter("authorization|", one, clean) : redactJson(one, clean)
     )
   return isObject(value) ? redactEntries(value, clean) : value
 }

@@ -181,7 +181,16 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
           // Concurrent with the exchange and the introspection, so that an empty catalogue cache adds no round trip.
           yield* Effect.fork(iam.warmCatalogue(plane))
           const grant = yield* iam.exchange(plane, slt, iamKey).pipe(retryIam, mapFailures("login", plane))
-          const introspection = yield* introspect(plane, grant.accessToken)
+          const introspection = yield* iam.introspect(plane, grant.accessToken).pipe(
+            retryIam,
+            Effect.catchAll((failure) =>
+              // Another instance may have refused this login, and revoked its grant.
+              Effect.when(
+                loginOutcomes.failRefused(iamKey),
+                () => grant.replayed && failure._tag === "Unknown" && failure.inactive === true
+              ).pipe(Effect.zipRight(mapFailures("introspect", plane)(Effect.fail(failure))))
+            )
+          )
           if (Option.isNone(introspection)) return yield* loginOutcomes.failEndedSession(iamKey)
           const membership = chooseMembership(grant, introspection.value)
           if (Option.isNone(membership)) return yield* refuseLogin(plane, grant, key, "no_organization")

@@ -51,6 +51,18 @@ const backslashes: Encoding = {
     return decodeCodes(match) || (escapes[last] ?? last)
   }
 }
+/**
+ * The same as another reader decodes them: only the last backslash belongs to a code, and none to a percent code or reference, which
+ * may hide the letter of an escape.
+ */
+const separateBackslashes: Encoding = {
+  pattern: new RegExp(
+    `\\\\(?:u[dD][89abAB]${hex}{2}\\\\+u[dD][c-fC-F]${hex}{2}|${wholeUnit}|u\\{0*${hex}{1,6}\\}|x${hex}{2})|(?<!\\\\)\\\\+[bfnrtv!-$'-/:-@[\\]-\`{-~]`,
+    "g"
+  ),
+  decode: backslashes.decode
+}
+const separable = /\\(?:\\[ux]|[%&])/
 /** Percent codes of UTF-8, and of UTF-16 by JavaScript's `escape`; also encoded twice. */
 const percentCodes: Encoding = {
   pattern:
@@ -86,9 +98,9 @@ const characterReferences: Encoding = {
   pattern: /&(?:amp;)*(?:#x0*[0-9a-f]{1,6}|#0*[0-9]{1,7}|[a-z][a-z0-9]{1,30});/gi,
   decode: decodeReference
 }
-/** Without a semicolon, as browsers read them. Only where nothing else is encoded: the semicolon may be. */
+/** Also without a semicolon, as browsers read them. Tried where nothing else is encoded: the semicolon may be. */
 const openReferences: Encoding = {
-  pattern: new RegExp(`&(?:amp;)*(?:#x0*[0-9a-f]{1,6}|#0*[0-9]{1,7}|${openNames})`, "gi"),
+  pattern: new RegExp(`&(?:amp;)*(?:#x0*[0-9a-f]{1,6}|#0*[0-9]{1,7}|${openNames});?`, "gi"),
   decode: decodeReference
 }
 /**
@@ -103,7 +115,7 @@ const compatibilityForms: Encoding = {
     return /^[ -~]+$/.test(form) ? form : match
   }
 }
-const encodings = [backslashes, percentCodes, characterReferences, compatibilityForms]
+const encodings = [percentCodes, characterReferences, compatibilityForms]
 
 interface Range {
   readonly start: number
@@ -151,11 +163,9 @@ const decodeMatches = (given: Reading, pattern: RegExp, read: (match: string) =>
 /** Encodings inside each other that are decoded, such as JSON inside a link inside HTML. */
 const layers = 6
 
-/** The visible text, then with one encoding after the other decoded, until nothing is encoded any more. */
-const decodedReadings = (text: string): ReadonlyArray<Reading> => {
-  const written: Reading = { text, locate: (range) => range }
-  if (isPlainText(text)) return [written]
-  let last = decodeMatches(written, invisible, visibleForm)
+/** The given reading, then with one encoding after the other decoded, through so many layers. */
+const decodeLayers = (start: Reading, some: ReadonlyArray<Encoding>): ReadonlyArray<Reading> => {
+  let last = start
   const readings = [last]
   const decodeAll = (some: ReadonlyArray<Encoding>): boolean => {
     const before = readings.length
@@ -168,8 +178,21 @@ const decodedReadings = (text: string): ReadonlyArray<Reading> => {
     return readings.length > before
   }
   for (let layer = 0; layer < layers; layer += 1)
-    if (!decodeAll(encodings) && !decodeAll([openReferences])) break
+    if (!decodeAll(some) && !decodeAll([openReferences])) return readings
+  // Another part of the text may be encoded in more layers: it must not prevent the decoding of an open reference.
+  for (let layer = 0; layer < layers; layer += 1) if (!decodeAll([openReferences, ...some])) break
   return readings
+}
+
+/** The text as written and visible, and as readers decode it, up to the number of layers. */
+const decodedReadings = (text: string): ReadonlyArray<Reading> => {
+  const written: Reading = { text, locate: (range) => range }
+  if (isPlainText(text)) return [written]
+  const readings = decodeLayers(decodeMatches(written, invisible, visibleForm), [backslashes, ...encodings])
+  const ambiguous = readings.find((reading) => separable.test(reading.text))
+  return ambiguous === undefined
+    ? readings
+    : [...readings, ...decodeLayers(ambiguous, [separateBackslashes, ...encodings])]
 }
 
 /** Whether a reader can read the whole text as a match of the pattern. */

@@ -33,6 +33,8 @@ export class Unknown extends Data.TaggedError("Unknown")<{
   readonly dependency: Dependency
   readonly reason: string
   readonly retryAfterSeconds?: number
+  /** IAM called a token inactive, and the answer is no verdict. */
+  readonly inactive?: true
 }> {}
 
 export type UpstreamFailure = Refused | NotExecuted | Unknown

@@ -267,6 +267,26 @@ describe("music-backend reports", () => {
     })
   )
 
+  it.live("exports the reports that each filter selects", () =>
+    Effect.gen(function* () {
+      const { environment } = yield* furnished
+      for (const [filter, expected] of [
+        [["--status", "filed"], ["rep_filed"]],
+        [
+          ["--status", "stored", "--plane", "production"],
+          ["rep_alone", "rep_failed"]
+        ],
+        [["--delivery", "failed"], ["rep_failed"]],
+        [["--reporter", "si:deejay", "--plane", "production"], ["rep_filed"]],
+        [["--since", "2027-01-01"], []]
+      ] as const) {
+        const { out } = yield* run(["reports", "export", ...filter], environment)
+        const ids = [...out.matchAll(/^\{"id":"(rep_\w+)"/gm)].map(([, id]) => id)
+        expect([filter, ids]).toEqual([filter, expected])
+      }
+    })
+  )
+
   it.live("retries a failed delivery, creates a missing one, and explains each refusal", () =>
     Effect.gen(function* () {
       const { environment } = yield* furnished

@@ -306,6 +306,9 @@ describe("music-backend", () => {
   it("sandbox shows its guide, and exits with 0 on SIGTERM", async () => {
     const { child, ended, says } = start(process.execPath, [program, "sandbox"], {})
     try {
+      await says(/BASE=http:\/\/127\.0\.0\.1:\d+; IAM=http:\/\/127\.0\.0\.1:\d+/)
+      await says(/^ {2}oac_\w+/m)
+      await says(/curl .*\$BASE\/api\/v1\/auth\/login/)
       await says(/The whole scenario/)
       child.kill("SIGTERM")
       expect(await ended).toEqual({ code: 0, signal: null })

@@ -58,6 +58,26 @@ describe("The log line of a request", () => {
       })
   )
 
+  it.scoped("is the same for a caller who opted out of telemetry", () =>
+    Effect.gen(function* () {
+      const server = yield* backend()
+      const linesOf = (headers: Readonly<Record<string, string>>) =>
+        Effect.gen(function* () {
+          const from = server.lines.length
+          const id = { "x-request-id": "request-0002" }
+          yield* call(server, { ...good.me, headers: { ...good.me.headers, ...id, ...headers } })
+          return server.lines
+            .slice(from)
+            .filter(({ message }) => message === "Request")
+            .map(({ level, fields }) => ({ level, ...fields }))
+        })
+      const usual = yield* linesOf({})
+      expect(usual).toMatchObject([{ level: "INFO", request_id: "request-0002", status: 200 }])
+      for (const optOut of [{ "x-music-telemetry": "off" }, { "sec-gpc": "1" }, { dnt: "1" }])
+        expect(yield* linesOf(optOut)).toEqual(usual)
+    })
+  )
+
   it.scoped("is written for every request, including failed ones", () =>
     Effect.gen(function* () {
       const server = yield* backend({

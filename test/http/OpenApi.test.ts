@@ -113,7 +113,11 @@ describe("The OpenAPI document", () => {
           expect(failureStatus(new failureClasses[code]({}))).toBe(Number(status))
           expect(description).toContain(code)
         }
-        if (status === "429" || status === "503") expect(headers).toHaveProperty("Retry-After")
+        expect([operation.operationId, status, "Retry-After" in headers]).toEqual([
+          operation.operationId,
+          status,
+          status === "429" || status === "503" || listed.includes("idempotency_in_progress")
+        ])
         if (listed.includes("unauthenticated")) expect(headers).toHaveProperty("WWW-Authenticate")
       }
     }

@@ -184,6 +184,29 @@ describe("Rate limits", () => {
     })
   )
 
+  it.scoped("show only the quota of the address when that one is used up", () =>
+    Effect.gen(function* () {
+      const server = yield* backend({
+        settings,
+        policies: {
+          address: { ...policies.address, quota: 1 },
+          credential: { ...policies.credential, quota: 10 }
+        }
+      })
+      expect((yield* call(server, good.me)).headers.ratelimit).toContain('"credential";r=9;')
+      for (let at = 0; at < 2; at += 1) {
+        const { headers, status } = yield* call(server, good.me)
+        expect([status, headers.ratelimit, headers["ratelimit-policy"]]).toEqual([
+          429,
+          '"address";r=0;t=60',
+          '"address";q=1;w=60'
+        ])
+      }
+      yield* TestClock.adjust("60 seconds")
+      expect((yield* call(server, good.me)).headers.ratelimit).toContain('"credential";r=9;')
+    })
+  )
+
   it.scoped("count every call except probes, documents, webhooks and malformed requests", () =>
     Effect.gen(function* () {
       const server = yield* backend({ settings, policies })

@@ -38,6 +38,7 @@ describe("Anonymisation", () => {
     "si&#58deejay and &#115&#105&#58&#100eejay",
     "si%26amp%3B%2358%3Bdeejay",
     "si&#37;5C%75003adeejay",
+    "si\\%783adeejay and si\\&#120;3adeejay",
     ...[
       "lrm",
       "rlm",
@@ -56,6 +57,11 @@ describe("Anonymisation", () => {
     ].map((name) => `si:dee&${name};jay and si:d&amp;${name};eejay`)
   ])("finds the id in %j", (text) => {
     expect(anonymise(text, "si:deejay").replace(" and ", "")).toMatch(/^(?:\[reporter\]){1,2}$/)
+  })
+
+  it.each(["si&colondeejay", "si&#58deejay"])("finds the id in %j behind deeply encoded text", (text) => {
+    const decoy = `&#37;26${"#37;26".repeat(4)}#37;41`
+    expect(anonymise(`${decoy} ${text}`, "si:deejay")).toBe(`${decoy} [reporter]`)
   })
 
   it("keeps a parameter whose name only begins like a reference", () => {

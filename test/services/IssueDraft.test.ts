@@ -273,6 +273,8 @@ describe("IssueDraft", () => {
     expect(composeIssue(report({ message: `${marker} in a title` })).title).toMatch(
       /^\[report\] report\u200B-ref: /
     )
+    for (const text of Object.values(composeIssue(report({ message: "report\\-ref: x" }))))
+      expect(text).toContain("report\u200B\\-ref: x")
     expect(composeIssue(report({ message: "\u200B".repeat(12) })).title).toBe(`[report] ${report().id}`)
     expect(composeIssue(report({ message: "See https://github.com/a/b/issues/1" })).title).toBe(
       "[report] See https:\u200B//github.com/a/b/issues/1"

@@ -5,6 +5,7 @@ import * as Fiber from "effect/Fiber"
 import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { Sessions } from "../../src/services/Sessions.ts"
+import { Unknown } from "../../src/services/UpstreamFailure.ts"
 import { iamRefusal, SimulatedIam } from "../support/SimulatedIam.ts"
 import { isLive, login } from "../support/Logins.ts"
 import { StoreSwitches } from "../support/TestStore.ts"
@@ -206,6 +207,20 @@ describe("a login whose new family was revoked", () => {
           "dependency_unavailable"
         )
         assert.strictEqual((yield* Effect.flip(login(slt))).code, "forbidden")
+      })
+    )
+  )
+
+  it.effect("answers the same refusal from another instance, to which IAM calls the new token inactive", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        iam.production.addActor("c:ben", [])
+        const slt = yield* iam.slt({ actor: "c:ben" })
+        yield* Effect.flip(login(slt))
+        const inactive = new Unknown({ dependency: "iam", reason: "inactive", inactive: true })
+        yield* iam.failNext("introspect", inactive, { times: 3 })
+        assert.strictEqual((yield* advanceClockDuring(Effect.flip(login(slt)))).code, "forbidden")
       })
     )
   )

@@ -120,6 +120,14 @@ describe("Redaction", () => {
     [`oat&#37;5Cu005f${"a1B2".repeat(8)}`, redactedText],
     [`oat_a1B2%u005cud804\\udcbd${"a1B2".repeat(8)}`, redactedText],
     [`oat_\u0132a1B2\u0133${"a1B2".repeat(8)}`, redactedText],
+    // A backslash belongs to an escape whose letter is encoded.
+    ...["%78", "&#120;", "&#x78;", "\\u0078", "&#92u0078"].map((letter): [string, string] => [
+      `oat\\${letter}5f${"a1B2".repeat(8)}`,
+      redactedText
+    ]),
+    [`oat\\&#x75;005f${"a1B2".repeat(8)}`, redactedText],
+    // Markdown escapes of the beginning of a code.
+    [`oat_a1B2\\%62a1B2\\&#110;${"a1B2".repeat(8)}`, redactedText],
     // Names and values of headers in other shapes than a line.
     [`["Authorization","Basic dXNlcjpwYXNz"]`, `["Authorization","${redactedText}"]`],
     [
@@ -127,6 +135,14 @@ describe("Redaction", () => {
       `{"name": "Authorization", "value": "${redactedText}"}`
     ],
     [`'authorization' => 'Basic dXNlcjpwYXNz'`, `'authorization' => '${redactedText}'`],
+    [
+      `{"name": "Authorization", "value": "a1b2c3d4a1b2c3d4"}`,
+      `{"name": "Authorization", "value": "${redactedText}"}`
+    ],
+    [
+      `["Authorization", 'Digest username="ana", response="6629fae4"']`,
+      `["Authorization", '${redactedText}"ana", response="6629fae4"']`
+    ],
     ["authorization|Negotiate dXNlcjpwYXNz|", `authorization|${redactedText}|`],
     ["Authorization  Basic dXNlcjpwYXNz0", `Authorization  ${redactedText}`],
     [`Authorization: Bearer "a1b2c3d4"`, `Authorization: ${redactedText}"`],
@@ -147,10 +163,71 @@ describe("Redaction", () => {
     "the authorization basic to all this, and authorization, tokens and bearers",
     "a &copy; b &unknown; c &amp; d",
     "OAT_UPPERCASEISNOTATOKENATALL123456",
+    'allowHeaders: ["Authorization", "X-Requested-With", "Content-Type"]',
+    "['Authorization', 'X-Requested-With'] and 'authorization', 'x-correlation-id-v2'",
+    'headers: ["authorization", "x-amz-content-sha256"]',
+    'columns "authorization", "idempotency_key_v2"',
+    "Authorization | src/http2/authorization/handlers.ts",
+    "Authorization > settings/oauth2/applications1",
+    "| Authorization | Token endpoint | Basic auth |",
+    "authorization|550e8400-e29b-41d4-a716-446655440000|ok",
     "a table-top game, table-musicbackend-1234, stk-1234, ghp_short",
     "github.com/harbor/music#12"
   ])("keeps ordinary words: %s", (text) => {
     expect(redact(text)).toBe(text)
+  })
+
+  it.each([
+    "oat&lowbar0123456789abcdefghij",
+    "oat&#95x0123456789abcdefghij",
+    "oat&#92%785f0123456789abcdefghij"
+  ])("finds the credential in %s, however deep other text is encoded", (hidden) => {
+    for (let depth = 0; depth < 16; depth += 1) {
+      const decoy = `&#37;26${"#37;26".repeat(depth)}#37;41`
+      expect(redact(`${decoy} ${hidden}`)).toBe(`${decoy} ${redactedText}`)
+    }
+  })
+
+  it("finds a credential in five encodings inside each other, in any order", () => {
+    const code = (letter: string, length = 0) => letter.charCodeAt(0).toString(16).padStart(length, "0")
+    const encoders: ReadonlyArray<(letter: string) => string> = [
+      (letter) => `%${code(letter, 2)}`,
+      (letter) => `%u${code(letter, 4)}`,
+      (letter) => `&#${letter.charCodeAt(0)};`,
+      (letter) => `&#x${code(letter)};`,
+      (letter) => `\\u${code(letter, 4)}`,
+      (letter) => `\\x${code(letter, 2)}`,
+      (letter) => `\\u{${code(letter)}}`
+    ]
+    const layer = FastCheck.record({
+      encode: FastCheck.constantFrom(...encoders),
+      // Which characters are encoded: few, so that the text stays short.
+      chosen: FastCheck.array(FastCheck.nat(5), { minLength: 7, maxLength: 40 })
+    })
+    interface Layer {
+      readonly encode: (letter: string) => string
+      readonly chosen: ReadonlyArray<number>
+    }
+    const nest = (text: string, layers: ReadonlyArray<Layer>): string =>
+      layers.reduce(
+        (inner, { chosen, encode }) =>
+          Array.from(inner)
+            .map((letter, at) => (chosen[at % chosen.length] === 0 ? encode(letter) : letter))
+            .join(""),
+        text
+      )
+    FastCheck.assert(
+      FastCheck.property(
+        FastCheck.array(layer, { minLength: 1, maxLength: 5 }),
+        FastCheck.array(layer, { maxLength: 8 }),
+        (layers, decoyLayers) => {
+          const decoy = nest("%41&#37;41", decoyLayers)
+          const clean = redact(`${decoy} ${nest("oat_K3jd82Hs01QpLx77", layers)} end`)
+          expect(clean).toBe(`${decoy} ${redactedText} end`)
+        }
+      ),
+      { numRuns: 200, seed: 1 }
+    )
   })
 
   it("is fast on text made to be slow", () => {
@@ -198,17 +275,23 @@ describe("Redaction", () => {
     expect(
       redactJson([
         ["Authorization", value, "Accept", "text/html"],
-        { name: "authorization", value: "opaque" },
+        { name: "authorization", value: "a1b2c3d4a1b2c3d4" },
+        { name: "authorization", value: "step 3 of 4" },
         { key: "Author\u0026#105;zation", value },
         { "Author%69zation": "opaque" },
-        ["authorization", "profile"]
+        ["authorization", "profile"],
+        ["Authorization", "X-Requested-With"],
+        ["login", "authorization", "550e8400-e29b-41d4-a716-446655440000"]
       ])
     ).toEqual([
       ["Authorization", redactedText, "Accept", "text/html"],
       { name: "authorization", value: redactedText },
+      { name: "authorization", value: "step 3 of 4" },
       { key: "Author&#105;zation", value: redactedText },
       { "Author%69zation": redactedText },
-      ["authorization", "profile"]
+      ["authorization", "profile"],
+      ["Authorization", "X-Requested-With"],
+      ["login", "authorization", "550e8400-e29b-41d4-a716-446655440000"]
     ])
   })
 

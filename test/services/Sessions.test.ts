@@ -49,6 +49,16 @@ describe("authenticating a bearer", () => {
           Effect.map(Effect.flip(authenticate(token, "acme", where)), ({ code }) => code)
         assert.strictEqual(yield* dead(unknownToken), "unauthenticated")
         assert.strictEqual(yield* dead(session.access_token, plane), "unauthenticated")
+        const revoked = yield* loginAs({}, callerKey("login again"))
+        yield* authenticate(revoked.access_token)
+        yield* Effect.flatMap(Sessions, (sessions) =>
+          sessions.logout(production, {
+            token: Redacted.make(revoked.refresh_token),
+            key: callerKey("logout")
+          })
+        ).pipe(inRequest())
+        assert.strictEqual(yield* dead(revoked.access_token), "unauthenticated")
+        yield* authenticate(session.access_token)
         yield* TestClock.adjust("1800 seconds")
         assert.strictEqual(yield* dead(session.access_token), "unauthenticated")
       })

@@ -1,7 +1,5 @@
 import * as Either from "effect/Either"
-
-/** Levels of nested arrays and objects. */
-export const nestingLimit = 64
+import { nestingLimit } from "../../schema/BodyLimits.ts"
 
 /** The problem of a body beyond that limit. */
 export const tooDeep = `nests deeper than ${nestingLimit} levels`
@@ -61,7 +59,7 @@ const parseText = (text: string): Either.Either<unknown, string> =>
   Either.try({ try: (): unknown => JSON.parse(text), catch: () => "is not valid JSON" })
 
 /**
- * Parses strict JSON: UTF-8 without a byte order mark, at most 64 levels deep, no `__proto__` key, no lone surrogates,
+ * Parses strict JSON: UTF-8 without a byte order mark, at most `nestingLimit` levels deep, no `__proto__` key, no lone surrogates,
  * no number that overflows a double. Left is the problem, and contains nothing of the text.
  */
 export const parseJson = (bytes: Uint8Array): Either.Either<unknown, string> => {

@@ -108,11 +108,14 @@ export class RateLimits extends Context.Tag("music/http/RateLimits")<
             const own = Option.map(key, (digest) => byCredential.take(digest, now))
             if (Option.exists(own, isRefused)) return refuse(Option.toArray(own))
             const ofAddress = byAddress.take(clientNetwork, now)
-            const readings = [ofAddress, ...Option.toArray(own)]
             if (!isRefused(ofAddress))
-              return { headers: toHeaders(readings), failure: undefined, exceeded: undefined }
+              return {
+                headers: toHeaders([ofAddress, ...Option.toArray(own)]),
+                failure: undefined,
+                exceeded: undefined
+              }
             if (Option.isSome(key)) byCredential.giveBack(key.value)
-            return refuse(readings)
+            return refuse([ofAddress])
           }
         }
       })

@@ -83,7 +83,9 @@ const sharedHeaders = (path: string, operation: OpenAPISpecOperation): HeaderRef
 })
 
 const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>): HeaderReferences => ({
-  ...(status === 429 || status === 503 ? { "Retry-After": Components.responseHeaderRef("RetryAfter") } : {}),
+  ...(status === 429 || status === 503 || codes.includes("idempotency_in_progress")
+    ? { "Retry-After": Components.responseHeaderRef("RetryAfter") }
+    : {}),
   ...(codes.includes("unauthenticated")
     ? { "WWW-Authenticate": Components.responseHeaderRef("WwwAuthenticate") }
     : {}),

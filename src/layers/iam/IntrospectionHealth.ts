@@ -1,6 +1,6 @@
 /**
  * Whether introspection works, by plane. A login or refresh whose tokens cannot be introspected afterwards is a lost session,
- * so nothing is spent while introspection fails. An inactive answer about a token that was just issued is no verdict.
+ * so nothing is spent while introspection fails. An inactive answer about a token that was just received is no verdict.
  */
 import * as Cause from "effect/Cause"
 import * as Effect from "effect/Effect"
@@ -40,16 +40,19 @@ export interface IntrospectionHealth {
     plane: Plane,
     refreshToken: Option.Option<Redacted.Redacted>
   ) => <A>(spend: Effect.Effect<A, UpstreamFailure>) => Effect.Effect<A, UpstreamFailure>
-  /** After an inactive answer: fails, instead of accepting the verdict, about a token that was just issued (`isJustIssued`). */
+  /** After an inactive answer: fails, instead of accepting the verdict, about a token that was just received (`isJustReceived`). */
   readonly confirmInactive: (credential: string) => Effect.Effect<void, UpstreamFailure>
 }
 
-/** Milliseconds after the issue of a token in which an inactive answer counts as a fault of IAM. */
-const justIssuedMillis = 60_000
+/**
+ * Milliseconds after the first receipt of a token in which an inactive answer counts as a fault of IAM. A replay does not
+ * prolong it, so that a session that has ended is refused afterwards.
+ */
+const justReceivedMillis = 60_000
 
-/** `issuedAt` in monotonic milliseconds; undefined for a token that IAM confirmed live, that a call ended, or of unknown age. */
-export const isJustIssued = (issuedAt: number | undefined, now: number): boolean =>
-  issuedAt !== undefined && now < issuedAt + justIssuedMillis
+/** `receivedAt` in monotonic milliseconds, of `KnownCredentials`. */
+export const isJustReceived = (receivedAt: number | undefined, now: number): boolean =>
+  receivedAt !== undefined && now < receivedAt + justReceivedMillis
 
 const maxProbedPlanes = 10_000
 
@@ -100,7 +103,7 @@ const makeOutcomes = () => {
 export const makeIntrospectionHealth = (
   call: PlaneCall,
   budget: IamBudget,
-  known: Pick<KnownCredentials, "issuedAt">
+  known: Pick<KnownCredentials, "receivedAt">
 ): Effect.Effect<IntrospectionHealth, never, Scope.Scope> =>
   Effect.gen(function* () {
     const outcomes = makeOutcomes()
@@ -149,10 +152,11 @@ export const makeIntrospectionHealth = (
           ),
       confirmInactive: (credential) =>
         Effect.withFiberRuntime((fiber) =>
-          isJustIssued(known.issuedAt(credential), monotonicNow(fiber))
+          isJustReceived(known.receivedAt(credential), monotonicNow(fiber))
             ? new Unknown({
                 dependency: "iam",
-                reason: "reports a token as inactive that it has just issued"
+                reason: "reports a token as inactive that it has just issued or replayed",
+                inactive: true
               })
             : Effect.void
         )

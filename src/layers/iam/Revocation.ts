@@ -34,7 +34,7 @@ const hadNoEffect = (exit: Exit.Exit<unknown, UpstreamFailure>): boolean =>
 export interface Revocation extends Pick<IamService, "revoke"> {
   /**
    * After a call that may revoke the matching tokens: unless it certainly had no effect, their cached introspections are
-   * dropped, and none of them counts as just issued.
+   * dropped.
    */
   readonly mayHaveRevoked: (
     matches: (key: string) => boolean
@@ -48,9 +48,7 @@ export const makeRevocation = (
   introspection: Pick<IntrospectionClient, "forgetWhere">
 ): Revocation => {
   const mayHaveRevoked: Revocation["mayHaveRevoked"] = (matches) => (exit) => {
-    if (hadNoEffect(exit)) return
-    known.endFamily(matches)
-    introspection.forgetWhere(matches)
+    if (!hadNoEffect(exit)) introspection.forgetWhere(matches)
   }
 
   const revoke: IamService["revoke"] = (plane, token, key) =>
@@ -68,12 +66,12 @@ export const makeRevocation = (
         read: expectStatus(200, readEmpty)
       }).pipe(
         budget.within({ plane: planeId(plane), path }, { credential, use: "session" }, () => {
-          const recordEnd = mayHaveRevoked(
-            (other) => other === credential || (isRefreshToken && inFamily(other))
-          )
+          const matches = (other: string) => other === credential || (isRefreshToken && inFamily(other))
+          const dropCached = mayHaveRevoked(matches)
           return (exit) => {
-            recordEnd(exit)
-            if (Exit.isSuccess(exit)) known.forget(credential)
+            dropCached(exit)
+            if (!hadNoEffect(exit)) known.endFamily(matches)
+            if (Exit.isSuccess(exit)) known.end(credential)
           }
         })
       )

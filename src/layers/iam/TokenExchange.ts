@@ -92,6 +92,8 @@ export const makeTokenExchange = (
       Effect.tapErrorTag("Refused", (refused) => {
         if (!refusesCredential(refused)) return Effect.void
         const isDead = Option.isSome(refreshed) && deadTokenCodes.includes(refused.code)
+        // A call without a response ends nothing that this process knows of: it may have been a repetition under the same key.
+        if (isDead) known.endFamily(known.inFamilyOf(plane, presented))
         return budget.recordRefusal(credential, isDead ? "dead_refresh_token" : "this_call", use)
       })
     )

@@ -2,6 +2,7 @@
 import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
+import { nestingLimit } from "../../schema/BodyLimits.ts"
 import { sha256 } from "../../services/Digest.ts"
 import type { WebhookEvent } from "../../services/Iam.ts"
 import { expect, parseJson } from "../upstream/UpstreamResponse.ts"
@@ -112,9 +113,7 @@ const testing = (value: JsonObject): Read<WebhookEvent> =>
     }
   })
 
-/** Levels of nested arrays and objects, as in every request body (docs/api.md). Deeper data could not be written as JSON again. */
-const nestingLimit = 64
-
+/** Deeper data could not be written as JSON again. */
 const isWithin = (levels: number, value: unknown): boolean =>
   typeof value !== "object" ||
   value === null ||

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Either from "effect/Either"
-import { nestingLimit, parseJson } from "../../../src/http/body/StrictJson.ts"
+import { parseJson } from "../../../src/http/body/StrictJson.ts"
+import { nestingLimit } from "../../../src/schema/BodyLimits.ts"
 import { cpuMillisOf } from "../../support/CpuTime.ts"
 
 const bytes = (text: string) => new TextEncoder().encode(text)
@@ -82,6 +83,12 @@ describe("Strict JSON", () => {
       expect(problem(text)).toBe("holds a number that is too large")
     }
   )
+
+  it("reads numbers as doubles, without the digits beyond", () => {
+    expect(parseJson(bytes("[9007199254740993, 0.1000000000000000055, 12345678901234567890]"))).toEqual(
+      Either.right([9_007_199_254_740_992, 0.1, 12_345_678_901_234_567_000])
+    )
+  })
 
   it("accepts numbers at the edge of a double", () => {
     expect(parseJson(bytes("1.7976931348623157e308"))).toEqual(Either.right(Number.MAX_VALUE))

@@ -94,7 +94,16 @@ describe("Report delivery", () => {
         expect(at - (times[index] ?? 0)).toBeGreaterThanOrEqual(1)
       expect(searches().length).toBe(0)
       expect(yield* checks).toEqual({ tables: "off", tracker: "ok" })
-      expect(lines.filter(({ text }) => text.includes("Report filed")).length).toBe(4)
+      expect(
+        lines.flatMap(
+          ({ level, text }) => /^\["Report filed",.*\]/.exec(text)?.map((line) => [level, line]) ?? []
+        )
+      ).toEqual(
+        [...early, late].map(({ id }, index) => [
+          "INFO",
+          JSON.stringify(["Report filed", { report: id, issue: index + 1 }])
+        ])
+      )
     })
   )
 

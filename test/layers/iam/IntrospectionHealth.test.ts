@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
@@ -148,7 +149,52 @@ describe("an inactive answer for a token that IAM has just issued", () => {
     })
   )
 
-  it.scoped("is accepted a minute later, after a live answer, after a logout, and for a replay", () =>
+  it.scoped("has an unknown outcome for a minute when IAM replays the pair to another instance", () =>
+    Effect.gen(function* () {
+      const { iam, simulator, slt } = yield* iamWorld()
+      const one = slt()
+      const { refreshToken } = yield* iam.exchange(production, one, key("login"))
+      yield* iam.refresh(production, refreshToken, key("refresh"))
+      for (const ask of [
+        (over: typeof iam) => over.exchange(production, one, key("login")),
+        (over: typeof iam) => over.refresh(production, refreshToken, key("refresh"))
+      ]) {
+        const elsewhere = yield* iamOver(simulator.url)
+        const isDoubted = Effect.gen(function* () {
+          const { accessToken } = yield* ask(elsewhere)
+          simulator.fail(inactive)
+          return Either.isLeft(yield* Effect.either(elsewhere.introspect(production, accessToken)))
+        })
+        assert.isTrue(yield* isDoubted)
+        yield* TestClock.adjust("59 seconds")
+        assert.isTrue(yield* isDoubted)
+        // A replay does not prolong the minute, nor begin another one after the verdict.
+        yield* TestClock.adjust("1 seconds")
+        assert.isFalse(yield* isDoubted)
+        yield* TestClock.adjust("40 seconds")
+        assert.isFalse(yield* isDoubted)
+      }
+    })
+  )
+
+  it.scoped(
+    "has an unknown outcome when a replay follows a live answer, or a refresh without an answer",
+    () =>
+      Effect.gen(function* () {
+        const { iam, login, simulator } = yield* iamWorld()
+        const { refreshToken } = yield* login()
+        const refresh = iam.refresh(production, refreshToken, key("refresh"))
+        const { accessToken } = yield* refresh
+        yield* iam.introspect(production, accessToken)
+        simulator.fail({ path: "/api/v1/app-auth/tokens", fault: { kind: "drop-after" } })
+        yield* Effect.flip(refresh)
+        yield* refresh
+        simulator.fail(inactive)
+        assert.strictEqual((yield* Effect.flip(iam.introspect(production, accessToken)))._tag, "Unknown")
+      })
+  )
+
+  it.scoped("is accepted a minute later, after a live answer, and after a logout, also for a replay", () =>
     Effect.gen(function* () {
       const { iam, login, simulator, slt } = yield* iamWorld()
       const isNone = (token: Redacted.Redacted) =>
@@ -168,8 +214,9 @@ describe("an inactive answer for a token that IAM has just issued", () => {
       const one = slt()
       yield* iam.exchange(production, one, key("login"))
       const elsewhere = yield* iamOver(simulator.url)
+      const { refreshToken } = yield* iam.exchange(production, one, key("login"))
+      yield* elsewhere.revoke(production, refreshToken, key("logout-elsewhere"))
       const replayed = yield* elsewhere.exchange(production, one, key("login"))
-      simulator.fail(inactive)
       assert.isTrue(Option.isNone(yield* elsewhere.introspect(production, replayed.accessToken)))
     })
   )

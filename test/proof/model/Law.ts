@@ -40,8 +40,6 @@ export interface Law extends Observer {
   readonly allowAttack: (token: string) => void
   /** The access token may be refused although it has not expired. */
   readonly allowRefusal: (token: string) => void
-  /** The actors lost their membership. */
-  readonly noteRemoval: (plane: string, actor: string) => void
   readonly familyOf: (session: StoredSession) => Family | undefined
   /** The limit that excuses that this session cannot be used. */
   readonly excuseFor: (session: StoredSession) => keyof typeof limits | undefined
@@ -68,7 +66,10 @@ export const makeLaw = (
   const ended = new Set<string>()
   const attacked = new Set<string>()
   const refusable = new Set<string>()
-  const removed = new Set<string>()
+  /** Families whose login, or its replay, met an actor without an organisation. */
+  const refusedLogins = new Set<string>()
+  /** Access tokens of logins that a server has not answered, with that server. */
+  const loggingIn = new Map<string, UpstreamCall["caller"]>()
   /** By refresh token or short-lived token: when IAM spent it. */
   const spentAt = new Map<string, number>()
   /** By refresh token: the access token of its pair. */
@@ -142,6 +143,11 @@ export const makeLaw = (
     },
     onHandled: (call, reply) => {
       if (call.path === "tokens") onTokensHandled(call, reply)
+      if (call.path !== "introspect") return
+      const token = call.form.get("token") ?? ""
+      const family = controls().familyOf(token)
+      if (family === undefined || loggingIn.get(token) !== call.caller) return
+      if (!isMember(planeOfFamily(family), family)) refusedLogins.add(family.id)
     },
     onDelivered: (call, reply) => {
       if (call.path === "introspect") {
@@ -150,7 +156,8 @@ export const makeLaw = (
       }
       if (call.path !== "tokens" || reply === undefined) return
       const grant = readGrant(reply)
-      if (grant === undefined || isReplay(reply)) return
+      if (grant === undefined) return
+      if (call.form.has("slt")) loggingIn.set(grant.access, call.caller)
       uncompleted.set(grant.access, { call, at: time.now() })
       time.after(completion, () => {
         if (uncompleted.has(grant.access) && call.caller.isAlive())
@@ -167,7 +174,6 @@ export const makeLaw = (
       if (family !== undefined) attacked.add(family.id)
     },
     allowRefusal: (token) => void refusable.add(token),
-    noteRemoval: (plane, actor) => void removed.add(`${plane} ${actor}`),
     familyOf: (session) => controls().familyOf(session.refresh_token),
     excuseFor: (session) => {
       const family = controls().familyOf(session.refresh_token)
@@ -193,6 +199,7 @@ export const makeLaw = (
         breakWith(`${holder.name} stored a session of another plane`)
     },
     checkGrant: ({ refresh_token, slt = "" }, given) => {
+      loggingIn.delete(given.access_token)
       const family = controls().familyOf(given.refresh_token)
       const presented = refresh_token === undefined ? undefined : controls().familyOf(refresh_token)
       const minted = planes()
@@ -212,7 +219,7 @@ export const makeLaw = (
         for (const family of controls().plane(plane).families.values()) {
           if (family.status === "active" || ended.has(family.id) || attacked.has(family.id)) continue
           // A login without an organisation is refused, and its grant revoked (api.md, login).
-          if (family.status === "revoked" && removed.has(`${plane} ${family.actor}`)) continue
+          if (family.status === "revoked" && refusedLogins.has(family.id)) continue
           breakWith(
             `a login of ${family.actor} is ${family.status}, and neither its owner nor the admin ended it`
           )

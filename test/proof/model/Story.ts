@@ -397,7 +397,6 @@ class Player {
               if (membership.status === "removed")
                 controls.addMembership(plane, resident.actor, membership.org)
             } else if (membership.status === "active") {
-              law.noteRemoval(plane, resident.actor)
               controls.removeMembership(plane, resident.actor, membership.org)
             }
           return undefined

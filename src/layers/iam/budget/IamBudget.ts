@@ -187,7 +187,8 @@ export const makeIamBudget = (
   const recordRefusal: IamBudget["recordRefusal"] = (credential, refusal, use) =>
     Effect.withFiberRuntime((fiber) => {
       const now = monotonicNow(fiber)
-      known.forget(credential)
+      if (refusal === "this_call") known.forget(credential)
+      else known.end(credential)
       // One dead credential that is repeated does not make its network suspect.
       if (refused.record(credential, refusal, now))
         membership.recordRefusal(use, requestOf(fiber).clientNetwork, now)

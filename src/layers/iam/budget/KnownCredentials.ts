@@ -23,8 +23,12 @@ interface Family {
 
 interface Known {
   readonly family: Family | undefined
-  /** Set until the introspection that completes the login or refresh succeeds; holds the place reserved for it. */
-  readonly unconfirmed?: { readonly issuedAt: number | undefined; readonly place: Place }
+  /** The actor of a token of unknown family, which IAM issued through another process. */
+  readonly owner?: string | undefined
+  /** The time at which IAM gave it to this process for the first time; undefined for one that a call ended, or of unknown age. */
+  readonly receivedAt?: number | undefined
+  /** The place reserved for the introspection that completes the login or refresh, until that succeeds. */
+  readonly reserved?: Place
 }
 
 /** Identifies a token in its plane. */
@@ -38,7 +42,7 @@ export interface KnownCredentials {
   readonly isKnown: (key: string) => boolean
   /** IAM called it live. `owner` is its actor, if disclosed. */
   readonly markLive: (key: string, owner?: string) => void
-  /** IAM issued a pair of tokens. `place` is reserved for the introspection that completes the login or refresh. */
+  /** IAM issued or replayed a pair of tokens. `place` is reserved for the introspection that completes the login or refresh. */
   readonly recordGrant: (
     plane: Plane,
     grant: TokenGrant,
@@ -48,20 +52,22 @@ export interface KnownCredentials {
   ) => void
   /** The place reserved for the introspection that completes a login or refresh; none for any other token. */
   readonly completingPlace: (key: string) => Option.Option<Place>
-  /** The time at which IAM issued a token that since then was neither confirmed live nor ended; undefined for any other. */
-  readonly issuedAt: (key: string) => number | undefined
-  /** It is no longer known, nor just issued. */
+  /** When this process first received a token whose login or refresh is not complete; undefined for any other, and for an ended one. */
+  readonly receivedAt: (key: string) => number | undefined
+  /** It is no longer known. */
   readonly forget: (key: string) => void
+  /** It ended, and is no longer known. A replay of its pair does not count as just received. */
+  readonly end: (key: string) => void
   /** The same for all tokens of one login, however often they rotate, so that their calls share a bound. */
   readonly budgetKey: (key: string) => string
-  /** The actor of a login, the same for all of the actor's logins; undefined until an introspection discloses it. */
+  /** The actor of a token, the same for all of the actor's logins; undefined until an introspection discloses it. */
   readonly ownerOf: (key: string) => string | undefined
   /**
    * Matches the access tokens that may end with a refresh token: those of its family, and those of unknown family in its
    * plane, because IAM does not name the tokens that it ends.
    */
   readonly inFamilyOf: (plane: Plane, refreshToken: Redacted.Redacted) => (key: string) => boolean
-  /** The family ended: none of the matching tokens counts as just issued. */
+  /** The family ended: none of the matching tokens counts as just received. */
   readonly endFamily: (matches: (key: string) => boolean) => void
 }
 
@@ -69,6 +75,7 @@ export interface KnownCredentials {
 export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">): KnownCredentials => {
   // Apart from the refused ones, so that a flood of unknown tokens evicts no known one.
   const known = new Map<string, Known>()
+  const ended = new Map<string, true>()
   let families = 0
 
   const put = (key: string, value: Known): void => putBounded(known, key, value, capacity)
@@ -85,30 +92,37 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
       refused.clear(before)
     }
     put(refresh, { family })
-    // A replayed pair may have ended since.
-    const issuedAt = grant.replayed ? known.get(access)?.unconfirmed?.issuedAt : now
-    put(access, { family, unconfirmed: { issuedAt, place } })
+    // IAM also replays a pair that has ended. It does not say when it issued the pair.
+    const earlier = known.get(access)
+    const first = ended.has(access) || ended.has(refresh) ? undefined : now
+    const receivedAt = earlier?.family === undefined ? first : earlier.receivedAt
+    put(access, { family, receivedAt, reserved: place })
     for (const key of [access, refresh]) refused.clear(key)
-  }
-
-  const confirm = (key: string): void => {
-    const { family, unconfirmed } = known.get(key) ?? {}
-    if (unconfirmed !== undefined) known.set(key, { family })
   }
 
   return {
     isKnown: (key) => known.has(key),
     markLive: (key, owner) => {
-      const family = known.get(key)?.family
+      const { family, receivedAt } = known.get(key) ?? {}
       if (family !== undefined) family.owner = owner
-      put(key, { family })
+      put(key, { family, receivedAt, owner })
     },
     recordGrant,
-    completingPlace: (key) => Option.fromNullable(known.get(key)?.unconfirmed?.place),
-    issuedAt: (key) => known.get(key)?.unconfirmed?.issuedAt,
+    completingPlace: (key) => Option.fromNullable(known.get(key)?.reserved),
+    receivedAt: (key) => {
+      const { receivedAt, reserved } = known.get(key) ?? {}
+      return reserved === undefined ? undefined : receivedAt
+    },
     forget: (key) => void known.delete(key),
+    end: (key) => {
+      known.delete(key)
+      putBounded(ended, key, true, capacity)
+    },
     budgetKey: (key) => known.get(key)?.family?.name ?? key,
-    ownerOf: (key) => known.get(key)?.family?.owner,
+    ownerOf: (key) => {
+      const { family, owner } = known.get(key) ?? {}
+      return family === undefined ? owner : family.owner
+    },
     inFamilyOf: (plane, refreshToken) => {
       const family = known.get(tokenKey(plane, refreshToken))?.family
       const within = `${planeId(plane)} `
@@ -118,7 +132,8 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
       }
     },
     endFamily: (matches) => {
-      for (const [key, { unconfirmed }] of known) if (unconfirmed !== undefined && matches(key)) confirm(key)
+      for (const [key, { family, receivedAt }] of known)
+        if (receivedAt !== undefined && matches(key)) known.set(key, { family })
     }
   }
 }

@@ -9,7 +9,7 @@ import {
   tokenKey
 } from "../../../../src/layers/iam/budget/KnownCredentials.ts"
 import { makeRefusedCredentials } from "../../../../src/layers/iam/budget/RefusedCredentials.ts"
-import { isJustIssued } from "../../../../src/layers/iam/IntrospectionHealth.ts"
+import { isJustReceived } from "../../../../src/layers/iam/IntrospectionHealth.ts"
 import type { TokenGrant } from "../../../../src/services/Iam.ts"
 import { type Plane, Production, Testing } from "../../../../src/services/Plane.ts"
 
@@ -54,6 +54,15 @@ const world = () => {
 }
 
 describe("A credential", () => {
+  it("has the actor of its first introspection, also when IAM issued it through another process", () => {
+    const { cache, login } = world()
+    login("1")
+    assert.isUndefined(cache.ownerOf(keyOf("oat_1")))
+    for (const token of ["oat_1", "oat_elsewhere"]) cache.markLive(keyOf(token), "production si:deejay")
+    for (const token of ["oat_1", "ort_1", "oat_elsewhere"])
+      assert.strictEqual(cache.ownerOf(keyOf(token)), "production si:deejay")
+  })
+
   it("has a key of plane and digest, without the credential", () => {
     assert.notStrictEqual(keyOf("oat_1"), keyOf("oat_1", testing))
     assert.notStrictEqual(keyOf("oat_1"), secretKey(Redacted.make("oat_1")))
@@ -148,10 +157,10 @@ describe("A refresh that IAM replays after it refused the refresh token once", (
 describe("The access token of a pair that IAM issued", () => {
   const isNew = ({ cache }: ReturnType<typeof world>, token: string, now = 0) => [
     Option.isSome(cache.completingPlace(keyOf(token))),
-    isJustIssued(cache.issuedAt(keyOf(token)), now)
+    isJustReceived(cache.receivedAt(keyOf(token)), now)
   ]
 
-  it("has a reserved place until it is confirmed live, and counts as just issued for 60 s", () => {
+  it("has a reserved place until it is confirmed live, and counts as just received for 60 s", () => {
     const made = world()
     made.login("1", 1_000)
     deepStrictEqual(isNew(made, "oat_1", 60_999), [true, true])
@@ -162,13 +171,24 @@ describe("The access token of a pair that IAM issued", () => {
     deepStrictEqual(isNew(made, "oat_1", 1_000), [false, false])
   })
 
-  it("is as old as the pair when IAM replays it, and may have ended when another process made it", () => {
+  it("is as old as its first receipt when IAM replays it, also after a live answer; an ended one is no longer new", () => {
     const made = world()
     made.login("1")
     for (const name of ["1", "elsewhere"])
       made.cache.recordGrant(production, pair(name, true), Option.none(), reservedPlace, 50_000)
     deepStrictEqual(isNew(made, "oat_1", 59_999), [true, true])
     deepStrictEqual(isNew(made, "oat_1", 60_000), [true, false])
-    deepStrictEqual(isNew(made, "oat_elsewhere", 50_000), [true, false])
+    deepStrictEqual(isNew(made, "oat_elsewhere", 109_999), [true, true])
+    deepStrictEqual(isNew(made, "oat_elsewhere", 110_000), [true, false])
+    const replay = (name: string, now: number) => {
+      made.cache.recordGrant(production, pair(name, true), Option.none(), reservedPlace, now)
+      return isNew(made, `oat_${name}`, now)
+    }
+    made.cache.markLive(keyOf("oat_1"))
+    deepStrictEqual(replay("1", 59_999), [true, true])
+    made.cache.endFamily((key) => key === keyOf("oat_1"))
+    deepStrictEqual(replay("1", 59_999), [true, false])
+    for (const token of ["oat_2", "ort_3"]) made.cache.end(keyOf(token))
+    for (const name of ["2", "3"]) deepStrictEqual(replay(name, 0), [true, false])
   })
 })
