@@ -345,7 +345,7 @@ const cases: ReadonlyArray<Case> = [
           const nested = `"x":${"[".repeat(depth)}${"]".repeat(depth)}`
           return place === "}" ? text.replace(/}$/, `,${nested}}`) : text.replace(place, `${place}${nested},`)
         },
-        levels > 64 ? signature : "200",
+        levels > 64 ? "400 invalid_input" : "200",
         levels > 64 ? {} : { takes: [production] }
       )
     )
