@@ -287,7 +287,7 @@ describe("Security headers", () => {
         expect([sent.path, answer.status]).toEqual([sent.path, status ?? answer.status])
         expect(headers).toMatchObject({
           "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
-          "cross-origin-resource-policy": "same-origin",
+          "cross-origin-resource-policy": "cross-origin",
           "referrer-policy": "no-referrer",
           "x-content-type-options": "nosniff",
           "x-frame-options": "DENY"

@@ -53,7 +53,7 @@ const ofEveryAnswer: ReadonlyMap<string, string> = new Map([
   ["content-security-policy", "default-src 'none'; frame-ancestors 'none'"],
   ["x-frame-options", "DENY"],
   ["referrer-policy", "no-referrer"],
-  ["cross-origin-resource-policy", "same-origin"]
+  ["cross-origin-resource-policy", "cross-origin"]
 ])
 /** Headers of the Fetch standard's CORS, on paths under /api/v1/ (docs/api.md, "Documents and CORS"). */
 const ofCors = ["vary", "access-control-allow-origin", "access-control-expose-headers"]
