@@ -66,7 +66,8 @@ export const makeClient = (world: World, { kind, name, address, actor = `c:${nam
       }
       if (status !== 429 && status !== 503) {
         recorded.refused(code ?? String(status))
-        if (code === "unauthenticated") ledger.sessionLost(kind, name)
+        // A call whose access token ended while its refresh waits is refused, and loses nothing.
+        if (code === "unauthenticated" && operation === "refresh") ledger.sessionLost(kind, name)
         return answer
       }
       await time.sleep((retryAfterSeconds ?? defaultPause) * second + random.below(lateness))
