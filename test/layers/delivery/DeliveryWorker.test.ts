@@ -360,7 +360,7 @@ describe("A worker", () => {
     })
   )
 
-  it.scoped("finds within 30 s what another process made due on SQLite, which wakes nobody", () =>
+  it.scoped("finds within 30 s what another process made due on SQLite, which wakes no other process", () =>
     Effect.gen(function* () {
       const { pass, start, states, store } = yield* makeWorld(0)
       yield* start((held) => done(held))

@@ -71,7 +71,7 @@ describe("Lines on standard output", () => {
     })
   )
 
-  it.effect("delay the end of the process by half a second, when nobody reads", () =>
+  it.effect("delay the end of the process by half a second, when no reader takes them", () =>
     Effect.gen(function* () {
       const { output, target } = makeTarget()
       target.state = 0

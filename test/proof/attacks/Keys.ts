@@ -294,7 +294,7 @@ const playReports = async (bench: Bench): Promise<ReadonlyArray<string>> => {
   bench.world.iam.fail({ path: "/api/v1/oauth/introspect", fault: iamFaults.internalError() })
   const blind = await send(bench.first, report(key, message, bearing(two.accessToken)))
   if (!named.body.includes(victim) || blind.body.includes(victim))
-    broken.push("an unverified reader was told the reporter")
+    broken.push("an unverified reader got the reporter's name")
   const [row] = bench.query("SELECT reporter FROM reports WHERE id = ?", JSON.parse(named.body).id)
   if (row?.reporter !== `verified:${victim}`)
     broken.push(`an unverified reader changed the reporter to ${row?.reporter}`)

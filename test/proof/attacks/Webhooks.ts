@@ -48,7 +48,7 @@ interface Case {
   readonly verdict: string
   /** Planes that take the event; none by default. */
   readonly takes?: ReadonlyArray<"production" | "testing">
-  /** The event is stored, but removes nobody. */
+  /** The event is stored, but ends no registration. */
   readonly inert?: true
 }
 

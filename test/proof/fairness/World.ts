@@ -28,7 +28,7 @@ import { Store } from "../../../src/services/Store.ts"
 import { type Random as Numbers, seeded } from "../../durability/Random.ts"
 import { type InMemoryRequest, InMemoryServer, inMemoryServer } from "../../support/InMemoryServer.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
-import { useCases } from "../../support/UseCaseLayers.ts"
+import { start, useCases } from "../../support/UseCaseLayers.ts"
 import { type Ledger, makeLedger } from "./Ledger.ts"
 import { makeSimulatedTime, type SimulatedTime } from "./SimulatedTime.ts"
 import {
@@ -58,9 +58,6 @@ export interface World {
   readonly actors: Set<string>
   readonly close: () => Promise<void>
 }
-
-/** Milliseconds since the epoch; not a full second, so that rounding errors show. */
-const startAt = Date.parse("2026-11-21T10:00:00.400Z")
 
 const settingsWith = (overrides: SettingsOverrides) =>
   testSettings({
@@ -106,7 +103,7 @@ export const openWorld = async (
     settings = {}
   }: { readonly latency?: Latency; readonly settings?: SettingsOverrides } = {}
 ): Promise<World> => {
-  const time = makeSimulatedTime(startAt)
+  const time = makeSimulatedTime(start)
   const ledger = makeLedger(time.now)
   const upstreams = makeUpstreams(time, ledger, latency)
   const folder = mkdtempSync(join(tmpdir(), "music-fairness-"))

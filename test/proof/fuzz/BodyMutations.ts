@@ -323,7 +323,7 @@ const valueMutations: ReadonlyArray<Mutation> = [
     }
   },
   {
-    name: "a testing key that nobody has",
+    name: "a testing key that was never issued",
     stage: "value",
     apply: (draft) => {
       const paths = nodesWhere(draft, (node) => typeof node === "string" && /^[A-Za-z0-9]{32}$/.test(node))

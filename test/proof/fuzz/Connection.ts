@@ -69,7 +69,7 @@ export class Connection {
     let fault: string | undefined
     if (this.received.length > 0) return { answers, ended: this.ended, fault: "bytes without a request" }
     let hangs = false
-    // Ticks are counted and not the time, so that a machine that stands still has no hanging requests.
+    // Ticks are counted and not the time, so that a machine that is suspended has no hanging requests.
     let waited = 0
     const timer = setInterval(() => {
       waited += 1

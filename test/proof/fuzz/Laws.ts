@@ -4,6 +4,7 @@ import { canaryPart, findCanaries } from "./Canary.ts"
 import { codes, documents, operationsByPath } from "./Contract.ts"
 import { type Draft, headerOf } from "./Draft.ts"
 import { type Expectation, pathOf } from "./Expectation.ts"
+import { securityHeadersOfEveryAnswer } from "../../support/SecurityHeaders.ts"
 
 interface Envelope {
   readonly code: string
@@ -47,14 +48,6 @@ const allowedToSend =
 
 /** Headers that HTTP itself adds (RFC 9110, RFC 9112). */
 const ofHttp = ["date", "connection", "keep-alive", "content-length", "content-type"]
-/** Of every answer, also to what is no HTTP (docs/api.md, "Conventions"); the page of the documentation has a policy of its own. */
-const ofEveryAnswer: ReadonlyMap<string, string> = new Map([
-  ["x-content-type-options", "nosniff"],
-  ["content-security-policy", "default-src 'none'; frame-ancestors 'none'"],
-  ["x-frame-options", "DENY"],
-  ["referrer-policy", "no-referrer"],
-  ["cross-origin-resource-policy", "cross-origin"]
-])
 /** Headers of the Fetch standard's CORS, on paths under /api/v1/ (docs/api.md, "Documents and CORS"). */
 const ofCors = ["vary", "access-control-allow-origin", "access-control-expose-headers"]
 const ofPreflight = ["access-control-allow-methods", "access-control-allow-headers", "access-control-max-age"]
@@ -115,14 +108,14 @@ const checkDue = (draft: Draft, answer: Answer, webOrigin: string, problems: Arr
 const checkHeaders = (draft: Draft, answer: Answer, problems: Array<string>): void => {
   const allowed = documentedHeaders(draft, answer)
   const seen = new Set<string>()
-  for (const [name, value] of ofEveryAnswer) {
+  for (const [name, value] of securityHeadersOfEveryAnswer) {
     const isPage = name === "content-security-policy" && documents.has(pathOf(draft.target))
     const [given] = headersOf(answer, name)
     if (isPage ? given === undefined : given !== value)
       problems.push(`${name} is ${given} with ${answer.status}`)
   }
   for (const [name] of answer.headers) {
-    if (!allowed.has(name) && !ofEveryAnswer.has(name))
+    if (!allowed.has(name) && !securityHeadersOfEveryAnswer.has(name))
       problems.push(`undocumented header ${name} with ${answer.status}`)
     if (seen.has(name)) problems.push(`header ${name} twice`)
     seen.add(name)

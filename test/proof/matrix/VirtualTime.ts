@@ -2,16 +2,10 @@
  * The clock of the matrix. Time moves only when nothing else can happen: every call to an upstream has ended or is withheld by a fault, and
  * every runnable fiber waits. So a timeout of 25 s takes milliseconds, and no verdict depends on the machine's speed.
  */
-import * as Clock from "effect/Clock"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
-
-interface Sleep {
-  readonly at: number
-  readonly wake: () => void
-}
+import { makeManualClock } from "../../support/ManualClock.ts"
 
 /** In these turns of the event loop every runnable fiber reaches its next wait. */
 const turnsToSettle = 24
@@ -21,34 +15,7 @@ const patience = 120_000
 const turn = () => new Promise<void>((wake) => setImmediate(wake))
 
 export const makeVirtualTime = (startAt: number) => {
-  let now = startAt
-  const sleeps = new Set<Sleep>()
-  const currentMillis = () => now
-  const currentNanos = () => BigInt(Math.round(now * 1_000_000))
-  const clock: Clock.Clock = {
-    [Clock.ClockTypeId]: Clock.ClockTypeId,
-    unsafeCurrentTimeMillis: currentMillis,
-    unsafeCurrentTimeNanos: currentNanos,
-    currentTimeMillis: Effect.sync(currentMillis),
-    currentTimeNanos: Effect.sync(currentNanos),
-    sleep: (duration) =>
-      Effect.async((resume) => {
-        const at = now + Duration.toMillis(duration)
-        if (at <= now) return resume(Effect.void)
-        const sleep = { at, wake: () => resume(Effect.void) }
-        sleeps.add(sleep)
-        return Effect.sync(() => sleeps.delete(sleep))
-      })
-  }
-
-  const moveTo = (millis: number): void => {
-    now = millis
-    for (const sleep of sleeps)
-      if (sleep.at <= now) {
-        sleeps.delete(sleep)
-        sleep.wake()
-      }
-  }
+  const { clock, dueTimes, now, setTime } = makeManualClock(startAt)
 
   /** Until only time can change something. `isBusy` says whether a call is on its way. */
   const settle = async (isBusy: () => boolean): Promise<void> => {
@@ -63,10 +30,10 @@ export const makeVirtualTime = (startAt: number) => {
 
   /** Moves time to the end, from one due time to the next. */
   const pass = async (millis: number, isBusy: () => boolean): Promise<void> => {
-    const end = now + millis
+    const end = now() + millis
     await settle(isBusy)
-    while (now < end) {
-      moveTo(Math.min(end, ...[...sleeps].map(({ at }) => at)))
+    while (now() < end) {
+      setTime(Math.min(end, ...dueTimes()))
       await settle(isBusy)
     }
   }
@@ -79,18 +46,20 @@ export const makeVirtualTime = (startAt: number) => {
   ): Effect.Effect<A, E> =>
     Effect.gen(function* () {
       const fiber = yield* Effect.forkDaemon(effect)
-      const end = now + most
+      const end = now() + most
       for (;;) {
         yield* Effect.promise(() => settle(isBusy))
         if (Option.isSome(yield* Fiber.poll(fiber))) return yield* Fiber.join(fiber)
-        const due = Math.min(...[...sleeps].map(({ at }) => at))
+        const due = Math.min(...dueTimes())
         if (due > end)
-          return yield* Effect.dieMessage(`no answer within ${most} ms of the clock; ${sleeps.size} sleeps`)
-        moveTo(due)
+          return yield* Effect.dieMessage(
+            `no answer within ${most} ms of the clock; ${dueTimes().length} sleeps`
+          )
+        setTime(due)
       }
     })
 
-  return { clock, now: currentMillis, pass, passUntilDone, settle }
+  return { clock, now, pass, passUntilDone, settle }
 }
 
 export type VirtualTime = ReturnType<typeof makeVirtualTime>

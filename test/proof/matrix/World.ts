@@ -19,12 +19,12 @@ import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { useDates } from "./Failures.ts"
 import { type PathName, paths, type UpstreamName, upstreamOf } from "./Paths.ts"
 import { makeVirtualTime } from "./VirtualTime.ts"
+import { start } from "../../support/UseCaseLayers.ts"
 
 export const repository = "harbor/music"
 export const trackerToken = "github_pat_A1b2C3d4E5f6G7h8I9j0"
 const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 
-const startOfTime = Date.parse("2026-11-21T10:00:00.400Z")
 /** Nothing listens there. */
 const closedOrigin = "http://127.0.0.1:1"
 /** Names each call, so that the simulator can say which one it withholds. */
@@ -42,7 +42,7 @@ const isOf = (name: PathName, method: string, path: string): boolean => {
 const names = Object.keys(paths) as ReadonlyArray<PathName>
 
 export const makeWorld = Effect.gen(function* () {
-  const time = makeVirtualTime(startOfTime)
+  const time = makeVirtualTime(start)
   useDates(time.now)
   yield* Effect.withClockScoped(time.clock)
   yield* Effect.locallyScoped(FiberRef.currentMinimumLogLevel, LogLevel.None)

@@ -1,14 +1,12 @@
 /**
- * One clock for servers, clients and upstreams. Time stands still while anything runs, and goes to the next timer once all wait. Timers of
+ * One clock for servers, clients and upstreams. Time does not move while anything runs, and goes to the next timer once all wait. Timers of
  * the platform are not used, so a busy machine changes nothing.
  */
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { MixedScheduler } from "effect/Scheduler"
-
-/** Not a full second, so that rounding errors show. */
-const start = Date.parse("2026-11-21T10:00:00.400Z")
+import { start } from "../../support/UseCaseLayers.ts"
 
 /** Turns of the event loop without an event after which all wait. */
 const quietTurns = 2
@@ -29,7 +27,7 @@ export interface SimulatedTime {
   readonly after: (milliseconds: number, run: () => void) => () => void
   /** Moves the clock at once; timers that are due run late, as after a suspension. */
   readonly jump: (milliseconds: number) => void
-  /** Time stands still until the promise ends: it waits for the platform, as the start of a server does. */
+  /** Time does not move until the promise ends: it waits for the platform, as the start of a server does. */
   readonly hold: <A>(promise: Promise<A>) => Promise<A>
   /** Runs the simulation until the promise ends. Rejects when all wait and no timer is left. */
   readonly complete: <A>(promise: Promise<A>) => Promise<A>

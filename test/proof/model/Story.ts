@@ -125,7 +125,7 @@ class Player {
     }
     const holder = this.world.holderOf(resident)
     if (me.actor.public_id !== resident.actor)
-      law.breakWith(`${resident.name} is told that it is ${me.actor.public_id}`)
+      law.breakWith(`${resident.name} is answered as ${me.actor.public_id}`)
     if (!holder.sessions.has(me.session_id)) law.breakWith(`${resident.name} uses a session of another login`)
     if ((me.testing_environment_id ?? production) !== holder.plane)
       law.breakWith(`${resident.name} is answered from another plane`)

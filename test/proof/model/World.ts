@@ -19,7 +19,7 @@ const distance = 3
 
 const actors: Readonly<Record<Name, string>> = { A: "si:deejay", B: "si:deejay", C: "si:lyra", D: "c:ana" }
 
-/** What one name stands for: its programs die, and others follow them. */
+/** The programs of one name die, and others follow them. */
 export interface Resident {
   readonly name: Name
   readonly actor: string
