@@ -33,7 +33,10 @@ const earlyWait = 5_000
 const earlyPause = 5_000
 /** Milliseconds that a rate limit is remembered, also when an intermediary asks for more. */
 const longestRefusal = 900_000
-/** Milliseconds: a caller starts another refresh when its deadline is later by this much than that of a failed one. */
+/**
+ * Milliseconds that a refresh needs. A caller starts another one when its deadline is later by this much than that of a failed one,
+ * and none with less time after a rate limit: the service would count it, and its answer would be late.
+ */
 const worthwhile = 1_000
 
 export type RefreshFailure = CallFailure<"refresh"> | SessionFailure
@@ -90,14 +93,14 @@ export const makeSessionRefresh = (parts: {
   const getRefusal = (stored: StoredSession) =>
     refusal?.token === stored.refresh_token ? refusal : undefined
 
-  /** Waits for the end of a remembered rate limit, or fails with it when the deadline comes first. */
+  /** Waits for the end of a remembered rate limit, or fails with it when the deadline leaves no time for a refresh after it. */
   const waitOutRefusal = (stored: StoredSession, deadline: Deadline) =>
     Effect.gen(function* () {
       const running = getRefusal(stored)
       const now = yield* monotonicMillis
       if (running === undefined || running.until <= now) return
       const { failure, until } = running
-      if (until < deadline.at) return yield* Effect.sleep(until - now)
+      if (until + worthwhile <= deadline.at) return yield* Effect.sleep(until - now)
       return yield* withFacts(failure, { retryAfterSeconds: Math.ceil((until - now) / 1_000) })
     })
 

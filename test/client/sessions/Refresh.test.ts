@@ -85,6 +85,22 @@ describe("A refused refresh", () => {
     expect(calls.filter((call) => call === "refresh")).toHaveLength(1)
   })
 
+  it("is not repeated when less than a second of the deadline is left then", async () => {
+    const deadlineMilliseconds = 4_000
+    const { answers, calls, client, pass } = await loggedIn({ deadlineMilliseconds })
+    answers.refresh = () => failure(429, "rate_limited", { "retry-after": "60" })
+    pass(life)
+    await client.me()
+    delete answers.refresh
+    // The limit ends 10 ms before the deadline: the service would count the request, and its answer would be late.
+    pass(60_000 - deadlineMilliseconds + 10)
+    expect(await client.me()).toMatchObject({
+      ok: false,
+      error: { code: "rate_limited", retryAfterSeconds: 4 }
+    })
+    expect(calls).toEqual(["refresh"])
+  })
+
   it("is remembered for 15 minutes at most, whatever an intermediary asks for", async () => {
     const { answers, calls, client, pass } = await loggedIn()
     answers.refresh = () => failure(429, "rate_limited", { "retry-after": "99999999999" })
