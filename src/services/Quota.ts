@@ -2,8 +2,9 @@
 
 export interface QuotaPolicy {
   readonly name: string
-  /** Uses within the window; all of them may come at once. */
+  /** Uses within the window; all of them may come at once. A whole number from 1 on; it need not divide the window. */
   readonly quota: number
+  /** A whole number. */
   readonly windowSeconds: number
 }
 
@@ -17,7 +18,7 @@ export interface QuotaReading {
 }
 
 export interface Quota {
-  /** `now` is `monotonicMillis`. A use that is not admitted costs nothing. */
+  /** `now` is `monotonicMillis`; parts of a millisecond do not count. A use that is not admitted costs nothing. */
   readonly take: (key: string, now: number) => QuotaReading
   /** Uses that are not refilled. */
   readonly used: (key: string, now: number) => number
@@ -28,15 +29,20 @@ export interface Quota {
 /** Keys that a quota keeps; beyond it the least recently used key is dropped. */
 const keyLimit = 50_000
 
-const seconds = (millis: number): number => Math.ceil(millis / 1_000)
-
-/** One evenly refilled bucket per key, stored as the time at which it is full again (GCRA). */
+/**
+ * One evenly refilled bucket per key, stored as the time at which it is full again (GCRA). In any time it admits the quota and
+ * what comes back in that time, and no use more.
+ */
 export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
-  const window = policy.windowSeconds * 1_000
-  const interval = window / policy.quota
+  // A tick is a millisecond divided by the quota: all times are whole numbers of ticks, so no sum is rounded.
+  const ticks = (millis: number): number => Math.floor(millis) * policy.quota
+  const seconds = (time: number): number => Math.ceil(time / ticks(1_000))
+  const window = ticks(policy.windowSeconds * 1_000)
+  const interval = policy.windowSeconds * 1_000
   const fullAt = new Map<string, number>()
 
-  const take = (key: string, now: number): QuotaReading => {
+  const take = (key: string, time: number): QuotaReading => {
+    const now = ticks(time)
     const full = Math.max(fullAt.get(key) ?? now, now)
     const admitted = full + interval <= now + window
     const next = admitted ? full + interval : full
@@ -56,8 +62,10 @@ export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
     }
   }
 
-  const used = (key: string, now: number): number =>
-    Math.ceil(Math.max(0, (fullAt.get(key) ?? now) - now) / interval)
+  const used = (key: string, time: number): number => {
+    const now = ticks(time)
+    return Math.ceil(Math.max(0, (fullAt.get(key) ?? now) - now) / interval)
+  }
 
   const giveBack = (key: string): void => {
     const full = fullAt.get(key)

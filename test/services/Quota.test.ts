@@ -1,4 +1,5 @@
-import { expect, it } from "vitest"
+import { describe, expect, it } from "@effect/vitest"
+import * as FastCheck from "effect/FastCheck"
 import { makeQuota } from "../../src/services/Quota.ts"
 
 it("A quota rounds against the client: seconds and uses up, remaining uses down", () => {
@@ -9,4 +10,62 @@ it("A quota rounds against the client: seconds and uses up, remaining uses down"
   expect(take("a", 8_000)).toMatchObject({ retryAfterSeconds: 0, resetSeconds: 60, remaining: 0 })
   take("b", 0)
   expect(used("b", 1)).toBe(1)
+})
+
+describe("A quota that does not divide its window", () => {
+  const policy = FastCheck.record({
+    name: FastCheck.constant("any"),
+    quota: FastCheck.integer({ min: 1, max: 1_200 }),
+    windowSeconds: FastCheck.constantFrom(1, 7, 60, 90, 120, 300, 3_600)
+  })
+  /** Milliseconds since the boot of a machine, in microseconds as the timer has them. */
+  const start = FastCheck.nat(100_000_000_000).map((micros) => micros / 1_000)
+
+  it("can be used up at once, to the last use, whenever it is full", () => {
+    FastCheck.assert(
+      FastCheck.property(policy, start, (given, now) => {
+        const { take, used } = makeQuota(given)
+        for (const at of [now, now + given.windowSeconds * 1_000]) {
+          for (let use = 1; use <= given.quota; use += 1) {
+            const { remaining, retryAfterSeconds } = take("a", at)
+            if (retryAfterSeconds !== 0 || remaining !== given.quota - use)
+              expect([use, remaining, retryAfterSeconds]).toEqual([use, given.quota - use, 0])
+          }
+          expect(take("a", at).retryAfterSeconds).toBeGreaterThan(0)
+          expect(used("a", at)).toBe(given.quota)
+        }
+      }),
+      { numRuns: 200 }
+    )
+  })
+
+  it("admits in no time more than itself and what comes back in that time, and nothing less", () => {
+    const small = policy.map((given) => ({ ...given, quota: 1 + (given.quota % 13) }))
+    const pauses = FastCheck.array(
+      FastCheck.oneof(FastCheck.constant(0), FastCheck.nat(20), FastCheck.nat(2_000), FastCheck.nat(60_000)),
+      { maxLength: 60 }
+    )
+    FastCheck.assert(
+      FastCheck.property(small, start, pauses, (given, begin, all) => {
+        const { take } = makeQuota(given)
+        const window = given.windowSeconds * 1_000
+        const admitted: Array<number> = []
+        // From each earlier use to the next: the quota, and what comes back between them. In whole numbers.
+        const fits = (at: number) =>
+          [...admitted, at].every(
+            (from, index) => (admitted.length - index + 1) * window <= (window + at - from) * given.quota
+          )
+        let now = begin
+        for (const pause of all) {
+          now += pause
+          const at = Math.floor(now)
+          const { retryAfterSeconds } = take("a", now)
+          expect(retryAfterSeconds === 0).toBe(fits(at))
+          expect(fits(at + retryAfterSeconds * 1_000)).toBe(true)
+          if (retryAfterSeconds === 0) admitted.push(at)
+        }
+      }),
+      { numRuns: 300 }
+    )
+  })
 })
