@@ -210,9 +210,13 @@ const frames: ReadonlyArray<Mutation> = [
     stage: "frame",
     apply: (draft, random) => {
       const bytes = Buffer.from(toBytes(draft))
+      const body = bytes.subarray(bytes.length - (draft.body?.length ?? 0))
+      const isSentAsItIs = draft.body?.equals(body) === true
       const position = random.below(bytes.length)
       bytes[position] = random.below(256)
       draft.verbatim = bytes
+      // The changed text may be accepted, and is to be kept then.
+      if (isSentAsItIs) draft.body = body
       refuse(draft, "perhaps")
       draft.open = true
       draft.halfClose = true

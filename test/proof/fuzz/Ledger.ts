@@ -25,9 +25,10 @@ const isRecorded = (draft: Draft): boolean => {
   )
 }
 
-/** Its text is redacted, so it is not kept as it was sent. */
-const hasCredential = ({ mutations }: Draft): boolean =>
-  mutations.some((name) => name.includes("a credential in a text"))
+/** Its text is redacted, or a changed byte lies in one of its chunks: so it is not kept as the draft has it. */
+const isChanged = ({ framing, malformed, mutations }: Draft): boolean =>
+  mutations.some((name) => name.includes("a credential in a text")) ||
+  (malformed !== undefined && framing.kind !== "length")
 
 /** Digests of the events that hold the text of their request: by id, and of those without one. Undefined: redacted. */
 interface Events {
@@ -42,7 +43,7 @@ const addEvents = (draft: Draft, known: Events): void => {
   }
   for (const event of events) {
     if (!findCanaries(JSON.stringify(event)).some(({ index }) => index === draft.index)) continue
-    const digest = hasCredential(draft) ? undefined : recordDigest(event)
+    const digest = isChanged(draft) ? undefined : recordDigest(event)
     if (typeof event.id === "string" && uuid.test(event.id)) {
       const id = event.id.toLowerCase()
       if (!known.byId.has(id)) known.byId.set(id, digest)
@@ -123,7 +124,7 @@ export class Ledger {
     if (slot !== undefined)
       this.tings.set(
         slot,
-        hasCredential(draft) ? undefined : tingDigest(fieldsOf(String(draft.body)), session?.actor)
+        isChanged(draft) ? undefined : tingDigest(fieldsOf(String(draft.body)), session?.actor)
       )
   }
 
@@ -132,7 +133,7 @@ export class Ledger {
     const value = jsonOf(answer)
     const body = String(draft.body)
     if (operation?.id === "reports.submit" && typeof value === "object" && value !== null && "id" in value)
-      this.reports.set(String(value.id), hasCredential(draft) ? undefined : reportDigest(fieldsOf(body)))
+      this.reports.set(String(value.id), isChanged(draft) ? undefined : reportDigest(fieldsOf(body)))
     if (operation?.id === "webhooks.receive")
       for (const id of headerOf(draft, "x-silicon-iam-event-id"))
         this.deliveries.set(id.trim(), deliveredDigest(fieldsOf(body)))
