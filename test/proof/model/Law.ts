@@ -78,6 +78,10 @@ export const makeLaw = (
   const failing = new Map<string, Set<string>>()
   /** Access tokens that a server got and has not introspected yet, with the time. */
   const uncompleted = new Map<string, { readonly call: UpstreamCall; readonly at: number }>()
+  /** When a login or refresh was sent. */
+  const sentAt = new WeakMap<UpstreamCall, number>()
+  /** By server and plane: when IAM last refused an introspection with 429. */
+  const pausedAt = new Map<string, number>()
   let rotated = 0
 
   const breakWith = (problem: string) => {
@@ -89,6 +93,10 @@ export const makeLaw = (
     failing.set(caller.name, known)
     return known
   }
+  const pauseOf = (call: UpstreamCall) => `${call.caller.name} ${planeOf(call)}`
+  /** The 429 came while IAM executed the call: the server could not know it before, and must wait before the next introspection. */
+  const isPausedSince = (call: UpstreamCall): boolean =>
+    (pausedAt.get(pauseOf(call)) ?? 0) >= (sentAt.get(call) ?? time.now())
   const isMember = (plane: string, family: Family): boolean => {
     const { memberships } = controls().plane(plane)
     return [...family.session.organizations].some(
@@ -139,6 +147,7 @@ export const makeLaw = (
     onSent: (call) => {
       if (call.path === "tokens" && failingOf(call).has(planeOf(call)))
         breakWith(`${call.caller.name} spends a token although its last introspection failed`)
+      if (call.path === "tokens") sentAt.set(call, time.now())
       if (call.path === "introspect") uncompleted.delete(call.form.get("token") ?? "")
     },
     onHandled: (call, reply) => {
@@ -153,6 +162,7 @@ export const makeLaw = (
       if (call.path === "introspect") {
         if (reply?.status === 200) failingOf(call).delete(planeOf(call))
         else if (call.fault !== "inactive") failingOf(call).add(planeOf(call))
+        if (call.fault === "429 before") pausedAt.set(pauseOf(call), time.now())
       }
       if (call.path !== "tokens" || reply === undefined) return
       const grant = readGrant(reply)
@@ -160,7 +170,7 @@ export const makeLaw = (
       if (call.form.has("slt")) loggingIn.set(grant.access, call.caller)
       uncompleted.set(grant.access, { call, at: time.now() })
       time.after(completion, () => {
-        if (uncompleted.has(grant.access) && call.caller.isAlive())
+        if (uncompleted.has(grant.access) && call.caller.isAlive() && !isPausedSince(call))
           breakWith(`${call.caller.name} spent a token and could not introspect the new one`)
         uncompleted.delete(grant.access)
       })
