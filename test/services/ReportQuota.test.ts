@@ -147,12 +147,15 @@ describe("A verified reporter", () => {
       Effect.gen(function* () {
         const iam = yield* SimulatedIam
         const { token } = yield* signedIn()
+        const sendUnverified = (name: string, sender: Sender = {}) =>
+          Effect.zipRight(iam.failNext("introspect", unreachable("iam")), send(name, { token, ...sender }))
         const answers = yield* Effect.forEach(
           Array.from({ length: 11 }, (_, index) => index),
-          (index) =>
-            Effect.zipRight(iam.failNext("introspect", unreachable("iam")), send(`a${index}`, { token }))
+          (index) => sendUnverified(`a${index}`)
         )
         deepStrictEqual(answers, [...many(10, "stored"), "rate_limited 6"])
+        assert.strictEqual(yield* send("without a token"), "rate_limited 6")
+        assert.strictEqual(yield* sendUnverified("elsewhere", { clientNetwork: "192.0.2.9" }), "stored")
         assert.strictEqual(yield* send("b", { token }), "stored")
       }),
       { settings }
