@@ -14,6 +14,7 @@ import { answering } from "../upstream/Simulated.ts"
 import { form, header, iamOver, iamWorld, inRequest, key, production, reply } from "./Simulated.ts"
 
 const path = "/app-auth/tokens"
+const inProgress = faults.status(409, { error: { code: "idempotency_in_progress", message: "no" } })
 const token = (prefix: string, length = 43) => `${prefix}_${"a".repeat(length)}`
 
 const grant = {
@@ -203,6 +204,29 @@ describe("a call to IAM", () => {
         assert.deepInclude(yield* Effect.flip(exchange), { _tag: "Unknown", retryAfterSeconds: 5 })
       }
     })
+  )
+
+  it.scoped(
+    "in progress is polled 7 times: a login, refresh or logout has 8 calls a minute, and is 429 then",
+    () =>
+      Effect.gen(function* () {
+        const { iam, login, simulator, slt } = yield* iamWorld()
+        const { refreshToken } = yield* login()
+        const credential = slt()
+        for (const call of [
+          iam.exchange(production, credential, key("login")),
+          iam.refresh(production, refreshToken, key("refresh")),
+          iam.revoke(production, refreshToken, key("logout"))
+        ]) {
+          const seen = simulator.seen.length
+          simulator.fail({ times: 9, fault: inProgress })
+          for (let poll = 0; poll <= 7; poll += 1)
+            assert.include(yield* Effect.flip(call), { code: "idempotency_in_progress" })
+          assert.include(yield* Effect.flip(call), { _tag: "Refused", status: 429 })
+          assert.strictEqual(simulator.seen.length - seen, 8)
+          simulator.clearFaults()
+        }
+      })
   )
 
   it.scoped("names the application of the settings, and is waited for as long as they say", () =>
