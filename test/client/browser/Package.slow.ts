@@ -95,7 +95,7 @@ describe("An empty project", () => {
       const sessionStore = fileSessionStore({ directory: "./sessions" })
       const client = createMusicClient({ baseUrl: "http://127.0.0.1:1", source: "cli", telemetry: false, sessionStore })
       const session = await client.session()
-      const version = await client.version({ deadlineMilliseconds: 2_000 })
+      const version = await client.version()
       console.log(JSON.stringify({ session: session.ok ? session.value : session.error.code, version: version.ok ? "ok" : version.error.code }))`
     )
     const { stdout } = await run(process.execPath, ["program.mjs"], { cwd: consumer })
@@ -216,7 +216,7 @@ describe("A program with its own effect, one patch version later than ours", () 
       const program = createRequire(import.meta.url)
       const layer = MusicClient.layer({ baseUrl: "http://127.0.0.1:1", source: "daemon", telemetry: false })
       const code = await Effect.runPromise(
-        Effect.flatMap(MusicClient, (client) => client.version({ deadlineMilliseconds: 2_000 })).pipe(
+        Effect.flatMap(MusicClient, (client) => client.version()).pipe(
           Effect.catchTag("TransportFailed", ({ code }) => Effect.succeed(code)),
           Effect.provide(layer.pipe(Layer.provide(FetchHttpClient.layer)))
         )
