@@ -56,6 +56,7 @@ const makeWorld = (reports: number) =>
           kinds: ["report"],
           concurrency: 1,
           pauseMillis: Effect.succeed(0),
+          ordinaryPauseMillis: Effect.succeed(0),
           handle,
           ...work
         } as const

@@ -69,7 +69,7 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore, rawQuery }) => {
       const failing = { name: "tables", reason: "failure", until: now + 30_000 } as const
       const refused = { name: "table musicbackend", reason: "settings", until: now + 300_000 } as const
       const pausesAt = (time: number) =>
-        Effect.map(destinations.pauses(time, "tracker"), (pauses) =>
+        Effect.map(destinations.pauses(time, { name: "tracker", ordinaryHourly: 4 }), (pauses) =>
           pauses.toSorted((one, other) => one.name.localeCompare(other.name))
         )
       const found = [
