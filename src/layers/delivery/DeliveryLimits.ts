@@ -40,6 +40,6 @@ export const production: DeliveryLimits = {
   probeInterval: 5 * 60_000,
   writeSpacing: 1_000,
   hourlyWrites: 450,
-  ordinaryHourlyWrites: 300,
+  ordinaryHourlyWrites: 350,
   sweepDelay: Duration.toMillis("1 hour")
 }

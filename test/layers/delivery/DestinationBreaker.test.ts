@@ -82,7 +82,7 @@ describe("A destination", () => {
     })
   )
 
-  it.scoped("has a pace of one write a second, and of 450 in any hour, 300 without priority", () =>
+  it.scoped("has a pace of one write a second, and of 450 in any hour, 350 without priority", () =>
     Effect.gen(function* () {
       const { destinations } = yield* openStore(yield* freshPath)
       const paces: Array<unknown> = []
@@ -105,7 +105,7 @@ describe("A destination", () => {
       yield* reserveWrites(1)
       expect(paces).toEqual([{ now: 0, spacing: 1_000, hourly: 450 }])
       expect(yield* ordinaryPauseMillis).toBe(0)
-      expect(ordinary.at(-1)).toEqual({ now: 0, hourly: 300 })
+      expect(ordinary.at(-1)).toEqual({ now: 0, hourly: 350 })
     })
   )
 

@@ -162,8 +162,8 @@ const everyOperation = (store: StoreService) =>
     yield* deliveries.oldestOpen
 
     yield* destinations.find("tracker")
-    yield* destinations.pauses(now, { name: "tracker", ordinaryHourly: 300 })
-    yield* destinations.writesFullUntil("tracker", { now, hourly: 300 })
+    yield* destinations.pauses(now, { name: "tracker", ordinaryHourly: 350 })
+    yield* destinations.writesFullUntil("tracker", { now, hourly: 350 })
     yield* usage.size
     usage.pool()
     yield* destinations.failed("tracker", { now, pausedUntil: now, stopped: false, failure: "none" })

@@ -331,14 +331,19 @@ const reports: Scenario = {
   settings: { reportsBytes: 3_000_000 },
   honest: ["reporter"],
   play: (world, size) => {
-    const until = lasting(size, 6, 40)
+    const began = world.time.now()
+    // The slice lasts until the tracker's writes of an hour would be used up, at one a second.
+    const until = lasting(size, 12, 40)
     const flooders = part(size, 10)
-    times(part(size, 30, 5), (index) =>
+    const reporters = part(size, 30, 5)
+    // 90 an hour together at most: 100 of the hour's writes are kept for them.
+    const period = Math.max(3 * minute, reporters * 40 * second)
+    times(reporters, (index) =>
       start(
         reporter(
           world,
           { kind: "reporter", name: named("reporter", index), address: addressAt(19, index) },
-          { loginAt: index * second, period: 3 * minute }
+          { loginAt: index * second, period }
         )
       )
     )
@@ -350,7 +355,7 @@ const reports: Scenario = {
             kind: "flooder",
             name: named("flooder", index),
             address: () => addressAt(20, index),
-            pause: 2 * second,
+            pause: (size.isFull ? 2 : 4) * second,
             from: minute
           },
           () => requests.report(`nonsense ${newKey()}`, newKey())
@@ -370,8 +375,10 @@ const reports: Scenario = {
       until,
       facts: () => {
         const issues = world.upstreams.issues()
-        const titles = issues.map(({ title, body }) => `${title} ${body}`)
-        const verified = titles.filter((title) => title.includes("verified reporter")).length
+        const verified = issues.filter(
+          ({ body, createdAt, title }) =>
+            createdAt >= began + minute && `${title} ${body}`.includes("verified reporter")
+        ).length
         const stored = world.ledger.servedAtOnce("reporter", "use")
         return {
           "issues filed": issues.length,
