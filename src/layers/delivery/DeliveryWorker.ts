@@ -116,6 +116,7 @@ export const runDeliveryWorker = (
     const round = Effect.gen(function* () {
       const pause = yield* pauseMillis
       if (pause > 0) return yield* Effect.sleep(Math.min(longestPausedSleep, pause))
+      // Should another process begin the pause before the lease, one ordinary delivery more is begun.
       const ordinaryPause = yield* ordinaryPauseMillis
       if ((yield* leaseAndFork(ordinaryPause === 0)) === 0) yield* sleepUntilDue(ordinaryPause)
     })

@@ -370,22 +370,31 @@ const reports: Scenario = {
         () => requests.report(`one flooder ${newKey()}`, newKey())
       )
     )
-    return {
-      from: minute,
-      until,
-      facts: () => {
-        const issues = world.upstreams.issues()
-        const verified = issues.filter(
+    const stored = () => world.ledger.servedAtOnce("reporter", "use")
+    const filed = () =>
+      world.upstreams
+        .issues()
+        .filter(
           ({ body, createdAt, title }) =>
             createdAt >= began + minute && `${title} ${body}`.includes("verified reporter")
         ).length
-        const stored = world.ledger.servedAtOnce("reporter", "use")
-        return {
-          "issues filed": issues.length,
-          "reports stored of one address": world.ledger.codesOf("one flooder", "use").get("served") ?? 0,
-          "verified reports filed, part": stored === 0 ? 0 : Math.min(1, verified / stored)
-        }
+    let waiting = 0
+    start(async () => {
+      await world.time.sleep(minute)
+      for (;;) {
+        await world.time.sleep(10 * second)
+        waiting = Math.max(waiting, stored() - filed())
       }
+    })
+    return {
+      from: minute,
+      until,
+      facts: () => ({
+        "issues filed": world.upstreams.issues().length,
+        "reports stored of one address": world.ledger.codesOf("one flooder", "use").get("served") ?? 0,
+        "verified reports filed, part": stored() === 0 ? 0 : Math.min(1, filed() / stored()),
+        "verified reports waiting at once": waiting
+      })
     }
   },
   bounds: [
@@ -395,8 +404,9 @@ const reports: Scenario = {
     // 60 at once or in the hour, and what is refilled in the run.
     { fact: "reports stored of one address", most: 100, source: "promised" },
     { fact: "issues filed", least: 200, source: "promised" },
-    // A verified report overtakes all others: only those of the last seconds wait.
-    { fact: "verified reports filed, part", least: 0.95, source: "promised" }
+    // A verified report overtakes all others, and a part of the hour is kept for it: only those of the last seconds wait.
+    { fact: "verified reports filed, part", least: 0.95, source: "promised" },
+    { fact: "verified reports waiting at once", most: 3, source: "measured" }
   ]
 }
 
