@@ -15,6 +15,7 @@ import { calls, keyed } from "../conformance/Calls.ts"
 import { keptConsole } from "../support/Sandbox.ts"
 import { parse, scrape, sum } from "./Exposition.ts"
 import { anyPort, startObserved } from "./Observed.ts"
+import { parseRaw, raw } from "../http/support.ts"
 import { rawServer } from "../layers/upstream/Simulated.ts"
 import { waitFor } from "../support/Waiting.ts"
 
@@ -32,6 +33,10 @@ const delayedReports = (wait: Effect.Effect<void>): typeof parts.store =>
       Effect.zipRight(wait, store.reports.admit(report, deliver))
     return Context.add(context, Store, { ...store, reports: { ...store.reports, admit } })
   })
+
+/** An admin server whose log is kept. */
+const quietServer = (metrics: Effect.Effect<string>) =>
+  adminServer({ host: "127.0.0.1", port: 0 }, metrics).pipe(Effect.withConsole(keptConsole().console))
 
 describe("The admin server", () => {
   it.scopedLive("answers GET and HEAD of two paths only, with a well-formed request id", () =>
@@ -79,6 +84,46 @@ describe("The admin server", () => {
       }
       expect((yield* ask(`${base}/metrics`)).status).toBe(404)
       expect(log.filter((line) => line.includes("not authenticated"))).toEqual([])
+    })
+  )
+
+  it.scopedLive.each<[string, string, number]>([
+    ["no HTTP", "garbage\r\n\r\n", 400],
+    ["two framings", "GET /healthz HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400],
+    ["oversized headers", `GET /healthz HTTP/1.1\r\nX: ${"x".repeat(17_000)}\r\n\r\n`, 431]
+  ])("refuses %s with the envelope, and ends the connection", ([, text, status]) =>
+    Effect.gen(function* () {
+      const url = yield* quietServer(Effect.succeed(""))
+      const answer = parseRaw(yield* raw({ port: Number(new URL(url).port) }, text))
+      expect([answer.status, JSON.parse(answer.text)]).toMatchObject([
+        status,
+        { error: { code: "invalid_input" } }
+      ])
+      expect(answer.headers).toMatchObject({
+        ...securityHeaders,
+        "cache-control": "no-store",
+        connection: "close"
+      })
+      expect(answer.headers["x-request-id"]).toMatch(/^req_[0-9a-f]{32}$/)
+    })
+  )
+
+  it.scopedLive("answers without Host, and with an unknown expectation", () =>
+    Effect.gen(function* () {
+      const url = yield* quietServer(Effect.succeed(""))
+      const port = Number(new URL(url).port)
+      for (const header of ["", "Expect: miracles\r\n"]) {
+        const text = `GET /healthz HTTP/1.1\r\n${header}Connection: close\r\n\r\n`
+        expect(parseRaw(yield* raw({ port }, text)).status).toBe(200)
+      }
+    })
+  )
+
+  it.scopedLive("never refuses malformed HTTP in the place of an answer that is waited for", () =>
+    Effect.gen(function* () {
+      const url = yield* quietServer(Effect.never)
+      const text = "GET /metrics HTTP/1.1\r\n\r\ngarbage\r\n\r\n"
+      expect(yield* raw({ port: Number(new URL(url).port) }, text)).toBe("")
     })
   )
 

@@ -8,7 +8,7 @@ import { bodiesArriving, recordNow } from "../../services/Metrics.ts"
 import { monotonicMillis } from "../../services/MonotonicTime.ts"
 import type { RequestInfo } from "../../services/RequestContext.ts"
 import { Settings } from "../../services/Settings.ts"
-import { requestTimeout } from "../transport/ClientErrors.ts"
+import { requestTimeout } from "../../services/UnparsedRequest.ts"
 import { readBytes } from "./BodyReader.ts"
 
 /** How many bodies may arrive at once; the body of an honest client takes an instant. */

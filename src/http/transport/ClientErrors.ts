@@ -1,55 +1,12 @@
 /** Answers bytes that never become a request: the parser's errors arrive on the socket, without a response object. */
-import { type Server, STATUS_CODES } from "node:http"
+import type { Server } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
-import { failureStatus, toEnvelope } from "../../schema/Envelope.ts"
-import { type Failure, type FailureCode, InvalidInput, NotFound } from "../../schema/Failure.ts"
-import { resolveRequestId } from "../../services/RequestId.ts"
+import { failureStatus } from "../../schema/Envelope.ts"
+import { type Failure, type FailureCode, NotFound } from "../../schema/Failure.ts"
+import { failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
-import { securityHeaders } from "../../schema/SecurityHeaders.ts"
-
-/** Milliseconds that a refused client has to read the answer before its connection is cut. */
-const lingerMillis = 1_000
-
-/** 408: the request did not arrive completely in time. */
-export const requestTimeout = (): InvalidInput =>
-  new InvalidInput({
-    status: 408,
-    message: "The request did not arrive in time.",
-    hint: "Send the complete request without pauses, and retry with the same key."
-  })
-
-/** By Node's error code. */
-const failures: Readonly<Record<string, Failure>> = {
-  HPE_HEADER_OVERFLOW: new InvalidInput({
-    status: 431,
-    message: "The headers of the request are too large.",
-    hint: "Send at most 16 KiB of headers."
-  }),
-  ERR_HTTP_REQUEST_TIMEOUT: requestTimeout()
-}
-
-const malformed = new InvalidInput({
-  message: "The request is not well-formed HTTP.",
-  hint: "Send a complete HTTP/1.1 request; a body must have the length that its headers declare."
-})
-
-const formatResponse = (failure: Failure, requestId: string): string => {
-  const status = failureStatus(failure)
-  const body = JSON.stringify(toEnvelope(failure))
-  return [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ""}`,
-    `X-Request-Id: ${requestId}`,
-    "Content-Type: application/json",
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    "Cache-Control: no-store",
-    ...Object.entries(securityHeaders).map(([name, value]) => `${name}: ${value}`),
-    "Connection: close",
-    "",
-    body
-  ].join("\r\n")
-}
 
 /** Reports an answer that no handler gave, and the network of the connection. */
 export type Report = (
@@ -71,10 +28,8 @@ export const answerClientErrors = (server: Server, connections: Connections, rep
         socket.destroy()
         return
       }
-      const requestId = resolveRequestId(undefined)
+      const requestId = refuseConnection(socket, failure)
       const clientNetwork = socket instanceof Socket ? toNetwork(peerAddress(socket)) : ""
-      socket.end(formatResponse(failure, requestId))
-      setTimeout(() => socket.destroy(), lingerMillis).unref()
       report({ status: failureStatus(failure), code: failure.code, request_id: requestId }, clientNetwork)
     })
   }
@@ -82,7 +37,7 @@ export const answerClientErrors = (server: Server, connections: Connections, rep
     if (refused.has(socket)) return
     if (error.code === "ECONNRESET" || !socket.writable || connections.hasPartialExchange(socket))
       socket.destroy()
-    else refuse(socket, failures[error.code ?? ""] ?? malformed)
+    else refuse(socket, failureOfParser(error))
   })
   server.on("connect", (_, socket) => {
     // Node removes its own error listener before it emits `connect`; without one a reset would end the process.

@@ -18,7 +18,10 @@ const acceptMillis = 20
 export const mostWaiting = 1_000
 export const mostOfConnection = 32
 
-/** `full`: the queue has no place. `crowded`: its connection has too many requests in it; `flooding`: and sends still more. */
+/**
+ * `full`: the queue has no place. `crowded`: its connection has too many requests in it, or a second one that finds no place in the same turn;
+ * `flooding`: and sends still more.
+ */
 export type Admittance = "admitted" | "full" | "crowded" | "flooding"
 
 interface Waiting {
@@ -49,6 +52,8 @@ export const makeRequestQueue = (
   const waiting: Array<Waiting> = []
   const ofConnection = new Map<Socket, number>()
   const crowded = new WeakSet<Socket>()
+  /** Connections with a request of this turn that found no place. */
+  const refused = new Set<Socket>()
   /** A started request goes on; the next one follows in the same turn. */
   let starting = false
   /** While requests wait, the next turn is always scheduled. */
@@ -92,6 +97,7 @@ export const makeRequestQueue = (
 
   const runTurn = (): void => {
     scheduled = false
+    refused.clear()
     recordNow(httpRequestsWaiting, waiting.length)
     if (waiting.length === 0) return
     scheduleTurn()
@@ -108,11 +114,16 @@ export const makeRequestQueue = (
   return {
     add: (socket, start) => {
       if (crowded.has(socket)) return "flooding"
-      if ((ofConnection.get(socket) ?? 0) >= mostOfConnection) {
+      const isFull = waiting.length >= most
+      // A refusal costs as much as a small request, and all that have arrived are refused in the same turn.
+      if ((ofConnection.get(socket) ?? 0) >= mostOfConnection || (isFull && refused.has(socket))) {
         crowded.add(socket)
         return "crowded"
       }
-      if (waiting.length >= most) return "full"
+      if (isFull) {
+        refused.add(socket)
+        return "full"
+      }
       waiting.push({ socket, start, since: now() })
       count(socket, 1)
       if (!scheduled) {

@@ -1,5 +1,6 @@
 /** The admin server: `/metrics` and `/healthz` for operators, on an address of its own. */
-import { createServer } from "node:http"
+import { createServer, type Server, type ServerResponse } from "node:http"
+import type { Duplex } from "node:stream"
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
 import * as HttpServerResponse from "@effect/platform/HttpServerResponse"
@@ -13,6 +14,7 @@ import { version } from "../../schema/Release.ts"
 import { securityHeaders } from "../../schema/SecurityHeaders.ts"
 import { isLoopback } from "../../services/Loopback.ts"
 import { resolveRequestId } from "../../services/RequestId.ts"
+import { failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
 import { contentType } from "./PrometheusText.ts"
 
 /** The address is in use, or does not belong to this machine. */
@@ -47,6 +49,19 @@ const answerFrom = (pages: ReadonlyMap<string, Page>) =>
     )
   })
 
+/** Refuses malformed HTTP. Behind a request that has no answer yet it only ends the connection, so that no refusal passes for that answer. */
+const refuseMalformed = (node: Server): void => {
+  const latest = new WeakMap<Duplex, ServerResponse>()
+  node.on("request", (message, response) => latest.set(message.socket, response))
+  node.on("clientError", (error: NodeJS.ErrnoException, socket) => {
+    // The parser fails again at every further packet.
+    if (socket.writableEnded) return
+    const isAnswering = latest.get(socket)?.writableFinished === false
+    if (error.code === "ECONNRESET" || !socket.writable || isAnswering) socket.destroy()
+    else refuseConnection(socket, failureOfParser(error))
+  })
+}
+
 /** Serves until its scope closes; returns its base address. Port 0 selects a free port. */
 export const adminServer = (
   { host, port }: { readonly host: string; readonly port: number },
@@ -62,12 +77,14 @@ export const adminServer = (
     ])
     // Not the library's `serve`: it also listens for upgrades. Node leaves an upgraded connection without a listener for
     // errors, so that a peer that resets it would end the process.
-    const node = createServer(
-      yield* NodeHttpServer.makeHandler(answerFrom(pages)).pipe(
-        Effect.locally(HttpMiddleware.currentTracerDisabledWhen, () => true),
-        Effect.withTracerEnabled(false)
-      )
+    const handler = yield* NodeHttpServer.makeHandler(answerFrom(pages)).pipe(
+      Effect.locally(HttpMiddleware.currentTracerDisabledWhen, () => true),
+      Effect.withTracerEnabled(false)
     )
+    // Neither a missing Host nor an unknown expectation is refused: Node's answers to them have no envelope.
+    const node = createServer({ requireHostHeader: false }, handler)
+    node.on("checkExpectation", handler)
+    refuseMalformed(node)
     const server = yield* NodeHttpServer.make(() => node, { host, port }).pipe(
       Effect.mapError(
         ({ cause }) =>

@@ -128,4 +128,18 @@ describe("The queue of requests", () => {
     assert.strictEqual(queue.length(), 0)
     assert.strictEqual(add("a", 0, socket), "flooding")
   })
+
+  it("refuses one request of a connection in a turn while it is full, and ends a connection with more", async () => {
+    const { add } = setUp()
+    const [reading, pipelining] = [new Socket(), new Socket()]
+    add("first", 9)
+    for (let count = 0; count < mostWaiting; count += 1) add("a", 9)
+    assert.strictEqual(add("b", 0, reading), "full")
+    assert.strictEqual(add("b", 0, pipelining), "full")
+    assert.strictEqual(add("b", 0, pipelining), "crowded")
+    assert.strictEqual(add("b", 0, pipelining), "flooding")
+    await turn()
+    assert.strictEqual(add("b", 0), "admitted")
+    assert.strictEqual(add("b", 0, reading), "full")
+  })
 })

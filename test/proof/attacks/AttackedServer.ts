@@ -16,6 +16,7 @@ export interface Holdings {
 }
 
 export interface AttackedServer {
+  readonly pid: number
   readonly port: number
   readonly url: string
   /** Whether its log is for programs. */
@@ -78,6 +79,7 @@ export const startAttackedServer = async (
   const url = await listening
   return {
     url,
+    pid: child.pid ?? 0,
     port: Number(new URL(url).port),
     logsJson: environment.MUSIC_LOG_FORMAT !== "pretty",
     lines: () => lines,

@@ -10,7 +10,8 @@ import { connectionAttacks } from "./Connections.ts"
 import { payloadAttacks } from "./Payloads.ts"
 import { reflectionAttacks } from "./Reflection.ts"
 import { identityAttacks } from "./Identity.ts"
-import { honestAddress, startProbes } from "./Probes.ts"
+import { honestAddresses, monotonic } from "./HonestClient.ts"
+import { type Probes, startProbes, type Verdict } from "./Probes.ts"
 import { syntaxAttacks } from "./Syntax.ts"
 import { ask } from "./Wire.ts"
 
@@ -37,7 +38,7 @@ const loginTo = async (world: Simulators, server: AttackedServer, random: Random
       "Idempotency-Key": `login-${Array.from({ length: 8 }, () => random.below(10_000)).join("-")}`
     },
     body: JSON.stringify({ slt: mintSlt(world) }),
-    from: honestAddress
+    from: honestAddresses[0]
   })
   if (answer?.status !== 200) throw new Error(`The login answered ${answer?.status} ${answer?.body}`)
   const { access_token, org_id, refresh_token } = JSON.parse(answer.body)
@@ -80,16 +81,20 @@ export const playAttacks =
   async ({ count = fullCount, log, seed }) => {
     const world = await startSimulators()
     const servers: Array<AttackedServer> = []
+    let probes: Probes | undefined
     const startServer = async (environment: Readonly<Record<string, string>> = {}) => {
       const server = await startAttackedServer(world, environment)
       servers.push(server)
       return server
     }
     try {
-      const server = await startServer()
+      const [server, control] = await Promise.all([startServer(), startServer()])
       const random = seeded(seed)
       const session = await loginTo(world, server, random)
-      const probes = startProbes(server, session)
+      probes = await startProbes(control, session)
+      const { judge, unwatch, watch } = probes
+      watch(server)
+      const verdicts: Array<Verdict> = []
 
       const playOne = async (attack: Attack, at: number): Promise<ReadonlyArray<string>> => {
         const own: Array<AttackedServer> = []
@@ -102,25 +107,37 @@ export const playAttacks =
           start: async (environment) => {
             const started = await startServer(environment)
             own.push(started)
+            watch(started)
             return started
           },
           random: ownRandom,
           count,
           log
         }
-        const began = performance.now()
         const before = await server.holdings()
+        const began = monotonic()
         const broken = await attack
           .play(context)
           .catch((error: unknown) => [
             error instanceof Error ? (error.stack ?? error.message) : String(error)
           ])
+        const ended = monotonic()
+        const slow: Array<string> = []
+        for (const one of attack.apart === true ? own : [server]) {
+          const verdict = await judge(one, began, ended)
+          verdicts.push(verdict)
+          slow.push(...verdict.broken)
+          log(
+            `${attack.name}: slowest row ${verdict.row} ms, control ${verdict.controlRow} ms, slowest ${verdict.slowest} ms`
+          )
+        }
+        for (const one of own) unwatch(one)
         const ends = own.flatMap((one) => one.ended() ?? []).map((end) => `its server ended: ${end}`)
         const logged = own.flatMap(checkLog)
         await Promise.all(own.map((one) => one.stop()))
         const left = attack.apart === true ? [] : await waitForRelease(server, before)
-        const all = [...broken, ...ends, ...logged, ...left]
-        log(`${attack.name}: ${all.length} broken, ${Math.round(performance.now() - began)} ms`)
+        const all = [...broken, ...slow, ...ends, ...logged, ...left]
+        log(`${attack.name}: ${all.length} broken, ${Math.round(monotonic() - began)} ms`)
         return all.map((fault) => `${attack.name}, seed ${seed}: ${fault}`)
       }
 
@@ -131,18 +148,21 @@ export const playAttacks =
       for (const [at, attack] of chosen.entries())
         if (attack.apart !== true && server.ended() === undefined) broken.push(...(await playOne(attack, at)))
       broken.push(...(await Promise.all(apart)).flat())
-      broken.push(...(await probes.end()), ...checkLog(server))
+      broken.push(...checkLog(server))
       if (server.ended() !== undefined) broken.push(`the server ended: ${server.ended()}`)
       return {
         figures: {
           attacks: chosen.length,
           connections: count,
-          probes: probes.count(),
-          "slowest probe, ms": probes.slowest()
+          probes: verdicts.reduce((sum, { count }) => sum + count, 0),
+          "slowest probe, ms": Math.max(0, ...verdicts.map(({ slowest }) => slowest)),
+          "slowest row, ms": Math.max(0, ...verdicts.map(({ row }) => row)),
+          "of the control, ms": Math.max(0, ...verdicts.map(({ controlRow }) => controlRow))
         },
         broken
       }
     } finally {
+      probes?.end()
       await Promise.all(servers.map((server) => server.stop()))
       await world.close()
     }

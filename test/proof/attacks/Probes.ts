@@ -1,70 +1,113 @@
-/** The honest client: as long as an attack runs, it asks for the liveness and for its own session, each on a new connection. */
-import { setTimeout as pause } from "node:timers/promises"
+/**
+ * The honest client, and the judge of what an attack costs it. As long as attacks run, a process of its own asks every attacked server for
+ * the liveness and for a session, each on a new connection, and at the same moments the *control*: a server of the same program
+ * with the same upstreams, which no attack addresses. The client is no part of the attacking process, which blocks its own event loop.
+ *
+ * Two measurements keep the verdict apart from the machine's speed. The control is as slow as the machine, the client and the upstreams
+ * make a server that has little work. A server with much work has a further disadvantage on a busy machine: it waits for a
+ * processor. The kernel counts that time (`/proc/<pid>/schedstat`), and it is no part of a probe's time.
+ */
+import { fork } from "node:child_process"
+import { once } from "node:events"
+import { fileURLToPath } from "node:url"
+import { root } from "../../support/Process.ts"
 import type { Session } from "./Attack.ts"
 import type { AttackedServer } from "./AttackedServer.ts"
-import { ask } from "./Wire.ts"
+import { type Collected, type Order, type Probe, probedPaths } from "./HonestClient.ts"
 
-/** A loopback address that no attack uses. */
-export const honestAddress = "127.0.0.200"
+const program = fileURLToPath(new URL("./HonestClient.ts", import.meta.url))
 
-/** Milliseconds between two rounds, and for one answer: bounds a hang, not the speed of the machine. */
-const between = 200
-const patience = 60_000
+/** Probes in a row that are judged by their median, so that one outlier decides nothing: 2.5 s of the attack, or all of a shorter one. */
+const inRow = 10
 
-export interface Probes {
-  /** Ends the probing: what was not answered. */
-  readonly end: () => Promise<ReadonlyArray<string>>
-  readonly count: () => number
-  /** Milliseconds of the slowest one. */
-  readonly slowest: () => number
+/** An attack is objected to when its slowest row takes longer than `factor` times the control's slowest row and the allowance. */
+const factor = 5
+/**
+ * Milliseconds. With 19 processes for two cores, the attacks of the slice kept a row waiting for at most 1.5 s, and the one with bodies
+ * in chunks of one byte for 4.8 s.
+ */
+const allowance = 8_000
+
+/** What the probes of a time say. */
+export interface Verdict {
+  readonly broken: ReadonlyArray<string>
+  readonly count: number
+  /** Milliseconds of the slowest probe, with the time in which its server waited for a processor. */
+  readonly slowest: number
+  /** Milliseconds of the slowest rows, without that time. */
+  readonly row: number
+  readonly controlRow: number
 }
 
-export const startProbes = (server: AttackedServer, session: Session): Probes => {
-  const broken: Array<string> = []
-  let ending = false
-  let count = 0
-  let slowest = 0
-  const requests = [
-    { path: "/healthz" },
-    {
-      path: "/api/v1/auth/me",
-      headers: { Authorization: `Bearer ${session.accessToken}`, "X-Org-ID": session.organisation }
-    }
-  ]
-  const probe = async (request: (typeof requests)[number]) => {
-    const began = performance.now()
-    let answer = await ask(server, { ...request, from: honestAddress, patience })
-    // Under load a part of the requests is refused for a second, and an honest client repeats them; probes are never refused.
-    while (
-      request.headers !== undefined &&
-      answer?.status === 503 &&
-      answer.body.includes('"overloaded"') &&
-      performance.now() - began < patience
-    ) {
-      await pause(1_000)
-      answer = await ask(server, { ...request, from: honestAddress, patience })
-    }
-    const took = Math.round(performance.now() - began)
-    count += 1
-    slowest = Math.max(slowest, took)
-    if (answer?.status !== 200)
-      broken.push(
-        `an honest GET ${request.path} got ${answer === undefined ? "no answer" : `${answer.status} ${answer.body}`} after ${took} ms`
-      )
+export interface Probes {
+  /** Probes a server from now on. */
+  readonly watch: (server: AttackedServer) => void
+  /** Waits for the answers to all probes that began in this time, by `monotonic`, and compares a server with the control. */
+  readonly judge: (server: AttackedServer, from: number, to: number) => Promise<Verdict>
+  readonly unwatch: (server: AttackedServer) => void
+  readonly end: () => void
+}
+
+/** The median of the slowest probes in a row. */
+const slowestRow = (probes: ReadonlyArray<Probe>): number => {
+  const times = probes.map(({ took, waited }) => took - waited)
+  let most = 0
+  for (let at = 0; at === 0 || at + inRow <= times.length; at += 1) {
+    const row = times.slice(at, at + inRow).sort((a, b) => a - b)
+    most = Math.max(most, row[Math.floor((row.length - 1) / 2)] ?? 0)
   }
-  const probing = (async () => {
-    while (!ending) {
-      await Promise.all(requests.map(probe))
-      await pause(between)
-    }
-  })()
+  return Math.round(most)
+}
+
+const verdictOf = (own: ReadonlyArray<Probe>, control: ReadonlyArray<Probe>): Verdict => {
+  const rows = probedPaths.map((path) => {
+    const of = (probes: ReadonlyArray<Probe>) => slowestRow(probes.filter((probe) => probe.path === path))
+    return { path, row: of(own), controlRow: of(control) }
+  })
+  const faults = own.flatMap(({ fault, path, took }) =>
+    fault === undefined ? [] : [`an honest GET ${path} got ${fault} after ${Math.round(took)} ms`]
+  )
+  const slow = rows.flatMap(({ controlRow, path, row }) =>
+    row > factor * controlRow + allowance
+      ? [`honest GETs of ${path} take ${row} ms, those of a server without attacks ${controlRow} ms`]
+      : []
+  )
   return {
-    end: async () => {
-      ending = true
-      await probing
-      return broken.length <= 3 ? broken : [...broken.slice(0, 3), `and ${broken.length - 3} more probes`]
-    },
-    count: () => count,
-    slowest: () => slowest
+    broken: [
+      ...slow,
+      ...faults.slice(0, 3),
+      ...(faults.length > 3 ? [`and ${faults.length - 3} more probes`] : [])
+    ],
+    count: own.length,
+    slowest: Math.round(Math.max(0, ...own.map(({ took }) => took))),
+    row: Math.max(...rows.map(({ row }) => row)),
+    controlRow: Math.max(...rows.map(({ controlRow }) => controlRow))
+  }
+}
+
+export const startProbes = async (control: AttackedServer, session: Session): Promise<Probes> => {
+  const child = fork(program, { cwd: root, execArgv: ["--import", "tsx"] })
+  await once(child, "message")
+  const send = (order: Order) => child.send(order)
+  const waiting = new Map<number, (probes: ReadonlyArray<Probe>) => void>()
+  let last = 0
+  child.on("message", ({ id, probes }: Collected) => {
+    waiting.get(id)?.(probes)
+    waiting.delete(id)
+  })
+  const collect = (port: number, from: number, to: number) =>
+    new Promise<ReadonlyArray<Probe>>((resolve) => {
+      last += 1
+      waiting.set(last, resolve)
+      send({ kind: "collect", id: last, port, from, to })
+    })
+  const watch = ({ pid, port }: AttackedServer) => send({ kind: "watch", server: { pid, port }, session })
+  watch(control)
+  return {
+    watch,
+    judge: async ({ port }, from, to) =>
+      verdictOf(...(await Promise.all([collect(port, from, to), collect(control.port, from, to)]))),
+    unwatch: ({ port }) => send({ kind: "unwatch", port }),
+    end: () => child.kill()
   }
 }
