@@ -163,7 +163,8 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     const ceiling = ceilingOf(share, budget, held, leftToOthers(calls, budget))
     // A due promise may use half of what lies between the ceiling and the budget, in case essential calls were more than expected.
     const kept = promise !== undefined && promise <= now && places.size() < (ceiling + budget) / 2
-    const others = share === "essential" ? 0 : count(promised, ([other, { at }]) => other !== key && at <= now)
+    const others =
+      share === "essential" ? 0 : count(promised, ([other, { at }]) => other !== key && at <= now)
     if (kept || places.size() + others < ceiling) {
       if (now < opensAt) return refuseUntil(opensAt)
       const place: Place = {
