@@ -199,7 +199,7 @@ const office: Scenario = {
       const { accessToken } = session
       await loop(
         world,
-        { kind: "runaway", name: "runaway", address: () => address, pause: size.isFull ? 20 : 30, from },
+        { kind: "runaway", name: "runaway", address: () => address, pause: 20, from },
         () => requests.me(accessToken)
       )()
     })
@@ -518,7 +518,7 @@ const slow: Scenario = {
     const until = lasting(size, 2.5, 6)
     daemons(world)
     // More sessions of one address than its places serve, and more calls of each than a credential's places.
-    times(8, (index) =>
+    times(12, (index) =>
       start(async () => {
         const address = "192.0.2.90"
         const session = await sessionOf(world, "hog", named("c:hog", index), address)
@@ -532,7 +532,7 @@ const slow: Scenario = {
       })
     )
     return {
-      from: 70 * second,
+      from: minute,
       until,
       facts: () => ({
         "daemons refused without a place": world.ledger.codesOf("daemon", "use").get("overloaded") ?? 0
