@@ -8,9 +8,6 @@ import { HttpTing } from "../../src/layers/ting/HttpTing.ts"
 import { UndiciTransport } from "../../src/layers/upstream/UndiciTransport.ts"
 import { startTing } from "../../sandbox/upstreams/Ting.ts"
 import { clientTables } from "../../src/schema/Telemetry.ts"
-import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
-import { Descriptors } from "../../src/services/Descriptors.ts"
-import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
 import { Settings } from "../../src/services/Settings.ts"
 import { type Answer, call, jsonHeaders, type Sent } from "../http/support.ts"
@@ -19,7 +16,7 @@ import { simulated } from "../layers/upstream/Simulated.ts"
 import { type SettingsOverrides, testSettings } from "./Settings.ts"
 import * as SimulatedTables from "./SimulatedTables.ts"
 import * as TestStore from "./TestStore.ts"
-import { useCases } from "./UseCaseLayers.ts"
+import { servicesWith, withoutDelivery } from "./UseCaseLayers.ts"
 
 /** Requests come through a trusted proxy, so that a test can use any number of addresses. */
 export const serverOverIam = (
@@ -50,16 +47,7 @@ export const serverOverIam = (
       Layer.provideMerge(Layer.succeed(Settings, settings))
     )
     const context = yield* Layer.build(
-      httpServerWith(bounds).pipe(
-        Layer.provide([Descriptors.Default, Readiness.Default]),
-        Layer.provide(
-          Layer.succeed(DeliveryHealth, {
-            checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
-          })
-        ),
-        Layer.provide(useCases),
-        Layer.provide(ports)
-      )
+      httpServerWith(bounds).pipe(Layer.provide(servicesWith(withoutDelivery)), Layer.provide(ports))
     )
     const { port } = Context.get(context, Listening)
     const from =

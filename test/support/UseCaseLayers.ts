@@ -7,6 +7,9 @@ import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { clientTables, type TableName } from "../../src/schema/Telemetry.ts"
 import type { Credential } from "../../src/services/RequestCredentials.ts"
+import { DeliveryHealth } from "../../src/services/DeliveryHealth.ts"
+import { Descriptors } from "../../src/services/Descriptors.ts"
+import { Readiness } from "../../src/services/Readiness.ts"
 import { Deadlines } from "../../src/services/Deadlines.ts"
 import { Iam } from "../../src/services/Iam.ts"
 import { attemptKey, Idempotency } from "../../src/services/Idempotency.ts"
@@ -48,7 +51,7 @@ const ports = ({ settings, tables }: UseCaseOptions) =>
     TestStore.layer
   ).pipe(Layer.provideMerge(Layer.succeed(Settings, testSettings(settings))))
 
-export const useCases = Layer.mergeAll(
+const useCases = Layer.mergeAll(
   Planes.Default,
   Notifications.Default,
   Telemetry.Default,
@@ -68,6 +71,18 @@ export const useCases = Layer.mergeAll(
   Layer.provideMerge(Layer.mergeAll(Retry.Default, BestEffort.Default)),
   Layer.provide(Deadlines.Default)
 )
+
+/** No background work. */
+export const withoutDelivery = Layer.succeed(DeliveryHealth, {
+  checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
+})
+
+/** All that the HTTP server needs, over ports. */
+export const servicesWith = <E, R>(delivery: Layer.Layer<DeliveryHealth, E, R>) =>
+  Layer.mergeAll(Descriptors.Default, Readiness.Default).pipe(
+    Layer.provideMerge(useCases),
+    Layer.provide(delivery)
+  )
 
 const useCaseLayers = (options: UseCaseOptions = {}) => Layer.provideMerge(useCases, ports(options))
 

@@ -49,10 +49,9 @@ beforeAll(async () => {
 })
 afterAll(() => made.remove())
 
-const install = async (consumer: string, registry: string, words: ReadonlyArray<string>): Promise<string> => {
+const install = async (consumer: string, registry: string, words: ReadonlyArray<string>): Promise<void> => {
   const options = ["--registry", registry, "--cache", join(made.folder, "cache"), "--no-audit", "--no-fund"]
-  const { stdout } = await run("npm", ["install", ...words, ...options], { cwd: consumer })
-  return stdout
+  await run("npm", ["install", ...words, ...options], { cwd: consumer })
 }
 
 interface Locked {
@@ -78,7 +77,7 @@ describe("An empty project", () => {
     await writeFile(join(consumer, "package.json"), '{"private":true}')
     await writeFile(join(consumer, ".npmrc"), "engine-strict=true\n")
     const begun = performance.now()
-    expect(await install(consumer, registry.url, [packed])).toContain("added 1 package")
+    await install(consumer, registry.url, [packed])
     // On a slow machine too. Compiling or downloading anything takes minutes there.
     expect(performance.now() - begun).toBeLessThan(120_000)
     // npm asks for the versions of the optional peers, and downloads nothing.

@@ -270,9 +270,9 @@ export const scenarios: ReadonlyArray<Scenario> = [
     run: async (bench, kit) => {
       const { client, fault, login } = makeLane(bench, kit)
       await login()
-      await fault("redirect", paths.me, 1_000)
-      const error = failed(await client.me({ deadlineMilliseconds: 2_000 }), "redirected")
-      check(["unexpected_answer", "transport_failed"].includes(error.code), error.code)
+      await fault("redirect", paths.me)
+      same(failed(await client.me(), "redirected").code, "unexpected_answer", "not repeated")
+      same(await bench.command("attempts", "redirected", paths.me), 0, "the other address")
     }
   },
   {

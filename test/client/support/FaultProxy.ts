@@ -45,8 +45,13 @@ const replacements: Readonly<Partial<Record<FaultKind, Answer>>> = {
     status: 200,
     headers: { "content-type": "application/json", "access-control-allow-origin": "*" },
     body: Buffer.alloc(0)
-  },
-  redirect: { ...html(307), headers: { location: "http://127.0.0.1:9/elsewhere" } }
+  }
+}
+
+/** Leads to the same call on the lane `redirected`, where the server would answer it. */
+const redirect = (path: string): Answer => {
+  const { headers, ...answer } = html(307)
+  return { ...answer, headers: { ...headers, location: `/redirected${path}` } }
 }
 
 const before: ReadonlySet<FaultKind> = new Set(["cut-before", "html-502", "html-401", "redirect"])
@@ -110,7 +115,7 @@ export const startFaultProxy = async (target: string): Promise<FaultProxy> => {
         setTimeout(() => message.socket.destroy(), 5)
         return
       default: {
-        const instead = rule === undefined ? undefined : replacements[rule.kind]
+        const instead = rule?.kind === "redirect" ? redirect(rest) : rule && replacements[rule.kind]
         return reply(response, instead ?? answer ?? html(500))
       }
     }

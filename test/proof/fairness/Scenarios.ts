@@ -419,7 +419,7 @@ const telemetry: Scenario = {
       )
     )
     world.upstreams.setTablesWork(false)
-    world.time.schedule(until / 2, () => world.upstreams.setTablesWork(true))
+    world.time.after(until / 2, () => world.upstreams.setTablesWork(true))
     return { from: minute, until, facts: () => ({ "records shipped": world.upstreams.counts.records }) }
   },
   bounds: [
@@ -560,7 +560,7 @@ const refusedByIam: Scenario = {
     const from = 2 * minute
     // For two minutes the other instance makes all of IAM's calls of this path.
     times(240, (index) =>
-      world.time.schedule(from + index * 500, () =>
+      world.time.after(from + index * 500, () =>
         times(3, () => world.upstreams.callFromElsewhere("/oauth/introspect"))
       )
     )

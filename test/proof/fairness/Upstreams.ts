@@ -5,8 +5,8 @@ import { makeTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import type { Delivery, OutgoingRequest, Send } from "../../../src/layers/upstream/UpstreamTransport.ts"
 import { sendInMemory } from "../../support/InMemoryTransport.ts"
 import { seedTestIam } from "../../support/SeededIam.ts"
+import type { SimulatedTime } from "../../support/SimulatedTime.ts"
 import type { Ledger } from "./Ledger.ts"
-import type { SimulatedTime } from "./SimulatedTime.ts"
 import { mostWithin } from "./Statistics.ts"
 
 export const origins = {
@@ -142,7 +142,7 @@ export const makeUpstreams = (time: SimulatedTime, ledger: Ledger, latency: Late
       answer(delivery)
       return () => {}
     }
-    return time.schedule(delay, () => answer(delivery))
+    return time.after(delay, () => answer(delivery))
   }
 
   return {

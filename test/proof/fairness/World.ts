@@ -20,17 +20,15 @@ import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
 import { UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
-import { Descriptors } from "../../../src/services/Descriptors.ts"
 import { Drain } from "../../../src/services/Drain.ts"
-import { Readiness } from "../../../src/services/Readiness.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Store } from "../../../src/services/Store.ts"
 import { type Random as Numbers, seeded } from "../../durability/Random.ts"
 import { type InMemoryRequest, InMemoryServer, inMemoryServer } from "../../support/InMemoryServer.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
-import { start, useCases } from "../../support/UseCaseLayers.ts"
+import { makeSimulatedTime, type SimulatedTime } from "../../support/SimulatedTime.ts"
+import { servicesWith, start } from "../../support/UseCaseLayers.ts"
 import { type Ledger, makeLedger } from "./Ledger.ts"
-import { makeSimulatedTime, type SimulatedTime } from "./SimulatedTime.ts"
 import {
   type Latency,
   makeUpstreams,
@@ -119,9 +117,7 @@ export const openWorld = async (
     Layer.provideMerge(Layer.succeed(Settings, settingsWith(settings)))
   )
   const server = inMemoryServer({ startDelay: neverLate }).pipe(
-    Layer.provide([Descriptors.Default, Readiness.Default]),
-    Layer.provide(useCases),
-    Layer.provide(DeliveryLive),
+    Layer.provide(servicesWith(DeliveryLive)),
     Layer.provide(ports)
   )
   const scope = await Effect.runPromise(Scope.make())

@@ -13,15 +13,12 @@ import { TablesFromSettings } from "../../../src/layers/tables/HttpTables.ts"
 import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
 import { TrackerFromSettings } from "../../../src/layers/tracker/Tracker.ts"
 import type { TableName } from "../../../src/schema/Telemetry.ts"
-import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
-import { Descriptors } from "../../../src/services/Descriptors.ts"
 import { Drain } from "../../../src/services/Drain.ts"
-import { Readiness } from "../../../src/services/Readiness.ts"
 import { Settings, type SettingsValues } from "../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../src/services/Store.ts"
 import { InMemoryServer, inMemoryServer } from "../../support/InMemoryServer.ts"
 import { testSettings } from "../../support/Settings.ts"
-import { useCases } from "../../support/UseCaseLayers.ts"
+import { servicesWith, withoutDelivery } from "../../support/UseCaseLayers.ts"
 import { repository, trackerToken, type World } from "./World.ts"
 
 export interface ServerOptions {
@@ -57,10 +54,6 @@ const settingsOf = ({ seeded, tableKeys, urls }: World, tables: ReadonlyArray<Ta
   })
 }
 
-const withoutWorkers = Layer.succeed(DeliveryHealth, {
-  checks: Effect.succeed({ tracker: "ok", tables: "ok" } as const)
-})
-
 export interface Server {
   readonly send: Context.Tag.Service<typeof InMemoryServer>["send"]
   readonly store: StoreService
@@ -83,9 +76,7 @@ export const startServer = (world: World, { tables = ["musicclidaemon"], workers
     )
     const context = yield* Layer.build(
       inMemoryServer().pipe(
-        Layer.provide([Descriptors.Default, Readiness.Default]),
-        Layer.provide(workers === undefined ? withoutWorkers : deliveryWith(workers)),
-        Layer.provide(useCases),
+        Layer.provide(servicesWith(workers === undefined ? withoutDelivery : deliveryWith(workers))),
         Layer.provide(ports)
       )
     )

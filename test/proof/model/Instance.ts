@@ -12,10 +12,7 @@ import { makeStore } from "../../../src/layers/store/repositories/Repositories.t
 import { openDatabase } from "../../../src/layers/store/sqlite/SqliteStore.ts"
 import { HttpTing } from "../../../src/layers/ting/HttpTing.ts"
 import { UpstreamTransport } from "../../../src/layers/upstream/UpstreamTransport.ts"
-import { DeliveryHealth } from "../../../src/services/DeliveryHealth.ts"
-import { Descriptors } from "../../../src/services/Descriptors.ts"
 import { Drain } from "../../../src/services/Drain.ts"
-import { Readiness } from "../../../src/services/Readiness.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { Store } from "../../../src/services/Store.ts"
 import {
@@ -26,8 +23,8 @@ import {
 } from "../../support/InMemoryServer.ts"
 import { testSettings } from "../../support/Settings.ts"
 import * as SimulatedTables from "../../support/SimulatedTables.ts"
-import { useCases } from "../../support/UseCaseLayers.ts"
-import { scheduler, type SimulatedTime } from "./SimulatedTime.ts"
+import { scheduler, type SimulatedTime } from "../../support/SimulatedTime.ts"
+import { servicesWith, withoutDelivery } from "../../support/UseCaseLayers.ts"
 import { type Caller, iamUrl, tingTypes, tingUrl, type Upstreams } from "./Upstreams.ts"
 
 /** The connection broke, as `fetch` reports it. */
@@ -63,16 +60,7 @@ const layerOf = ({ callsPerMinute, database, upstreams }: InstanceOptions, calle
     Layer.provide(Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) })),
     Layer.provideMerge(Layer.succeed(Settings, settings))
   )
-  return inMemoryServer().pipe(
-    Layer.provide([Descriptors.Default, Readiness.Default]),
-    Layer.provide(
-      Layer.succeed(DeliveryHealth, {
-        checks: Effect.succeed({ tracker: "off", tables: "off" } as const)
-      })
-    ),
-    Layer.provide(useCases),
-    Layer.provide(ports)
-  )
+  return inMemoryServer().pipe(Layer.provide(servicesWith(withoutDelivery)), Layer.provide(ports))
 }
 
 export const startInstance = (options: InstanceOptions): Instance => {

@@ -2,7 +2,7 @@
 import type { Family, IamControls } from "../../../sandbox/upstreams/Iam.ts"
 import type { Reply } from "../../../sandbox/upstreams/Simulator.ts"
 import type { StoredSession } from "../../../client/stores/SessionStore.ts"
-import type { SimulatedTime } from "./SimulatedTime.ts"
+import type { SimulatedTime } from "../../support/SimulatedTime.ts"
 import type { Observer, UpstreamCall } from "./Upstreams.ts"
 
 /** Milliseconds in which IAM replays a login or refresh. */

@@ -6,8 +6,8 @@ import { createHash } from "node:crypto"
 import type { SessionStore, StoredSession } from "../../../client/stores/SessionStore.ts"
 import type { Me, Ting } from "../../../client/Types.ts"
 import type { InMemoryRequest, InMemoryResponse } from "../../support/InMemoryServer.ts"
+import type { SimulatedTime } from "../../support/SimulatedTime.ts"
 import type { Caller, Outcome } from "./Programs.ts"
-import type { SimulatedTime } from "./SimulatedTime.ts"
 
 export const slotOf = (testingKey: string | null): string =>
   testingKey === null ? "production-other" : "testing-other"
@@ -64,8 +64,6 @@ export const makeOtherLanguage = (options: {
 }): Caller => {
   const { exchange, store, testingKey, time } = options
   const slot = slotOf(testingKey)
-  const pause = (milliseconds: number) =>
-    new Promise<void>((resolve) => void time.after(milliseconds, resolve))
 
   /** Repeats the same request under the same key until the deadline. */
   const send = async (request: {
@@ -93,7 +91,7 @@ export const makeOtherLanguage = (options: {
       if (!isRetryable(answer)) return answer
       const next = Math.max(wait, (answer.ok ? 0 : (answer.retryAfterSeconds ?? 0)) * 1_000)
       if (time.now() + next >= end) return answer
-      await pause(next)
+      await time.sleep(next)
     }
   }
 

@@ -9,10 +9,10 @@ import { fetchTransport } from "../../../client/transport/FetchTransport.ts"
 import type { SessionStore } from "../../../client/stores/SessionStore.ts"
 import type { Me, SessionInfo, Ting } from "../../../client/Types.ts"
 import type { InMemoryRequest, InMemoryResponse } from "../../support/InMemoryServer.ts"
+import { scheduler, type SimulatedTime } from "../../support/SimulatedTime.ts"
 import { makeOtherLanguage } from "./OtherLanguage.ts"
 import { connectionLost } from "./Instance.ts"
 import type { Machine, StoreUser } from "./Machine.ts"
-import { scheduler, type SimulatedTime } from "./SimulatedTime.ts"
 
 /** How a call ended, in both languages. */
 export type Outcome<A> =

@@ -454,7 +454,7 @@ class Player {
 
   private async wait(milliseconds: number) {
     const { time } = this.world
-    await time.complete(new Promise<void>((resolve) => void time.after(milliseconds, resolve)))
+    await time.complete(time.sleep(milliseconds))
   }
 
   /** Once everything works, each program gets its login and its session. */

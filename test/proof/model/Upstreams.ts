@@ -6,8 +6,8 @@ import type { Delivery, Send } from "../../../src/layers/upstream/UpstreamTransp
 import type { Random } from "../../durability/Random.ts"
 import { seenAt } from "../../support/InMemoryTransport.ts"
 import { testApplicationSecret, testWebhookSecret } from "../../support/Settings.ts"
+import type { SimulatedTime } from "../../support/SimulatedTime.ts"
 import { type FaultKind, type FaultPlan, pathOf, replies, type UpstreamPath } from "./Faults.ts"
-import type { SimulatedTime } from "./SimulatedTime.ts"
 
 export const iamUrl = "https://iam.test"
 export const tingUrl = "https://ting.test"

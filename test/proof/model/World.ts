@@ -3,13 +3,14 @@ import { production } from "../../../sandbox/upstreams/Iam.ts"
 import type { StoredSession } from "../../../client/stores/SessionStore.ts"
 import { seeded } from "../../durability/Random.ts"
 import type { InMemoryRequest, InMemoryResponse } from "../../support/InMemoryServer.ts"
+import { makeSimulatedTime } from "../../support/SimulatedTime.ts"
+import { start as beginning } from "../../support/UseCaseLayers.ts"
 import { type Name, names, type Sequence } from "./Commands.ts"
 import { makeFaultPlan } from "./Faults.ts"
 import { connectionLost, type Instance, startInstance } from "./Instance.ts"
 import { type Holder, makeLaw } from "./Law.ts"
 import { type Machine, makeMachine } from "./Machine.ts"
 import { type Program, startProgram } from "./Programs.ts"
-import { makeSimulatedTime } from "./SimulatedTime.ts"
 import { makeUpstreams } from "./Upstreams.ts"
 
 /** Milliseconds from the death of a server to the start of the next one. */
@@ -33,7 +34,7 @@ export interface Resident {
 }
 
 export const makeWorld = (sequence: Pick<Sequence, "budget" | "random">, database: string) => {
-  const time = makeSimulatedTime()
+  const time = makeSimulatedTime(beginning)
   const random = seeded(sequence.random)
   const plan = makeFaultPlan()
   const law = makeLaw(
@@ -67,21 +68,19 @@ export const makeWorld = (sequence: Pick<Sequence, "budget" | "random">, databas
   const servers: Array<Instance | undefined> = []
   for (const server of [0, 1]) servers[server] = start(server)
 
-  const pause = () => new Promise<void>((resolve) => void time.after(distance, resolve))
-
   /** Through a balancer, which sends to one server after the other, and to none that is down. */
   const reach =
     (address: string) =>
     async (request: InMemoryRequest): Promise<InMemoryResponse> => {
       requests += 1
       const first = requests % 2
-      await pause()
+      await time.sleep(distance)
       const server = servers[first] ?? servers[1 - first]
       if (server === undefined) throw connectionLost("ECONNREFUSED")
       const answer = await server.send(address, request)
       if (answer.status === 200 && /\/(?:login|refresh)$/.test(request.path))
         law.checkGrant(JSON.parse(String(request.body)), JSON.parse(answer.text))
-      await pause()
+      await time.sleep(distance)
       return answer
     }
 

@@ -1,0 +1,157 @@
+/**
+ * One clock for servers, clients and upstreams. Time does not move while anything runs, and goes to the next timer once all wait. Timers of
+ * the platform are not used, so a busy machine changes nothing. Times are milliseconds.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Order from "effect/Order"
+import * as Tree from "effect/RedBlackTree"
+import { MixedScheduler } from "effect/Scheduler"
+
+/** Turns of the event loop without an event after which all wait. */
+const quietTurns = 2
+/** The same while immediates of the platform are pending. */
+const mostQuietTurns = 50
+
+export interface SimulatedTime {
+  readonly clock: Clock.Clock
+  /** Since the epoch. */
+  readonly now: () => number
+  /** Since the start. */
+  readonly elapsed: () => number
+  /** Calls `run` later, unless the returned function is called before. */
+  readonly after: (milliseconds: number, run: () => void) => () => void
+  readonly sleep: (milliseconds: number) => Promise<void>
+  /** Moves the clock at once; timers that are due run late, as after a suspension. */
+  readonly jump: (milliseconds: number) => void
+  /** Something began or ended that the platform continues: time waits for what follows. */
+  readonly touch: () => void
+  /** Time does not move until the promise ends: it waits for the platform, as the start of a server does. */
+  readonly hold: <A>(promise: Promise<A>) => Promise<A>
+  /** Runs the simulation until the promise ends. Rejects when all wait and no timer is left. */
+  readonly complete: <A>(promise: Promise<A>) => Promise<A>
+  /** Runs all that is due until then, counted from the start. */
+  readonly runUntil: (elapsed: number) => Promise<void>
+}
+
+/** Yields without a timer of the platform. */
+export const scheduler = new MixedScheduler(Number.MAX_SAFE_INTEGER)
+
+interface TimerKey {
+  readonly at: number
+  readonly order: number
+}
+
+/** By time, then by order of insertion. */
+const byTime = Order.combine(
+  Order.mapInput(Order.number, ({ at }: TimerKey) => at),
+  Order.mapInput(Order.number, ({ order }: TimerKey) => order)
+)
+
+const turn = () => new Promise<void>((resolve) => void setImmediate(resolve))
+
+const hasImmediates = () => process.getActiveResourcesInfo().includes("Immediate")
+
+export const makeSimulatedTime = (startAt: number): SimulatedTime => {
+  let timers = Tree.empty<TimerKey, () => void>(byTime)
+  let at = startAt
+  let order = 0
+  let events = 0
+  let held = 0
+
+  const touch = (): void => {
+    events += 1
+  }
+
+  const after: SimulatedTime["after"] = (milliseconds, run) => {
+    touch()
+    order += 1
+    const key: TimerKey = { at: at + Math.max(0, milliseconds), order }
+    timers = Tree.insert(timers, key, run)
+    return () => {
+      timers = Tree.removeFirst(timers, key)
+    }
+  }
+
+  /** Whether a timer was due by then. */
+  const runNext = (end: number): boolean => {
+    const [next] = timers
+    if (next === undefined || next[0].at > end) return false
+    const [key, run] = next
+    timers = Tree.removeFirst(timers, key)
+    touch()
+    at = Math.max(at, key.at)
+    run()
+    return true
+  }
+
+  /** Waits until all wait for time, or the simulation is over. */
+  const settle = async (isDone: () => boolean): Promise<void> => {
+    let seen = events
+    for (let quiet = 0; !isDone(); ) {
+      await turn()
+      quiet = seen === events ? quiet + 1 : 0
+      seen = events
+      if (held === 0 && quiet >= quietTurns && (quiet >= mostQuietTurns || !hasImmediates())) return
+    }
+  }
+
+  const now = () => Math.floor(at)
+  const nanos = () => BigInt(Math.round(at * 1_000)) * 1_000n
+
+  const clock: Clock.Clock = {
+    [Clock.ClockTypeId]: Clock.ClockTypeId,
+    unsafeCurrentTimeMillis: now,
+    unsafeCurrentTimeNanos: nanos,
+    currentTimeMillis: Effect.sync(now),
+    currentTimeNanos: Effect.sync(nanos),
+    sleep: (duration) =>
+      Effect.async<void>((resume) => {
+        const milliseconds = Duration.toMillis(duration)
+        if (!Number.isFinite(milliseconds)) return
+        return Effect.sync(after(milliseconds, () => resume(Effect.void)))
+      })
+  }
+
+  return {
+    clock,
+    now,
+    elapsed: () => now() - startAt,
+    after,
+    sleep: (milliseconds) => new Promise((resolve) => after(milliseconds, resolve)),
+    jump: (milliseconds) => {
+      at += milliseconds
+    },
+    touch,
+    hold: async (promise) => {
+      held += 1
+      try {
+        return await promise
+      } finally {
+        held -= 1
+        touch()
+      }
+    },
+    complete: async (promise) => {
+      let done = false
+      const ended = promise.finally(() => {
+        done = true
+      })
+      // The caller gets a rejection from the last line.
+      ended.catch(() => undefined)
+      const isDone = () => done
+      for (;;) {
+        await settle(isDone)
+        if (done) return ended
+        if (!runNext(Number.POSITIVE_INFINITY)) throw new Error("all wait for ever")
+      }
+    },
+    runUntil: async (elapsed) => {
+      const end = startAt + elapsed
+      do await settle(() => false)
+      while (runNext(end))
+      at = Math.max(at, end)
+    }
+  }
+}
