@@ -197,10 +197,8 @@ const office: Scenario = {
       const session = await sessionOf(world, "runaway", "c:runaway", address)
       if (session === undefined) return
       const { accessToken } = session
-      await loop(
-        world,
-        { kind: "runaway", name: "runaway", address: () => address, pause: 20, from },
-        () => requests.me(accessToken)
+      await loop(world, { kind: "runaway", name: "runaway", address: () => address, pause: 20, from }, () =>
+        requests.me(accessToken)
       )()
     })
     const dead = inventions(world, "loop").refreshToken()
