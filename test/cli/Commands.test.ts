@@ -7,7 +7,7 @@ import * as Option from "effect/Option"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { settingEntries } from "../../src/layers/settings/SettingsTable.ts"
 import { latestMigration } from "../../src/layers/store/migrations/Migrations.ts"
-import { DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
+import { Anonymous, DeliveryUpdate, type StoreService, Verified } from "../../src/services/Store.ts"
 import { openStore, postgres, rawQuery, sampleEvent, sampleReport } from "../layers/store/Stores.ts"
 import { pooler } from "../support/Pooler.ts"
 import { run } from "./Harness.ts"
@@ -386,6 +386,38 @@ describe("music-backend deliveries", () => {
       )
       const hour = new Date(until).toISOString().replace(/\.\d+/, "")
       expect((yield* list).err).toContain(`paused until ${hour}: the writes of this hour are used up`)
+    })
+  )
+
+  it.live("says until when reports wait whose writes of the hour are used up, and not others", () =>
+    Effect.gen(function* () {
+      const { environment, place } = yield* furnished
+      const now = Date.now()
+      yield* Effect.scoped(
+        Effect.flatMap(openStore(place), ({ reports }) =>
+          reports.admit(
+            sampleReport({ id: "rep_flood", keyDigest: "flood", createdAt: now, reporter: Anonymous() }),
+            true
+          )
+        )
+      )
+      yield* run(["deliveries", "retry", "report:rep_failed"], environment)
+      yield* rawQuery(
+        place,
+        `WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 349)
+         INSERT INTO destination_writes (destination, written_at)
+         SELECT 'tracker', ${now - 600_000} + i * 1000 FROM n RETURNING written_at`
+      )
+      const end = new Date(now + 3_000_000).toISOString().replace(/\.\d+/, "")
+      const { err, out } = yield* run(["deliveries", "list"], environment)
+      expect(out).toMatch(new RegExp(`^report:rep_flood .* ${end} `, "m"))
+      expect(out).not.toMatch(new RegExp(`^report:rep_failed .* ${end} `, "m"))
+      const line = `Reports without a verified reporter wait until ${end}: 350 of the hour's 450 writes are used, and the others are kept for verified reporters and retries.`
+      expect(err.trim()).toBe(line)
+      const shown = yield* run(["deliveries", "show", "report:rep_flood"], environment)
+      expect(shown.out).toMatch(new RegExp(`^next +${end}$`, "m"))
+      expect(shown.err).toBe(line)
+      expect((yield* run(["deliveries", "show", "report:rep_failed"], environment)).err).toBe("")
     })
   )
 

@@ -48,6 +48,7 @@ export const reads: ReadonlySet<string> = new Set([
   "destinations.find",
   "backups.last",
   "destinations.pauses",
+  "destinations.writesFullUntil",
   "usage.size",
   "usage.pool"
 ])

@@ -137,6 +137,7 @@ describe("Collectors", () => {
               pauses: () =>
                 Effect.succeed([
                   { name: "tracker", reason: "pace", until: 90_000, lastFailure: Option.none() },
+                  { name: "tracker", reason: "ordinary_pace", until: 95_000, lastFailure: Option.none() },
                   {
                     name: "table musicclidaemon",
                     reason: "settings",
@@ -152,6 +153,7 @@ describe("Collectors", () => {
       const pausedUntil = (destination: string, reason: string) =>
         valueOf(found, "music_destination_paused_until_timestamp_seconds", { destination, reason })
       expect(pausedUntil("tracker", "pace")).toBe(90)
+      expect(pausedUntil("tracker", "ordinary_pace")).toBe(95)
       expect(pausedUntil("tracker", "failure")).toBe(0)
       expect(pausedUntil("tables", "failure")).toBe(0)
       expect(pausedUntil("table musicclidaemon", "settings")).toBe(30)

@@ -6,7 +6,12 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { production } from "../../layers/delivery/DeliveryLimits.ts"
 import { type DeliveryRecord, OperatorQueries } from "../../services/OperatorQueries.ts"
-import { type DestinationPause, Store, trackerDestination } from "../../services/Store.ts"
+import {
+  type DestinationPause,
+  Store,
+  type StoreUnavailable,
+  trackerDestination
+} from "../../services/Store.ts"
 import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
@@ -34,30 +39,43 @@ const filters = {
 
 const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || state === "failed"
 
-/** The pause of the tracker that lasts longest. */
-const trackerPause = Effect.gen(function* () {
+/** The pause of the tracker for which a delivery waits longest. */
+type PauseOf = (item: DeliveryRecord) => Option.Option<DestinationPause>
+
+const trackerPauses: Effect.Effect<PauseOf, StoreUnavailable, Store> = Effect.gen(function* () {
   const { destinations } = yield* Store
-  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis, trackerDestination)
-  return Option.fromNullable(
-    pauses
-      .filter(({ name }) => name === trackerDestination)
-      .sort((one, other) => other.until - one.until)
-      .at(0)
-  )
+  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis, {
+    name: trackerDestination,
+    ordinaryHourly: production.ordinaryHourlyWrites
+  })
+  const longest = pauses
+    .filter(({ name }) => name === trackerDestination)
+    .sort((one, other) => other.until - one.until)
+  return (item) =>
+    Option.fromNullable(
+      isOver(item)
+        ? undefined
+        : longest.find(
+            ({ reason }) => reason !== "ordinary_pace" || (item.state === "waiting" && !item.hasPriority)
+          )
+    )
 })
 
 const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
+  const { hourlyWrites, ordinaryHourlyWrites } = production
+  if (reason === "ordinary_pace")
+    return `Reports without a verified reporter wait until ${formatTime(until)}: ${ordinaryHourlyWrites} of the hour's ${hourlyWrites} writes are used, and the others are kept for verified reporters and retries.`
   const why =
     reason === "pace"
-      ? `the writes of this hour are used up; it takes ${production.hourlyWrites} in an hour`
+      ? `the writes of this hour are used up; it takes ${hourlyWrites} in an hour`
       : Option.getOrElse(lastFailure, () => "it asked for a pause")
   return `The tracker is paused until ${formatTime(until)}: ${why}.`
 }
 
 /** The next attempt; not before the tracker's pause is over. */
-const nextOf = (item: DeliveryRecord, pause: Option.Option<DestinationPause>): string => {
+const nextOf = (item: DeliveryRecord, pauseOf: PauseOf): string => {
   if (isOver(item)) return ""
-  const pausedUntil = Option.match(pause, { onNone: () => 0, onSome: ({ until }) => until })
+  const pausedUntil = Option.match(pauseOf(item), { onNone: () => 0, onSome: ({ until }) => until })
   return formatTime(Math.max(item.availableAt, pausedUntil))
 }
 
@@ -69,7 +87,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const state = given.discarded ? Option.some("discarded" as const) : given.state
       const filter = { state, kind: given.kind, since: from }
       const page = yield* (yield* OperatorQueries).deliveries(filter, request)
-      const pause = yield* trackerPause
+      const pauseOf = yield* trackerPauses
       yield* printPage(page, {
         json: given.json,
         toJson: toDeliveryJson,
@@ -81,7 +99,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
               { title: "CREATED", drop: 1, of: (item) => formatTime(item.createdAt) },
               { title: "STATE", of: deliveryStateOf, colour: deliveryStateColour },
               { title: "SENT", of: (item) => String(item.attempts) },
-              { title: "NEXT", drop: 2, of: (item) => nextOf(item, pause) },
+              { title: "NEXT", drop: 2, of: (item) => nextOf(item, pauseOf) },
               {
                 title: "LAST FAILURE",
                 of: (item) => Option.getOrElse(item.lastFailure, () => ""),
@@ -91,8 +109,9 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
             items
           )
       })
-      if (!given.json && Option.isSome(pause) && !page.items.every(isOver))
-        yield* (yield* Screen).err(`\n${pauseText(pause.value)}`)
+      if (given.json) return
+      const texts = new Set(page.items.flatMap((item) => Option.toArray(pauseOf(item))).map(pauseText))
+      if (texts.size > 0) yield* (yield* Screen).err(`\n${[...texts].join("\n")}`)
     }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Lists deliveries to the tracker, newest first"))
@@ -112,20 +131,21 @@ const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const delivery = yield* found(given.id)
     if (given.json) return yield* printJson(toDeliveryJson(delivery))
-    const pause = yield* trackerPause
+    const pauseOf = yield* trackerPauses
     yield* printFacts([
       ["id", delivery.id],
       ["of", delivery.subject],
       ["state", deliveryStateOf(delivery)],
       ["created", formatTime(delivery.createdAt)],
-      ["next", isOver(delivery) ? undefined : nextOf(delivery, pause)],
+      ["next", isOver(delivery) ? undefined : nextOf(delivery, pauseOf)],
       ["over", time(delivery.finishedAt)],
       ["times sent", String(delivery.attempts)],
       ["last sent", time(delivery.sentAt)],
       ["looks", delivery.searches === 0 ? undefined : `${delivery.searches} found nothing`],
       ["last failure", Option.getOrUndefined(delivery.lastFailure)]
     ])
-    if (Option.isSome(pause) && !isOver(delivery)) yield* (yield* Screen).err(pauseText(pause.value))
+    const pause = pauseOf(delivery)
+    if (Option.isSome(pause)) yield* (yield* Screen).err(pauseText(pause.value))
   }).pipe(onDatabaseToRead)
 ).pipe(Command.withDescription("Shows a delivery"))
 

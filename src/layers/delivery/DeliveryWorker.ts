@@ -27,6 +27,8 @@ export interface WorkerOptions {
   readonly concurrency: number
   /** Milliseconds until the destination takes requests again; 0 when it does. */
   readonly pauseMillis: Effect.Effect<number, StoreUnavailable>
+  /** The same for deliveries without priority that were not begun. They keep no lease meanwhile, and so block no other. */
+  readonly ordinaryPauseMillis: Effect.Effect<number, StoreUnavailable>
   /** Handles one delivery. Interrupted when the process stops or the lease is lost. */
   readonly handle: (leased: LeasedDelivery) => Effect.Effect<void, StoreUnavailable>
 }
@@ -38,7 +40,7 @@ export interface WorkerOptions {
 export const runDeliveryWorker = (
   store: Pick<StoreService, "deliveries" | "wakeups">,
   lease: number,
-  { concurrency, handle, kinds, pauseMillis }: WorkerOptions
+  { concurrency, handle, kinds, ordinaryPauseMillis, pauseMillis }: WorkerOptions
 ): Effect.Effect<never> =>
   Effect.gen(function* () {
     const { deliveries, wakeups } = store
@@ -58,30 +60,39 @@ export const runDeliveryWorker = (
         yield* leased.release(leased.delivery.availableAt, failure)
       })
 
-    const leaseAndFork = Effect.gen(function* () {
-      const count = concurrency - (yield* Ref.get(running))
-      if (count === 0) return 0
-      const endsAt = (yield* monotonicMillis) + lease
-      const now = yield* Clock.currentTimeMillis
-      const leaseUntil = now + lease
-      const leased = yield* deliveries.lease({ kinds, count, concurrency, now, leaseUntil, owner })
-      for (const delivery of leased) {
-        yield* Ref.update(running, (before) => before + 1)
-        const freeSlot = Effect.zipRight(
-          Ref.update(running, (before) => before - 1),
-          Queue.offer(slotFreed, undefined)
-        )
-        // Releases the lease also when it is interrupted before it began.
-        yield* underLease(deliveries, lease)(delivery, { endsAt, leaseUntil }, handleUnlessPaused).pipe(
-          Effect.catchAllDefect((defect) =>
-            Effect.logError("A delivery was dropped; its lease will end", Cause.pretty(Cause.die(defect)))
-          ),
-          Effect.ensuring(freeSlot),
-          FiberSet.run(fibers)
-        )
-      }
-      return leased.length
-    }).pipe(Effect.uninterruptible)
+    const leaseAndFork = (ordinary: boolean) =>
+      Effect.gen(function* () {
+        const count = concurrency - (yield* Ref.get(running))
+        if (count === 0) return 0
+        const endsAt = (yield* monotonicMillis) + lease
+        const now = yield* Clock.currentTimeMillis
+        const leaseUntil = now + lease
+        const leased = yield* deliveries.lease({
+          kinds,
+          count,
+          concurrency,
+          ordinary,
+          now,
+          leaseUntil,
+          owner
+        })
+        for (const delivery of leased) {
+          yield* Ref.update(running, (before) => before + 1)
+          const freeSlot = Effect.zipRight(
+            Ref.update(running, (before) => before - 1),
+            Queue.offer(slotFreed, undefined)
+          )
+          // Releases the lease also when it is interrupted before it began.
+          yield* underLease(deliveries, lease)(delivery, { endsAt, leaseUntil }, handleUnlessPaused).pipe(
+            Effect.catchAllDefect((defect) =>
+              Effect.logError("A delivery was dropped; its lease will end", Cause.pretty(Cause.die(defect)))
+            ),
+            Effect.ensuring(freeSlot),
+            FiberSet.run(fibers)
+          )
+        }
+        return leased.length
+      }).pipe(Effect.uninterruptible)
 
     const sleepUntilWoken = (millis: number) =>
       Effect.raceFirst(
@@ -89,22 +100,25 @@ export const runDeliveryWorker = (
         Effect.raceFirst(wakeups.deliveries, Effect.sleep(Math.min(longestSleep, millis)))
       )
 
-    const sleepUntilDue = Effect.gen(function* () {
-      if ((yield* Ref.get(running)) === concurrency) return yield* Queue.take(slotFreed)
-      const dueAt = yield* deliveries.nextDueAt(kinds, concurrency)
-      const now = yield* Clock.currentTimeMillis
-      // A row that is due and could not be leased is locked for a moment.
-      const wait = Option.match(dueAt, {
-        onNone: () => longestSleep,
-        onSome: (at) => (at > now ? at - now : lockedRowPause)
+    const sleepUntilDue = (ordinaryPause: number) =>
+      Effect.gen(function* () {
+        if ((yield* Ref.get(running)) === concurrency) return yield* Queue.take(slotFreed)
+        const dueAt = yield* deliveries.nextDueAt(kinds, concurrency, ordinaryPause === 0)
+        const now = yield* Clock.currentTimeMillis
+        // A row that is due and could not be leased is locked for a moment.
+        const wait = Option.match(dueAt, {
+          onNone: () => longestSleep,
+          onSome: (at) => (at > now ? at - now : lockedRowPause)
+        })
+        yield* sleepUntilWoken(ordinaryPause === 0 ? wait : Math.min(wait, ordinaryPause))
       })
-      yield* sleepUntilWoken(wait)
-    })
 
     const round = Effect.gen(function* () {
       const pause = yield* pauseMillis
       if (pause > 0) return yield* Effect.sleep(Math.min(longestPausedSleep, pause))
-      if ((yield* leaseAndFork) === 0) yield* sleepUntilDue
+      // Should another process begin the pause before the lease, one ordinary delivery more is begun.
+      const ordinaryPause = yield* ordinaryPauseMillis
+      if ((yield* leaseAndFork(ordinaryPause === 0)) === 0) yield* sleepUntilDue(ordinaryPause)
     })
 
     return yield* repeatThroughOutages("Deliveries")(round)

@@ -55,6 +55,7 @@ export const makeReportDelivery = (
         // GitHub requires sequential requests (issue-tracker.md 3).
         concurrency: 1,
         pauseMillis: breaker.pauseMillis,
+        ordinaryPauseMillis: breaker.ordinaryPauseMillis,
         handle
       }),
       isStopped: breaker.isStopped

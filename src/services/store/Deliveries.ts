@@ -56,13 +56,14 @@ export interface Deliveries {
   /**
    * Leases due deliveries of these kinds; all processes together hold at most `concurrency` of them. First those with an
    * unknown outcome, then those with priority (verified reporters, sweeps, retries by an operator), then the rest; each
-   * group in the order in which they fell due. When a holder dies, its deliveries return once the lease has ended:
-   * as `unknown` if one was being sent.
+   * group in the order in which they fell due; with `ordinary: false` not the rest. When a holder dies, its deliveries return
+   * once the lease has ended: as `unknown` if one was being sent.
    */
   readonly lease: (request: {
     readonly kinds: ReadonlyArray<DeliveryKind>
     readonly count: number
     readonly concurrency: number
+    readonly ordinary?: boolean
     readonly now: number
     readonly leaseUntil: number
     readonly owner: string
@@ -72,12 +73,13 @@ export interface Deliveries {
   /** False, without effect, when the fence is no longer the newest. */
   readonly update: (id: string, fence: number, update: DeliveryUpdate) => Stored<boolean>
   /**
-   * Milliseconds since the epoch at which the next delivery falls due or a lease ends; none when there is none. While
-   * `concurrency` of them are leased, it is the end of the first lease.
+   * Milliseconds since the epoch at which the next delivery that `lease` takes falls due or a lease ends; none when there
+   * is none. While `concurrency` of them are leased, it is the end of the first lease.
    */
   readonly nextDueAt: (
     kinds: ReadonlyArray<DeliveryKind>,
-    concurrency?: number
+    concurrency?: number,
+    ordinary?: boolean
   ) => Stored<Option.Option<number>>
   readonly find: (id: string) => Stored<Option.Option<StoredDelivery>>
   /**

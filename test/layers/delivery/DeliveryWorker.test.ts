@@ -7,6 +7,7 @@ import * as Option from "effect/Option"
 import { runDeliveryWorker, type WorkerOptions } from "../../../src/layers/delivery/DeliveryWorker.ts"
 import type { LeasedDelivery } from "../../../src/layers/delivery/Lease.ts"
 import {
+  Anonymous,
   type Deliveries,
   DeliveryUpdate,
   type StoreService,
@@ -46,16 +47,21 @@ const makeWorld = (reports: number) =>
       Effect.suspend(() => clock.passUntil(clock.now() + seconds * 1_000, nextTurns))
     const start = (
       handle: WorkerOptions["handle"],
-      options: Partial<WorkerOptions> & { readonly instead?: (real: Deliveries) => Partial<Deliveries> } = {}
+      options: Partial<WorkerOptions> & {
+        readonly instead?: (real: Deliveries) => Partial<Deliveries>
+        /** The connection of the worker's process. */
+        readonly on?: StoreService
+      } = {}
     ) =>
       Effect.gen(function* () {
-        const own = yield* openStore(path)
-        const { instead = () => ({}), ...work } = options
+        const { instead = () => ({}), on, ...work } = options
+        const own = on ?? (yield* openStore(path))
         const deliveries = { ...own.deliveries, ...instead(own.deliveries) }
         const given = {
           kinds: ["report"],
           concurrency: 1,
           pauseMillis: Effect.succeed(0),
+          ordinaryPauseMillis: Effect.succeed(0),
           handle,
           ...work
         } as const
@@ -369,6 +375,58 @@ describe("A worker", () => {
       yield* pass(30)
       expect(yield* states).toEqual({ delivered: 1 })
     })
+  )
+
+  it.scoped(
+    "during a pause of ordinary deliveries leases only others, is woken by them, and does not poll",
+    () =>
+      Effect.gen(function* () {
+        const { pass, start, states, store } = yield* makeWorld(0)
+        const admit = (id: string, ordinary: boolean) =>
+          Effect.flatMap(Clock.currentTimeMillis, (createdAt) =>
+            store.reports.admit(
+              sampleReport({ id, keyDigest: id, createdAt, ...(ordinary ? { reporter: Anonymous() } : {}) }),
+              true
+            )
+          )
+        const pausedUntil = 33_700
+        const handled: Array<readonly [string, number]> = []
+        let leases = 0
+        yield* admit("early", true)
+        yield* admit("next", true)
+        yield* start(
+          (held) =>
+            Effect.gen(function* () {
+              handled.push([held.delivery.subject, yield* Clock.currentTimeMillis])
+              yield* done(held)
+            }),
+          {
+            on: store,
+            ordinaryPauseMillis: Effect.map(Clock.currentTimeMillis, (now) => Math.max(0, pausedUntil - now)),
+            instead: (real) => ({
+              lease: (request) => {
+                leases += 1
+                return real.lease(request)
+              }
+            })
+          }
+        )
+        yield* pass(20.5)
+        expect(yield* states).toEqual({ waiting: 2 })
+        // Every five seconds, and after the admission of the two.
+        expect(leases).toBeLessThanOrEqual(6)
+        yield* admit("verified", false)
+        yield* pass(0.001)
+        expect(handled).toEqual([["verified", 21_500]])
+        yield* pass(12.198)
+        expect(yield* states).toEqual({ delivered: 1, waiting: 2 })
+        expect(leases).toBeLessThanOrEqual(12)
+        yield* pass(0.001)
+        expect(handled.slice(1)).toEqual([
+          ["early", pausedUntil],
+          ["next", pausedUntil]
+        ])
+      })
   )
 
   it.scoped("handles nothing for a paused destination, also when the pause begins during the lease", () =>

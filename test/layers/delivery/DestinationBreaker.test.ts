@@ -82,16 +82,21 @@ describe("A destination", () => {
     })
   )
 
-  it.scoped("has a pace of one write a second, and of 450 in any hour", () =>
+  it.scoped("has a pace of one write a second, and of 450 in any hour, 350 without priority", () =>
     Effect.gen(function* () {
       const { destinations } = yield* openStore(yield* freshPath)
       const paces: Array<unknown> = []
-      const { reserveWrites } = makeDestinationBreaker(
+      const ordinary: Array<unknown> = []
+      const { ordinaryPauseMillis, reserveWrites } = makeDestinationBreaker(
         {
           ...destinations,
           reserveWrite: (name, pace) => {
             paces.push(pace)
             return destinations.reserveWrite(name, pace)
+          },
+          writesFullUntil: (name, pace) => {
+            ordinary.push(pace)
+            return destinations.writesFullUntil(name, pace)
           }
         },
         production,
@@ -99,6 +104,8 @@ describe("A destination", () => {
       )
       yield* reserveWrites(1)
       expect(paces).toEqual([{ now: 0, spacing: 1_000, hourly: 450 }])
+      expect(yield* ordinaryPauseMillis).toBe(0)
+      expect(ordinary.at(-1)).toEqual({ now: 0, hourly: 350 })
     })
   )
 
@@ -148,6 +155,43 @@ describe("A destination", () => {
       yield* TestClock.adjust("2 seconds")
       yield* Fiber.join(next)
       expect(lines.length).toBe(2)
+    })
+  )
+
+  it.scoped("keeps a part of the hour's writes for deliveries with priority, which is logged once", () =>
+    Effect.gen(function* () {
+      const { lines, logged, open } = yield* makeWorld({ hourlyWrites: 4, ordinaryHourlyWrites: 2 })
+      const [one, other] = [yield* open, yield* open]
+      const write = (breaker: typeof one) =>
+        Effect.gen(function* () {
+          const writing = yield* Effect.fork(logged(breaker.reserveWrites(1)))
+          yield* TestClock.adjust("1 second")
+          yield* Fiber.join(writing)
+        })
+      yield* write(one)
+      for (const breaker of [one, other]) expect(yield* breaker.ordinaryPauseMillis).toBe(0)
+      yield* write(other)
+      const until = new Date(start + 3_600_000).toISOString()
+      const begin = {
+        level: "WARN",
+        text: expect.stringMatching(`only deliveries.*"ordinaryHourlyWrites":2,"pausedUntil":"${until}"`)
+      }
+      expect(lines).toEqual([begin])
+      const restarted = yield* open
+      for (const breaker of [one, other, restarted])
+        expect(yield* breaker.ordinaryPauseMillis).toBe(3_600_000 - 2_000)
+      // Each write of a delivery with priority is one of the hour too.
+      yield* write(restarted)
+      expect(yield* one.ordinaryPauseMillis).toBe(3_601_000 - 3_000)
+      yield* TestClock.adjust("30 minutes")
+      yield* write(other)
+      expect(lines).toEqual([begin])
+      yield* TestClock.setTime(start + 3_602_000)
+      expect(yield* one.ordinaryPauseMillis).toBe(0)
+      // The pause of the last two writes of the hour is another one.
+      yield* write(one)
+      expect(yield* other.ordinaryPauseMillis).toBeGreaterThan(1_700_000)
+      expect(lines.slice(1)).toEqual([{ level: "WARN", text: expect.stringContaining("only deliveries") }])
     })
   )
 

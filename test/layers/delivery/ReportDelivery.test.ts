@@ -5,7 +5,13 @@ import * as Redacted from "effect/Redacted"
 import { type Fault, faults } from "../../../sandbox/upstreams/Simulator.ts"
 import { startTracker } from "../../../sandbox/upstreams/Tracker.ts"
 import { markerOf } from "../../../src/services/IssueDraft.ts"
-import { Anonymous, type StoredReport, StoreUnavailable } from "../../../src/services/Store.ts"
+import {
+  Anonymous,
+  type Reporter,
+  type StoredReport,
+  StoreUnavailable,
+  Verified
+} from "../../../src/services/Store.ts"
 import { SearchTooLong } from "../../../src/services/Tracker.ts"
 import { issuesPath, repository, simulatedTracker, token } from "../tracker/Simulated.ts"
 import { makeHarness } from "./Harness.ts"
@@ -14,14 +20,14 @@ const makeWorld = Effect.gen(function* () {
   const harness = yield* makeHarness
   const { github, settings } = yield* simulatedTracker()
   let reports = 0
-  const admit = (message = "Playback stops after a seek.") =>
+  const admit = (message = "Playback stops after a seek.", reporter: Reporter = Anonymous()) =>
     Effect.gen(function* () {
       reports += 1
       const digits = String(reports).padStart(32, "0")
       const report: Omit<StoredReport, "issue"> = {
         id: `rep_${digits}`,
         plane: "production",
-        reporter: Anonymous(),
+        reporter,
         content: { message, pr: null, attachments: [], context: null },
         source: "cli",
         requestId: `req_${digits}`,
@@ -104,6 +110,50 @@ describe("Report delivery", () => {
           JSON.stringify(["Report filed", { report: id, issue: index + 1 }])
         ])
       )
+    })
+  )
+
+  it.scoped("of a flood leaves verified reporters and an operator's retries their part of the hour", () =>
+    Effect.gen(function* () {
+      const { admit, filed, lines, now, pass, setTime, settings, start, stateOf, issues, store } =
+        yield* makeWorld
+      /** Without each of the worker's looks in between. */
+      const passHalfHour = Effect.zipRight(
+        Effect.suspend(() => setTime(now() + 1_790_000)),
+        pass(10)
+      )
+      const flood = yield* Effect.replicateEffect(admit(), 7)
+      const bounds = { hourlyWrites: 6, ordinaryHourlyWrites: 3 }
+      const first = yield* start(settings, {}, bounds)
+      yield* pass(6)
+      expect(issues().length).toBe(3)
+      // It waits without a lease, so nothing waits behind it.
+      expect(yield* Effect.forEach(flood.slice(3), stateOf)).toEqual(Array(4).fill("waiting"))
+      const reporter = Verified({ publicId: "c:ana" })
+      const verified = yield* admit("The verified one.", reporter)
+      yield* pass(2)
+      expect(yield* filed(verified)).toEqual(Option.some(4))
+
+      // Another process, in the middle of the hour.
+      yield* first.stop
+      yield* start(settings, {}, bounds)
+      yield* passHalfHour
+      expect(issues().length).toBe(4)
+      const [, , , , retried, ...others] = flood
+      if (retried === undefined) return expect.fail("seven reports were stored")
+      yield* store.deliveries.retry(`report:${retried.id}`, now())
+      const second = yield* admit("The second one.", reporter)
+      yield* pass(6)
+      expect([yield* filed(retried), yield* filed(second)]).toEqual([Option.some(5), Option.some(6)])
+      expect(yield* Effect.forEach(others, stateOf)).toEqual(["waiting", "waiting"])
+      const warnings = lines.filter(({ text }) => text.includes("only deliveries with priority"))
+      expect(warnings.length).toBe(1)
+
+      // Two of the six writes lie within the hour then, so one more begins.
+      yield* passHalfHour
+      expect(issues().length).toBe(7)
+      yield* passHalfHour
+      expect(issues().length).toBe(9)
     })
   )
 

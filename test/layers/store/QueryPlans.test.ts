@@ -156,11 +156,14 @@ const everyOperation = (store: StoreService) =>
       yield* deliveries.discard(other.id, now, "none")
     }
     yield* deliveries.nextDueAt(worker.kinds, 4)
+    yield* deliveries.lease({ ...worker, ordinary: false })
+    yield* deliveries.nextDueAt(worker.kinds, 4, false)
     yield* deliveries.counts
     yield* deliveries.oldestOpen
 
     yield* destinations.find("tracker")
-    yield* destinations.pauses(now, "tracker")
+    yield* destinations.pauses(now, { name: "tracker", ordinaryHourly: 350 })
+    yield* destinations.writesFullUntil("tracker", { now, hourly: 350 })
     yield* usage.size
     usage.pool()
     yield* destinations.failed("tracker", { now, pausedUntil: now, stopped: false, failure: "none" })

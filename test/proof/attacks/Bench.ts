@@ -145,7 +145,7 @@ export const withBench = <A>(
         makeBackend({
           ...parts,
           store: Layer.succeed(Store, store),
-          delivery: deliveryWith({ writeSpacing: 0, hourlyWrites: 100_000 })
+          delivery: deliveryWith({ writeSpacing: 0, hourlyWrites: 100_000, ordinaryHourlyWrites: 100_000 })
         }).pipe(Layer.provide(Layer.succeed(Settings, settings)), Layer.provide(clock.layer))
       )
       const admin = yield* Effect.provide(Admin, context)

@@ -7,6 +7,7 @@ import * as Schema from "effect/Schema"
 import { productionId } from "../../../services/Plane.ts"
 import {
   CursorInvalid,
+  type DeliveryRecord,
   type Page,
   type PageRequest,
   type OperatorQueriesService,
@@ -14,14 +15,19 @@ import {
 } from "../../../services/OperatorQueries.ts"
 import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { DeliveryRow, enqueue, hasStatus, toDelivery } from "./DeliveryRows.ts"
+import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
 import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
 import { ReportRow, toReport } from "./Reports.ts"
 import { all, any, first, lock, notify } from "../Query.ts"
 import { makeCounts } from "./SpoolRows.ts"
 import { Flag, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
-const FinishedRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole })
+const RecordRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole, priority: Whole })
+
+const toDeliveryRecord = ({ priority, ...row }: typeof RecordRow.Type): DeliveryRecord => ({
+  ...toDelivery(row),
+  hasPriority: priority === priorities.first
+})
 
 const EventRow = Schema.Struct({
   plane: Schema.String,
@@ -107,14 +113,14 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         ? Effect.succeed([])
         : read(
             "OperatorQueries.deliveriesOf",
-            all(FinishedRow)(sql`
+            all(RecordRow)(sql`
               SELECT * FROM deliveries
               WHERE ${isOneOf(sql, "kind", ["report"])} AND ${sql.in(
                 "subject",
                 reports.map(({ id }) => id)
               )}`)
           ),
-      (rows) => new Map(rows.map((row) => [row.subject, toDelivery(row)]))
+      (rows) => new Map(rows.map((row) => [row.subject, toDeliveryRecord(row)]))
     ).pipe(
       Effect.zipWith(
         removals(reports.map(({ id }) => id)),
@@ -178,17 +184,17 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         ]
         const rows = yield* read(
           "OperatorQueries.deliveries",
-          all(FinishedRow)(sql`
+          all(RecordRow)(sql`
             SELECT * FROM deliveries WHERE ${sql.and(clauses)}
             ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
         )
-        return pageOf(rows.map(toDelivery), page, ({ createdAt, id }) => [createdAt, id])
+        return pageOf(rows.map(toDeliveryRecord), page, ({ createdAt, id }) => [createdAt, id])
       }),
 
     delivery: (id) =>
       read(
         "OperatorQueries.delivery",
-        first(FinishedRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDelivery))
+        first(RecordRow)(sql`SELECT * FROM deliveries WHERE id = ${id}`).map(Option.map(toDeliveryRecord))
       ),
 
     webhooks: (filter, page) =>

@@ -69,7 +69,7 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore, rawQuery }) => {
       const failing = { name: "tables", reason: "failure", until: now + 30_000 } as const
       const refused = { name: "table musicbackend", reason: "settings", until: now + 300_000 } as const
       const pausesAt = (time: number) =>
-        Effect.map(destinations.pauses(time, "tracker"), (pauses) =>
+        Effect.map(destinations.pauses(time, { name: "tracker", ordinaryHourly: 5 }), (pauses) =>
           pauses.toSorted((one, other) => one.name.localeCompare(other.name))
         )
       const found = [
@@ -140,11 +140,58 @@ onBoth("Destinations", ({ freshPath, freshStore, openStore, rawQuery }) => {
     })
   )
 
+  it.scoped("the writes of all processes fill an hour until the oldest of them is an hour old", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const [one, other] = [yield* openStore(path), yield* openStore(path)]
+      const fullUntil = ({ destinations }: typeof one, seconds: number, hourly = 3) =>
+        Effect.map(
+          destinations.writesFullUntil("tracker", { now: pace.now + seconds * 1_000, hourly }),
+          (until) => (until === 0 ? 0 : (until - pace.now) / 1_000)
+        )
+      for (const [store, seconds] of [
+        [one, 0],
+        [other, 60],
+        [one, 90]
+      ] as const) {
+        assert.strictEqual(yield* fullUntil(other, seconds), 0)
+        yield* store.destinations.reserveWrite("tracker", { ...pace, now: pace.now + seconds * 1_000 })
+      }
+      yield* one.destinations.reserveWrite("another", pace)
+      const restarted = yield* openStore(path)
+      for (const store of [one, other, restarted]) {
+        assert.strictEqual(yield* fullUntil(store, 90), 3_600)
+        assert.strictEqual(yield* fullUntil(store, 3_599), 3_600)
+        assert.strictEqual(yield* fullUntil(store, 3_600), 0)
+        assert.strictEqual(yield* fullUntil(store, 90, 4), 0)
+      }
+      // A reserved write counts, and each write more lets the next one begin later.
+      yield* other.destinations.reserveWrite("tracker", { ...pace, hourly: 3, now: pace.now + 120_000 })
+      assert.strictEqual(yield* fullUntil(one, 120), 3_660)
+      const paced = { name: "tracker", ordinaryHourly: 3 }
+      const pausesAt = (seconds: number) =>
+        Effect.map(one.destinations.pauses(pace.now + seconds * 1_000, paced), (pauses) =>
+          pauses.map(({ name, reason, until }) => [name, reason, (until - pace.now) / 1_000])
+        )
+      deepStrictEqual((yield* pausesAt(120)).sort(), [
+        ["tracker", "ordinary_pace", 3_660],
+        ["tracker", "pace", 3_600]
+      ])
+      deepStrictEqual(yield* pausesAt(3_600), [["tracker", "ordinary_pace", 3_660]])
+      deepStrictEqual(yield* pausesAt(3_650), [], "the seconds between two writes are no pause")
+    })
+  )
+
   it.scoped("a reservation by a clock that was a day ahead delays no write", () =>
     Effect.gen(function* () {
       const { destinations } = yield* freshStore
       yield* destinations.reserveWrite("tracker", { ...pace, now: pace.now + 86_400_000 })
+      const full = { now: pace.now, hourly: 1 }
+      assert.strictEqual(yield* destinations.writesFullUntil("tracker", full), 0)
+      const paced = { name: "tracker", ordinaryHourly: 1 }
+      deepStrictEqual(yield* destinations.pauses(pace.now, paced), [])
       assert.strictEqual(yield* destinations.reserveWrite("tracker", pace), pace.now)
+      assert.strictEqual(yield* destinations.writesFullUntil("tracker", full), pace.now + 3_600_000)
     })
   )
 })

@@ -139,6 +139,43 @@ onBoth("The order of leases", ({ freshStore }) => {
     })
   )
 
+  it.scoped("without ordinary ones, only priority and unknown outcomes are leased and fall due", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      const { deliveries } = store
+      const kinds = ["report", "sweep"] as const
+      const prioritised = (now: number) =>
+        Effect.map(deliveries.lease(sampleLease({ ordinary: false, now, leaseUntil: now + 1_000 })), (some) =>
+          some.map(({ kind, subject }) => `${kind}:${subject}`)
+        )
+      const dueAt = (ordinary: boolean) =>
+        Effect.map(deliveries.nextDueAt(kinds, 10, ordinary), Option.getOrUndefined)
+
+      yield* admit(store, "sent", { reporter: Anonymous() })
+      yield* admit(store, "lost", { reporter: Anonymous() })
+      for (const { fence, id, subject } of yield* leased(store, 1_000))
+        yield* deliveries.update(
+          id,
+          fence,
+          subject === "sent"
+            ? DeliveryUpdate.Delivered({ at: 1_100, issue: Option.none(), sweepAt: Option.some(1_200) })
+            : DeliveryUpdate.Unknown({ availableAt: 1_300, failure: "timeout", searches: 0 })
+        )
+      for (const id of ["a", "b", "c"]) yield* admit(store, id, { reporter: Anonymous() })
+      yield* admit(store, "u", { reporter: Unverified() })
+      yield* deliveries.retry("report:c", 1_400)
+      deepStrictEqual([yield* dueAt(true), yield* dueAt(false)], [1_000, 1_200])
+      deepStrictEqual(yield* prioritised(1_250), ["sweep:sent"])
+      deepStrictEqual(yield* prioritised(1_450), ["report:lost", "report:c"])
+      // The end of the first lease.
+      deepStrictEqual([yield* dueAt(true), yield* dueAt(false)], [1_000, 2_250])
+      yield* admit(store, "v")
+      deepStrictEqual([yield* dueAt(true), yield* dueAt(false)], [1_000, 1_000])
+      deepStrictEqual(yield* prioritised(1_500), ["report:v"])
+      deepStrictEqual(yield* subjectsOf(store, 1_550), ["a", "b", "u"])
+    })
+  )
+
   it.scoped("a retry by an operator comes before reports of unverified reporters", () =>
     Effect.gen(function* () {
       const store = yield* freshStore
