@@ -197,10 +197,8 @@ const office: Scenario = {
       const session = await sessionOf(world, "runaway", "c:runaway", address)
       if (session === undefined) return
       const { accessToken } = session
-      await loop(
-        world,
-        { kind: "runaway", name: "runaway", address: () => address, pause: size.isFull ? 20 : 30, from },
-        () => requests.me(accessToken)
+      await loop(world, { kind: "runaway", name: "runaway", address: () => address, pause: 20, from }, () =>
+        requests.me(accessToken)
       )()
     })
     const dead = inventions(world, "loop").refreshToken()
@@ -487,9 +485,7 @@ const manyLogins: Scenario = {
   honest: ["daemon"],
   play: (world, size) => {
     daemons(world)
-    const logins = part(size, 6)
-    // Its first logins and refreshes come in a burst, which the quotas allow.
-    const from = minute + logins * 1.5 * second + 2 * minute
+    const logins = part(size, 6, 50)
     times(logins, (index) =>
       start(async () => {
         const address = addressAt(23, index >> 3)
@@ -514,17 +510,17 @@ const manyLogins: Scenario = {
         }
       })
     )
-    return { from, until: from + lasting(size, 4, 15) }
+    return { from: minute, until: minute + logins * 1.5 * second + lasting(size, 4, 15) }
   },
   bounds: [
     ...keepsSessions("daemon"),
     { of: "daemon", group: "use", measure: "served", least: 0.999, source: "promised" },
-    { of: "daemon", group: "use", measure: "onTime", least: 0.9, source: "promised" },
-    // The burst of its logins and refreshes delays reads that came with it, 15 minutes at most.
-    { of: "daemon", group: "use", measure: "p99Wait", most: 901, source: "promised" },
-    ...evenlyServed("daemon", 0.85),
-    // It leaves 20 % of the budget to other actors.
-    { callsOf: ["hoarder"], most: 82, source: "promised" }
+    // Essential calls go first: while its logins and refreshes come in a burst, some promises are kept late.
+    { of: "daemon", group: "use", measure: "onTime", least: 0.8, source: "measured" },
+    { of: "daemon", group: "use", measure: "p99Wait", most: 75, source: "measured" },
+    ...evenlyServed("daemon", 0.9),
+    // 40 logins, as fast as they come here, 30 refreshes at once and then 10, and 11 reads before it is busy.
+    { callsOf: ["hoarder"], most: 91, source: "promised" }
   ]
 }
 
@@ -537,7 +533,7 @@ const slow: Scenario = {
     const until = lasting(size, 2.5, 6)
     daemons(world)
     // More sessions of one address than its places serve, and more calls of each than a credential's places.
-    times(8, (index) =>
+    times(12, (index) =>
       start(async () => {
         const address = "192.0.2.90"
         const session = await sessionOf(world, "hog", named("c:hog", index), address)
@@ -551,7 +547,7 @@ const slow: Scenario = {
       })
     )
     return {
-      from: 70 * second,
+      from: minute,
       until,
       facts: () => ({
         "daemons refused without a place": world.ledger.codesOf("daemon", "use").get("overloaded") ?? 0
@@ -562,7 +558,7 @@ const slow: Scenario = {
     ...keepsSessions("daemon"),
     { of: "daemon", group: "use", measure: "served", least: 0.999, source: "promised" },
     // The sessions of the address use the budget up, so reads of others wait for a call that ends.
-    { of: "daemon", group: "use", measure: "p99Wait", most: 75, source: "measured" },
+    { of: "daemon", group: "use", measure: "p99Wait", most: 90, source: "measured" },
     // One address holds at most 100 of the 400 places, so others find one at once.
     { fact: "daemons refused without a place", most: 0, source: "promised" }
   ]

@@ -16,6 +16,8 @@ const minute = 60_000
 const promiseGrace = 10_000
 /** Part of the places beside those of essential calls that may be promised. The rest is for calls without a promise. */
 const promisedPart = 0.9
+/** Part of a ceiling that promises assume to be free of essential calls, however many came in the last minute: a burst ends. */
+const leastPart = 0.5
 /** Milliseconds; no promise lies further ahead. */
 const farthestPromise = 15 * minute
 
@@ -39,10 +41,16 @@ export type Admission =
   | { readonly _tag: "Admitted"; readonly place: Place }
   | { readonly _tag: "Refused"; readonly retryAfterSeconds: number }
 
+/** A place that was promised to a refused credential. */
+interface Promised {
+  readonly at: number
+  readonly owner: string | undefined
+}
+
 interface Window {
   readonly places: Places
-  /** Key of a refused credential, and the time for which it was promised a place. */
-  readonly promised: Map<string, number>
+  /** By the key of the credential. */
+  readonly promised: Map<string, Promised>
   readonly pause: PathPause
 }
 
@@ -78,7 +86,7 @@ const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => 
 export const makeCallWindows = (budget: number, windows = new Map<string, Window>()): CallWindows => {
   const removeExpired = (window: Window, now: number): void => {
     window.places.removeExpired(now)
-    for (const [key, at] of window.promised) if (at + promiseGrace < now) window.promised.delete(key)
+    for (const [key, { at }] of window.promised) if (at + promiseGrace < now) window.promised.delete(key)
   }
 
   const open = (name: string, now: number): Window => {
@@ -115,10 +123,19 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     const first = ends[ceiling === 0 ? 0 : Math.max(0, places.size() - ceiling)] ?? now + minute
     if (share === "essential" || hasPromise) return first
     let last = 0
-    for (const at of promised.values()) last = Math.max(last, at)
-    const perMinute = Math.max(1, promisedPart * (ceiling - (places.size() - ends.length)))
+    for (const { at } of promised.values()) last = Math.max(last, at)
+    const free = Math.max(leastPart * ceiling, ceiling - (places.size() - ends.length))
+    const perMinute = Math.max(1, promisedPart * free)
     return Math.min(Math.max(first, last + minute / perMinute), now + farthestPromise)
   }
+
+  /** Calls of the actor over all logins. The places promised to its other logins count: each would be a call. */
+  const callsOfOwner = ({ places, promised }: Window, { key, owner, share }: Claim): number =>
+    // The refreshes of an actor have a quota of their own (`NetworkAndActorQuotas`).
+    owner === undefined || share === "essential"
+      ? 0
+      : places.countOfOwner(owner) +
+        count(promised, ([other, promise]) => other !== key && promise.owner === owner)
 
   const admit = (claim: Claim, now: number): Admission => {
     const { bound, key, share, window: name } = claim
@@ -140,17 +157,14 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     const own = key === undefined ? [] : ownCalls(places.ofKey(key), share, now)
     const ownOpensAt = boundOpensAt(own, bound, now)
     if (ownOpensAt !== undefined) return refuseUntil(ownOpensAt)
-    const promise = key === undefined ? undefined : promised.get(key)
+    const promise = key === undefined ? undefined : promised.get(key)?.at
     const held = places.heldBy(share)
-    const calls = {
-      own: own.length,
-      // The refreshes of an actor have a quota of their own (`NetworkAndActorQuotas`).
-      ofOwner: claim.owner === undefined || share === "essential" ? 0 : places.countOfOwner(claim.owner)
-    }
+    const calls = { own: own.length, ofOwner: callsOfOwner(window, claim) }
     const ceiling = ceilingOf(share, budget, held, leftToOthers(calls, budget))
     // A due promise may use half of what lies between the ceiling and the budget, in case essential calls were more than expected.
     const kept = promise !== undefined && promise <= now && places.size() < (ceiling + budget) / 2
-    const others = share === "essential" ? 0 : count(promised, ([other, at]) => other !== key && at <= now)
+    const others =
+      share === "essential" ? 0 : count(promised, ([other, { at }]) => other !== key && at <= now)
     if (kept || places.size() + others < ceiling) {
       if (now < opensAt) return refuseUntil(opensAt)
       const place: Place = {
@@ -170,7 +184,7 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     if (promise !== undefined && promise > now) return refuseUntil(promise)
     const at = Math.max(nextFree(window, share, ceiling, promise !== undefined, now), opensAt)
     const promises = claim.promise && key !== undefined && !isBusy(calls) && at < now + farthestPromise
-    if (promises) promised.set(key, at)
+    if (promises) promised.set(key, { at, owner: claim.owner })
     return refuseUntil(at)
   }
 

@@ -5,8 +5,10 @@ import { type Counted, introspectPath, type Purpose } from "./Purpose.ts"
 
 /** A burst as large as an office, then a part of the budget: 40 a minute. */
 const loginsOfNetwork = { name: "logins", quota: 60, windowSeconds: 90 }
-/** The same, then 30 a minute. */
-const refreshesOfActor = { name: "refreshes", quota: 60, windowSeconds: 120 }
+/** The same, then 30 a minute. For tokens whose actor is unknown. */
+const refreshesOfNetwork = { name: "refreshes of a network", quota: 60, windowSeconds: 120 }
+/** A burst as large as a fleet of programs of one actor, then 10 a minute: 290 logins, each refreshed in 29 minutes. */
+const refreshesOfActor = { name: "refreshes of an actor", quota: 30, windowSeconds: 180 }
 
 export interface QuotaUse {
   /** Seconds until a use is free; 0 when this one is admitted, or when no quota counts the call. */
@@ -33,14 +35,15 @@ export const makeNetworkAndActorQuotas = (
   const quotaOf = (policy: QuotaPolicy): Quota =>
     makeQuota({ ...policy, quota: scaled(policy.quota, options.callsPerMinute) })
   const logins = quotaOf(loginsOfNetwork)
-  const refreshes = quotaOf(refreshesOfActor)
+  const ofNetwork = quotaOf(refreshesOfNetwork)
+  const ofActor = quotaOf(refreshesOfActor)
 
   const countedBy = ({ credential, use }: Purpose, network: string) => {
     if (use === "login") return options.countAddresses ? { quota: logins, key: network } : undefined
     if (use !== "refresh" || credential === undefined) return undefined
     const owner = ownerOf(credential)
-    if (owner !== undefined) return { quota: refreshes, key: owner }
-    return options.countAddresses ? { quota: refreshes, key: network } : undefined
+    if (owner !== undefined) return { quota: ofActor, key: owner }
+    return options.countAddresses ? { quota: ofNetwork, key: network } : undefined
   }
 
   return {

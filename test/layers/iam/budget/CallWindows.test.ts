@@ -239,6 +239,14 @@ describe("A known credential that was refused", () => {
     deepStrictEqual(waits, [51, 52, 53, 54, 54])
   })
 
+  it("is promised a place at half of that pace at least, however many essential calls came", () => {
+    const windows = makeCallWindows(100)
+    send(windows, 90, "essential", 0)
+    const waits = Array.from({ length: 61 }, () => ask(windows, "known", 10 * second, { promise: true }))
+    // 90 % of half of 85 places in 60 s: one in 1,569 ms.
+    deepStrictEqual([waits.at(0), waits.at(10), waits.at(60)], [60, 76, 155])
+  })
+
   it("is promised no place of an essential call", () => {
     const windows = makeCallWindows(100)
     send(windows, 40, "essential", 0)
@@ -542,5 +550,15 @@ describe("An actor with more than ten calls in a minute over many logins", () =>
     assert.strictEqual(send(windows, many, "known", 0, owner), 65)
     assert.strictEqual(send(windows, many, "known", 0), 20)
     assert.strictEqual(send(windows, many, "essential", 0, owner), 15)
+  })
+
+  it("is promised eleven places, however many of its logins wait", () => {
+    const windows = makeCallWindows(100)
+    send(windows, many, "known", 0)
+    const owner = { owner: "production c:hoarder", promise: true }
+    for (let login = 0; login < 50; login += 1) ask(windows, "known", 0, owner)
+    // The first promise is for 60 s, and one more for every 785 ms.
+    assert.strictEqual(ask(windows, "known", 0, { promise: true }), 69)
+    assert.strictEqual(send(windows, many, "known", 70 * second), 73)
   })
 })
