@@ -12,6 +12,7 @@ import {
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
+import * as Chunk from "effect/Chunk"
 import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -29,6 +30,7 @@ import { productionId } from "../../../../src/services/Plane.ts"
 import { Settings } from "../../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../../src/services/Store.ts"
 import { testSettings } from "../../../support/Settings.ts"
+import { awaited } from "../../../support/Waiting.ts"
 import { folder, freshPath, openStore, rawClient, rawQuery, sampleReport, withStore } from "../Stores.ts"
 
 const modeOf = (path: string) => statSync(path).mode & 0o777
@@ -190,11 +192,13 @@ describe("SqliteStore", () => {
         yield* withStore(path, (store) => activate(store))
         yield* heldLock(path)
         const opening = yield* Effect.fork(Effect.flip(openDatabase(path)))
+        // The addon loads in real time.
+        yield* awaited("the wait for the lock", TestClock.sleeps(), (sleeps) => Chunk.isNonEmpty(sleeps))
         yield* TestClock.adjust("4900 millis")
         assert.isTrue(Option.isNone(yield* Fiber.poll(opening)))
         yield* TestClock.adjust("200 millis")
-        const ended = yield* Effect.flatten(yield* Fiber.poll(opening))
-        assertReason(ended.reason, path, /locked by another process/)
+        const { reason } = yield* Fiber.join(opening)
+        assertReason(reason, path, /locked by another process/)
       })
     )
 
