@@ -21,6 +21,8 @@ const isRefused = (failure: MusicFailure): boolean =>
 
 /** Milliseconds: a shorter attempt is not worth its connection. */
 const shortestAttempt = 10
+/** Milliseconds of an attempt that has its answer in time. A rate limit counts each attempt, so none is made with less time after one. */
+export const worthwhile = 1_000
 
 /** The pause after `count` earlier ones, never shorter than the `Retry-After` of the failure. Milliseconds. */
 export const pauseAfter = (backoff: Backoff, count: number, failure: MusicFailure, jitter = 1): number =>
@@ -68,7 +70,8 @@ export const retryUntil = <A>(
       const jitter = 0.5 + (yield* Effect.flatten(Jitter)) / 2
       const pause = pauseAfter(callBackoff, count - 1, failure, jitter)
       const end = isRefused(failure) ? Math.min(deadline.at, begun + refusedMilliseconds) : deadline.at
-      if (pause + shortestAttempt >= end - (yield* monotonicMillis)) return yield* Effect.fail(failure)
+      const least = failure.code === "rate_limited" ? worthwhile : shortestAttempt
+      if (pause + least >= end - (yield* monotonicMillis)) return yield* Effect.fail(failure)
       onRetry?.(failure, count, pause)
       yield* Effect.sleep(pause)
       return yield* run(count + 1, begun)

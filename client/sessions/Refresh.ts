@@ -21,7 +21,7 @@ import {
   withFacts
 } from "../failures/Failures.ts"
 import { deriveKey } from "../calls/IdempotencyKeys.ts"
-import { isRetryable } from "../calls/Retry.ts"
+import { isRetryable, worthwhile } from "../calls/Retry.ts"
 import { infoOf } from "./SessionRecord.ts"
 import { requireOwnPlane, type SessionSlot } from "./SessionSlot.ts"
 import type { StoredSession } from "../stores/SessionStore.ts"
@@ -33,11 +33,6 @@ const earlyWait = 5_000
 const earlyPause = 5_000
 /** Milliseconds that a rate limit is remembered, also when an intermediary asks for more. */
 const longestRefusal = 900_000
-/**
- * Milliseconds that a refresh needs. A caller starts another one when its deadline is later by this much than that of a failed one,
- * and none with less time after a rate limit: the service would count it, and its answer would be late.
- */
-const worthwhile = 1_000
 
 export type RefreshFailure = CallFailure<"refresh"> | SessionFailure
 

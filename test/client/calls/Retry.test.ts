@@ -56,6 +56,19 @@ describe("Retries", () => {
     })
   )
 
+  it.effect(
+    "end at once after a rate limit that leaves less than a second, which the service would count",
+    () =>
+      Effect.gen(function* () {
+        const asked = serviceFailure("rate_limited", { retryAfterSeconds: 7 })
+        const { attempt, times } = failing(asked)
+        expect(yield* run(8, attempt)).toEqual(Either.left(asked))
+        expect(times).toEqual([0])
+        const other = failing(serviceFailure("overloaded", { retryAfterSeconds: 7 }))
+        expect(yield* run(8, other.attempt)).toEqual(Either.right("done"))
+      })
+  )
+
   it.effect("end at once with the service's error when Retry-After exceeds the deadline", () =>
     Effect.gen(function* () {
       const asked = serviceFailure("rate_limited", { retryAfterSeconds: 60 })

@@ -150,7 +150,7 @@ describe("A refused refresh that calls itself retryable, as no service does", ()
   stretchTimers()
 
   it("ends no session", async () => {
-    // By the clock, which stands still, no second attempt fits.
+    // The clock does not move, so no second attempt fits.
     const { answers, client, pass } = await loggedIn({ deadlineMilliseconds: 100 })
     const error = { code: "unauthenticated", message: "m", hint: "h", retryable: true }
     answers.refresh = () => new Response(JSON.stringify({ error }), { status: 401 })
