@@ -9,6 +9,8 @@ import type { Observer, UpstreamCall } from "./Upstreams.ts"
 const replayWindow = 600_000
 /** Milliseconds of a token's life in which a client refreshes early, with the time of the calls themselves. */
 const early = 60_000 + 60_000
+/** Milliseconds from the first receipt of a pair in which a server believes no inactive answer about it. */
+const disbelief = 60_000
 /** Milliseconds after a grant until the introspection that completes it has been sent. */
 const completion = 1_000
 
@@ -19,6 +21,8 @@ export const limits = {
     spentAt !== undefined && now - spentAt >= replayWindow,
   /** identity-service.md 5: a consumed token under a different key ends the whole family. An attacker did that. */
   attacked: (families: ReadonlySet<string>, family: Family): boolean => families.has(family.id),
+  /** api.md, login and refresh: an inactive answer about a pair that the instance received more than a minute ago is a verdict. */
+  misjudged: (families: ReadonlySet<string>, family: Family): boolean => families.has(family.id),
   /** durability.md, "Limits": a refresh without an organisation has spent its token, and the new pair is withheld. */
   withoutOrganisation: (members: ReadonlySet<string>, family: Family): boolean => !members.has(family.actor)
 } as const
@@ -76,8 +80,12 @@ export const makeLaw = (
   const accessOf = new Map<string, string>()
   /** By server: the planes whose last introspection failed. */
   const failing = new Map<string, Set<string>>()
-  /** Access tokens that a server got and has not introspected yet, with the time. */
-  const uncompleted = new Map<string, { readonly call: UpstreamCall; readonly at: number }>()
+  /** Access tokens that a server got and has not introspected yet, with the call. */
+  const uncompleted = new Map<string, UpstreamCall>()
+  /** By server and access token: when it first got the token. */
+  const receivedAt = new Map<string, number>()
+  /** Families about which IAM gave a false inactive answer that a server may believe. */
+  const misjudged = new Set<string>()
   /** When a login or refresh was sent. */
   const sentAt = new WeakMap<UpstreamCall, number>()
   /** By server and plane: when IAM last refused an introspection with 429. */
@@ -97,6 +105,13 @@ export const makeLaw = (
   /** The 429 came while IAM executed the call: the server could not know it before, and must wait before the next introspection. */
   const isPausedSince = (call: UpstreamCall): boolean =>
     (pausedAt.get(pauseOf(call)) ?? 0) >= (sentAt.get(call) ?? time.now())
+  const receiptOf = ({ caller }: UpstreamCall, access: string) => `${caller.name} ${access}`
+  const recordFalseVerdict = (call: UpstreamCall, access: string): void => {
+    const family = controls().familyOf(access)
+    const received = receivedAt.get(receiptOf(call, access))
+    if (family !== undefined && received !== undefined && time.now() >= received + disbelief)
+      misjudged.add(family.id)
+  }
   const isMember = (plane: string, family: Family): boolean => {
     const { memberships } = controls().plane(plane)
     return [...family.session.organizations].some(
@@ -143,7 +158,7 @@ export const makeLaw = (
     broken,
     breakWith,
     isCompleting: (caller, path, form) =>
-      path === "introspect" && uncompleted.get(form.get("token") ?? "")?.call.caller === caller,
+      path === "introspect" && uncompleted.get(form.get("token") ?? "")?.caller === caller,
     onSent: (call) => {
       if (call.path === "tokens" && failingOf(call).has(planeOf(call)))
         breakWith(`${call.caller.name} spends a token although its last introspection failed`)
@@ -162,15 +177,18 @@ export const makeLaw = (
       if (call.path === "introspect") {
         if (reply?.status === 200) failingOf(call).delete(planeOf(call))
         else if (call.fault !== "inactive") failingOf(call).add(planeOf(call))
+        if (call.fault === "inactive") recordFalseVerdict(call, call.form.get("token") ?? "")
         if (call.fault === "429 before") pausedAt.set(pauseOf(call), time.now())
       }
       if (call.path !== "tokens" || reply === undefined) return
       const grant = readGrant(reply)
       if (grant === undefined) return
       if (call.form.has("slt")) loggingIn.set(grant.access, call.caller)
-      uncompleted.set(grant.access, { call, at: time.now() })
+      const receipt = receiptOf(call, grant.access)
+      receivedAt.set(receipt, receivedAt.get(receipt) ?? time.now())
+      if (!isPausedSince(call)) uncompleted.set(grant.access, call)
       time.after(completion, () => {
-        if (uncompleted.has(grant.access) && call.caller.isAlive() && !isPausedSince(call))
+        if (uncompleted.has(grant.access) && call.caller.isAlive())
           breakWith(`${call.caller.name} spent a token and could not introspect the new one`)
         uncompleted.delete(grant.access)
       })
@@ -190,6 +208,7 @@ export const makeLaw = (
       if (family === undefined) return undefined
       if (limits.tooLate(spentAt.get(session.refresh_token), time.now())) return "tooLate"
       if (limits.attacked(attacked, family)) return "attacked"
+      if (limits.misjudged(misjudged, family)) return "misjudged"
       const members = new Set(isMember(planeOfFamily(family), family) ? [family.actor] : [])
       return limits.withoutOrganisation(members, family) ? "withoutOrganisation" : undefined
     },

@@ -50,7 +50,8 @@ export const makeTemplate = async (): Promise<{ readonly folder: string; readonl
 const isOver = (outcome: Outcome<unknown>) => !outcome.ok && outcome.code === "logged_out"
 
 /** Without an organisation a session cannot be used, but it is not lost. */
-const isLost = (excuse: ReturnType<Law["excuseFor"]>) => excuse === "tooLate" || excuse === "attacked"
+const isLost = (excuse: ReturnType<Law["excuseFor"]>) =>
+  excuse !== undefined && excuse !== "withoutOrganisation"
 
 const textOf = (outcome: Outcome<unknown> | undefined): string =>
   outcome === undefined
