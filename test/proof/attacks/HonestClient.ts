@@ -21,8 +21,8 @@ export interface Probe {
   readonly began: number
   /** Milliseconds until the final answer. */
   readonly took: number
-  /** Milliseconds of `took` for which the server was ready to run and other processes had the processors. */
-  readonly waited: number
+  /** Milliseconds of `took` in which the server waited for a processor; none where the kernel does not count them. */
+  readonly waited?: number
   /** Whether the final answer was 200; else what it was. */
   readonly fault?: string
 }
@@ -54,12 +54,13 @@ export const honestAddresses = ["127.0.0.200", "127.0.0.201", "127.0.0.202", "12
 const between = 250
 const patience = 60_000
 
-/** Milliseconds for which the main thread of a process was ready and did not run; 0 where the kernel does not count them. */
-const runDelay = (pid: number): number => {
+/** Milliseconds for which the main thread of a process was ready and did not run; undefined where the kernel does not count them. */
+const runDelay = (pid: number): number | undefined => {
   try {
-    return Number(readFileSync(`/proc/${pid}/schedstat`, "latin1").split(" ")[1] ?? 0) / 1e6
+    const [ran, waited] = readFileSync(`/proc/${pid}/schedstat`, "latin1").split(" ").map(Number)
+    return ran === undefined || ran === 0 || waited === undefined ? undefined : waited / 1e6
   } catch {
-    return 0
+    return undefined
   }
 }
 
@@ -94,7 +95,10 @@ const probe = async (
     answer?.status === 200
       ? {}
       : { fault: answer === undefined ? "no answer" : `${answer.status} ${answer.body}` }
-  return { path, began, took, waited: Math.min(took, runDelay(pid) - delayed), ...fault }
+  const delays = runDelay(pid)
+  const waited =
+    delayed === undefined || delays === undefined ? {} : { waited: Math.min(took, delays - delayed) }
+  return { path, began, took, ...waited, ...fault }
 }
 
 /** The requests of a round. */

@@ -94,6 +94,7 @@ export const playAttacks =
       probes = await startProbes(control, session)
       const { judge, unwatch, watch } = probes
       watch(server)
+      const startedAt = monotonic()
       const verdicts: Array<Verdict> = []
 
       const playOne = async (attack: Attack, at: number): Promise<ReadonlyArray<string>> => {
@@ -121,6 +122,8 @@ export const playAttacks =
           .catch((error: unknown) => [
             error instanceof Error ? (error.stack ?? error.message) : String(error)
           ])
+        // What the attack leaves behind is cleared away at the cost of honest clients as well.
+        const left = attack.apart === true ? [] : await waitForRelease(server, before)
         const ended = monotonic()
         const slow: Array<string> = []
         for (const one of attack.apart === true ? own : [server]) {
@@ -135,7 +138,6 @@ export const playAttacks =
         const ends = own.flatMap((one) => one.ended() ?? []).map((end) => `its server ended: ${end}`)
         const logged = own.flatMap(checkLog)
         await Promise.all(own.map((one) => one.stop()))
-        const left = attack.apart === true ? [] : await waitForRelease(server, before)
         const all = [...broken, ...slow, ...ends, ...logged, ...left]
         log(`${attack.name}: ${all.length} broken, ${Math.round(monotonic() - began)} ms`)
         return all.map((fault) => `${attack.name}, seed ${seed}: ${fault}`)
@@ -148,13 +150,17 @@ export const playAttacks =
       for (const [at, attack] of chosen.entries())
         if (attack.apart !== true && server.ended() === undefined) broken.push(...(await playOne(attack, at)))
       broken.push(...(await Promise.all(apart)).flat())
+      // Some attacks are shorter than a row.
+      const whole = await judge(server, startedAt, monotonic(), { isWhole: true })
+      verdicts.push(whole)
+      broken.push(...whole.broken.map((fault) => `the attacks, seed ${seed}: ${fault}`))
       broken.push(...checkLog(server))
       if (server.ended() !== undefined) broken.push(`the server ended: ${server.ended()}`)
       return {
         figures: {
           attacks: chosen.length,
           connections: count,
-          probes: verdicts.reduce((sum, { count }) => sum + count, 0),
+          probes: whole.count,
           "slowest probe, ms": Math.max(0, ...verdicts.map(({ slowest }) => slowest)),
           "slowest row, ms": Math.max(0, ...verdicts.map(({ row }) => row)),
           "of the control, ms": Math.max(0, ...verdicts.map(({ controlRow }) => controlRow))

@@ -17,7 +17,7 @@ import { type Collected, type Order, type Probe, probedPaths } from "./HonestCli
 
 const program = fileURLToPath(new URL("./HonestClient.ts", import.meta.url))
 
-/** Probes in a row that are judged by their median, so that one outlier decides nothing: 2.5 s of the attack, or all of a shorter one. */
+/** Probes in a row that are judged by their median, so that one outlier decides nothing: 2.5 s, or all of a shorter time. */
 const inRow = 10
 
 /** An attack is objected to when its slowest row takes longer than `factor` times the control's slowest row and the allowance. */
@@ -34,7 +34,7 @@ export interface Verdict {
   readonly count: number
   /** Milliseconds of the slowest probe, with the time in which its server waited for a processor. */
   readonly slowest: number
-  /** Milliseconds of the slowest rows, without that time. */
+  /** Milliseconds of the slowest rows, without that time. They are not judged where the kernel does not count it. */
   readonly row: number
   readonly controlRow: number
 }
@@ -42,24 +42,32 @@ export interface Verdict {
 export interface Probes {
   /** Probes a server from now on. */
   readonly watch: (server: AttackedServer) => void
-  /** Waits for the answers to all probes that began in this time, by `monotonic`, and compares a server with the control. */
-  readonly judge: (server: AttackedServer, from: number, to: number) => Promise<Verdict>
+  /**
+   * Waits for the answers to all probes that began in this time, by `monotonic`, and compares a server with the control. Fewer probes of
+   * a path than a row has say nothing: `isWhole` objects to them.
+   */
+  readonly judge: (
+    server: AttackedServer,
+    from: number,
+    to: number,
+    options?: { readonly isWhole: boolean }
+  ) => Promise<Verdict>
   readonly unwatch: (server: AttackedServer) => void
   readonly end: () => void
 }
 
 /** The median of the slowest probes in a row. */
 const slowestRow = (probes: ReadonlyArray<Probe>): number => {
-  const times = probes.map(({ took, waited }) => took - waited)
+  const times = probes.map(({ took, waited = 0 }) => took - waited)
   let most = 0
   for (let at = 0; at === 0 || at + inRow <= times.length; at += 1) {
     const row = times.slice(at, at + inRow).sort((a, b) => a - b)
-    most = Math.max(most, row[Math.floor((row.length - 1) / 2)] ?? 0)
+    most = Math.max(most, row[Math.floor(row.length / 2)] ?? 0)
   }
   return Math.round(most)
 }
 
-const verdictOf = (own: ReadonlyArray<Probe>, control: ReadonlyArray<Probe>): Verdict => {
+const verdictOf = (own: ReadonlyArray<Probe>, control: ReadonlyArray<Probe>, isWhole: boolean): Verdict => {
   const rows = probedPaths.map((path) => {
     const of = (probes: ReadonlyArray<Probe>) => slowestRow(probes.filter((probe) => probe.path === path))
     return { path, row: of(own), controlRow: of(control) }
@@ -67,13 +75,18 @@ const verdictOf = (own: ReadonlyArray<Probe>, control: ReadonlyArray<Probe>): Ve
   const faults = own.flatMap(({ fault, path, took }) =>
     fault === undefined ? [] : [`an honest GET ${path} got ${fault} after ${Math.round(took)} ms`]
   )
+  const isCounted = [...own, ...control].every(({ waited }) => waited !== undefined)
   const slow = rows.flatMap(({ controlRow, path, row }) =>
-    row > factor * controlRow + allowance
+    isCounted && row > factor * controlRow + allowance
       ? [`honest GETs of ${path} take ${row} ms, those of a server without attacks ${controlRow} ms`]
       : []
   )
+  const isMissing = [own, control].some((probes) =>
+    probedPaths.some((path) => probes.filter((probe) => probe.path === path).length < inRow)
+  )
   return {
     broken: [
+      ...(isWhole && isMissing ? ["too few honest requests were sent"] : []),
       ...slow,
       ...faults.slice(0, 3),
       ...(faults.length > 3 ? [`and ${faults.length - 3} more probes`] : [])
@@ -105,8 +118,10 @@ export const startProbes = async (control: AttackedServer, session: Session): Pr
   watch(control)
   return {
     watch,
-    judge: async ({ port }, from, to) =>
-      verdictOf(...(await Promise.all([collect(port, from, to), collect(control.port, from, to)]))),
+    judge: async ({ port }, from, to, { isWhole } = { isWhole: false }) => {
+      const [own, ofControl] = await Promise.all([collect(port, from, to), collect(control.port, from, to)])
+      return verdictOf(own, ofControl, isWhole)
+    },
     unwatch: ({ port }) => send({ kind: "unwatch", port }),
     end: () => child.kill()
   }
