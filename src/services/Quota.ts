@@ -18,8 +18,11 @@ export interface QuotaReading {
 }
 
 export interface Quota {
-  /** `now` is `monotonicMillis`; parts of a millisecond do not count. A use that is not admitted costs nothing. */
-  readonly take: (key: string, now: number) => QuotaReading
+  /**
+   * `now` is `monotonicMillis`; parts of a millisecond do not count. A use that is not admitted costs nothing. `leave`: uses
+   * that are left after an admitted one, fewer than the quota; 0 by default.
+   */
+  readonly take: (key: string, now: number, leave?: number) => QuotaReading
   /** Uses that are not refilled. */
   readonly used: (key: string, now: number) => number
   /** Undoes one `take` that was admitted. */
@@ -34,17 +37,19 @@ const keyLimit = 50_000
  * what comes back in that time, and no use more.
  */
 export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
-  // A tick is a millisecond divided by the quota: all times are whole numbers of ticks, so no sum is rounded.
+  // A tick is a millisecond divided by the quota: uses and windows are whole numbers of ticks, so their sums are not rounded.
+  // The present counts from the epoch, and from a quota of about 5,000 on it is exact to a few ticks only.
   const ticks = (millis: number): number => Math.floor(millis) * policy.quota
   const seconds = (time: number): number => Math.ceil(time / ticks(1_000))
   const window = ticks(policy.windowSeconds * 1_000)
   const interval = policy.windowSeconds * 1_000
   const fullAt = new Map<string, number>()
 
-  const take = (key: string, time: number): QuotaReading => {
+  const take = (key: string, time: number, leave = 0): QuotaReading => {
     const now = ticks(time)
     const full = Math.max(fullAt.get(key) ?? now, now)
-    const admitted = full + interval <= now + window
+    const needed = full + interval * (1 + leave)
+    const admitted = needed <= now + window
     const next = admitted ? full + interval : full
     fullAt.delete(key)
     fullAt.set(key, next)
@@ -58,7 +63,7 @@ export const makeQuota = (policy: QuotaPolicy, limit = keyLimit): Quota => {
       policy,
       remaining: Math.floor((now + window - next) / interval),
       resetSeconds: seconds(next - now),
-      retryAfterSeconds: admitted ? 0 : Math.max(1, seconds(full + interval - now - window))
+      retryAfterSeconds: admitted ? 0 : Math.max(1, seconds(needed - now - window))
     }
   }
 

@@ -27,6 +27,14 @@ import { completingShare, makeMembership, type Share, shares } from "./Shares.ts
 /** The code of a refusal by the budget; the call did not reach IAM. */
 const overBudget = "over_budget"
 
+/** What an admitted call holds. */
+interface Taken {
+  readonly window: string
+  readonly place: Place
+  /** Undoes its use of a quota of its network or actor. */
+  readonly giveBack: () => void
+}
+
 /** Plain code at both ends of a call; `now` in monotonic milliseconds. */
 export type CallObserver = (now: number) => (exit: Exit.Exit<unknown, UpstreamFailure>) => void
 
@@ -69,7 +77,7 @@ export const makeIamBudget = (
 ): IamBudget => {
   const windows = makeCallWindows(options.callsPerMinute)
   const membership = makeMembership(options)
-  const quotas = makeNetworkAndActorQuotas(options, known.ownerOf)
+  const quotas = makeNetworkAndActorQuotas(options, known)
   // Creates the series, so that the first refusal shows as an increase.
   for (const share of shares) recordNow(iamCallsRefused({ priority: share }), 0)
 
@@ -95,7 +103,7 @@ export const makeIamBudget = (
     purpose: Purpose,
     place: Place | undefined,
     adjust: (share: Share) => Share = identity
-  ): Either.Either<Place, Refused> => {
+  ): Either.Either<Taken, Refused> => {
     const completing = purpose.completing === true || place !== undefined
     const claim: Claim = {
       window,
@@ -111,7 +119,8 @@ export const makeIamBudget = (
       quota.retryAfterSeconds > 0
         ? { _tag: "Refused", retryAfterSeconds: quota.retryAfterSeconds }
         : windows.admit(claim, now)
-    if (admission._tag === "Admitted") return Either.right(admission.place)
+    if (admission._tag === "Admitted")
+      return Either.right({ window, place: admission.place, giveBack: quota.giveBack })
     quota.giveBack()
     recordNow(iamCallsRefused({ priority: claim.share }), 1)
     const { retryAfterSeconds } = admission
@@ -119,8 +128,7 @@ export const makeIamBudget = (
   }
 
   const settle = (
-    window: string,
-    place: Place,
+    { giveBack, place, window }: Taken,
     exit: Exit.Exit<unknown, UpstreamFailure>,
     now: number
   ): void => {
@@ -128,6 +136,7 @@ export const makeIamBudget = (
     // The call did not reach IAM, so IAM did not count it.
     if (failure?._tag === "NotExecuted") {
       windows.cancel(window, place)
+      giveBack()
       return
     }
     windows.release(place, now, failure?._tag !== "Unknown")
@@ -146,12 +155,12 @@ export const makeIamBudget = (
         const place = reservedPlace(counted, purpose)
         return Either.map(
           take({ network: requestOf(fiber).clientNetwork, now }, window, counted, purpose, place),
-          (taken) => ({ clock, window, place: taken, end: observe?.(now) })
+          (taken) => ({ clock, taken, end: observe?.(now) })
         )
       },
       () => call,
-      ({ clock, end, place, window }, exit) => {
-        settle(window, place, exit, unsafeMonotonicMillis(clock))
+      ({ clock, end, taken }, exit) => {
+        settle(taken, exit, unsafeMonotonicMillis(clock))
         end?.(exit)
       }
     )
@@ -165,7 +174,7 @@ export const makeIamBudget = (
         const caller = { network: requestOf(fiber).clientNetwork, now: unsafeMonotonicMillis(clock) }
         return Either.map(
           take(caller, window, introspection, purpose, undefined, completingShare),
-          (place) => ({ clock, window, place })
+          ({ place }) => ({ clock, window, place })
         )
       },
       ({ place }) => spend(place),

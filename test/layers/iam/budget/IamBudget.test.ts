@@ -13,12 +13,13 @@ import { type Counted, introspectPath, type Purpose } from "../../../../src/laye
 import { makeRefusedCredentials } from "../../../../src/layers/iam/budget/RefusedCredentials.ts"
 import { shares } from "../../../../src/layers/iam/budget/Shares.ts"
 import { iamCallsRefused } from "../../../../src/services/Metrics.ts"
-import { Unknown, type UpstreamFailure } from "../../../../src/services/UpstreamFailure.ts"
+import { NotExecuted, Unknown, type UpstreamFailure } from "../../../../src/services/UpstreamFailure.ts"
 import { inRequest, production } from "../Simulated.ts"
 
 const tokens: Counted = { plane: "production", path: "/app-auth/tokens" }
 const introspections: Counted = { plane: "production", path: introspectPath }
 const unanswered = new Unknown({ dependency: "iam", reason: "no answer" })
+const unsent = new NotExecuted({ dependency: "iam", reason: "connection refused" })
 
 const budgetOf = (countAddresses = true, callsPerMinute = 110) => {
   const refused = makeRefusedCredentials()
@@ -43,8 +44,8 @@ const budgetOf = (countAddresses = true, callsPerMinute = 110) => {
         ).length
     )
   /** A token that IAM issued or called live. */
-  const known = (credential: string): Purpose => {
-    credentials.markLive(credential)
+  const known = (credential: string, owner?: string): Purpose => {
+    credentials.markLive(credential, owner)
     return { credential }
   }
   return { admitted, budget, credentials, known }
@@ -141,6 +142,49 @@ describe("Refreshes", () => {
       assert.strictEqual(yield* admitted(5, (at) => known(`c:ana ${at}`), "203.0.113.1"), 5)
       yield* TestClock.adjust("1 minute")
       assert.strictEqual(yield* admitted(100, (at) => known(`c:eve ${200 + at}`), "203.0.113.1"), 10)
+    })
+  )
+})
+
+describe("A call that never reached IAM", () => {
+  it.effect("is no refresh of its actor or network, and no login of its network", () =>
+    Effect.gen(function* () {
+      const { admitted, known } = budgetOf()
+      const kinds: ReadonlyArray<readonly [number, (at: number) => Purpose]> = [
+        [30, (at) => ({ ...known(`ort ${at}`, "production c:eve"), use: "refresh" })],
+        [60, (at) => ({ ...known(`ort of the network ${at}`), use: "refresh" })],
+        [60, login]
+      ]
+      for (const [most, purpose] of kinds) {
+        assert.strictEqual(yield* admitted(200, purpose, "203.0.113.1", Effect.fail(unsent)), 200)
+        assert.strictEqual(yield* admitted(200, purpose, "203.0.113.1"), most)
+        yield* TestClock.adjust("2 minutes")
+      }
+    })
+  )
+
+  it.effect("does not count against the login that refreshes", () =>
+    Effect.gen(function* () {
+      const { admitted, known } = budgetOf()
+      const refresh = (name: string) => (): Purpose => ({
+        ...known(name, "production c:eve"),
+        use: "refresh"
+      })
+      assert.strictEqual(yield* admitted(20, refresh("one"), "203.0.113.1", Effect.fail(unsent)), 20)
+      for (let at = 0; at < 29; at += 1) yield* admitted(1, refresh(`other ${at}`), "203.0.113.1")
+      assert.strictEqual(yield* admitted(1, refresh("one"), "203.0.113.1"), 1)
+    })
+  )
+})
+
+describe("A call that IAM did not answer", () => {
+  it.effect("is a refresh of its actor", () =>
+    Effect.gen(function* () {
+      const { admitted, known } = budgetOf()
+      const refresh = (at: number): Purpose => ({ ...known(`ort ${at}`, "production c:eve"), use: "refresh" })
+      assert.strictEqual(yield* admitted(100, refresh, "203.0.113.1", Effect.fail(unanswered)), 30)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* admitted(100, refresh, "203.0.113.1"), 10)
     })
   )
 })
