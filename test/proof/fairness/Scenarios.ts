@@ -211,9 +211,8 @@ const office: Scenario = {
     return { from: from + 45 * second, until: from + lasting(size, 1.5, 10) }
   },
   bounds: [
-    ...isServed("page"),
     // A session has 600 of the address's 1,200 requests, however often it is refused.
-    { of: "page", group: "use", measure: "p99Wait", most: 1, source: "measured" },
+    ...isServed("page"),
     ...isServed("daemon"),
     // IAM's refusal of a refresh token is repeated for 10 minutes without a call.
     { callsOf: ["loop"], most: 1, source: "promised" }
@@ -520,7 +519,7 @@ const manyLogins: Scenario = {
     { of: "daemon", group: "use", measure: "p99Wait", most: 75, source: "measured" },
     ...evenlyServed("daemon", 0.9),
     // 40 logins, as fast as they come here, 30 refreshes at once and then 10, and 11 reads before it is busy.
-    { callsOf: ["hoarder"], most: 91, source: "promised" }
+    { callsOf: ["hoarder"], most: 91, source: "measured" }
   ]
 }
 
