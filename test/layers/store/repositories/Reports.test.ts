@@ -26,7 +26,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
           deepStrictEqual(yield* reports.find("rep_2"), Option.none())
           deepStrictEqual(
             yield* reports.admit(sampleReport({ id: "rep_2" }), false),
-            ReportAdmission.Replayed({ report: expected })
+            ReportAdmission.Replayed({ report: expected, movedUp: false })
           )
         })
       )
