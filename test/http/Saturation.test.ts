@@ -101,36 +101,46 @@ describe("A server whose connections are all busy", () => {
     })
   )
 
+  /** The answers until the server ends the connection. */
+  const answersTo = (port: number, text: string) =>
+    Effect.promise(
+      () =>
+        new Promise<ReadonlyArray<string>>((resolve) => {
+          let received = ""
+          const socket = connect(port, "127.0.0.1", () => socket.write(text))
+          socket.on("error", () => undefined)
+          socket.on("data", (part) => {
+            received += String(part)
+          })
+          socket.once("close", () => resolve(received.split(/(?=HTTP\/1\.1 )/)))
+        })
+    )
+  const version = "GET /api/v1/version HTTP/1.1\r\nHost: a\r\n\r\n"
+  const isAnswered = (answer: string) => answer.startsWith("HTTP/1.1 200")
+  const closing = /^HTTP\/1\.1 503 .*connection: close.*"overloaded"/is
+
   it.scopedLive(
-    "refuses a connection that sends without reading its answers, and cuts it when it goes on",
+    "answers what a connection sends within its bound, refuses the next request with the end of the connection, and drops the rest",
     () =>
       Effect.gen(function* () {
-        const { lines, port } = yield* backend({ during: { me: work }, settings: { rateLimit: false } })
-        const version = "GET /api/v1/version HTTP/1.1\r\nHost: a\r\n\r\n"
-        /** What arrives until the server ends the connection. */
-        const send = (text: string) =>
-          Effect.promise(
-            () =>
-              new Promise<string>((resolve) => {
-                let received = ""
-                const socket = connect(port, "127.0.0.1", () => socket.write(text))
-                socket.on("error", () => undefined)
-                socket.on("data", (part) => {
-                  received += String(part)
-                })
-                socket.once("close", () => resolve(received))
-              })
-          )
-        // The first one is started at once and takes the time of the turn.
-        const refused = yield* send(request + version.repeat(mostOfConnection + 1))
-        const answers = refused.split(/(?=HTTP\/1\.1 )/)
-        assert.strictEqual(answers.length, mostOfConnection + 2)
-        assert.match(answers.at(-1) ?? "", /^HTTP\/1\.1 503 .*connection: close.*"overloaded"/is)
-        assert.isTrue(answers.slice(0, -1).every((answer) => answer.startsWith("HTTP/1.1 200")))
-        const before = lines.length
-        yield* send(request + version.repeat(1_000))
-        assert.isBelow(lines.length - before, 2 * mostOfConnection)
+        const { port } = yield* backend({ during: { me: work }, settings: { rateLimit: false } })
+        for (const more of [1, 1_000]) {
+          // The first one is started at once and takes the time of the turn.
+          const answers = yield* answersTo(port, request + version.repeat(mostOfConnection + more))
+          assert.strictEqual(answers.length, mostOfConnection + 2)
+          assert.match(answers.at(-1) ?? "", closing)
+          assert.isTrue(answers.slice(0, -1).every(isAnswered))
+        }
       })
+  )
+
+  it.scopedLive("answers what a connection has in the queue, and refuses two more while it is full", () =>
+    Effect.gen(function* () {
+      const { port } = yield* backend({ waiting: 1, during: { me: work }, settings: { rateLimit: false } })
+      const answers = yield* answersTo(port, request + version.repeat(100))
+      assert.deepStrictEqual(answers.map(isAnswered), [true, true, false, false])
+      assert.match(answers.at(-1) ?? "", closing)
+    })
   )
 
   it.scopedLive("refuses requests that find no place in the queue, and serves probes", () =>

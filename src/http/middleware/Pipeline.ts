@@ -286,11 +286,10 @@ export const makePipeline = Effect.gen(function* () {
         return
       }
       const admittance = queue.add(message.socket, () => guard(target, () => start(exchange)))
-      if (admittance === "admitted") return
-      if (admittance === "flooding") message.socket.destroy()
-      else {
-        findings.turnedAway = admittance
-        start(exchange)
-      }
+      if (admittance === "admitted" || admittance === "flooding") return
+      // Its refusal ends the connection, after the answers to the requests before it. What has arrived behind it gets none.
+      if (admittance === "crowded") message.socket.pause()
+      findings.turnedAway = admittance
+      start(exchange)
     })
 })

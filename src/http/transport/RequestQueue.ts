@@ -20,7 +20,7 @@ export const mostOfConnection = 32
 
 /**
  * `full`: the queue has no place. `crowded`: its connection has too many requests in it, or a second one that finds no place in the same turn;
- * `flooding`: and sends still more.
+ * `flooding`: and sends still more, which is dropped.
  */
 export type Admittance = "admitted" | "full" | "crowded" | "flooding"
 

@@ -1,5 +1,5 @@
 /** The admin server: `/metrics` and `/healthz` for operators, on an address of its own. */
-import { createServer, type Server, type ServerResponse } from "node:http"
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http"
 import type { Duplex } from "node:stream"
 import * as HttpMiddleware from "@effect/platform/HttpMiddleware"
 import * as HttpServerRequest from "@effect/platform/HttpServerRequest"
@@ -52,7 +52,10 @@ const answerFrom = (pages: ReadonlyMap<string, Page>) =>
 /** Refuses malformed HTTP. Behind a request that has no answer yet it only ends the connection, so that no refusal passes for that answer. */
 const refuseMalformed = (node: Server): void => {
   const latest = new WeakMap<Duplex, ServerResponse>()
-  node.on("request", (message, response) => latest.set(message.socket, response))
+  const remember = (message: IncomingMessage, response: ServerResponse) =>
+    latest.set(message.socket, response)
+  node.on("request", remember)
+  node.on("checkExpectation", remember)
   node.on("clientError", (error: NodeJS.ErrnoException, socket) => {
     // The parser fails again at every further packet.
     if (socket.writableEnded) return
