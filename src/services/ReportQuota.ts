@@ -1,5 +1,5 @@
 /**
- * How many reports a sender may store in a time, counted in this process. Verified reporters are counted by public id and plane.
+ * How many reports a sender may store or move up in a time, counted in this process. Verified reporters are counted by public id and plane.
  * All others are counted by client address, also those with a token that IAM could not verify: any text in a token's form
  * would pass otherwise.
  */
@@ -15,9 +15,9 @@ const perHour = (quota: number) => makeQuota({ name: "reports", quota, windowSec
 
 /** Where a rate limit is exhausted, nothing was taken. */
 export interface ReportAllowance {
-  /** Makes the failure of a new report; undefined when the limits allow one. */
+  /** Makes the failure of a new report; undefined when the limits allow one, or a replay to move up. */
   readonly makeRefusal: (() => RateLimited) | undefined
-  /** Returns the use when the report was not stored. */
+  /** Returns the use when the report was neither stored nor moved up. */
   readonly giveBack: () => void
 }
 

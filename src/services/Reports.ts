@@ -131,12 +131,19 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
               },
               plane._tag === "Production" && Option.isSome(settings.tracker),
               // A report that was stored before is answered without quota or room: its first response may have been lost.
-              makeRefusal === undefined ? capacityFor(reporter, settings.reportsBytes) : 0
+              capacityFor(reporter, settings.reportsBytes),
+              makeRefusal === undefined
             )
             .pipe(
               logAndMapStoreFailure,
               Effect.onExit((exit) => {
-                if (Exit.isFailure(exit) || exit.value._tag !== "Stored") giveBack()
+                // Else reports that were counted by address would get priority beyond the reporter's quota.
+                const counts = Exit.match(exit, {
+                  onFailure: () => false,
+                  onSuccess: (answer) =>
+                    answer._tag === "Stored" || (answer._tag === "Replayed" && answer.movedUp)
+                })
+                if (!counts) giveBack()
                 return Effect.void
               })
             )

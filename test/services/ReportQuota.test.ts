@@ -3,14 +3,16 @@ import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
-import type * as Redacted from "effect/Redacted"
+import * as Option from "effect/Option"
+import * as Redacted from "effect/Redacted"
 import * as TestClock from "effect/TestClock"
 import { RateLimited } from "../../src/schema/Failure.ts"
 import { ReportQuota } from "../../src/services/ReportQuota.ts"
 import { monotonicMillis } from "../../src/services/MonotonicTime.ts"
 import { RequestContext } from "../../src/services/RequestContext.ts"
 import { Settings } from "../../src/services/Settings.ts"
-import { Anonymous, type Reporter, Verified } from "../../src/services/Store.ts"
+import { Anonymous, type Reporter, Store, Verified } from "../../src/services/Store.ts"
+import { sampleLease } from "../layers/store/Samples.ts"
 import { SimulatedIam } from "../support/SimulatedIam.ts"
 import { testSettings } from "../support/Settings.ts"
 import { message, submit } from "../support/Submitting.ts"
@@ -25,6 +27,14 @@ import {
 } from "../support/UseCaseLayers.ts"
 
 const settings = { rateLimit: true }
+
+const tracker = Option.some({
+  token: Redacted.make("token"),
+  owner: "harbor",
+  repository: "music",
+  url: "https://api.github.com",
+  reconcileSeconds: [5, 15, 40]
+})
 
 interface Sender {
   readonly token?: Redacted.Redacted
@@ -159,6 +169,43 @@ describe("A verified reporter", () => {
         assert.strictEqual(yield* send("b", { token }), "stored")
       }),
       { settings }
+    )
+  )
+})
+
+describe("A replay that moves up an unverified report", () => {
+  it.effect("uses the reporter's quota; without quota it is answered, and the report keeps its place", () =>
+    scenario(
+      Effect.gen(function* () {
+        const iam = yield* SimulatedIam
+        const store = yield* Store
+        const { token } = yield* signedIn()
+        const names = Array.from({ length: 32 }, (_, index) => `a${index}`)
+        for (const [index, name] of names.entries()) {
+          yield* iam.failNext("introspect", unreachable("iam"))
+          yield* send(name, { token, clientNetwork: `192.0.2.${Math.floor(index / 8)}` })
+        }
+        /** How many reports are filed while others wait. */
+        const prioritised = Effect.gen(function* () {
+          const now = yield* TestClock.currentTimeMillis
+          const leased = yield* store.deliveries.lease(
+            sampleLease({ ordinary: false, count: 100, now, leaseUntil: now + 1_000 })
+          )
+          return leased.length
+        })
+        const replays = Effect.forEach(names, (name) => send(name, { token }))
+        deepStrictEqual(yield* replays, many(32, "replayed"))
+        deepStrictEqual(yield* send("new", { token }), "rate_limited 2")
+        deepStrictEqual(yield* prioritised, 30)
+
+        // The leases of before have ended, and two reports may move up.
+        yield* TestClock.adjust("4 seconds")
+        deepStrictEqual(yield* replays, many(32, "replayed"))
+        deepStrictEqual(yield* prioritised, 32)
+        deepStrictEqual(yield* replays, many(32, "replayed"))
+        deepStrictEqual(yield* send("new", { token }), "rate_limited 2")
+      }),
+      { settings: { ...settings, tracker } }
     )
   )
 })

@@ -23,8 +23,8 @@ export interface DeliveryLimits {
   readonly hourlyWrites: number
   /**
    * Writes of any kind in the last hour from which on only deliveries with priority begin, a count. The rest of
-   * `hourlyWrites` is kept for them, so that a flood of other reports leaves them room. Above a verified reporter's quota of
-   * 300 an hour, so that one alone leaves room for the others.
+   * `hourlyWrites` is kept for them, so that a flood of other reports leaves them room. Above the 300 an hour that come back
+   * to a verified reporter's quota (`ReportQuota`), so that one of them alone leaves room for the others in the long run.
    */
   readonly ordinaryHourlyWrites: number
   /** From a repeated send to the search for duplicate issues (issue-tracker.md 4.6). */

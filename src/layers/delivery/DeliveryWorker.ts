@@ -18,8 +18,11 @@ import { longestPausedSleep } from "./DestinationBreaker.ts"
 import { type LeasedDelivery, underLease } from "./Lease.ts"
 import { repeatThroughOutages } from "./Outages.ts"
 
-/** Milliseconds until the next attempt to lease rows that another transaction locks. */
-const lockedRowPause = 250
+/**
+ * Milliseconds until the next attempt after a lease that took nothing: another transaction locks the rows, or ordinary
+ * deliveries woke the worker during their pause.
+ */
+const fruitlessLeasePause = 250
 
 export interface WorkerOptions {
   readonly kinds: ReadonlyArray<DeliveryKind>
@@ -103,14 +106,17 @@ export const runDeliveryWorker = (
     const sleepUntilDue = (ordinaryPause: number) =>
       Effect.gen(function* () {
         if ((yield* Ref.get(running)) === concurrency) return yield* Queue.take(slotFreed)
+        // Each ordinary delivery that is stored wakes the worker also during their pause, and each lease is a write.
+        const unwoken = Math.min(fruitlessLeasePause, ordinaryPause)
+        if (unwoken > 0) yield* Effect.sleep(unwoken)
         const dueAt = yield* deliveries.nextDueAt(kinds, concurrency, ordinaryPause === 0)
         const now = yield* Clock.currentTimeMillis
         // A row that is due and could not be leased is locked for a moment.
         const wait = Option.match(dueAt, {
           onNone: () => longestSleep,
-          onSome: (at) => (at > now ? at - now : lockedRowPause)
+          onSome: (at) => (at > now ? at - now : fruitlessLeasePause)
         })
-        yield* sleepUntilWoken(ordinaryPause === 0 ? wait : Math.min(wait, ordinaryPause))
+        yield* sleepUntilWoken(ordinaryPause === 0 ? wait : Math.min(wait, ordinaryPause - unwoken))
       })
 
     const round = Effect.gen(function* () {

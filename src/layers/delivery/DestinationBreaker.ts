@@ -69,7 +69,7 @@ export const makeDestinationBreaker = (
   // The state serves later requests; the outcome of the current delivery is stored without it.
   const ignoreUnavailable = <A>(effect: Effect.Effect<A, StoreUnavailable>): Effect.Effect<A | undefined> =>
     Effect.catchAll(effect, ({ reason }) =>
-      Effect.as(Effect.logWarning(`The state of ${name} could not be written`, { reason }), undefined)
+      Effect.as(Effect.logWarning(`The state of ${name} could not be read or written`, { reason }), undefined)
     )
 
   const recordFailure = (failure: UpstreamFailure) =>
@@ -132,13 +132,18 @@ export const makeDestinationBreaker = (
   const reserveWrites = (count: number) =>
     Effect.gen(function* () {
       const pace = { spacing: limits.writeSpacing, hourly: limits.hourlyWrites }
-      const ordinaryBefore = yield* ordinaryPauseMillis
+      const ordinaryBefore = yield* ignoreUnavailable(ordinaryPauseMillis)
       const now = yield* Clock.currentTimeMillis
       const at = yield* destinations.reserveWrite(name, { ...pace, now })
       for (let more = 1; more < count; more += 1) yield* destinations.reserveWrite(name, { ...pace, now })
-      const ordinaryPause = yield* ordinaryPauseMillis
-      // Only the reservation that begins the pause logs it.
-      if (ordinaryBefore === 0 && ordinaryPause >= longPause)
+      const ordinaryPause = yield* ignoreUnavailable(ordinaryPauseMillis)
+      // Only the reservation that makes the pause long logs it.
+      if (
+        ordinaryBefore !== undefined &&
+        ordinaryPause !== undefined &&
+        ordinaryBefore < longPause &&
+        ordinaryPause >= longPause
+      )
         yield* Effect.logWarning(
           `${title} takes only deliveries with priority: the other writes of this hour are used up`,
           { ordinaryHourlyWrites: limits.ordinaryHourlyWrites, pausedUntil: timeText(now + ordinaryPause) }

@@ -34,10 +34,11 @@ export interface StoredReport {
 
 export type ReportAdmission = Data.TaggedEnum<{
   Stored: { readonly report: StoredReport }
-  Replayed: { readonly report: StoredReport }
+  /** With `movedUp` its delivery got priority by this call. */
+  Replayed: { readonly report: StoredReport; readonly movedUp: boolean }
   /** The same reporter used the key for other content. */
   Conflict: object
-  /** The report is new, and there is no room for it. */
+  /** The report is new, and there is no room or no quota for it. */
   Full: object
 }>
 export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
@@ -45,14 +46,15 @@ export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
 export interface Reports {
   /**
    * Stores a report, or finds the one that the same key stored (api.md, reports). It replays when the content is equal
-   * and the reporters are equal or either is unverified; the row then takes the verified name. With `deliver`, the
-   * delivery is enqueued in the same transaction. `limitBytes` bounds all reports together; a new report beyond it is
-   * refused.
+   * and the reporters are equal or either is unverified; the row then takes the verified name, and its waiting delivery
+   * gets priority. With `deliver`, the delivery is enqueued in the same transaction. `limitBytes` bounds all reports
+   * together; a new report beyond it is refused. Without `hasQuota` a new report is refused, and a replay gives no priority.
    */
   readonly admit: (
     report: Omit<StoredReport, "issue"> & { readonly keyDigest: string; readonly contentDigest: string },
     deliver: boolean,
-    limitBytes?: number
+    limitBytes?: number,
+    hasQuota?: boolean
   ) => Stored<ReportAdmission>
   readonly find: (id: string) => Stored<Option.Option<StoredReport>>
   /** Bytes of all stored reports, as their bound counts them: the content, and 1,000 each for the rest of the record. */

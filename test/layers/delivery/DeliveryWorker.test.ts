@@ -10,8 +10,11 @@ import {
   Anonymous,
   type Deliveries,
   DeliveryUpdate,
+  type Reporter,
   type StoreService,
-  StoreUnavailable
+  StoreUnavailable,
+  Unverified,
+  Verified
 } from "../../../src/services/Store.ts"
 import { makeSteppedClock } from "../../support/SteppedClock.ts"
 import { freshPath, openStore, sampleLease, sampleReport } from "../store/Stores.ts"
@@ -426,6 +429,41 @@ describe("A worker", () => {
           ["early", pausedUntil],
           ["next", pausedUntil]
         ])
+      })
+  )
+
+  it.scoped(
+    "during a pause of ordinary deliveries leases four times a second at most, however many arrive",
+    () =>
+      Effect.gen(function* () {
+        const { pass, start, states, store } = yield* makeWorld(0)
+        const admit = (id: string, reporter: Reporter) =>
+          store.reports.admit(sampleReport({ id, keyDigest: id, createdAt: 1_000, reporter }), true)
+        let leases = 0
+        yield* start((held) => done(held), {
+          on: store,
+          ordinaryPauseMillis: Effect.succeed(60_000),
+          instead: (real) => ({
+            lease: (request) => {
+              leases += 1
+              return real.lease(request)
+            }
+          })
+        })
+        yield* pass(1)
+        leases = 0
+        for (let index = 0; index < 50; index += 1) {
+          yield* admit(`${index}`, index === 0 ? Unverified() : Anonymous())
+          yield* pass(0.02)
+        }
+        expect(leases).toBeGreaterThan(0)
+        expect(leases).toBeLessThanOrEqual(5)
+        expect(yield* states).toEqual({ waiting: 50 })
+        // A replay that moves a report up wakes the worker as well.
+        yield* pass(1)
+        yield* admit("0", Verified({ publicId: "c:ana" }))
+        yield* pass(0.001)
+        expect(yield* states).toEqual({ delivered: 1, waiting: 49 })
       })
   )
 

@@ -10,6 +10,7 @@ import {
   isConfigurationRefusal,
   makeDestinationBreaker
 } from "../../../src/layers/delivery/DestinationBreaker.ts"
+import { StoreUnavailable } from "../../../src/services/Store.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
 import { freshPath, openStore } from "../store/Stores.ts"
 
@@ -192,6 +193,43 @@ describe("A destination", () => {
       yield* write(one)
       expect(yield* other.ordinaryPauseMillis).toBeGreaterThan(1_700_000)
       expect(lines.slice(1)).toEqual([{ level: "WARN", text: expect.stringContaining("only deliveries") }])
+    })
+  )
+
+  it.scoped("logs the pause of deliveries without priority when a write makes a short one long, once", () =>
+    Effect.gen(function* () {
+      const { lines, logged, open } = yield* makeWorld({ hourlyWrites: 5, ordinaryHourlyWrites: 2 })
+      const [one, other] = [yield* open, yield* open]
+      yield* logged(one.reserveWrites(1))
+      yield* TestClock.setTime(start + 3_570_000)
+      yield* logged(one.reserveWrites(1))
+      expect(yield* one.ordinaryPauseMillis).toBe(30_000)
+      expect(lines).toEqual([])
+      for (const [breaker, at] of [
+        [other, 3_575_000],
+        [one, 3_580_000]
+      ] as const) {
+        yield* TestClock.setTime(start + at)
+        yield* logged(breaker.reserveWrites(1))
+        expect(lines).toEqual([{ level: "WARN", text: expect.stringContaining("only deliveries") }])
+      }
+    })
+  )
+
+  it.scoped("reserves a write also when the state that the log needs cannot be read", () =>
+    Effect.gen(function* () {
+      const { destinations } = yield* openStore(yield* freshPath)
+      const { reserveWrites } = makeDestinationBreaker(
+        {
+          ...destinations,
+          writesFullUntil: () => Effect.fail(new StoreUnavailable({ problem: { kind: "unreachable" } }))
+        },
+        production,
+        { name: "tracker", title: "The tracker", longestBackoff: 300_000, advice: Effect.succeed("") }
+      )
+      yield* reserveWrites(1).pipe(Effect.provide(Logger.remove(Logger.defaultLogger)))
+      const next = yield* destinations.reserveWrite("tracker", { now: 0, spacing: 1_000, hourly: 450 })
+      expect(next).toBe(1_000)
     })
   )
 

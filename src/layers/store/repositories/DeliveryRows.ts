@@ -5,7 +5,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { DeliveryStatus } from "../../../services/OperatorQueries.ts"
 import type { Delivery, DeliveryKind, StoredDelivery } from "../../../services/Store.ts"
-import { type Query, run } from "../Query.ts"
+import { any, type Query, run } from "../Query.ts"
 import { OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 /** The kinds of this version. Rows of other kinds belong to a later version: they are listed, and never changed. */
@@ -67,9 +67,15 @@ export const enqueue = (
        ${priorities[priority]})
     ON CONFLICT (id) DO NOTHING`)
 
-/** Part of the transaction that stores the verified reporter of an earlier report. */
-export const prioritise = (sql: SqlClient, { kind, subject }: Pick<Delivery, "kind" | "subject">) =>
-  run(sql`UPDATE deliveries SET priority = ${priorities.first} WHERE id = ${`${kind}:${subject}`}`)
+/** False for one that has priority already, is over or is missing. */
+export const prioritise = (
+  sql: SqlClient,
+  { kind, subject }: Pick<Delivery, "kind" | "subject">
+): Query<boolean> =>
+  any(sql`
+    UPDATE deliveries SET priority = ${priorities.first}
+    WHERE id = ${`${kind}:${subject}`} AND priority <> ${priorities.first} AND finished_at IS NULL
+    RETURNING id`)
 
 /** Condition for rows of a status; a discarded delivery is stored as failed. */
 export const hasStatus = (sql: SqlClient, status: DeliveryStatus): Fragment => {

@@ -93,14 +93,20 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
   )
 
-  /** Names a reporter who was unverified at first. Delivery before report: the worker locks them in the same order. */
-  function* verify(row: Row, reporter: string): Steps<Row> {
-    if (row.reporter !== "unverified" || !reporter.startsWith(verified)) return row
-    yield* prioritise(sql, { kind: "report", subject: row.id })
-    yield* run(
-      sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")}`
-    )
-    return { ...row, reporter }
+  /**
+   * Names a reporter who was unverified at first. Without `hasQuota` the report keeps its place in the order, and a later
+   * replay moves it up. Delivery before report: the worker locks them in the same order.
+   */
+  function* replay(row: Row, reporter: string, hasQuota: boolean): Steps<ReportAdmission> {
+    if (!reporter.startsWith(verified))
+      return ReportAdmission.Replayed({ report: toReport(row), movedUp: false })
+    const movedUp = hasQuota && (yield* prioritise(sql, { kind: "report", subject: row.id }))
+    if (movedUp) yield* notify("deliveries")
+    if (row.reporter === "unverified")
+      yield* run(
+        sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")}`
+      )
+    return ReportAdmission.Replayed({ report: toReport({ ...row, reporter }), movedUp })
   }
 
   /** A removed report keeps its key, but not the name of the key's owner. */
@@ -110,7 +116,7 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
   }
 
   return {
-    admit: (report, deliver, limitBytes = Number.POSITIVE_INFINITY) =>
+    admit: (report, deliver, limitBytes = Number.POSITIVE_INFINITY, hasQuota = true) =>
       write(
         "Reports.admit",
         function* () {
@@ -119,10 +125,10 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
           const rows = yield* underKey(report.plane, report.keyDigest)
 
           const repeated = repeatedBy(rows, reporter, report.contentDigest)
-          if (repeated !== undefined)
-            return ReportAdmission.Replayed({ report: toReport(yield* verify(repeated, reporter)) })
+          if (repeated !== undefined) return yield* replay(repeated, reporter, hasQuota)
           if (rows.some((row) => row.reporter === reporter) || (yield* hasRemoved(rows)))
             return ReportAdmission.Conflict()
+          if (!hasQuota) return ReportAdmission.Full()
 
           const content = JSON.stringify(report.content)
           // One at a time: two concurrent reports would use the same room.
@@ -148,8 +154,9 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
           const { contentDigest: _, keyDigest: __, ...admitted } = report
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
         },
-        ({ _tag }) => {
-          if (deliver && _tag === "Stored") wakeUp()
+        (admission) => {
+          if (admission._tag === "Replayed" ? admission.movedUp : deliver && admission._tag === "Stored")
+            wakeUp()
         }
       ),
     find: (id) =>

@@ -17,7 +17,7 @@ import {
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import type { Statement } from "@effect/sql/Statement"
-import type { StoreService, StoreUnavailable } from "../../../../src/services/Store.ts"
+import { type StoreService, type StoreUnavailable, Unverified } from "../../../../src/services/Store.ts"
 import { pgProxy } from "./PgProxy.ts"
 import {
   postgres,
@@ -435,6 +435,11 @@ describe("A Postgres database", () => {
         assert.isTrue(Option.isNone(yield* Fiber.poll(spool)))
         yield* one.spool.offer([sampleEntry("a")], { limitBytes: 100 })
         yield* Fiber.join(spool)
+        const key = { id: "rep_2", keyDigest: "moves up" }
+        yield* one.reports.admit(sampleReport({ ...key, reporter: Unverified() }), true)
+        yield* other.wakeups.deliveries
+        yield* one.reports.admit(sampleReport(key), true)
+        yield* other.wakeups.deliveries
       })
     )
 

@@ -25,19 +25,21 @@ const admit = (
   { reports }: StoreService,
   id: string,
   {
+    hasQuota,
     key = id,
     limit,
     message = "short",
     reporter = ana
-  }: { key?: string; limit?: number; message?: string; reporter?: Reporter } = {}
+  }: { hasQuota?: boolean; key?: string; limit?: number; message?: string; reporter?: Reporter } = {}
 ) =>
   Effect.map(
     reports.admit(
       sampleReport({ id, keyDigest: key, content: contentOf(message), contentDigest: message, reporter }),
       true,
-      limit
+      limit,
+      hasQuota
     ),
-    ({ _tag }) => _tag
+    (admission) => (admission._tag === "Replayed" && admission.movedUp ? "MovedUp" : admission._tag)
   )
 
 const leased = ({ deliveries }: StoreService, now: number, count = 10) =>
@@ -119,8 +121,35 @@ onBoth("The order of leases", ({ freshStore }) => {
       const store = yield* freshStore
       yield* admit(store, "a", { reporter: Anonymous() })
       yield* admit(store, "u", { reporter: Unverified() })
+      deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "MovedUp")
       deepStrictEqual(yield* admit(store, "u", { reporter: ana }), "Replayed")
       deepStrictEqual(yield* subjectsOf(store, 2_000), ["u", "a"])
+    })
+  )
+
+  it.scoped("without quota a replay names the reporter, and only a later one with quota moves it up", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* admit(store, "a", { reporter: Anonymous() })
+      yield* admit(store, "u", { reporter: Unverified() })
+      deepStrictEqual(yield* admit(store, "u", { hasQuota: false }), "Replayed")
+      deepStrictEqual(Option.getOrThrow(yield* store.reports.find("u")).reporter, ana)
+      deepStrictEqual(yield* admit(store, "v", { hasQuota: false }), "Full")
+      deepStrictEqual(yield* subjectsOf(store, 2_000, 1), ["a"])
+      deepStrictEqual(yield* admit(store, "b", { reporter: Anonymous() }), "Stored")
+      deepStrictEqual(yield* admit(store, "u"), "MovedUp")
+      deepStrictEqual(yield* subjectsOf(store, 2_000), ["u", "b"])
+    })
+  )
+
+  it.scoped("a report whose delivery is over does not move up", () =>
+    Effect.gen(function* () {
+      const store = yield* freshStore
+      yield* admit(store, "u", { reporter: Unverified() })
+      yield* store.deliveries.discard("report:u", 2_000, "no use")
+      deepStrictEqual(yield* admit(store, "u"), "Replayed")
+      yield* admit(store, "anonymous", { reporter: Anonymous() })
+      deepStrictEqual(yield* admit(store, "anonymous", { reporter: Unverified() }), "Replayed")
     })
   )
 

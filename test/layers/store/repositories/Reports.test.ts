@@ -26,7 +26,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
           deepStrictEqual(yield* reports.find("rep_2"), Option.none())
           deepStrictEqual(
             yield* reports.admit(sampleReport({ id: "rep_2" }), false),
-            ReportAdmission.Replayed({ report: expected })
+            ReportAdmission.Replayed({ report: expected, movedUp: false })
           )
         })
       )
@@ -199,7 +199,7 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
     })
   )
 
-  it.scoped("only a stored delivery wakes the worker", () =>
+  it.scoped("only a delivery that is stored or moved up wakes the worker", () =>
     Effect.gen(function* () {
       const { reports, wakeups } = yield* freshStore
       const woken = yield* Effect.fork(wakeups.deliveries)
@@ -207,8 +207,16 @@ onBoth("Reports", ({ freshPath, freshStore, openStore, rawQuery, withStore }) =>
       yield* reports.admit(sampleReport({ id: "rep_2" }), true)
       yield* Effect.yieldNow()
       assert.isTrue(Option.isNone(yield* Fiber.poll(woken)))
-      yield* reports.admit(sampleReport({ id: "rep_3", keyDigest: "other" }), true)
+      const other = { id: "rep_3", keyDigest: "other" }
+      yield* reports.admit(sampleReport({ ...other, reporter: Unverified() }), true)
       yield* Fiber.join(woken)
+      yield* reports.admit(sampleReport(other), true)
+      yield* wakeups.deliveries
+      const again = yield* Effect.fork(wakeups.deliveries)
+      yield* reports.admit(sampleReport(other), true)
+      yield* Effect.yieldNow()
+      assert.isTrue(Option.isNone(yield* Fiber.poll(again)))
+      yield* Fiber.interrupt(again)
     })
   )
 
