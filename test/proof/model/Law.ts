@@ -150,7 +150,8 @@ export const makeLaw = (
       token.revoked ||
       token.expiresAt - time.now() <= early ||
       refusable.has(presented) ||
-      attacked.has(family.id)
+      attacked.has(family.id) ||
+      misjudged.has(family.id)
     if (!isNeeded) breakWith(`a session of ${family.actor} was rotated without need`)
   }
 
