@@ -61,10 +61,11 @@ const tokenOf = ({ body, operation }: Draft): string | undefined => {
 }
 
 /** Plane and key of a ting. */
-const slotOf = (draft: Draft): string | undefined =>
-  draft.operation?.id === "tings.send"
-    ? `${planeOf(draft)} ${String(fieldsOf(String(draft.body)).key)}`
-    : undefined
+const slotOf = (draft: Draft): string | undefined => {
+  if (draft.operation?.id !== "tings.send") return undefined
+  const { key } = fieldsOf(String(draft.body))
+  return typeof key === "string" ? `${planeOf(draft)} ${key}` : undefined
+}
 
 export class Ledger {
   readonly accepted = new Set<number>()
