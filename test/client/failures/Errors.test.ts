@@ -27,7 +27,7 @@ describe("An error", () => {
     stretchTimers()
 
     it("but not in JSON", async () => {
-      // By the clock, that does not move, no second attempt fits.
+      // The clock does not move, so no second attempt fits.
       const clock = { now: () => 0, monotonic: () => 0 }
       const fetch = () => Promise.reject(mistake)
       const sent = await startClient({ fetch, clock, deadlineMilliseconds: 100 }).client.version()
