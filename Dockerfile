@@ -31,5 +31,5 @@ VOLUME /data
 EXPOSE 8787
 # Liveness alone: an engine that restarts what is unhealthy must not do so because of a database that is away.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=90s --retries=3 \
-  CMD ["node", "-e", "fetch(`http://127.0.0.1:${process.env.MUSIC_BIND.split(':').pop()}/healthz`).then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+  CMD ["node", "-e", "fetch('http://127.0.0.1:' + process.env.MUSIC_BIND.split(':').pop() + '/healthz').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
 CMD ["node", "dist/main.js"]

@@ -1,0 +1,181 @@
+/**
+ * The image, made by the steps of its recipe in folders, because no container engine is at hand, and run as an engine runs it: in namespaces of
+ * its own, as process 1, read-only, without root. Needs root for the mounts. The libraries of this system are the base images.
+ */
+import { type ChildProcess, execFile, spawn } from "node:child_process"
+import { cp, lstat, mkdir, mkdtemp, readdir, readFile, rm } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { basename, join } from "node:path"
+import { promisify } from "node:util"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { startUpstreams, upstreamEnvironment } from "../../sandbox/SimulatedUpstreams.ts"
+import { freePort, root } from "../support/Process.ts"
+import { waitFor } from "../support/Waiting.ts"
+import { type Instruction, pairsOf, readRecipe, wordsOf } from "./Recipe.ts"
+
+const run = promisify(execFile)
+const path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+interface Inside {
+  readonly folder: string
+  /** Folders of this system that are seen inside, read-only. */
+  readonly system: ReadonlyArray<string>
+  /** `<from>:<to>`, writable. */
+  readonly mounts?: ReadonlyArray<string>
+  readonly workingFolder: string
+  readonly user?: string
+  readonly readOnly?: boolean
+  readonly environment?: Readonly<Record<string, string>>
+}
+
+/** $1: the folder; $2: "ro" or "rw"; $3: folders of the system; $4: mounts; then the program. Links such as /bin -> usr/bin are made anew. */
+const mounts = `
+set -e
+folder=$1 mode=$2 system=$3 mounts=$4
+shift 4
+mount --bind "$folder" "$folder"
+for name in $system; do
+  if [ -L "/$name" ]; then [ -e "$folder/$name" ] || ln -s "$(readlink "/$name")" "$folder/$name"
+  elif [ -d "/$name" ]; then mkdir -p "$folder/$name"; mount --rbind "/$name" "$folder/$name"; mount -o remount,bind,ro "$folder/$name"; fi
+done
+for pair in $mounts; do mkdir -p "$folder/\${pair#*:}"; mount --bind "\${pair%%:*}" "$folder/\${pair#*:}"; done
+mkdir -p "$folder/proc" "$folder/dev"
+mount -t proc proc "$folder/proc"
+for name in null urandom; do touch "$folder/dev/$name"; mount --bind "/dev/$name" "$folder/dev/$name"; done
+[ "$mode" = rw ] || mount -o remount,bind,ro "$folder"
+exec "$@"`
+
+/** Starts a program inside; it is process 1 there. */
+const startInside = (inside: Inside, words: ReadonlyArray<string>): ChildProcess => {
+  const [uid = "0", gid = "0"] = (inside.user ?? "0:0").split(":")
+  return spawn(
+    "unshare",
+    [
+      ...["--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"],
+      ...["sh", "-c", mounts, "sh", inside.folder, inside.readOnly === true ? "ro" : "rw"],
+      ...[inside.system.join(" "), (inside.mounts ?? []).join(" ")],
+      ...["unshare", "--root", inside.folder, "--wd", inside.workingFolder, "--setgid", gid, "--setuid", uid],
+      ...words
+    ],
+    { env: { PATH: path, ...inside.environment }, stdio: ["ignore", "pipe", "pipe"] }
+  )
+}
+
+const ended = (child: ChildProcess): Promise<{ readonly code: number | null; readonly output: string }> => {
+  let output = ""
+  for (const stream of [child.stdout, child.stderr])
+    stream?.on("data", (chunk: Buffer) => {
+      output += chunk.toString("utf8")
+    })
+  return new Promise((resolve) => child.once("close", (code) => resolve({ code, output })))
+}
+
+const { stages } = readRecipe()
+const final = stages.at(-1) ?? []
+const textOf = (name: string): string => final.find((instruction) => instruction.name === name)?.rest ?? ""
+const build = { modules: join(root, "node_modules"), system: ["usr", "bin", "lib", "lib64", "sbin"] }
+
+/** Executes the instructions that change files. `npm ci` and the compilation of the addon were done by the installation of this clone. */
+const execute = async (instructions: ReadonlyArray<Instruction>, folder: string, from: string) => {
+  let workingFolder = "/"
+  for (const { flags, name, rest } of instructions) {
+    if (name === "WORKDIR") {
+      workingFolder = rest
+      await mkdir(join(folder, workingFolder), { recursive: true })
+    }
+    if (name === "COPY") {
+      const [target = "", ...sources] = rest.split(" ").toReversed()
+      for (const source of sources) {
+        const isNode = source === "/usr/local/bin/node"
+        const origin =
+          flags.from === undefined ? join(root, source) : isNode ? process.execPath : join(from, source)
+        const place = join(target.startsWith("/") ? folder : join(folder, workingFolder), target)
+        await cp(origin, target.endsWith("/") ? join(place, basename(source)) : place, { recursive: true })
+        if (flags.chown !== undefined) await run("chown", ["-R", flags.chown, place])
+      }
+    }
+    if (name === "RUN" && !rest.startsWith("npm ci ")) {
+      const mounts = [`${build.modules}:${workingFolder}/node_modules`]
+      const inside = { folder, workingFolder, mounts, system: build.system }
+      const { code, output } = await ended(startInside(inside, ["sh", "-c", rest]))
+      expect(code, output).toBe(0)
+    }
+  }
+}
+
+let scratch: string
+let image: string
+beforeAll(async () => {
+  scratch = await mkdtemp(join(tmpdir(), "music-image-"))
+  const [first = []] = stages
+  image = join(scratch, "image")
+  await mkdir(join(scratch, "build"))
+  await mkdir(image)
+  await execute(first, join(scratch, "build"), "")
+  await execute(final, image, join(scratch, "build"))
+})
+afterAll(() => rm(scratch, { recursive: true, force: true }))
+
+describe("The image", () => {
+  it("holds Node, the bundle, package.json and the addon: no npm, compiler, source or development package", async () => {
+    const entries = await readdir(image, { recursive: true, withFileTypes: true })
+    const files = entries
+      .filter((entry) => !entry.isDirectory())
+      .map((entry) => join(entry.parentPath, entry.name))
+    const expected = [
+      /^usr\/local\/bin\/node$/,
+      /^app\/(?:LICENSE|package\.json)$/,
+      /^app\/dist\/(?:main|cli)\.js(?:\.map)?$/,
+      /^app\/dist\/chunks\/[\w-]+\.js(?:\.map)?$/,
+      /^app\/node_modules\/better-sqlite3\/(?:LICENSE|package\.json|lib\/[\w/-]+\.js|build\/Release\/better_sqlite3\.node)$/,
+      /^app\/node_modules\/bindings\/(?:LICENSE\.md|package\.json|bindings\.js)$/,
+      /^app\/node_modules\/file-uri-to-path\/(?:LICENSE|package\.json|index\.js)$/
+    ]
+    const names = files.map((file) => file.slice(image.length + 1))
+    expect(names.filter((name) => !expected.some((pattern) => pattern.test(name)))).toEqual([])
+    expect(expected.filter((pattern) => !names.some((name) => pattern.test(name)))).toEqual([])
+    const owners = await Promise.all(files.map(async (file) => lstat(file)))
+    expect(owners.filter(({ mode, uid }) => uid !== 0 || (mode & 0o022) !== 0)).toEqual([])
+  })
+
+  it("serves with a read-only root and without rights, is healthy by its own check, and ends with 0 at SIGTERM as process 1", async () => {
+    const scope = Effect.runSync(Scope.make())
+    const world = await Effect.runPromise(
+      Scope.extend(
+        startUpstreams(() => Date.now()),
+        scope
+      )
+    )
+    const [environment = {}] = final.filter(({ name }) => name === "ENV").map(pairsOf)
+    const inside: Inside = {
+      folder: image,
+      system: ["lib", "lib64", "usr/lib", "usr/lib64"],
+      workingFolder: textOf("WORKDIR"),
+      mounts: [`${join(image, "data")}:/data`],
+      user: textOf("USER"),
+      readOnly: true,
+      environment: {
+        ...environment,
+        ...upstreamEnvironment(world),
+        MUSIC_BIND: `0.0.0.0:${await freePort()}`
+      }
+    }
+    const check = wordsOf(textOf("HEALTHCHECK").replace(/^.*?CMD /, ""))
+    const health = () => ended(startInside(inside, check))
+    expect(await health()).toMatchObject({ code: 1 })
+    const server = startInside(inside, wordsOf(textOf("CMD")))
+    const end = ended(server)
+    await waitFor(async () => expect(await health()).toMatchObject({ code: 0 }))
+    const [pid = ""] = (await readFile(`/proc/${server.pid}/task/${server.pid}/children`, "utf8")).split(" ")
+    expect(await readFile(`/proc/${pid}/status`, "utf8")).toMatch(/^Uid:\t10001\t10001\t10001\t10001$/m)
+    process.kill(Number(pid), "SIGTERM")
+    const { code, output } = await end
+    expect(output).toContain('"pid":1,')
+    expect(code, output).toBe(0)
+    expect(await readdir(join(image, "data"))).toEqual(["music.sqlite"])
+    await Effect.runPromise(Scope.close(scope, Exit.void))
+  })
+})
