@@ -25,7 +25,9 @@ const chunks = "dist/chunks"
 const stamp = "dist/sources.sha256"
 // All sources of the two entries; the command line starts the sandbox.
 const sources = ["src", "sandbox"]
+const pagesModule = join(process.cwd(), "sandbox/Pages.ts")
 const partOfUndici = fileURLToPath(new URL("undici.cjs", import.meta.url))
+const pagesBundler = fileURLToPath(new URL("pages.mjs", import.meta.url))
 const isOptional = process.argv.includes("--if-needed")
 
 const isThere = bundles.every((file) => existsSync(file))
@@ -38,7 +40,7 @@ const digestSources = () => {
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
     .sort()
-    .concat("package.json", "package-lock.json", fileURLToPath(import.meta.url), partOfUndici)
+    .concat("package.json", "package-lock.json", fileURLToPath(import.meta.url), partOfUndici, pagesBundler)
     .filter((file) => existsSync(file))
   const hash = createHash("sha256")
   for (const file of files) {
@@ -72,6 +74,7 @@ if (isOptional && isThere)
   }
 
 const esbuild = await import("esbuild").catch(() => giveUp("esbuild is not installed"))
+const { bundlePages } = await import("./pages.mjs")
 
 /** Errors of the sources are printed already. Without any, esbuild itself does not run, such as one for another platform. */
 const reportFailure = ({ errors = [] }) => {
@@ -98,6 +101,15 @@ const options = {
     {
       name: "undici",
       setup: (plugin) => plugin.onResolve({ filter: /^undici$/ }, () => ({ path: partOfUndici }))
+    },
+    {
+      name: "pages",
+      setup: (plugin) =>
+        plugin.onLoad({ filter: /Pages\.ts$/ }, async ({ path }) =>
+          path === pagesModule
+            ? { contents: `export const loadPages = async () => (${JSON.stringify(await bundlePages())})` }
+            : undefined
+        )
     }
   ],
   // A native addon cannot be bundled, and the other one is not used.
