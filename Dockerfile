@@ -5,12 +5,12 @@ ARG RUNTIME_IMAGE=docker.io/library/debian:13.7-slim
 
 FROM ${BUILD_IMAGE} AS build
 WORKDIR /build
-COPY .npmrc package.json package-lock.json ./
+COPY package.json package-lock.json ./
 # The addon is compiled from the source that the lock file names: a prebuilt one has no checksum there. No other package needs its script.
 RUN npm ci --ignore-scripts --no-audit --no-fund \
  && npm_config_build_from_source=true npm_config_nodedir=/usr/local npm rebuild better-sqlite3
 COPY LICENSE ./
-COPY scripts/build.mjs scripts/undici.cjs scripts/install.mjs scripts/
+COPY scripts/build.mjs scripts/install.mjs scripts/pages.mjs scripts/undici.cjs scripts/
 COPY sandbox sandbox
 COPY src src
 RUN node scripts/build.mjs && node scripts/install.mjs /app && mkdir /data
