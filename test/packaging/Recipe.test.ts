@@ -3,7 +3,6 @@ import { readFileSync } from "node:fs"
 import { join } from "node:path"
 import { validate } from "dockerfile-utils"
 import { describe, expect, it } from "vitest"
-import { version } from "../../src/schema/Release.ts"
 import { root } from "../support/Process.ts"
 import { pairsOf, readRecipe, recipeText, wordsOf } from "./Recipe.ts"
 
@@ -27,10 +26,6 @@ describe("The image's recipe", () => {
     expect(stages.map(([from]) => from?.rest.split(" ")[0])).toEqual(
       Object.keys(images).map((name) => `\${${name}}`)
     )
-  })
-
-  it("is labelled with the version of package.json", () => {
-    expect(pairsOf(only("LABEL"))["org.opencontainers.image.version"]).toBe(version)
   })
 
   it("runs nothing in the last stage, which copies from the build alone", () => {

@@ -54,6 +54,14 @@ const install = async (consumer: string, registry: string, words: ReadonlyArray<
   await run("npm", ["install", ...words, ...options], { cwd: consumer })
 }
 
+/** Of the packed files, those of another kind, and those that name a folder of the machine on which they were built. */
+const strangers = async (folder: string, paths: ReadonlyArray<string>, kinds: ReadonlyArray<RegExp>) => {
+  const machines = await Promise.all(
+    paths.map(async (path) => (await readFile(join(folder, path), "utf8")).includes(made.folder))
+  )
+  return paths.filter((path, index) => machines[index] === true || !kinds.some((kind) => kind.test(path)))
+}
+
 interface Locked {
   readonly version: string
   readonly hasInstallScript?: boolean
@@ -141,13 +149,28 @@ describe("In a clone", () => {
       "examples/promise-cli.mjs"
     ]
     expect(paths).toEqual(expect.arrayContaining([...entries, ...others]))
-    expect(paths.filter((path) => /stale|\.tgz$/.test(path))).toEqual([])
+    expect(paths.filter((path) => /stale/.test(path))).toEqual([])
+    const kinds = [
+      /^(?:index|node|effect|chunks\/[\w-]+)\.c?js(?:\.map)?$/,
+      /^(?:(?:client|src)\/)?[\w/-]+\.d\.c?ts$/,
+      /^(?:package\.json|README\.md|LICENSE|THIRD-PARTY-LICENSES)$/,
+      /^examples\/[\w/-]+\.(?:ts|mjs|html|md)$/
+    ]
+    expect(await strangers(folder, paths, kinds)).toEqual([])
     const readme = await readFile(join(folder, "README.md"), "utf8")
     const links = [...readme.matchAll(/\]\((?!https?:|#)([^)#]*)/g)].map(([, path = ""]) => path)
     expect(links.filter((path) => !paths.includes(path))).toEqual([])
     const { dependencies, version } = JSON.parse(await readFile(join(folder, "package.json"), "utf8"))
     expect(dependencies).toBeUndefined()
     expect(version).toBe(JSON.parse(await readFile(join(root, "package.json"), "utf8")).version)
+  })
+
+  it("the client can be published by itself", async () => {
+    const registry = await startRegistry({})
+    const words = ["publish", "--dry-run", "--ignore-scripts", "--json", "--registry", registry.url]
+    const { stdout } = await run("npm", words, { cwd: join(clone, "dist/client") })
+    await registry.close()
+    expect(stdout).toContain('"name": "music-client"')
   })
 
   it("npm pack of the server builds it first, from nothing older and without the client", async () => {
@@ -157,7 +180,15 @@ describe("In a clone", () => {
     await writeFile(join(clone, "dist/old.js"), "")
     const paths = await packedPaths(clone)
     expect(paths).toEqual(expect.arrayContaining(["dist/main.js", "dist/cli.js", "docs/client.md"]))
-    expect(paths.filter((path) => /OLD|old\.js|^dist\/client|\.tgz$/.test(path))).toEqual([])
+    expect(paths.filter((path) => /OLD|old\.js/.test(path))).toEqual([])
+    const kinds = [
+      /^dist\/(?:(?:main|cli|chunks\/[\w-]+)\.js(?:\.map)?|sources\.sha256)$/,
+      /^docs\/[\w/-]+\.(?:md|json|svg|png)$/,
+      /^examples\/[\w/-]+\.(?:ts|mjs|html|md)$/,
+      /^scripts\/build\.mjs$/,
+      /^(?:package\.json|README\.md|LICENSE)$/
+    ]
+    expect(await strangers(clone, paths, kinds)).toEqual([])
   })
 })
 
