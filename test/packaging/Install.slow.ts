@@ -1,0 +1,44 @@
+/** scripts/install.mjs on this clone, whose bundle is built first. */
+import { execFile } from "node:child_process"
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { promisify } from "node:util"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { version } from "../../src/schema/Release.ts"
+import { root } from "../support/Process.ts"
+
+const run = promisify(execFile)
+const install = (target: string) => run(process.execPath, ["scripts/install.mjs", target], { cwd: root })
+
+let folder: string
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "music-install-"))
+  await run(process.execPath, ["scripts/build.mjs", "--if-needed"], { cwd: root })
+})
+afterAll(() => rm(folder, { recursive: true, force: true }))
+
+describe("An installation", () => {
+  it("runs by itself, and the next one replaces it as a whole and keeps the one before", async () => {
+    const target = join(folder, "music-backend")
+    await install(target)
+    const { stdout } = await run(process.execPath, [join(target, "dist/cli.js"), "version"])
+    expect(stdout.trim()).toBe(version)
+    await writeFile(join(target, "dist/chunks/old.js"), "")
+    await install(target)
+    expect(await readdir(join(target, "dist/chunks"))).not.toContain("old.js")
+    expect(await readdir(join(`${target}.previous`, "dist/chunks"))).toContain("old.js")
+    expect((await readdir(folder)).toSorted()).toEqual(["music-backend", "music-backend.previous"])
+  })
+
+  it("leaves a folder alone that holds something else", async () => {
+    const foreign = join(folder, "foreign")
+    await mkdir(foreign)
+    await writeFile(join(foreign, "kept"), "kept")
+    await expect(install(foreign)).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("holds something else")
+    })
+    expect(await readFile(join(foreign, "kept"), "utf8")).toBe("kept")
+  })
+})
