@@ -56,10 +56,10 @@ describe("A step of the clock", () => {
           clock.advance(60_000)
           return arrows()
         }),
-        (seen) => seen.some((arrow) => arrow.includes(" 200 "))
+        (seen) => seen.some((arrow) => arrow.includes("/issues 200"))
       )
       expect(arrows()[0]).toBe("backend -> tracker POST /repos/harbor/music/issues null lost later")
-      expect(arrows().at(-1)).toBe("backend -> tracker GET /repos/harbor/music/issues 200 later")
+      expect(arrows()).toContain("backend -> tracker GET /repos/harbor/music/issues 200 later")
       expect(arrows().filter((arrow) => arrow.includes("POST"))).toHaveLength(1)
     })
   )
