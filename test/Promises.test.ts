@@ -16,7 +16,7 @@ const complete: ReadonlyArray<string> = [
 ]
 
 /** These may have units without a row. */
-const partial: ReadonlyArray<string> = ["design.md"]
+const partial: ReadonlyArray<string> = ["architecture.md", "design.md"]
 
 /** Sections of complete documents that need no rows, each with its reason. */
 const exempt: Readonly<Record<string, string>> = {
