@@ -21,7 +21,7 @@ const partial: ReadonlyArray<string> = ["architecture.md", "design.md"]
 /** Sections of complete documents that need no rows, each with its reason. */
 const exempt: Readonly<Record<string, string>> = {
   "durability.md: Runs": "figures of runs that were made",
-  "operations.md: Recovery times": "figures of a run that was made"
+  "postgresql.md: Recovery times": "figures of a run that was made"
 }
 
 /** A list item, a row of a table or a paragraph; `text` is plain, without marks. */
