@@ -11,8 +11,11 @@ const complete: ReadonlyArray<string> = [
   "client.md",
   "cli.md",
   "operations.md",
+  "postgresql.md",
+  "security.md",
   "observability.md",
-  "README.md"
+  "README.md",
+  "getting-started.md"
 ]
 
 /** These may have units without a row. */

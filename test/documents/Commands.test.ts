@@ -1,0 +1,46 @@
+/** Every command of a document runs in CI: in the slow tests beside this file, or in what `elsewhere` names. */
+import { readFileSync } from "node:fs"
+import { join } from "node:path"
+import { describe, expect, it } from "vitest"
+import { root } from "../support/Process.ts"
+import { blocks, documents, elsewhere, places } from "./Blocks.ts"
+
+const text = (name: string) => readFileSync(join(root, name), "utf8")
+
+/** Tests that take the commands of a place from its document (`scripts("operations.md: Backup")`) and run them. */
+const runners: ReadonlyArray<string> = ["test/documents/Server.slow.ts", "test/documents/Programs.slow.ts"]
+
+describe("The commands of the documents", () => {
+  it("are each run by a test", () => {
+    const sources = runners.map(text).join("\n")
+    expect(places.length).toBeGreaterThan(10)
+    expect(places.filter((place) => !sources.includes(`"${place}"`))).toEqual([])
+  })
+
+  it("are each in the part of CI that runs them, where that is another one", () => {
+    const absent = Object.entries(elsewhere).flatMap(([command, files]) =>
+      Object.entries(files)
+        .filter(([file, part]) => !text(file).includes(part))
+        .map(([file]) => `${command}: ${file}`)
+    )
+    expect(absent).toEqual([])
+    const all = blocks.map((block) => block.text).join("\n")
+    expect(Object.keys(elsewhere).filter((command) => !all.includes(command))).toEqual([])
+  })
+
+  it("are in blocks of the language sh, and every block names its language", () => {
+    const known = /^(?:sh|text|js|ts|json|yaml|ini|nginx|sql|caddyfile|dockerfile)$/
+    expect(blocks.filter(({ language }) => !known.test(language))).toEqual([])
+  })
+
+  it("name only scripts of package.json", () => {
+    const { scripts }: { readonly scripts: Readonly<Record<string, string>> } = JSON.parse(
+      text("package.json")
+    )
+    const named = documents.flatMap(([name, page]) =>
+      [...page.matchAll(/npm run (?:-s )?([a-z][a-z:]*)/g)].map(([, script = ""]) => [name, script] as const)
+    )
+    expect(named.length).toBeGreaterThan(20)
+    expect(named.filter(([, script]) => scripts[script] === undefined)).toEqual([])
+  })
+})
