@@ -1,5 +1,5 @@
 /** Every command of a document runs in CI: in the slow tests beside this file, or in what `elsewhere` names. */
-import { readFileSync } from "node:fs"
+import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
 import { describe, expect, it } from "vitest"
 import { root } from "../support/Process.ts"
@@ -8,7 +8,10 @@ import { blocks, documents, elsewhere, places } from "./Blocks.ts"
 const text = (name: string) => readFileSync(join(root, name), "utf8")
 
 /** Tests that take the commands of a place from its document (`scripts("operations.md: Backup")`) and run them. */
-const runners: ReadonlyArray<string> = ["test/documents/Server.slow.ts", "test/documents/Programs.slow.ts"]
+const runners = ["test/documents", "test/packaging"]
+  .filter((folder) => existsSync(join(root, folder)))
+  .flatMap((folder) => readdirSync(join(root, folder)).map((name) => `${folder}/${name}`))
+  .filter((name) => /\.(?:test|slow)\.ts$/.test(name))
 
 describe("The commands of the documents", () => {
   it("are each run by a test", () => {
