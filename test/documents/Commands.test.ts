@@ -1,7 +1,9 @@
 /** Every command of a document runs in CI: in the slow tests beside this file, or in what `elsewhere` names. */
 import { existsSync, readdirSync, readFileSync } from "node:fs"
 import { join } from "node:path"
+import * as Effect from "effect/Effect"
 import { describe, expect, it } from "vitest"
+import { run } from "../cli/Harness.ts"
 import { root } from "../support/Process.ts"
 import { blocks, documents, elsewhere, places } from "./Blocks.ts"
 
@@ -34,6 +36,19 @@ describe("The commands of the documents", () => {
   it("are in blocks of the language sh, and every block names its language", () => {
     const known = /^(?:sh|text|js|ts|json|yaml|ini|nginx|sql|caddyfile|dockerfile)$/
     expect(blocks.filter(({ language }) => !known.test(language))).toEqual([])
+  })
+
+  it("name only commands of music-backend", async () => {
+    const { out } = await Effect.runPromise(run(["help"], {}))
+    const known = new Set([...out.matchAll(/^ +- ([a-z]+(?: [a-z]+)?)/gm)].map(([, name = ""]) => name))
+    const first = new Set([...known].map((name) => name.split(" ")[0] ?? ""))
+    const named = documents.flatMap(([, page]) =>
+      [...page.matchAll(/(?:`|&& )music-backend (?!-)([a-z]+)(?: ([a-z]+))?/g)].map(
+        ([, command = "", sub]) => (sub === undefined || known.has(command) ? command : `${command} ${sub}`)
+      )
+    )
+    expect(named.length).toBeGreaterThan(30)
+    expect(named.filter((name) => !known.has(name) && !first.has(name))).toEqual([])
   })
 
   it("name only scripts of package.json", () => {
