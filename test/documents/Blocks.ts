@@ -82,6 +82,14 @@ export const scripts = (place: string): ReadonlyArray<string> =>
     .map(({ text }) => remaining(text))
     .filter((script) => script !== "")
 
+/** The only script of a place. */
+export const scriptOf = (place: string): string => {
+  const [script, ...others] = scripts(place)
+  if (script === undefined || others.length > 0)
+    throw new Error(`${place} has ${scripts(place).length} scripts`)
+  return script
+}
+
 /** Every place with commands that are to run. */
 export const places: ReadonlyArray<string> = [
   ...new Set(blocks.map(({ place }) => place).filter((place) => scripts(place).length > 0))

@@ -6,7 +6,7 @@ import { join } from "node:path"
 import { beforeAll, expect, it } from "vitest"
 import { version } from "../../src/schema/Release.ts"
 import { root } from "../support/Process.ts"
-import { scripts } from "./Blocks.ts"
+import { scriptOf } from "./Blocks.ts"
 import { run } from "./Shell.ts"
 
 beforeAll(() => {
@@ -16,8 +16,7 @@ beforeAll(() => {
 const clone = { folder: root, environment: {} }
 
 it("one test file runs alone", async () => {
-  for (const script of scripts("CONTRIBUTING.md: Tests"))
-    expect((await run(script, clone)).out).toMatch(/Test Files +1 passed/)
+  expect((await run(scriptOf("CONTRIBUTING.md: Tests"), clone)).out).toMatch(/Test Files +1 passed/)
 })
 
 it("npx finds the command line where the package is installed", async () => {
@@ -26,7 +25,7 @@ it("npx finds the command line where the package is installed", async () => {
     mkdirSync(join(folder, "node_modules/.bin"), { recursive: true })
     symlinkSync(root, join(folder, "node_modules/music-backend"))
     symlinkSync("../music-backend/dist/cli.js", join(folder, "node_modules/.bin/music-backend"))
-    const [script = ""] = scripts("cli.md: The operator's command line")
+    const script = scriptOf("cli.md: The operator's command line")
     const { out } = await run(script, { folder, environment: {}, instead: { "<command>": "version" } })
     expect(out).toContain(version)
   } finally {
@@ -35,13 +34,13 @@ it("npx finds the command line where the package is installed", async () => {
 })
 
 it("the benchmark counts operations, and shows where those of a call are", async () => {
-  const [script = ""] = scripts("performance.md: Performance")
+  const script = scriptOf("performance.md: Performance")
   const { out } = await run(script, clone)
   expect(out).toMatch(/^\| healthz \| \d+ \|/m)
   expect(out).toMatch(/^ +\d+ +src\/\S+\.ts:\d+$/m)
 })
 
 it("a suite of proof plays a short run", async () => {
-  const [script = ""] = scripts("proof.md: Proof")
+  const script = scriptOf("proof.md: Proof")
   expect((await run(script, clone)).out).toMatch(/\| held \|$/m)
 })

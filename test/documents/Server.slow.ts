@@ -22,7 +22,7 @@ import {
   upstreamEnvironment
 } from "../../sandbox/SimulatedUpstreams.ts"
 import { freePort, root } from "../support/Process.ts"
-import { scripts } from "./Blocks.ts"
+import { scriptOf, scripts } from "./Blocks.ts"
 import { startDebianPostgres } from "./DebianPostgres.ts"
 import { background, type Desk, run, type Started } from "./Shell.ts"
 
@@ -46,13 +46,6 @@ const starting = (script: string, desk: Desk) =>
 
 const does = <A>(what: () => Promise<A>) => Effect.promise(what)
 const running = (script: string, desk: Desk) => does(() => run(script, desk))
-
-/** The only script of a place. */
-const scriptOf = (place: string): string => {
-  const [script = "", ...others] = scripts(place)
-  expect([place, others]).toEqual([place, []])
-  return script
-}
 
 const interrupted = (started: Started) =>
   Effect.map(does(started.interrupt), ({ code }) => expect(code).toBe(0))
