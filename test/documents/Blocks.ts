@@ -45,6 +45,8 @@ export const blocks: ReadonlyArray<Block> = documents.flatMap(blocksOf)
 export const elsewhere: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "npm ci": { ".ci/run": "npm ci " },
   "npm test": { ".ci/run": "tests test\n" },
+  // `npm ci`, then `npm test`.
+  "npm cit": { ".ci/run": "tests test\n" },
   "npm run test:slow -- test/documents": { ".ci/run": "tests test:slow\n" },
   "npm run sandbox -- --walk": { ".ci/run": "npm run sandbox -- --walk" },
   // The patched compiler reports the Effect diagnostics together with the types.
