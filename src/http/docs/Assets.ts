@@ -1,4 +1,5 @@
 /** Style and script of the page, both inline; its Content-Security-Policy names their digests. */
+import { sampleScript, sampleStyle } from "./SampleAssets.ts"
 
 export const style = `
 :root {
@@ -78,13 +79,12 @@ summary { cursor: pointer; color: var(--soft) }
   nav, .anchor, .skip { display: none }
   .layout { display: block }
 }
-`
+${sampleStyle}`
 
-/** Adds the search and puts the service's own address into the commands; the page works without it. */
+/** Adds the search, tabs and copy buttons, and puts the service's own address into the samples; the page works without it. */
 export const script = `
 "use strict"
-const origin = document.getElementById("origin")
-if (origin !== null && location.origin.startsWith("http")) origin.textContent = location.origin
+if (location.origin.startsWith("http")) for (const origin of document.querySelectorAll(".origin")) origin.textContent = location.origin
 
 const search = document.getElementById("search")
 const found = document.getElementById("found")
@@ -130,4 +130,4 @@ addEventListener("keydown", (event) => {
   }
 })
 filter()
-`
+${sampleScript}`
