@@ -43,7 +43,7 @@ h4 { margin: 1.5rem 0 .4rem; font-size: 1rem }
 .method.get { color: var(--get) }
 .method.post { color: var(--post) }
 h3 .method { font-size: .95rem }
-.anchor { color: var(--soft); text-decoration: none; padding: 0 .3rem }
+.anchor { color: var(--soft); font-weight: 400; text-decoration: none; padding: 0 .3rem }
 code { font: .88em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
 :not(pre) > code { background: var(--panel); border-radius: 4px; padding: .08em .3em; overflow-wrap: anywhere }
 h3 code.path { background: none; padding: 0; font-size: 1em }
