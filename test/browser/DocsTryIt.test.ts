@@ -3,12 +3,13 @@ import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import axe from "axe-core"
 import * as Effect from "effect/Effect"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
+import { openConsole } from "../../sandbox/console/Console.ts"
+import { listenOnLoopback } from "../../sandbox/console/LoopbackServer.ts"
 import { makeDocsAddition } from "../../sandbox/DocsAddition.ts"
 import { loadPages, type Pages } from "../../sandbox/Pages.ts"
 import { callsOf, freshDocument } from "../http/Documented.ts"
 import { startTestSandboxWith } from "../support/Sandbox.ts"
 import { launchChromium } from "./Chromium.ts"
-import { startConsoleStandIn } from "./ConsoleStandIn.ts"
 import { openPage, type Visit } from "./Visit.ts"
 
 const calls = callsOf(freshDocument())
@@ -24,25 +25,17 @@ afterAll(() => browser?.close())
 interface Trial extends Visit {
   readonly base: string
   readonly consoleOrigin: string
-  /** Whether the console answers; it does, until a test says otherwise. */
-  readonly setConsole: (answers: boolean) => void
 }
 
 const tryIt = (options: BrowserContextOptions, use: (trial: Trial) => Promise<void>) =>
   Effect.gen(function* () {
-    const standIn = yield* Effect.acquireRelease(Effect.promise(startConsoleStandIn), ({ close }) =>
-      Effect.sync(close)
-    )
-    const { base, world } = yield* startTestSandboxWith({
-      docs: makeDocsAddition(pages.tryIt, standIn.origin)
-    })
-    const setConsole = (answers: boolean) => {
-      standIn.world = answers ? world : undefined
-    }
-    setConsole(true)
+    const listener = yield* listenOnLoopback
+    const sandbox = yield* startTestSandboxWith({ docs: makeDocsAddition(pages.tryIt, listener.url) })
+    yield* openConsole(listener, sandbox)
+    const { base } = sandbox
     yield* Effect.promise(() =>
       openPage(browser, `${base}/docs`, "", options, (visit) =>
-        use({ ...visit, base, consoleOrigin: standIn.origin, setConsole })
+        use({ ...visit, base, consoleOrigin: listener.url })
       )
     )
   })
@@ -273,23 +266,29 @@ describe("Try it", () => {
   )
 
   it.scopedLive("says what to do when the service or the console does not answer", () =>
-    tryIt({}, async ({ page, setConsole }) => {
+    tryIt({}, async ({ consoleOrigin, page }) => {
       await open(page, "descriptors.iam")
       await page.route("**/api/v1/iam", (route) => route.abort("connectionrefused"))
       expect(await send(page, "descriptors.iam")).toMatch(/^No answer: .*still running/)
-      setConsole(false)
+
+      await page.route(`${consoleOrigin}/slt`, (route) =>
+        route.fulfill({
+          status: 400,
+          headers: { "access-control-allow-origin": "*", "access-control-allow-headers": "*" },
+          json: { message: "Refused.", hint: "Wait for the test." }
+        })
+      )
       await section(page, "auth.login").locator(".try > summary").click()
       await expect
-        .poll(() => section(page, "auth.login").locator(".note").textContent())
+        .poll(() => section(page, "auth.login").locator(".note").textContent(), { timeout: 60_000 })
         .toBe("Refused. Wait for the test.")
+
+      await page.route(`${consoleOrigin}/actors`, (route) => route.abort("connectionrefused"))
       await page.reload()
-      await page.getByRole("alert").getByText("Refused.").waitFor()
-      await page.route("**/actors", (route) => route.abort("connectionrefused"))
-      await page.getByRole("button", { name: "Try again" }).click()
-      await page.getByRole("alert").getByText("does not answer").waitFor()
-      await page.unroute("**/actors")
-      setConsole(true)
-      await page.getByRole("button", { name: "Try again" }).click()
+      const alert = page.getByRole("alert")
+      await alert.getByText(`The sandbox's console at ${consoleOrigin} does not answer.`).waitFor()
+      await page.unroute(`${consoleOrigin}/actors`)
+      await alert.getByRole("button", { name: "Try again" }).click()
       await bar(page).waitFor()
     })
   )
