@@ -74,7 +74,7 @@ const sandbox = Effect.gen(function* () {
   return { fill, slt: () => mintSlt(world), base }
 })
 
-const webhookBody = exampleBody(calls.find(({ path }) => path === "/webhook") ?? calls[0])
+const [webhookBody] = calls.filter(({ path }) => path === "/webhook").map(exampleBody)
 
 /** A folder for programs, and its end. */
 const folder = Effect.acquireRelease(
