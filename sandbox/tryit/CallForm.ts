@@ -104,7 +104,6 @@ export const callForm = (spec: Spec, call: Call, sessions: Sessions): HTMLFormEl
     sendButton.setAttribute("aria-disabled", "true")
     status.className = "outcome"
     status.textContent = "Sending…"
-    answer.replaceChildren()
     const outcome = await send(request)
     isBusy = false
     isSent = true
@@ -112,6 +111,7 @@ export const callForm = (spec: Spec, call: Call, sessions: Sessions): HTMLFormEl
     sendButton.textContent = "Send again"
     if (!outcome.ok) {
       status.className = "outcome failed"
+      answer.replaceChildren()
       status.textContent = `${outcome.problem.message} ${outcome.problem.hint}`
       return
     }

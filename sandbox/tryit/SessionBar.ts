@@ -27,11 +27,13 @@ export const sessionBar = (world: World, sessions: Sessions): HTMLElement => {
     ...world.planes.map(({ id, name }) => element("option", { value: id }, name))
   )
   const actor = element("select", { id: "try-actor" })
-  const state = element("p", { class: "state", role: "status" })
+  const state = element("div", { class: "state", role: "status" })
   const start = element("button", { type: "submit", class: "primary" }, "New session")
 
+  // A live region is read aloud whenever it is written.
   const show = () => {
-    state.textContent = describe(sessions)
+    const text = describe(sessions)
+    if (state.textContent !== text) state.textContent = text
   }
   const listActors = () =>
     actor.replaceChildren(
