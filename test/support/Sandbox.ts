@@ -36,7 +36,7 @@ export const keptConsole = () => {
 
 /** Everything at debug level; `log` holds one JSON text a line. */
 export const startTestSandboxWith = (
-  options: Pick<Parameters<typeof startSandbox>[0], "iamCallsPerMinute" | "docs">
+  options: Omit<Parameters<typeof startSandbox>[0], "port" | "logLevel">
 ) =>
   Effect.gen(function* () {
     const { lines, console } = keptConsole()
