@@ -67,5 +67,6 @@ export const answerView = (request: Request, answer: Answer): ReadonlyArray<HTML
   folded("The same call as curl", codeBlock(curlOf(request)))
 ]
 
+/** What happened, and what to do. */
 export const problemView = ({ message, hint }: Problem): HTMLElement =>
   element("p", { class: "problem" }, element("strong", {}, message), ` ${hint}`)
