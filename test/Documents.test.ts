@@ -15,7 +15,7 @@ const decoded = (html: string): string =>
     .replaceAll("&#39;", "'")
     .replaceAll("&amp;", "&")
 
-const documentation = page(openApi() as unknown as Spec)
+const documentation = page(openApi() as unknown as Spec, undefined)
 const texts: ReadonlyArray<readonly [string, string]> = [
   ["/docs", decoded(documentation)],
   ...["README.md", "CONTRIBUTING.md", "sandbox/Guide.ts"].map((name) => [name, file(name)] as const),
