@@ -323,6 +323,22 @@ describe("music-backend", () => {
       child.kill("SIGKILL")
     }
   })
+
+  it("sandbox serves /docs with the forms that send its calls", async () => {
+    const { child, ended, says } = start(process.execPath, [program, "sandbox"], {})
+    try {
+      const [, base = ""] = await says(/BASE=(http:\/\/127\.0\.0\.1:\d+)/)
+      const docs = await fetch(`${base}/docs`)
+      expect(docs.headers.get("content-security-policy")).toMatch(
+        /; connect-src 'self' http:\/\/127\.0\.0\.1:\d+;/
+      )
+      expect(await docs.text()).toContain("Try it")
+      child.kill("SIGTERM")
+      expect(await ended).toEqual({ code: 0, signal: null })
+    } finally {
+      child.kill("SIGKILL")
+    }
+  })
 })
 
 describe("The bundle", () => {
