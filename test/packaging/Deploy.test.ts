@@ -1,4 +1,7 @@
-/** The commands of docs/operations.md, "Deploy", as far as they need neither a package mirror, systemd as process 1, nor a container engine. */
+/**
+ * The commands of docs/operations.md, "Deploy". Those that need a package mirror, systemd as process 1 or a container engine are parsed here, and what
+ * they use is tested beside this file; the others run.
+ */
 import { execFileSync } from "node:child_process"
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs"
 import { tmpdir } from "node:os"
@@ -6,11 +9,10 @@ import { join } from "node:path"
 import { describe, expect, it } from "vitest"
 import { parse } from "yaml"
 import { version } from "../../src/schema/Release.ts"
+import { scripts } from "../documents/Blocks.ts"
 import { root } from "../support/Process.ts"
 
-const [, section = ""] =
-  /^## Deploy\n([\s\S]*?)^## /m.exec(readFileSync(join(root, "docs/operations.md"), "utf8")) ?? []
-const blocks = [...section.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = ""]) => block)
+const blocks = ["operations.md: On Debian with systemd", "operations.md: In a container"].flatMap(scripts)
 const all = blocks.join("\n")
 
 describe("The commands of Deploy", () => {
@@ -19,7 +21,7 @@ describe("The commands of Deploy", () => {
     for (const block of blocks) execFileSync("sh", ["-n"], { input: block })
     const files = [...all.matchAll(/(?<![\w./-])(?:ops|scripts)\/[\w./*-]+/g)].map(([file]) => file)
     expect(files.filter((file) => !existsSync(join(root, file.replace(/\/\*.*/, ""))))).toEqual([])
-    expect(new Set([...section.matchAll(/music-backend:(\d[\w.]*)/g)].map(([, named]) => named))).toEqual(
+    expect(new Set([...all.matchAll(/music-backend:(\d[\w.]*)/g)].map(([, named]) => named))).toEqual(
       new Set([version])
     )
   })
