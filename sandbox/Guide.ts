@@ -2,10 +2,11 @@ import type { Sandbox } from "./Run.ts"
 import { mintSlt, viewUrls } from "./SimulatedUpstreams.ts"
 
 /** The text that the sandbox prints: addresses, and curl lines to paste in the order of the scenario. */
-export const guide = ({ world, base, databasePath }: Sandbox): string => {
+export const guide = ({ world, base, databasePath }: Sandbox, console: string): string => {
   const urls = viewUrls(world)
   const { environment } = world.seeded
-  return `
+  return `Open ${console} to see the whole system on one page, and to try it.
+
 music-backend sandbox: everything runs on loopback, and no data leaves this machine. Ctrl-C stops it and removes its data.
 
   server          ${base}

@@ -3,6 +3,9 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
+import { openConsole } from "./console/Console.ts"
+import { tracesPath } from "./console/ConsoleRoutes.ts"
+import { listenOnLoopback } from "./console/LoopbackServer.ts"
 import { guide } from "./Guide.ts"
 import { startSandbox } from "./Run.ts"
 import { runScenario } from "./ScenarioRunner.ts"
@@ -24,11 +27,14 @@ export const sandbox = ({ debug, walk }: SandboxOptions) => {
       const { base, world } = yield* startSandbox({ port: 0, logLevel })
       return yield* runScenario(world, base)
     }
-    const started = yield* startSandbox({ port: 8787, logLevel }).pipe(
+    const listener = yield* listenOnLoopback
+    const options = { logLevel, tracesUrl: `${listener.url}${tracesPath}` }
+    const started = yield* startSandbox({ port: 8787, ...options }).pipe(
       // The usual port is taken: use any free one.
-      Effect.catchTag("ListenFailed", () => startSandbox({ port: 0, logLevel }))
+      Effect.catchTag("ListenFailed", () => startSandbox({ port: 0, ...options }))
     )
-    yield* Console.log(guide(started))
+    yield* openConsole(listener, started)
+    yield* Console.log(guide(started, listener.url))
     return yield* Effect.never
   })
   return program.pipe(Effect.scoped, Effect.provide(NodeFileSystem.layer))

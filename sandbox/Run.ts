@@ -23,6 +23,8 @@ export const startSandbox = (options: {
   readonly logLevel: LogLevel.LogLevel
   /** Replaces the default, for tests that advance the clock by minutes at once. */
   readonly iamCallsPerMinute?: number
+  /** Receives the server's spans, as OTLP in JSON. */
+  readonly tracesUrl?: string
 }) =>
   Effect.gen(function* () {
     const files = yield* FileSystem.FileSystem
@@ -30,12 +32,21 @@ export const startSandbox = (options: {
     const world = yield* startUpstreams(clock.now)
     const folder = yield* files.makeTempDirectoryScoped({ prefix: "music-sandbox-" })
     const databasePath = `${folder}/music.sqlite`
-    const defaults = settingsFor(world, {
-      bind: { host: "127.0.0.1", port: options.port },
-      databasePath,
-      logLevel: options.logLevel,
-      logFormat: "json"
-    })
+    const defaults = settingsFor(
+      world,
+      {
+        bind: { host: "127.0.0.1", port: options.port },
+        databasePath,
+        logLevel: options.logLevel,
+        logFormat: "json"
+      },
+      options.tracesUrl === undefined
+        ? {}
+        : {
+            OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: options.tracesUrl,
+            OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json"
+          }
+    )
     const settings: SettingsValues = {
       ...defaults,
       iam: { ...defaults.iam, callsPerMinute: options.iamCallsPerMinute ?? defaults.iam.callsPerMinute }

@@ -11,9 +11,12 @@ import { startTables, type TablesSimulator } from "./upstreams/Tables.ts"
 import { startTing, type TingSimulator } from "./upstreams/Ting.ts"
 import { startTracker, type TrackerSimulator } from "./upstreams/Tracker.ts"
 
-const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
+/** The types that are registered in every plane. */
+export const tingTypes = ["music.trigger.fired", "music.trigger.expired"]
 const allTables: ReadonlyArray<TableName> = [...clientTables, backendTable]
 const repository = { owner: "harbor", repository: "music" }
+/** `owner/name` of the repository that reports are filed in. */
+export const repositoryName = `${repository.owner}/${repository.repository}`
 /** Has the form of a fine-grained token, so that secret scanners find a leak. */
 const trackerToken = "github_pat_SANDBOXsandboxSANDBOX_sandboxSANDBOXsandboxSANDBOX0123456789"
 
@@ -51,7 +54,7 @@ export const startUpstreams = (now: Now): Effect.Effect<SimulatedUpstreams, neve
     const tracker = yield* started(() =>
       startTracker({
         now,
-        repositories: [`${repository.owner}/${repository.repository}`],
+        repositories: [repositoryName],
         tokens: [{ token: trackerToken, login: "harbor-bot", rights: "write" }]
       })
     )
@@ -78,22 +81,28 @@ export const upstreamEnvironment = (upstreams: SimulatedUpstreams): Readonly<Rec
   MUSIC_TABLES_URL: upstreams.tables.url,
   ...Object.fromEntries([...upstreams.tableKeys].map(([table, key]) => [tableKeyNames[table], key])),
   MUSIC_GITHUB_TOKEN: upstreams.trackerToken,
-  MUSIC_GITHUB_REPOSITORY: `${repository.owner}/${repository.repository}`,
+  MUSIC_GITHUB_REPOSITORY: repositoryName,
   MUSIC_GITHUB_URL: upstreams.tracker.url
 })
 
 /** Settings of a server that uses these upstreams. Everything else has its default. */
 export const settingsFor = (
   upstreams: SimulatedUpstreams,
-  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">
+  base: Pick<SettingsValues, "bind" | "databasePath" | "logLevel" | "logFormat">,
+  /** Further variables. */
+  more: Readonly<Record<string, string>> = {}
 ): SettingsValues => ({
-  ...readSettings({ ...upstreamEnvironment(upstreams), MUSIC_WEB_ORIGINS: "http://localhost:5173" }).settings,
+  ...readSettings({
+    ...upstreamEnvironment(upstreams),
+    MUSIC_WEB_ORIGINS: "http://localhost:5173",
+    ...more
+  }).settings,
   ...base
 })
 
 /** URLs that show what arrived upstream. */
 export const viewUrls = (upstreams: SimulatedUpstreams) => ({
   inbox: `${upstreams.ting.url}/_sandbox/inbox?plane=production&org=acme&for=si:deejay`,
-  issues: `${upstreams.tracker.url}/repos/${repository.owner}/${repository.repository}/issues?state=all`,
+  issues: `${upstreams.tracker.url}/repos/${repositoryName}/issues?state=all`,
   rows: (table: TableName) => `${upstreams.tables.url}/_sandbox/tables/${table}/rows`
 })

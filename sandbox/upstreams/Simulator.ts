@@ -15,6 +15,10 @@ export interface Seen {
   readonly body: Buffer
   /** The status of the response; `undefined` before it and when the connection was dropped. */
   status: number | undefined
+  /** When the response was sent, or its connection was closed. */
+  endedAt?: number
+  /** The rule whose fault it met. */
+  met?: FaultRule
   /** Set while a fault withholds the response or its end. */
   held?: boolean
 }
@@ -53,6 +57,12 @@ export interface FaultRule {
   /** Number of requests; default 1, `Infinity` for all until cleared. */
   readonly times?: number
   readonly fault: Fault
+}
+
+export interface ActiveFault {
+  readonly rule: FaultRule
+  /** Number of requests that it will still meet. */
+  readonly left: number
 }
 
 /** Ready-made faults for any upstream. */
@@ -95,6 +105,11 @@ export interface Simulator {
   readonly seen: Array<Seen>
   readonly fail: (rule: FaultRule) => void
   readonly clearFaults: () => void
+  /** The rules that still wait for requests, oldest first. */
+  readonly activeFaults: () => ReadonlyArray<ActiveFault>
+  readonly removeFault: (rule: FaultRule) => void
+  /** Calls the listener when a request has arrived, and again when it has ended. */
+  readonly watch: (listener: (request: Seen) => void) => void
   readonly close: () => Promise<void>
 }
 
@@ -111,6 +126,17 @@ export const controlRefusal = (message: string): Reply => ({
   status: 400,
   body: { error: { code: "invalid_control", message } }
 })
+
+const loopbackHost = /^(?:127\.0\.0\.1|localhost)(?::\d+)?$/
+
+/** A control request of a web page, also of one that reached this machine by a name of its own (DNS rebinding). */
+const isForeign = ({ headers }: Seen): boolean =>
+  headers.has("origin") || !loopbackHost.test(headers.get("host")?.[0] ?? "")
+
+const foreignRefusal: Reply = {
+  status: 403,
+  body: { error: { code: "foreign_control", message: "web pages may not use the control routes" } }
+}
 
 /** Largest request body, bytes; above every contract's limit, so that each simulator answers its own 413. */
 const readLimit = 16 * 1024 * 1024
@@ -174,6 +200,11 @@ export const startSimulator = async (options: {
   const seen: Array<Seen> = []
   let rules: Array<{ rule: FaultRule; left: number }> = []
   const timers = new Set<NodeJS.Timeout>()
+  const listeners: Array<(request: Seen) => void> = []
+
+  const tell = (request: Seen): void => {
+    for (const listener of listeners) listener(request)
+  }
 
   const takeFault = (request: Seen): Fault | undefined => {
     const found = rules.find(
@@ -185,6 +216,7 @@ export const startSimulator = async (options: {
     if (found === undefined) return undefined
     found.left -= 1
     if (found.left <= 0) rules = rules.filter((entry) => entry !== found)
+    request.met = found.rule
     return found.rule.fault
   }
 
@@ -210,7 +242,16 @@ export const startSimulator = async (options: {
       status: undefined
     }
     const control = request.path.startsWith(controlPrefix)
-    if (!control) seen.push(request)
+    if (control && isForeign(request)) return send(response, foreignRefusal, {})
+    const fault = control ? undefined : takeFault(request)
+    if (!control) {
+      seen.push(request)
+      tell(request)
+      response.once("close", () => {
+        request.endedAt = options.now()
+        tell(request)
+      })
+    }
     const extra = {
       date: new Date(options.now()).toUTCString(),
       ...(options.decorate?.(request) ?? {})
@@ -240,7 +281,6 @@ export const startSimulator = async (options: {
       }
       if (bytes.length > 0) response.end()
     }
-    const fault = control ? undefined : takeFault(request)
     switch (fault?.kind) {
       case "reply":
         return reply(fault.reply)
@@ -305,6 +345,13 @@ export const startSimulator = async (options: {
     },
     clearFaults: () => {
       rules = []
+    },
+    activeFaults: () => rules.map(({ left, rule }) => ({ rule, left })),
+    removeFault: (rule) => {
+      rules = rules.filter((entry) => entry.rule !== rule)
+    },
+    watch: (listener) => {
+      listeners.push(listener)
     },
     close: () =>
       new Promise((resolve) => {

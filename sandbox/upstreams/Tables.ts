@@ -1,6 +1,7 @@
 /** The simulated table service: HTTP ingest with per-record keys, rejections and a 300 s dedupe window (table-service.md). */
 import {
   controlRefusal,
+  type Fault,
   headerOf,
   type Now,
   type Reply,
@@ -77,6 +78,18 @@ const rejection = (record_id: string, code: RejectionCode): Rejection => ({
 
 const ingestPath = "/api/ingest"
 const unavailable = refusal(500, "ingest_unavailable", "the batch could not be staged")
+
+/** Responses of the edge before the service, which itself limits nothing (table-service.md 6), as faults for `fail`. */
+export const tableFaults = {
+  rateLimited: (seconds: number): Fault => ({
+    kind: "reply",
+    reply: {
+      status: 429,
+      headers: { "content-type": "text/html", "retry-after": String(seconds) },
+      body: "<html><body>Too many requests</body></html>"
+    }
+  })
+} as const
 
 class Ingest {
   readonly counts = { batches: 0, records: 0, stored: 0, duplicates: 0, rejected: 0 }

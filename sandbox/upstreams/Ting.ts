@@ -1,6 +1,7 @@
 /** The simulated notification service (notification-service.md): it verifies proofs through IAM and keeps its state per plane. */
 import {
   controlRefusal,
+  type Fault,
   type Now,
   type Reply,
   type Seen,
@@ -35,6 +36,14 @@ export interface TingSimulator extends Simulator, TingControls {
     }
   ) => void
 }
+
+/** Ting's own error responses as faults, for `fail`. */
+export const tingFaults = {
+  rateLimited: (seconds: number): Fault => ({
+    kind: "reply",
+    reply: errorReply("temporarily_rate_limited", { retryAfter: seconds })
+  })
+} as const
 
 const appId = "ting"
 

@@ -1,6 +1,14 @@
 /** The simulated issue tracker: GitHub's REST routes for issues (issue-tracker.md) with paging, limits, moves and lags. */
 import { randomBytes } from "node:crypto"
-import { headerOf, type Now, type Reply, type Seen, type Simulator, startSimulator } from "./Simulator.ts"
+import {
+  type Fault,
+  headerOf,
+  type Now,
+  type Reply,
+  type Seen,
+  type Simulator,
+  startSimulator
+} from "./Simulator.ts"
 import { secondaryLimit } from "./tracker/Failures.ts"
 import { Limits } from "./tracker/Limits.ts"
 import {
@@ -18,6 +26,11 @@ import { badCredentials, message } from "./tracker/Replies.ts"
 import { answerRoute } from "./tracker/Routes.ts"
 
 export type { Issue, Rights, Token } from "./tracker/Model.ts"
+
+/** GitHub's own error responses as faults, for `fail`. */
+export const trackerFaults = {
+  rateLimited: (seconds: number): Fault => secondaryLimit({ status: 429, retryAfter: seconds })
+} as const
 
 interface Times {
   /** Number of requests; default 1. */

@@ -6,7 +6,7 @@ import { single } from "./RequestChecks.ts"
 import { type PlaneId, production } from "./Model.ts"
 import { TingError } from "./Errors.ts"
 
-/** The plane that a caller selected, with the headers for Ting's own calls in that plane. */
+/** The plane that a caller selected, with the headers for Ting's own calls in that plane and in the caller's trace. */
 export interface SelectedPlane {
   readonly id: PlaneId
   readonly credentials: Readonly<Record<string, string>>
@@ -38,6 +38,12 @@ const timeout = 10_000
 
 const basic = (appId: string, secret: string) =>
   `Basic ${Buffer.from(`${appId}:${secret}`).toString("base64")}`
+
+/** Ting's own calls continue the caller's trace. */
+const traceOf = (request: Seen): Readonly<Record<string, string>> => {
+  const trace = single(request, "traceparent")
+  return trace === undefined ? {} : { traceparent: trace }
+}
 
 const at = (value: unknown, ...path: ReadonlyArray<string>): unknown =>
   path.reduce<unknown>((inner, name) => (isRecord(inner) ? inner[name] : undefined), value)
@@ -102,14 +108,18 @@ export const makeIamVerification = (options: {
   const answered = (question: Promise<Answer>): Promise<Answer | undefined> => question.catch(() => undefined)
 
   const resolvePlane: IamVerification["resolvePlane"] = async (request) => {
+    const trace = traceOf(request)
     const secret = single(request, "iam_test_app_secret")
     const key = single(request, "x-testing-environment-key")
     if (secret === undefined && key === undefined)
-      return { id: production, credentials: { authorization: basic(options.appId, options.appSecret) } }
+      return {
+        id: production,
+        credentials: { authorization: basic(options.appId, options.appSecret), ...trace }
+      }
     if (secret === undefined || key === undefined) throw new TingError("test_context_required")
     const authorization = basic(options.appId, secret)
     // Both headers must hold the same bytes (identity-service.md 9).
-    const credentials = { authorization, "x-testing-application": authorization }
+    const credentials = { authorization, "x-testing-application": authorization, ...trace }
     const answer = await answered(ask("/application/testing-context", { method: "GET" }, credentials))
     // IAM answers invalid_client to a known secret under another application's id (identity-service.md 9).
     if (answer?.status === 401)

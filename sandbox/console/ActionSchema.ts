@@ -1,0 +1,60 @@
+/** The schema of an action. A text that it refuses could not be shown, copied and repeated. */
+import * as Schema from "effect/Schema"
+import { WebhookTypes } from "./WebhookEvents.ts"
+import type { Action } from "./Protocol.ts"
+
+/** Characters of a message or of JSON text, at most. */
+const longestText = 65_536
+
+/** A day of the calendar is the unit; a longer way takes several steps. */
+const longestStep = 90 * 24 * 3_600_000
+
+const Name = Schema.String.pipe(Schema.minLength(1), Schema.maxLength(255))
+const Token = Schema.String.pipe(Schema.minLength(1), Schema.maxLength(8_192))
+const LongText = Schema.String.pipe(Schema.maxLength(longestText))
+const Id = Schema.Int.pipe(Schema.positive())
+
+const action = <Kind extends Action["kind"], Fields extends Schema.Struct.Fields>(
+  kind: Kind,
+  fields: Fields
+) => Schema.Struct({ kind: Schema.Literal(kind), ...fields })
+
+const person = { plane: Name, actor: Name }
+const session = { session: Name }
+
+export const Person = Schema.Struct(person)
+
+export const WebhookRequest = Schema.Struct({ ...person, event: Schema.Literal(...WebhookTypes), org: Name })
+
+export const ActionSchema: Schema.Schema<Action> = Schema.Union(
+  action("mint", person),
+  action("login", { plane: Name, slt: Token }),
+  action("me", { ...session, org: Name }),
+  action("refresh", session),
+  action("replayRefresh", session),
+  action("reuseRefresh", session),
+  action("logout", session),
+  action("ting", { ...session, org: Name, type: Name, key: Name, data: LongText }),
+  action("report", {
+    session: Schema.NullOr(Name),
+    org: Schema.NullOr(Name),
+    message: LongText
+  }),
+  action("telemetry", {
+    session: Schema.NullOr(Name),
+    org: Schema.NullOr(Name),
+    table: Name,
+    type: Name,
+    data: LongText
+  }),
+  action("webhook", { ...WebhookRequest.fields, tamper: Schema.Boolean }),
+  action("repeat", { action: Id }),
+  action("addFault", {
+    upstream: Schema.Literal("iam", "ting", "tables", "tracker"),
+    route: Schema.NullOr(Name),
+    fault: Schema.Literal("down", "slow", "rateLimited", "lost"),
+    times: Schema.NullOr(Schema.Int.pipe(Schema.between(1, 1_000)))
+  }),
+  action("removeFault", { fault: Id }),
+  action("advanceClock", { milliseconds: Schema.Int.pipe(Schema.between(1, longestStep)) })
+)

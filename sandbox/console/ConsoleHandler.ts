@@ -1,0 +1,72 @@
+/** Answers a request of the console: the guard, the route, the body, the answer. */
+import type { IncomingMessage, ServerResponse } from "node:http"
+import * as Effect from "effect/Effect"
+import { type Content, json, type Route } from "./ConsoleRoutes.ts"
+import type { Refusal } from "./Protocol.ts"
+import { readBody } from "./RequestBody.ts"
+import { checkKnock } from "./RequestGuard.ts"
+
+const securityHeaders = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "cross-origin-resource-policy": "same-origin",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cache-control": "no-store"
+} as const
+
+const refusal = (status: number, { hint, message }: Refusal): Content => json(status, { message, hint })
+
+const send = (response: ServerResponse, { body, status, type }: Content): void => {
+  if (response.headersSent) return
+  response.writeHead(status, { "content-type": type, "content-length": Buffer.byteLength(body) }).end(body)
+}
+
+/** `own` and `service` are the addresses of the console and of the service, whose documentation page may call some of the routes. */
+export const makeHandler =
+  (routes: ReadonlyArray<Route>, own: string, service: string) =>
+  (request: IncomingMessage, response: ServerResponse): Effect.Effect<void> => {
+    for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value)
+    const { pathname } = new URL(request.url ?? "/", own)
+    const fitting = routes.filter(({ path }) => path === pathname)
+    const isForDocs = fitting.some((route) => route.isForDocs === true)
+    const { headers, method = "GET" } = request
+    const turned = checkKnock(
+      { method, host: headers.host, origin: headers.origin, contentType: headers["content-type"] },
+      own,
+      isForDocs ? [service] : []
+    )
+    const end = (content: Content) => Effect.sync(() => send(response, content))
+    if (turned !== undefined) return end(refusal(turned.status, turned))
+    if (isForDocs && headers.origin !== undefined) {
+      response.setHeader("access-control-allow-origin", headers.origin)
+      response.setHeader("vary", "Origin")
+    }
+    if (fitting.length === 0)
+      return end(refusal(404, { message: "There is no such path", hint: `open ${own}` }))
+    const allow = fitting.map((route) => route.method).join(", ")
+    if (method === "OPTIONS") {
+      response.setHeader("allow", allow)
+      if (isForDocs) response.setHeader("access-control-allow-headers", "content-type")
+      return Effect.sync(() => response.writeHead(204).end())
+    }
+    const route = fitting.find((one) => one.method === method)
+    if (route === undefined) {
+      response.setHeader("allow", allow)
+      return end(refusal(405, { message: `${method} is not allowed here`, hint: `use ${allow}` }))
+    }
+    return Effect.gen(function* () {
+      const body = yield* readBody(request, route.limit)
+      if (body === "too large") {
+        response.setHeader("connection", "close")
+        return send(
+          response,
+          refusal(413, { message: "The body is too large", hint: `send at most ${route.limit} bytes` })
+        )
+      }
+      const content = yield* route
+        .answer(body, { request, response })
+        .pipe(Effect.catchAll((refused) => Effect.succeed(refusal(400, refused))))
+      if (content !== undefined) send(response, content)
+    })
+  }

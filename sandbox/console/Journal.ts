@@ -1,0 +1,173 @@
+/** The kept actions with the upstream calls that they caused. A call belongs to an action by its trace, or by what its trace carries. */
+import { randomBytes } from "node:crypto"
+import type { Action, ActionRecord, Call, Exchange, Participant } from "./Protocol.ts"
+
+type Writable<A> = { -readonly [Key in keyof A]: A[Key] }
+
+/** A request of an action, as it can be sent once more. */
+export interface Outgoing {
+  readonly from: Participant
+  readonly to: Participant
+  /** The plane of the session that its answer may carry. */
+  readonly plane: string
+  readonly method: string
+  readonly url: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | undefined
+  /** Ids that it gives to what it makes. */
+  readonly makes: ReadonlyArray<string>
+}
+
+/** One action while it is kept. */
+export interface Entry {
+  readonly id: number
+  readonly action: Action
+  readonly title: string
+  readonly startedAt: number
+  endedAt: number | null
+  readonly outgoing: Outgoing | null
+  exchange: Exchange | null
+  /** The call of the exchange itself. */
+  first: Writable<Call> | null
+  readonly calls: Array<Call>
+}
+
+export const recordOf = (entry: Entry): ActionRecord => {
+  const { action, calls, endedAt, exchange, first, id, startedAt, title } = entry
+  const inOrder = calls.toSorted((one, other) => one.startedAt - other.startedAt)
+  return {
+    id,
+    action,
+    title,
+    startedAt,
+    endedAt,
+    exchange,
+    calls: first === null ? inOrder : [first, ...inOrder]
+  }
+}
+
+interface Trace {
+  readonly entries: Set<Entry>
+  readonly calls: Array<Call>
+  readonly contents: Set<string>
+}
+
+const keptActions = 200
+const keptTraces = 1_000
+/** An action that is retried for days does not fill the memory. */
+const keptCalls = 200
+
+export class Journal {
+  private readonly entries = new Map<number, Entry>()
+  private readonly traces = new Map<string, Trace>()
+  /** Which action made a content: a record, a report, a request of the service. */
+  private readonly makers = new Map<string, Entry>()
+  private readonly onChange: (id: number) => void
+  private lastId = 0
+
+  constructor(onChange: (id: number) => void) {
+    this.onChange = onChange
+  }
+
+  begin(action: Action, outgoing: Outgoing | null, title: string, now: number): Entry {
+    this.lastId += 1
+    const entry: Entry = {
+      id: this.lastId,
+      action,
+      title,
+      startedAt: now,
+      endedAt: null,
+      outgoing,
+      exchange: null,
+      first: null,
+      calls: []
+    }
+    this.entries.set(entry.id, entry)
+    this.forgetOldest()
+    this.onChange(entry.id)
+    return entry
+  }
+
+  /** The header that makes all upstream calls of the service for this action part of one trace. */
+  traceOf(entry: Entry): string {
+    const id = randomBytes(16).toString("hex")
+    this.traceBy(id).entries.add(entry)
+    return `00-${id}-${randomBytes(8).toString("hex")}-01`
+  }
+
+  /** The action has changed. */
+  touch(entry: Entry): void {
+    this.onChange(entry.id)
+  }
+
+  /** The action made this content: what carries it later was caused by the action. The first maker counts. */
+  made(entry: Entry, content: string): void {
+    if (this.makers.has(content)) return
+    this.makers.set(content, entry)
+    for (const trace of this.traces.values()) if (trace.contents.has(content)) this.attribute(trace, content)
+  }
+
+  /** A call of this trace carries the content. */
+  carries(traceId: string, content: string): void {
+    const trace = this.traceBy(traceId)
+    trace.contents.add(content)
+    this.attribute(trace, content)
+  }
+
+  /** A call has arrived. The returned function records its end. */
+  called(
+    traceId: string,
+    call: Omit<Call, "endedAt" | "status" | "isLater">
+  ): (endedAt: number, status: number | null) => void {
+    const trace = this.traceBy(traceId)
+    const owners = [...trace.entries]
+    const isLater = owners.every((entry) => entry.endedAt !== null)
+    const arrow: Writable<Call> = { ...call, endedAt: null, status: null, isLater }
+    trace.calls.push(arrow)
+    for (const entry of owners) this.add(entry, arrow)
+    return (endedAt, status) => {
+      arrow.endedAt = endedAt
+      arrow.status = status
+      for (const entry of trace.entries) this.touch(entry)
+    }
+  }
+
+  find(id: number): Entry | undefined {
+    return this.entries.get(id)
+  }
+
+  /** All kept actions, oldest first. */
+  ids(): ReadonlyArray<number> {
+    return [...this.entries.keys()]
+  }
+
+  private add(entry: Entry, call: Call): void {
+    if (entry.calls.length >= keptCalls) return
+    entry.calls.push(call)
+    this.touch(entry)
+  }
+
+  private attribute(trace: Trace, content: string): void {
+    const entry = this.makers.get(content)
+    if (entry === undefined || trace.entries.has(entry)) return
+    trace.entries.add(entry)
+    for (const call of trace.calls) this.add(entry, call)
+  }
+
+  private traceBy(id: string): Trace {
+    const known = this.traces.get(id)
+    if (known !== undefined) return known
+    const trace: Trace = { entries: new Set(), calls: [], contents: new Set() }
+    this.traces.set(id, trace)
+    const [oldest] = this.traces.keys()
+    if (this.traces.size > keptTraces && oldest !== undefined) this.traces.delete(oldest)
+    return trace
+  }
+
+  private forgetOldest(): void {
+    const [oldest] = this.entries.keys()
+    if (this.entries.size <= keptActions || oldest === undefined) return
+    for (const [content, maker] of this.makers) if (maker.id === oldest) this.makers.delete(content)
+    this.entries.delete(oldest)
+  }
+}

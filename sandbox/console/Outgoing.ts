@@ -1,0 +1,162 @@
+/** The request that an action sends. */
+import * as Effect from "effect/Effect"
+import type { Sandbox } from "../Run.ts"
+import { parseJson } from "../upstreams/Json.ts"
+import type { Journal, Outgoing } from "./Journal.ts"
+import { planesOf } from "./Planes.ts"
+import type { Action } from "./Protocol.ts"
+import { orRefuse, Refused } from "./Refused.ts"
+import * as Requests from "./ServiceRequests.ts"
+import type { KnownSession, Sessions } from "./Sessions.ts"
+import { signEvent, tamperWith } from "./WebhookEvents.ts"
+
+/** Actions that send a request. */
+export type Sending = Exclude<Action, { readonly kind: "addFault" | "removeFault" | "advanceClock" }>
+
+type Order<Kind extends Sending["kind"]> = Extract<Sending, { readonly kind: Kind }>
+
+type Prepared = Effect.Effect<Outgoing, Refused>
+
+const refuse = (message: string, hint: string) => Effect.fail(new Refused({ message, hint }))
+
+const parseData = (text: string): Effect.Effect<unknown, Refused> => {
+  const value = parseJson(Buffer.from(text))
+  return value === undefined
+    ? refuse("The data is not JSON", 'write JSON text, such as {"hello":"world"}')
+    : Effect.succeed(value)
+}
+
+/** Prepares the request of an action, or refuses what cannot be sent. */
+export const makeOutgoing = (
+  { base, world }: Sandbox,
+  parts: { readonly journal: Journal; readonly sessions: Sessions }
+): ((action: Sending) => Prepared) => {
+  const { journal, sessions } = parts
+
+  const serviceIn = (id: string): Effect.Effect<Requests.Service, Refused> => {
+    const plane = planesOf(world).find((known) => known.id === id)
+    return plane === undefined
+      ? refuse("The plane is not known", "choose a plane of the list")
+      : Effect.succeed({ base, plane: id, testingKey: plane.key })
+  }
+
+  const sessionBy = (id: string): Effect.Effect<KnownSession, Refused> => {
+    const session = sessions.find(id)
+    return session === undefined
+      ? refuse("The session is not known", "log in, and use that session")
+      : Effect.succeed(session)
+  }
+
+  const inSession = (
+    id: string,
+    make: (service: Requests.Service, session: KnownSession) => Outgoing
+  ): Prepared =>
+    Effect.gen(function* () {
+      const session = yield* sessionBy(id)
+      return make(yield* serviceIn(session.plane), session)
+    })
+
+  /** Without a session in production. */
+  const inOptionalSession = (
+    { org, session }: { readonly session: string | null; readonly org: string | null },
+    make: (service: Requests.Service, session: KnownSession | null) => Outgoing
+  ): Prepared => {
+    if (session === null) return Effect.map(serviceIn("production"), (service) => make(service, null))
+    return org === null
+      ? refuse("A session needs an organisation", "choose one of its organisations")
+      : inSession(session, make)
+  }
+
+  const withSpentToken = (
+    id: string,
+    make: (service: Requests.Service, spent: string) => Outgoing
+  ): Prepared =>
+    Effect.gen(function* () {
+      const { plane, spentRefreshToken } = yield* sessionBy(id)
+      if (spentRefreshToken === null)
+        return yield* refuse("The session has no spent refresh token", "refresh it first")
+      return make(yield* serviceIn(plane), spentRefreshToken)
+    })
+
+  const mint = ({ actor, plane }: Order<"mint">): Outgoing => ({
+    from: "console",
+    to: "iam",
+    plane,
+    method: "POST",
+    url: `${world.iam.url}/_sandbox/slt`,
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ plane, actor }),
+    makes: []
+  })
+
+  const webhook = (order: Order<"webhook">): Prepared =>
+    Effect.map(
+      orRefuse("choose an event that fits the actor, and an organisation of the plane", () =>
+        signEvent(world.iam.controls, order, { isForged: order.tamper })
+      ),
+      ({ body, headers, url }) => {
+        const text = body.toString("utf8")
+        const sent = order.tamper ? tamperWith(text) : text
+        return {
+          from: "iam",
+          to: "backend",
+          plane: order.plane,
+          method: "POST",
+          url,
+          headers,
+          body: sent,
+          makes: []
+        }
+      }
+    )
+
+  const repeat = ({ action }: Order<"repeat">): Prepared => {
+    const outgoing = journal.find(action)?.outgoing ?? null
+    return outgoing === null
+      ? refuse("The action sent no request, or is no longer kept", "repeat an action of the list")
+      : Effect.succeed(outgoing)
+  }
+
+  return (action) => {
+    switch (action.kind) {
+      case "mint":
+        return Effect.succeed(mint(action))
+      case "login":
+        return Effect.map(serviceIn(action.plane), (service) => Requests.loginRequest(service, action.slt))
+      case "me":
+        return inSession(action.session, (service, session) =>
+          Requests.meRequest(service, session, action.org)
+        )
+      case "refresh":
+        return inSession(action.session, (service, session) =>
+          Requests.refreshRequest(service, session.refreshToken)
+        )
+      case "replayRefresh":
+        return withSpentToken(action.session, Requests.refreshRequest)
+      case "reuseRefresh":
+        return withSpentToken(action.session, Requests.reuseRequest)
+      case "logout":
+        return inSession(action.session, Requests.logoutRequest)
+      case "ting":
+        return Effect.flatMap(parseData(action.data), (data) =>
+          inSession(action.session, (service, session) =>
+            Requests.tingRequest(service, session, { ...action, data })
+          )
+        )
+      case "report":
+        return inOptionalSession(action, (service, session) =>
+          Requests.reportRequest(service, session, action)
+        )
+      case "telemetry":
+        return Effect.flatMap(parseData(action.data), (data) =>
+          inOptionalSession(action, (service, session) =>
+            Requests.telemetryRequest(service, session, { ...action, data })
+          )
+        )
+      case "webhook":
+        return webhook(action)
+      case "repeat":
+        return repeat(action)
+    }
+  }
+}

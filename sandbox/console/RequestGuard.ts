@@ -1,0 +1,50 @@
+/**
+ * Who may use the console: programs of this machine and the console's own page. It mints sessions, so that pages of other sites must not
+ * reach it, also not under a name of their own that leads here (DNS rebinding).
+ */
+
+/** What of a request decides. Header values as they arrived. */
+export interface Knock {
+  readonly method: string
+  readonly host: string | undefined
+  readonly origin: string | undefined
+  readonly contentType: string | undefined
+}
+
+/** A refusal with its status. */
+export interface Turned {
+  readonly status: 403 | 415
+  readonly message: string
+  readonly hint: string
+}
+
+const localNames: ReadonlyArray<string> = ["127.0.0.1", "localhost"]
+
+/** `host:port` of a server of this machine, in each of its names. */
+export const authoritiesOf = (url: string): ReadonlyArray<string> =>
+  localNames.map((name) => `${name}:${new URL(url).port}`)
+
+const originsOf = (url: string): ReadonlyArray<string> =>
+  authoritiesOf(url).map((authority) => `http://${authority}`)
+
+const isJson = (contentType: string | undefined): boolean =>
+  /^application\/json\s*(?:;|$)/i.test(contentType ?? "")
+
+/** `undefined` admits the request. `guests` are the addresses of other servers of the sandbox whose pages may call this route. */
+export const checkKnock = (
+  { contentType, host, method, origin }: Knock,
+  own: string,
+  guests: ReadonlyArray<string>
+): Turned | undefined => {
+  if (!authoritiesOf(own).includes(host ?? ""))
+    return { status: 403, message: "The console has another name", hint: `open ${own}` }
+  if (origin !== undefined && ![own, ...guests].flatMap(originsOf).includes(origin))
+    return { status: 403, message: "Pages of other sites may not use the console", hint: `open ${own}` }
+  if (method === "POST" && !isJson(contentType))
+    return {
+      status: 415,
+      message: "The body is not declared as JSON",
+      hint: "send Content-Type: application/json"
+    }
+  return undefined
+}

@@ -1,0 +1,81 @@
+/** What an action is called in the list. */
+import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
+import type { Journal } from "./Journal.ts"
+import type { Action, FaultKind } from "./Protocol.ts"
+import type { Sessions } from "./Sessions.ts"
+
+const names: Readonly<Record<FaultKind, string>> = {
+  down: "is down",
+  slow: "is slow",
+  rateLimited: "answers 429",
+  lost: "loses its answer"
+}
+
+const units = [
+  { name: "day", milliseconds: 86_400_000 },
+  { name: "hour", milliseconds: 3_600_000 },
+  { name: "minute", milliseconds: 60_000 },
+  { name: "second", milliseconds: 1_000 }
+]
+
+/** In the largest unit that divides it. */
+const durationText = (milliseconds: number): string => {
+  const unit = units.find((one) => milliseconds % one.milliseconds === 0)
+  if (unit === undefined) return `${milliseconds} ms`
+  const count = milliseconds / unit.milliseconds
+  return `${count} ${unit.name}${count === 1 ? "" : "s"}`
+}
+
+export const makeTitles = (
+  world: SimulatedUpstreams,
+  parts: { readonly journal: Journal; readonly sessions: Sessions }
+): ((action: Action) => string) => {
+  const { journal, sessions } = parts
+
+  const actorOf = (id: string | null): string => {
+    const session = id === null ? undefined : sessions.find(id)
+    return session === undefined ? "a caller without a session" : sessions.actorOf(session)
+  }
+
+  /** A testing plane takes a public id in place of a token. */
+  const actorOfSlt = (plane: string, slt: string): string => {
+    const known = world.iam.controls.plane(plane).slts.get(slt)
+    if (known !== undefined) return known.session.actor
+    return /^(?:c|si):/.test(slt) ? slt : "an unknown actor"
+  }
+
+  return (action) => {
+    switch (action.kind) {
+      case "mint":
+        return `Mint a token for ${action.actor}`
+      case "login":
+        return `Log in as ${actorOfSlt(action.plane, action.slt)}`
+      case "me":
+        return `Ask who ${actorOf(action.session)} is`
+      case "refresh":
+        return `Refresh the session of ${actorOf(action.session)}`
+      case "replayRefresh":
+        return `Replay the refresh of ${actorOf(action.session)}`
+      case "reuseRefresh":
+        return `Reuse a spent refresh token of ${actorOf(action.session)}`
+      case "logout":
+        return `Log out ${actorOf(action.session)}`
+      case "ting":
+        return `Send a ting to ${actorOf(action.session)}`
+      case "report":
+        return `Report a bug as ${actorOf(action.session)}`
+      case "telemetry":
+        return `Send telemetry to ${action.table}`
+      case "webhook":
+        return `${action.tamper ? "Tamper with" : "Deliver"} ${action.event} about ${action.actor}`
+      case "repeat":
+        return `Repeat: ${journal.find(action.action)?.title ?? `action ${action.action}`}`
+      case "addFault":
+        return `${action.route ?? action.upstream} ${names[action.fault]}`
+      case "removeFault":
+        return `Remove fault ${action.fault}`
+      case "advanceClock":
+        return `Move the clock by ${durationText(action.milliseconds)}`
+    }
+  }
+}

@@ -1,0 +1,81 @@
+/** Watches the simulators: which requests belong to which trace, what they carry, and which fault they met. */
+import { isRecord, parseJson } from "../upstreams/Json.ts"
+import { headerOf, type Seen, type Simulator } from "../upstreams/Simulator.ts"
+import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
+import type { InjectedFaults } from "./InjectedFaults.ts"
+import type { Journal } from "./Journal.ts"
+import type { Participant, Upstream } from "./Protocol.ts"
+
+/** The trace id of a W3C `traceparent`. */
+const traceOf = (request: Seen): string | undefined =>
+  /^00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$/.exec(headerOf(request, "traceparent") ?? "")?.[1]
+
+/** Ting verifies proofs at IAM, under its own name. */
+const senderOf = (request: Seen): Participant =>
+  headerOf(request, "user-agent")?.startsWith("ting/") === true ? "ting" : "backend"
+
+const recordsOf = (request: Seen): ReadonlyArray<unknown> => {
+  const batch = parseJson(request.body)
+  return isRecord(batch) && Array.isArray(batch.records) ? batch.records : []
+}
+
+/** Ids of the records of a batch, and of the requests that the service's own records tell of. */
+const contentsOfBatch = (request: Seen): ReadonlyArray<string> =>
+  recordsOf(request).flatMap((item) => {
+    const { metadata, record } = isRecord(item) ? item : {}
+    const id = isRecord(metadata) ? metadata.record_id : undefined
+    const context = isRecord(record) ? record.context : undefined
+    const requestId = isRecord(context) ? context.request_id : undefined
+    return [id, requestId].filter((content) => typeof content === "string")
+  })
+
+/** What a request carries of an action of the console. */
+const contentsOf = (upstream: Upstream, request: Seen): ReadonlyArray<string> => {
+  if (upstream === "tables") return contentsOfBatch(request)
+  return upstream === "tracker" ? (request.body.toString("utf8").match(/\brep_[0-9a-f]{32}\b/g) ?? []) : []
+}
+
+/** Requests that a simulator keeps. Tests read all of them; the console reads none. */
+const keptRequests = 1_000
+
+const forgetOldest = (seen: Array<Seen>): void => {
+  if (seen.length > keptRequests) seen.splice(0, keptRequests / 2)
+}
+
+/** Puts the calls of all simulators into the journal. `onChange` is called whenever one has arrived or ended. */
+export const watchUpstreams = (
+  world: SimulatedUpstreams,
+  journal: Journal,
+  faults: InjectedFaults,
+  onChange: () => void
+): void => {
+  const watch = (upstream: Upstream, simulator: Simulator): void => {
+    const running = new WeakMap<Seen, (endedAt: number, status: number | null) => void>()
+    const arrive = (request: Seen): void => {
+      forgetOldest(simulator.seen)
+      const trace = traceOf(request)
+      if (trace === undefined) return
+      for (const content of contentsOf(upstream, request)) journal.carries(trace, content)
+      running.set(
+        request,
+        journal.called(trace, {
+          from: senderOf(request),
+          to: upstream,
+          method: request.method,
+          path: request.path,
+          startedAt: request.at,
+          fault: request.met === undefined ? null : faults.kindOf(request.met)
+        })
+      )
+    }
+    simulator.watch((request) => {
+      if (request.endedAt === undefined) arrive(request)
+      else running.get(request)?.(request.endedAt, request.status ?? null)
+      onChange()
+    })
+  }
+  watch("iam", world.iam)
+  watch("ting", world.ting)
+  watch("tables", world.tables)
+  watch("tracker", world.tracker)
+}
