@@ -5,6 +5,7 @@ import { Callers } from "./Callers.tsx"
 import { listen, perform } from "./Connection.ts"
 import { Do } from "./Do.tsx"
 import { Faults } from "./Faults.tsx"
+import { useFocusKeeper } from "./FocusKeeper.ts"
 import { Header } from "./Header.tsx"
 import { Help } from "./Help.tsx"
 import { Journal, ResultBadge } from "./Journal.tsx"
@@ -81,6 +82,7 @@ export const App = () => {
 
   useEffect(() => listen(change), [])
   useArrivals(system, say)
+  useFocusKeeper()
 
   const goToStep = (step: number) => setTour({ step, since: timeOf(model) })
   const openTour = () => goToStep(0)

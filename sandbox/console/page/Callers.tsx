@@ -3,6 +3,7 @@ import { ActionButton, type Acting, ProblemNote, useActing } from "./Acting.tsx"
 import { useNow } from "./Clock.ts"
 import { countdown } from "./Format.ts"
 import type { Actor, Slt } from "../Protocol.ts"
+import { planeName } from "./Names.ts"
 import { Empty, LifeBar, Panel, Token } from "./Parts.tsx"
 import { SessionCard } from "./SessionCard.tsx"
 import { planeOf, sessionsOf, useStore } from "./Store.ts"
@@ -61,14 +62,19 @@ const ActorRow = ({ actor, acting }: { readonly acting: Acting; readonly actor: 
 export const Callers = () => {
   const { model, system } = useStore()
   const acting = useActing()
+  const plane = planeOf(model)
   const sessions = sessionsOf(model)
   const live = sessions.filter(({ status }) => status === "active").length
   return (
-    <Panel id="callers" title="Callers" note={<span class="soft">{planeOf(model)?.name}</span>}>
+    <Panel
+      id="callers"
+      title="Callers"
+      note={<span class="soft">{plane === undefined ? "" : planeName(plane)}</span>}
+    >
       <ProblemNote acting={acting} />
       <ul class="plain actors">
         {system.actors
-          .filter(({ plane }) => plane === model.plane)
+          .filter((actor) => actor.plane === model.plane)
           .map((actor) => (
             <ActorRow key={actor.publicId} acting={acting} actor={actor} />
           ))}

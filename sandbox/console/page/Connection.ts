@@ -56,12 +56,7 @@ export const perform = async (action: Action): Promise<ActionRecord | Problem> =
       body: JSON.stringify(action)
     })
     const text = await response.text()
-    if (response.ok) return parse<ActionRecord>(text)
-    if (response.status === 400) return parse<Refusal>(text)
-    return {
-      message: `The console answered ${response.status}.`,
-      hint: "Read what the sandbox printed, then repeat this."
-    }
+    return response.ok ? parse<ActionRecord>(text) : parse<Refusal>(text)
   } catch {
     return unreachable
   }

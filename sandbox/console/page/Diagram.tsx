@@ -62,7 +62,7 @@ const CallRow = ({ call, origin }: { readonly call: Call; readonly origin: numbe
     <li class={`call ${isTroubled(call) ? "troubled" : ""} ${call.isLater ? "later" : ""}`}>
       <span class="offset">+{duration(call.startedAt - origin)}</span>
       <div class="lane">
-        <div class="label" style={{ marginLeft: `${first}%` }}>
+        <div class="label" style={{ "--from": `${first}%` }}>
           <span class="way">
             {participantNames[call.from]} → {participantNames[call.to]}
           </span>
@@ -87,7 +87,6 @@ const Calls = (props: {
   <ol class="plain calls" aria-label={props.label}>
     {props.calls.map((call, index) => (
       // Calls are only appended, and two of them may be equal.
-      // biome-ignore lint/suspicious/noArrayIndexKey: see above
       <CallRow key={index} call={call} origin={props.origin} />
     ))}
   </ol>

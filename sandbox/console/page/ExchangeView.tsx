@@ -16,26 +16,16 @@ const HeaderList = ({ headers }: { readonly headers: ReadonlyArray<readonly [str
   </dl>
 )
 
-const Body = ({ label, text }: { readonly label: string; readonly text: string }) =>
-  text === "" ? (
-    <p class="empty">No body.</p>
-  ) : (
-    <pre tabIndex={0} aria-label={label}>
-      {shorten(prettyJson(text))}
-    </pre>
-  )
+const Body = ({ text }: { readonly text: string }) =>
+  text === "" ? <p class="empty">No body.</p> : <pre>{shorten(prettyJson(text))}</pre>
 
-const Message = (props: {
-  readonly label: string
-  readonly headers: Exchange["requestHeaders"]
-  readonly body: string
-}) => {
+const Message = (props: { readonly headers: Exchange["requestHeaders"]; readonly body: string }) => {
   const headers = Object.entries(props.headers)
   const others = headers.filter(([name]) => !notable.test(name))
   return (
     <>
       <HeaderList headers={headers.filter(([name]) => notable.test(name))} />
-      <Body label={`Body of the ${props.label}`} text={props.body} />
+      <Body text={props.body} />
       {others.length > 0 && (
         <details>
           <summary class="soft">{plural(others.length, "other header")}</summary>
@@ -55,13 +45,13 @@ export const ExchangeView = ({ exchange }: { readonly exchange: Exchange }) => (
           {exchange.method} {pathOf(exchange.url)}
         </code>
       </h4>
-      <Message label="request" headers={exchange.requestHeaders} body={exchange.requestBody ?? ""} />
+      <Message headers={exchange.requestHeaders} body={exchange.requestBody ?? ""} />
     </section>
     <section aria-label="Response">
       <h4>
         Response <code>{exchange.status ?? "no answer"}</code>
       </h4>
-      <Message label="response" headers={exchange.responseHeaders} body={exchange.responseBody} />
+      <Message headers={exchange.responseHeaders} body={exchange.responseBody} />
     </section>
   </div>
 )

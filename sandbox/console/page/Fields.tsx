@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact"
 import { useId, useState } from "preact/hooks"
 import type { Session } from "../Protocol.ts"
 import { jsonFault } from "./Format.ts"
-import { sessionStates } from "./Names.ts"
+import { sessionStates, shortId } from "./Names.ts"
 import { sessionsOf, useStore } from "./Store.ts"
 
 interface FieldProps {
@@ -91,7 +91,7 @@ export const useCaller = (options: { readonly mayBeNobody: boolean }): Caller =>
         )}
         {sessions.map(({ actor, id, status }) => (
           <option key={id} value={id}>
-            {actor} · {id}
+            {actor} · {shortId(id)}
             {status === "active" ? "" : ` (${sessionStates[status]})`}
           </option>
         ))}

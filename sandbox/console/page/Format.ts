@@ -31,6 +31,12 @@ export const offset = (milliseconds: number): string => {
   return shown.length === 0 ? "0 min" : shown.join(" ")
 }
 
+/** Such as `30 d`; below two days as `offset`. */
+export const days = (milliseconds: number): string => {
+  const whole = Math.round(milliseconds / 86_400_000)
+  return whole < 2 ? offset(milliseconds) : `${whole} d`
+}
+
 export const timeOfDay = (at: number): string => {
   const date = new Date(at)
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map(twoDigits).join(":")

@@ -2,6 +2,7 @@
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { useNow } from "./Clock.ts"
 import { offset, timeOfDay } from "./Format.ts"
+import { planeName } from "./Names.ts"
 import { useStore } from "./Store.ts"
 
 const PlaneSwitch = () => {
@@ -9,19 +10,21 @@ const PlaneSwitch = () => {
   return (
     <fieldset class="planes">
       <legend class="hidden">Plane</legend>
-      {system.planes.map(({ id, key, name }) => (
+      {system.planes.map((plane) => (
         <label
-          key={id}
-          title={key === null ? "Real data" : "An isolated testing environment of IAM, selected by a header"}
+          key={plane.id}
+          title={
+            plane.key === null ? "Real data" : "An isolated testing environment of IAM, selected by a header"
+          }
         >
           <input
             type="radio"
             name="plane"
-            value={id}
-            checked={model.plane === id}
-            onChange={() => change({ kind: "plane", plane: id })}
+            value={plane.id}
+            checked={model.plane === plane.id}
+            onChange={() => change({ kind: "plane", plane: plane.id })}
           />
-          <span>{key === null ? name : `Testing: ${name}`}</span>
+          <span>{planeName(plane)}</span>
         </label>
       ))}
     </fieldset>

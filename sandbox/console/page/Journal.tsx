@@ -25,7 +25,7 @@ const RecordList = () => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0
     if (step === 0) return
     event.preventDefault()
-    const at = model.records.findIndex((record) => record === shown) + step
+    const at = (shown === undefined ? -1 : model.records.indexOf(shown)) + step
     const next = model.records[at]
     if (next === undefined) return
     change({ kind: "pick", record: next.id })
@@ -70,7 +70,7 @@ const Shown = ({ record }: { readonly record: ActionRecord }) => {
     <article class="shown" aria-labelledby="shown-title">
       <div class="row">
         <h3 id="shown-title" class="grow">
-          {record.title} <ResultBadge record={record} />
+          <ResultBadge record={record} /> {record.title}
         </h3>
         <span class="joined">
           <ActionButton

@@ -49,7 +49,7 @@ const successes = (record: ActionRecord, action: Action): string => {
         : `The report was committed before the answer ${filed}: it survives a crash in between.`
     }
     case "telemetry":
-      return wasDelivered(record)
+      return wasDelivered(record, "tables")
         ? "The event was committed before the answer and shipped to its table afterwards."
         : "The event is committed. Background delivery ships it to its table; a testing plane ships nothing."
     case "webhook":
@@ -140,7 +140,7 @@ export const lessonOf = (record: ActionRecord, action: Action): string => {
     )
     const again = record.action.kind === "repeat" ? repeatedly(action) : null
     if (later === null) return again ?? successes(record, action)
-    return wasDelivered(record)
+    return wasDelivered(record, "tracker") || wasDelivered(record, "tables")
       ? `The answer did not wait for delivery. ${later}`
       : "The answer did not wait for delivery: it is committed, and background delivery repeats until it arrives."
   }

@@ -1,5 +1,5 @@
 /** What things are called on the page. */
-import type { Call, Fault, FaultKind, Participant, Session, Upstream } from "../Protocol.ts"
+import type { Call, Fault, FaultKind, Participant, Plane, Session, Upstream } from "../Protocol.ts"
 
 export const participants: ReadonlyArray<Participant> = [
   "console",
@@ -53,6 +53,11 @@ export const faultMeanings: Readonly<Record<FaultKind, string>> = {
   rateLimited: "The answer is 429 with Retry-After."
 }
 
+export const planeName = ({ key, name }: Plane): string => (key === null ? "Production" : `Testing: ${name}`)
+
+/** The end of a session's id, which tells it apart. */
+export const shortId = (id: string): string => id.slice(-4)
+
 /** The last segments of a route, which tell it apart. */
 export const shortRoute = (route: string): string => route.replace("/api/v1", "")
 
@@ -64,15 +69,13 @@ export const faultLeft = ({ left }: Fault): string =>
 
 export const sessionStates: Readonly<Record<Session["status"], string>> = {
   active: "active",
-  expired: "expired",
-  ended: "logged out",
+  expired: "access expired",
+  ended: "ended",
   compromised: "compromised"
 }
 
-export const sessionExplanations: Readonly<Record<Session["status"], string>> = {
-  active: "",
-  expired: "The login is older than its tokens may live. Log in again.",
-  ended: "Logged out: every token of this login is dead. The buttons still send, and show how it is refused.",
+export const sessionEnds: Readonly<Record<"ended" | "compromised", string>> = {
+  ended: "Every token of this login is dead. The buttons still send, so that you see how it is refused.",
   compromised:
     "A spent refresh token was used again. IAM takes that for a theft and ended all tokens of this login."
 }

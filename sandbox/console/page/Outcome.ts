@@ -29,9 +29,6 @@ export const isSuccess = ({ exchange }: ActionRecord): boolean =>
 export const isReplay = (record: ActionRecord): boolean =>
   isSuccess(record) && answered(record, "replayed") === true
 
-/** The delivery that followed a report or an event, once it has arrived. */
-export const wasDelivered = ({ calls }: ActionRecord): boolean =>
-  calls.some(
-    ({ isLater, status, to }) =>
-      isLater && (to === "tracker" || to === "tables") && status !== null && status < 300
-  )
+/** Whether the delivery that followed a report or an event has arrived. */
+export const wasDelivered = ({ calls }: ActionRecord, destination: "tracker" | "tables"): boolean =>
+  calls.some(({ isLater, status, to }) => isLater && to === destination && status !== null && status < 300)

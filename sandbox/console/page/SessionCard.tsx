@@ -3,8 +3,8 @@ import { useState } from "preact/hooks"
 import type { Session } from "../Protocol.ts"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { useNow } from "./Clock.ts"
-import { countdown, offset } from "./Format.ts"
-import { sessionExplanations, sessionStates, type Tone } from "./Names.ts"
+import { countdown, days } from "./Format.ts"
+import { sessionEnds, sessionStates, shortId, type Tone } from "./Names.ts"
 import { Badge, LifeBar, Token } from "./Parts.tsx"
 
 const tones: Readonly<Record<Session["status"], Tone>> = {
@@ -24,9 +24,7 @@ const AccessLife = ({ session }: { readonly session: Session }) => {
       <LifeBar left={left} whole={session.accessExpiresAt - session.accessIssuedAt} label="Access token" />
       <span class="left">{left > 0 ? countdown(left) : "expired"}</span>
       <small class="soft">
-        {left > 0
-          ? `login lasts ${offset(family)}`
-          : "The access token is too old. Refresh to get a new one."}
+        {left > 0 ? `login lasts ${days(family)}` : "The access token is too old. Refresh to get a new one."}
       </small>
     </div>
   )
@@ -36,24 +34,23 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
   const acting = useActing()
   const [org, setOrg] = useState(session.organizations[0] ?? "")
   const { actor, id, spentRefreshToken, status } = session
-  const of = actor
+  const of = `${actor}, session ${shortId(id)}`
+  const isUsable = status === "active" || status === "expired"
+  // Later the person opens and closes it: a card that closed by itself would take the focus with it.
+  const [isOpenAtFirst] = useState(isUsable)
   const needsSpent =
     spentRefreshToken === null
       ? "There is no spent refresh token yet. Press Refresh first: it spends one."
       : null
   return (
     <li>
-      <details class={`session ${status}`} open={status === "active"}>
+      <details class={`session ${status}`} open={isOpenAtFirst}>
         <summary>
           <strong>{actor}</strong>
-          <span class="soft">session {id}</span>
+          <span class="soft">session {shortId(id)}</span>
           <Badge tone={tones[status]}>{sessionStates[status]}</Badge>
         </summary>
-        {status === "active" ? (
-          <AccessLife session={session} />
-        ) : (
-          <p class="soft">{sessionExplanations[status]}</p>
-        )}
+        {isUsable ? <AccessLife session={session} /> : <p class="soft">{sessionEnds[status]}</p>}
         <div class="owner">
           <ActionButton
             acting={acting}
@@ -102,7 +99,7 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
             action={() => ({ kind: "logout", session: id })}
           />
         </div>
-        {needsSpent !== null && status === "active" && (
+        {needsSpent !== null && isUsable && (
           <p class="hint">Replay and reuse need a spent refresh token: refresh first.</p>
         )}
         <ProblemNote acting={acting} />

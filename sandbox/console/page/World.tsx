@@ -2,12 +2,12 @@
 import type { ComponentChildren } from "preact"
 import type { InboxTing, TableRow, TrackerIssue } from "../Protocol.ts"
 import { useNow } from "./Clock.ts"
-import { age } from "./Format.ts"
+import { age, plural } from "./Format.ts"
 import { Empty, Panel } from "./Parts.tsx"
 import { issueName, planeOf, rowName, tingName, useStore } from "./Store.ts"
 
 /** Milliseconds for which an arrival is called new. */
-const newFor = 30_000
+const newFor = 10_000
 
 interface ThingProps {
   /** As in `Model.known`. */
@@ -37,9 +37,7 @@ const Thing = ({ at, children, facts, name, title }: ThingProps) => {
   )
 }
 
-const Json = ({ value }: { readonly value: unknown }) => (
-  <pre tabIndex={0}>{JSON.stringify(value, null, 2)}</pre>
-)
+const Json = ({ value }: { readonly value: unknown }) => <pre>{JSON.stringify(value, null, 2)}</pre>
 
 const Ting = ({ ting }: { readonly ting: InboxTing }) => (
   <Thing
@@ -59,7 +57,7 @@ const Issue = ({ issue }: { readonly issue: TrackerIssue }) => (
     title={`#${issue.number} ${issue.title}`}
     facts={issue.state}
   >
-    <pre tabIndex={0}>{issue.body}</pre>
+    <pre>{issue.body}</pre>
   </Thing>
 )
 
@@ -96,6 +94,9 @@ const Shelf = (props: {
 export const World = () => {
   const { model, system } = useStore()
   const isTesting = planeOf(model)?.key !== null
+  const of = isTesting ? " of production" : ""
+  const sent = system.rows.filter(({ table }) => system.tables.includes(table))
+  const own = system.rows.filter((row) => !sent.includes(row))
   const inbox = system.inbox.filter(({ plane }) => plane === model.plane)
   return (
     <Panel id="world" title="World" note={<span class="soft">what arrived</span>}>
@@ -109,7 +110,7 @@ export const World = () => {
         ))}
       </Shelf>
       <Shelf
-        title="Issues"
+        title={`Issues${of}`}
         count={system.issues.length}
         empty={
           isTesting
@@ -122,18 +123,28 @@ export const World = () => {
         ))}
       </Shelf>
       <Shelf
-        title="Rows"
-        count={system.rows.length}
+        title={`Rows${of}`}
+        count={sent.length}
         empty={
           isTesting
             ? "Telemetry of a testing plane is not recorded."
             : "No row yet. Send telemetry in Do: it is shipped here."
         }
       >
-        {system.rows.map((row) => (
+        {sent.map((row) => (
           <Row key={`${row.table} ${row.cursor}`} row={row} />
         ))}
       </Shelf>
+      {own.length > 0 && (
+        <details class="own">
+          <summary class="soft">{plural(own.length, "row")} about the service itself</summary>
+          <ul class="plain">
+            {own.map((row) => (
+              <Row key={`${row.table} ${row.cursor}`} row={row} />
+            ))}
+          </ul>
+        </details>
+      )}
     </Panel>
   )
 }
