@@ -27,8 +27,8 @@ export const makeHandler =
   (routes: ReadonlyArray<Route>, own: string, service: string) =>
   (request: IncomingMessage, response: ServerResponse): Effect.Effect<void> => {
     for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value)
-    const { pathname } = new URL(request.url ?? "/", own)
-    const fitting = routes.filter(({ path }) => path === pathname)
+    const [target] = (request.url ?? "").split("?")
+    const fitting = routes.filter(({ path }) => path === target)
     const isForDocs = fitting.some((route) => route.isForDocs === true)
     const { headers, method = "GET" } = request
     const turned = checkKnock(

@@ -4,6 +4,7 @@ import type { ActionRecord, State } from "./Protocol.ts"
 
 /** Milliseconds: at most so often a tab gets what has changed. */
 const pace = 50
+/** After so long without a change a tab gets the state again. */
 const heartbeatMilliseconds = 15_000
 
 interface Tab {
@@ -28,9 +29,8 @@ export class EventStream {
 
   constructor(source: EventStream["source"]) {
     this.source = source
-    this.heartbeat = setInterval(() => {
-      for (const { response } of this.tabs) if (!response.writableNeedDrain) response.write(": alive\n\n")
-    }, heartbeatMilliseconds)
+    // Sessions also expire while nothing happens.
+    this.heartbeat = setInterval(() => this.stateChanged(), heartbeatMilliseconds)
   }
 
   /** Begins a stream: the state and all kept actions, then every change. */

@@ -3,8 +3,12 @@
  * the sandbox's clock.
  *
  * `GET /events` streams server-sent events: `state` with a `State`, and `action` with an `ActionRecord` for each action that began or
- * changed; a new stream starts with the state and all kept actions, oldest first. `POST /actions` takes an `Action` as JSON and answers with
- * its `ActionRecord` once the service has answered; 400 with a `Refusal` when it cannot be carried out.
+ * changed; a new stream starts with the state and all kept actions, oldest first; the state is sent every 15 seconds also when nothing
+ * has changed. `POST /actions` takes an `Action` as JSON and answers with
+ * its `ActionRecord` once the service has answered; a status of 400 or more with a `Refusal` when it cannot be carried out.
+ *
+ * The documentation page of the service may also call `GET /actors` (the planes and actors of `State`), `POST /slt` (`{plane, actor}` to
+ * `{slt}`) and `POST /signed-webhook` (`{plane, event, actor, org}` to `{headers, body}`).
  */
 
 export type Upstream = "iam" | "ting" | "tables" | "tracker"
@@ -59,7 +63,7 @@ export type Action =
       /** Changes one byte of the body after it was signed. */
       readonly tamper: boolean
     }
-  /** The same request once more, byte for byte. */
+  /** The same request once more, byte for byte, in a trace of its own. */
   | { readonly kind: "repeat"; readonly action: number }
   | {
       readonly kind: "addFault"
@@ -129,7 +133,7 @@ export interface Actor {
   readonly organizations: ReadonlyArray<string>
 }
 
-/** A minted token that no login has used. */
+/** A minted token that no login has used; it may have expired. */
 export interface Slt {
   readonly plane: string
   readonly actor: string
@@ -142,7 +146,7 @@ export interface Session {
   readonly plane: string
   readonly actor: string
   readonly organizations: ReadonlyArray<string>
-  /** `compromised`: a spent refresh token was used again, and IAM ended the family. */
+  /** `expired`: the access token is over, and a refresh brings a new one. `ended`: logged out, or the family is over. `compromised`: a spent refresh token was used again, and IAM ended the family. */
   readonly status: "active" | "expired" | "ended" | "compromised"
   readonly accessToken: string
   readonly accessIssuedAt: number
@@ -214,6 +218,7 @@ export interface State {
   readonly faults: ReadonlyArray<Fault>
   /** The routes of each upstream that the service or Ting calls, as `METHOD /path`. */
   readonly routes: Readonly<Record<Upstream, ReadonlyArray<string>>>
+  /** The tables that telemetry may name. */
   readonly tables: ReadonlyArray<string>
   readonly tingTypes: ReadonlyArray<string>
   readonly webhookEvents: ReadonlyArray<WebhookEvent>

@@ -44,6 +44,11 @@ export const makeTitles = (
     return /^(?:c|si):/.test(slt) ? slt : "an unknown actor"
   }
 
+  const titleOfRepeat = (id: number): string => {
+    const entry = journal.find(id)
+    return entry?.action.kind === "repeat" ? entry.title : `Repeat: ${entry?.title ?? `action ${id}`}`
+  }
+
   return (action) => {
     switch (action.kind) {
       case "mint":
@@ -69,7 +74,7 @@ export const makeTitles = (
       case "webhook":
         return `${action.tamper ? "Tamper with" : "Deliver"} ${action.event} about ${action.actor}`
       case "repeat":
-        return `Repeat: ${journal.find(action.action)?.title ?? `action ${action.action}`}`
+        return titleOfRepeat(action.action)
       case "addFault":
         return `${action.route ?? action.upstream} ${names[action.fault]}`
       case "removeFault":

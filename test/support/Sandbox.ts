@@ -35,7 +35,10 @@ export const keptConsole = () => {
 }
 
 /** Everything at debug level; `log` holds one JSON text a line. */
-export const startTestSandboxWith = (options: { readonly iamCallsPerMinute?: number }) =>
+export const startTestSandboxWith = (options: {
+  readonly iamCallsPerMinute?: number
+  readonly tracesUrl?: string
+}) =>
   Effect.gen(function* () {
     const { lines, console } = keptConsole()
     const sandbox = yield* Effect.withConsole(

@@ -1,0 +1,335 @@
+import { randomUUID } from "node:crypto"
+import { describe, expect, it } from "@effect/vitest"
+import * as Effect from "effect/Effect"
+import type { ActionRecord } from "../../sandbox/console/Protocol.ts"
+import { arrowOf, startTestConsole } from "../support/SandboxConsole.ts"
+
+/** Of the request itself. */
+const arrowsOf = ({ calls }: ActionRecord): ReadonlyArray<string> =>
+  calls.filter(({ isLater }) => !isLater).map(arrowOf)
+
+/** Of background delivery, those that have ended. */
+const laterArrowsOf = ({ calls }: ActionRecord): ReadonlyArray<string> =>
+  calls
+    .filter(({ endedAt, isLater }) => isLater && endedAt !== null)
+    .map(arrowOf)
+    .sort()
+
+/** What the service itself records about a request arrives later in its own table. */
+const ownRecord = "backend -> tables POST /api/ingest 200 later"
+
+const bodyOf = ({ exchange }: ActionRecord): unknown => JSON.parse(exchange?.responseBody ?? "null")
+
+describe("An action of the console shows its request, the answer and the calls that it caused:", () => {
+  it.scopedLive("mint, login, me", () =>
+    Effect.gen(function* () {
+      const { act, base, recordWith, stateWith, world } = yield* startTestConsole
+      const minted = yield* act({ kind: "mint", plane: "production", actor: "si:deejay" })
+      expect(minted).toMatchObject({
+        title: "Mint a token for si:deejay",
+        exchange: {
+          method: "POST",
+          url: `${world.iam.url}/_sandbox/slt`,
+          requestBody: '{"plane":"production","actor":"si:deejay"}',
+          status: 201
+        }
+      })
+      expect(arrowsOf(minted)).toEqual(["console -> iam POST /_sandbox/slt 201"])
+      const { slt } = bodyOf(minted) as { slt: string }
+      yield* stateWith("the token", ({ slts }) => slts.some(({ token }) => token === slt))
+
+      const login = yield* act({ kind: "login", plane: "production", slt })
+      expect(login.title).toBe("Log in as si:deejay")
+      expect(login.exchange).toMatchObject({
+        method: "POST",
+        url: `${base}/api/v1/auth/login`,
+        status: 200,
+        requestHeaders: {
+          "content-type": "application/json",
+          "idempotency-key": expect.stringMatching(/^login-.{36}$/),
+          "x-music-source": "cli"
+        }
+      })
+      expect(bodyOf(login)).toMatchObject({ token_type: "Bearer", ting: { subscribed: true } })
+      const loginCalls = [
+        "console -> backend POST /api/v1/auth/login 200",
+        "backend -> iam POST /api/v1/app-auth/tokens 200",
+        "backend -> iam POST /api/v1/oauth/introspect 200",
+        "backend -> iam POST /api/v1/obo-access/exchanges 201",
+        "backend -> ting POST /v1/subscriptions 201",
+        "ting -> iam POST /api/v1/obo-access/verify 200"
+      ]
+      // The list of endpoints is fetched beside the introspection, and may come before it.
+      const catalogue = "backend -> iam GET /api/v1/obo-access/applications/ting/endpoints 200"
+      expect(arrowsOf(login)).toContain(catalogue)
+      expect(arrowsOf(login).filter((arrow) => arrow !== catalogue)).toEqual(loginCalls)
+      yield* recordWith("the service's own record", login, (record) =>
+        laterArrowsOf(record).includes(ownRecord)
+      )
+      for (const { endedAt, startedAt } of login.calls) expect(endedAt ?? 0).toBeGreaterThanOrEqual(startedAt)
+
+      const { sessions, slts } = yield* stateWith("the session", (state) => state.sessions.length === 1)
+      expect(slts.some(({ token }) => token === slt)).toBe(false)
+      expect(sessions[0]).toMatchObject({
+        plane: "production",
+        actor: "si:deejay",
+        organizations: ["acme"],
+        status: "active",
+        spentRefreshToken: null
+      })
+      const me = yield* act({ kind: "me", session: sessions[0]?.id ?? "", org: "acme" })
+      expect(me.exchange).toMatchObject({
+        method: "GET",
+        url: `${base}/api/v1/auth/me`,
+        requestHeaders: { authorization: `Bearer ${sessions[0]?.accessToken}`, "x-org-id": "acme" },
+        requestBody: null,
+        status: 200
+      })
+      expect(arrowsOf(me)).toEqual([
+        "console -> backend GET /api/v1/auth/me 200",
+        "backend -> iam POST /api/v1/oauth/introspect 200"
+      ])
+    })
+  )
+
+  it.scopedLive("a ting, which arrives in the inbox, and its repetition", () =>
+    Effect.gen(function* () {
+      const { act, login, stateWith } = yield* startTestConsole
+      const { id } = yield* login()
+      const ting = yield* act({
+        kind: "ting",
+        session: id,
+        org: "acme",
+        type: "music.trigger.fired",
+        key: "si:deejay/first",
+        data: '{"hello":"world"}'
+      })
+      expect(bodyOf(ting)).toMatchObject({ replayed: false })
+      expect(arrowsOf(ting)).toEqual([
+        "console -> backend POST /api/v1/tings 200",
+        "backend -> iam POST /api/v1/oauth/introspect 200",
+        "backend -> iam POST /api/v1/obo-access/exchanges 201",
+        "backend -> ting POST /v1/tings 202",
+        "ting -> iam POST /api/v1/obo-access/verify 200"
+      ])
+      const { inbox } = yield* stateWith("the ting", (state) => state.inbox.length === 1)
+      expect(inbox[0]).toMatchObject({
+        plane: "production",
+        recipient: "si:deejay",
+        org: "acme",
+        type: "music.trigger.fired",
+        key: "si:deejay/first",
+        data: { hello: "world" }
+      })
+      const again = yield* act({ kind: "repeat", action: ting.id })
+      expect(again.title).toBe("Repeat: Send a ting to si:deejay")
+      expect(again.exchange?.requestBody).toBe(ting.exchange?.requestBody)
+      expect(bodyOf(again)).toMatchObject({ replayed: true })
+      expect(arrowsOf(again)).toContain("backend -> ting POST /v1/tings 200")
+    })
+  )
+
+  it.scopedLive("a report becomes an issue, and telemetry a row, both later", () =>
+    Effect.gen(function* () {
+      const { act, login, recordWith, stateWith } = yield* startTestConsole
+      const { id } = yield* login()
+      const report = yield* act({
+        kind: "report",
+        session: id,
+        org: "acme",
+        message: "Playback stops after a seek."
+      })
+      const filed = yield* recordWith(
+        "both deliveries of the report",
+        report,
+        (record) => laterArrowsOf(record).length === 2
+      )
+      expect(arrowsOf(filed)).toEqual([
+        "console -> backend POST /api/v1/reports 200",
+        "backend -> iam POST /api/v1/oauth/introspect 200"
+      ])
+      expect(laterArrowsOf(filed)).toEqual([
+        ownRecord,
+        "backend -> tracker POST /repos/harbor/music/issues 201 later"
+      ])
+      const event = yield* act({
+        kind: "telemetry",
+        session: null,
+        org: null,
+        table: "musicclidaemon",
+        type: "playback.track.started",
+        data: '{"track":1}'
+      })
+      expect(event.exchange).toMatchObject({ status: 204, requestHeaders: { "x-music-source": "daemon" } })
+      const shipped = yield* recordWith(
+        "the shipped row",
+        event,
+        (record) => laterArrowsOf(record).length > 0
+      )
+      expect(arrowsOf(shipped)).toEqual(["console -> backend POST /api/v1/telemetry 204"])
+      expect(laterArrowsOf(shipped)).toContain(ownRecord)
+      const { issues, rows } = yield* stateWith(
+        "the issue and the row",
+        (state) => state.issues.length === 1 && state.rows.some(({ table }) => table === "musicclidaemon")
+      )
+      expect(issues[0]).toMatchObject({
+        title: "[report] Playback stops after a seek.",
+        state: "open"
+      })
+      const sent = JSON.parse(event.exchange?.requestBody ?? "") as { events: [{ id: string }] }
+      expect(rows.find(({ table }) => table === "musicclidaemon")).toMatchObject({
+        recordId: sent.events[0].id,
+        record: { type: "playback.track.started", data: { track: 1 } }
+      })
+    })
+  )
+
+  it.scopedLive("refresh, replay, reuse, logout", () =>
+    Effect.gen(function* () {
+      const { act, login, refused, stateWith } = yield* startTestConsole
+      const first = yield* login()
+      expect(yield* refused({ kind: "replayRefresh", session: first.id })).toEqual({
+        message: "The session has no spent refresh token",
+        hint: "refresh it first"
+      })
+      const refresh = yield* act({ kind: "refresh", session: first.id })
+      expect(arrowsOf(refresh)).toEqual([
+        "console -> backend POST /api/v1/auth/refresh 200",
+        "backend -> iam POST /api/v1/app-auth/tokens 200",
+        "backend -> iam POST /api/v1/oauth/introspect 200"
+      ])
+      const after = yield* stateWith(
+        "the new pair",
+        ({ sessions }) => sessions[0]?.spentRefreshToken === first.refreshToken
+      )
+      const replay = yield* act({ kind: "replayRefresh", session: first.id })
+      expect(replay.exchange?.requestHeaders["idempotency-key"]).toBe(
+        refresh.exchange?.requestHeaders["idempotency-key"]
+      )
+      expect(bodyOf(replay)).toMatchObject({ refresh_token: after.sessions[0]?.refreshToken })
+
+      const reuse = yield* act({ kind: "reuseRefresh", session: first.id })
+      expect(reuse.exchange?.status).toBe(401)
+      const compromised = yield* stateWith(
+        "the compromise",
+        ({ sessions }) => sessions[0]?.status === "compromised"
+      )
+      // The replay of the older pair has not put it back.
+      expect(compromised.sessions[0]?.refreshToken).toBe(after.sessions[0]?.refreshToken)
+
+      const second = yield* login("c:ana")
+      expect(second.organizations).toEqual(["acme", "zenith"])
+      const logout = yield* act({ kind: "logout", session: second.id })
+      expect(logout.exchange?.status).toBe(204)
+      expect(arrowsOf(logout)).toEqual([
+        "console -> backend POST /api/v1/auth/logout 204",
+        "backend -> iam POST /api/v1/oauth/revoke 200"
+      ])
+      const { sessions } = yield* stateWith("the end", (state) => state.sessions[0]?.status === "ended")
+      expect(sessions.map(({ actor, status }) => `${actor} ${status}`)).toEqual([
+        "c:ana ended",
+        "si:deejay compromised"
+      ])
+    })
+  )
+
+  it.scopedLive("webhooks: signed, tampered with, and each event", () =>
+    Effect.gen(function* () {
+      const { act, login, refused, stateWith, tab } = yield* startTestConsole
+      const session = yield* login()
+      const order = {
+        kind: "webhook",
+        plane: "production",
+        event: "organization.silicon.removed.v1",
+        actor: "si:deejay",
+        org: "acme"
+      } as const
+      const forged = yield* act({ ...order, tamper: true })
+      expect(arrowsOf(forged)).toEqual(["iam -> backend POST /webhook/ 401"])
+      expect(bodyOf(forged)).toMatchObject({ error: { code: "webhook_signature_invalid" } })
+      const me = { kind: "me", session: session.id, org: "acme" } as const
+      expect((yield* act(me)).exchange?.status).toBe(200)
+
+      const removal = yield* act({ ...order, tamper: false })
+      expect(removal.exchange?.requestHeaders).toMatchObject({
+        "x-silicon-iam-signature": expect.stringMatching(/^v1=[0-9a-f]{64}$/)
+      })
+      expect(bodyOf(removal)).toEqual({ received: true })
+      const { actors } = yield* stateWith("the removal", (state) =>
+        state.actors.some(({ organizations }) => organizations.length === 0)
+      )
+      expect(actors[0]).toEqual({ plane: "production", publicId: "si:deejay", organizations: [] })
+      expect((yield* act(me)).exchange?.status).not.toBe(200)
+
+      for (const { actorKind, type } of tab.state?.webhookEvents ?? []) {
+        const actor = actorKind === "carbon" ? "c:ana" : "si:deejay"
+        const sent = yield* act({ ...order, event: type, actor, tamper: false })
+        expect(bodyOf(sent)).toEqual({ received: true })
+      }
+      expect(yield* refused({ ...order, actor: "c:ana", tamper: false })).toMatchObject({
+        message: "organization.silicon.removed.v1 is about a silicon"
+      })
+      expect(yield* refused({ ...order, actor: "si:unknown", tamper: false })).toMatchObject({
+        message: expect.stringContaining("si:unknown")
+      })
+    })
+  )
+
+  it.scopedLive("in a testing plane, with its key and without a minted token", () =>
+    Effect.gen(function* () {
+      const { act, stateWith, tab, world } = yield* startTestConsole
+      const plane = world.seeded.environment.environmentId
+      expect(tab.state?.planes.map(({ id, key, name }) => [id, name, key])).toEqual([
+        ["production", "production", null],
+        [plane, "music e2e", world.seeded.environment.musicSecret]
+      ])
+      const login = yield* act({ kind: "login", plane, slt: "si:lyra" })
+      expect(login.title).toBe("Log in as si:lyra")
+      expect(login.exchange).toMatchObject({
+        status: 200,
+        requestHeaders: { "x-testing-environment-key": world.seeded.environment.musicSecret }
+      })
+      const arrows = arrowsOf(login)
+      expect(arrows[1]).toBe("backend -> iam GET /api/v1/application/testing-context 200")
+      expect(arrows.filter((arrow) => arrow.startsWith("ting"))).toEqual([
+        "ting -> iam GET /api/v1/application/testing-context 200",
+        "ting -> iam POST /api/v1/obo-access/verify 200"
+      ])
+      const { sessions } = yield* stateWith("its session", (state) => state.sessions.length === 1)
+      expect(sessions[0]).toMatchObject({ plane, actor: "si:lyra", status: "active" })
+      const me = yield* act({ kind: "me", session: sessions[0]?.id ?? "", org: "acme" })
+      expect(me.exchange?.status).toBe(200)
+    })
+  )
+
+  it.scopedLive("refuses what it cannot carry out, with the reason and what to do", () =>
+    Effect.gen(function* () {
+      const { login, refused } = yield* startTestConsole
+      const { id } = yield* login()
+      const ting = { kind: "ting", session: id, org: "acme", type: "music.trigger.fired", key: "k" }
+      const cases: ReadonlyArray<readonly [unknown, RegExp]> = [
+        [{ kind: "me", session: randomUUID(), org: "acme" }, /session is not known/],
+        [{ kind: "login", plane: "elsewhere", slt: "si:deejay" }, /plane is not known/],
+        [{ kind: "repeat", action: 10_000 }, /no longer kept/],
+        [{ ...ting, data: "{" }, /not JSON/],
+        [{ kind: "report", session: id, org: null, message: "m" }, /needs an organisation/],
+        [
+          { kind: "addFault", upstream: "iam", route: "GET /elsewhere", fault: "down", times: 1 },
+          /no such route/
+        ],
+        [{ kind: "removeFault", fault: 7 }, /has ended/],
+        [{ kind: "advanceClock", milliseconds: -1 }, /milliseconds/],
+        [{ kind: "advanceClock", milliseconds: 91 * 86_400_000 }, /milliseconds/],
+        [{ kind: "explode" }, /kind/],
+        [{ kind: "refresh", session: id, more: true }, /more/],
+        [{ kind: "refresh" }, /session/],
+        [[], /./]
+      ]
+      for (const [action, message] of cases) {
+        const refusal = yield* refused(action)
+        expect(refusal.message).toMatch(message)
+        expect(refusal.hint).toMatch(/\w/)
+      }
+    })
+  )
+})
