@@ -1,6 +1,7 @@
 /** A part of the page that acts: it knows whether an answer is awaited, and shows why an action was not carried out. */
 import { useState } from "preact/hooks"
 import type { Action } from "../Protocol.ts"
+import { sentence } from "./Format.ts"
 import { type Problem, useStore } from "./Store.ts"
 
 export interface Acting {
@@ -67,7 +68,7 @@ export const ProblemNote = ({ acting: { problem, refuse } }: { readonly acting: 
     {problem !== null && (
       <div class="problem">
         <p>
-          <strong>{problem.message}</strong> {problem.hint}
+          <strong>{sentence(problem.message)}</strong> {sentence(problem.hint)}
         </p>
         <button type="button" class="quiet" onClick={() => refuse(null)}>
           Dismiss

@@ -5,6 +5,7 @@ import { Callers } from "./Callers.tsx"
 import { listen, perform } from "./Connection.ts"
 import { Do } from "./Do.tsx"
 import { Faults } from "./Faults.tsx"
+import { sentence } from "./Format.ts"
 import { useFocusKeeper } from "./FocusKeeper.ts"
 import { Header } from "./Header.tsx"
 import { Help } from "./Help.tsx"
@@ -114,7 +115,7 @@ export const App = () => {
     const shown = shownRecord(model)
     if (shown === undefined || shown.exchange === null) return say("There is nothing to send again.")
     void act({ kind: "repeat", action: shown.id }).then((problem) => {
-      if (problem !== null) say(`${problem.message} ${problem.hint}`)
+      if (problem !== null) say(`${sentence(problem.message)} ${sentence(problem.hint)}`)
     })
   }
 

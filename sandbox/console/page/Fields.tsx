@@ -73,21 +73,21 @@ export interface Caller {
 }
 
 /** Who sends it, and for which organisation: by default the newest active session. */
-export const useCaller = (options: { readonly mayBeNobody: boolean }): Caller => {
+export const useCaller = (options: { readonly isOptional: boolean }): Caller => {
   const { model } = useStore()
   const [chosen, choose] = useState<string | null>(null)
   const [org, setOrg] = useState("")
   const sessions = sessionsOf(model)
   const usual =
-    sessions.find(({ status }) => status === "active") ?? (options.mayBeNobody ? undefined : sessions[0])
+    sessions.find(({ status }) => status === "active") ?? (options.isOptional ? undefined : sessions[0])
   const picked = chosen === "" ? undefined : sessions.find(({ id }) => id === chosen)
-  const session = (chosen === "" && options.mayBeNobody ? undefined : (picked ?? usual)) ?? null
+  const session = (chosen === "" && options.isOptional ? undefined : (picked ?? usual)) ?? null
   const usedOrg = session?.organizations.includes(org) === true ? org : (session?.organizations[0] ?? "")
   const fields = (
     <>
-      <Choice label="Signed in as" value={session?.id ?? ""} onInput={choose}>
-        {(options.mayBeNobody || session === null) && (
-          <option value="">{options.mayBeNobody ? "nobody" : "log in first"}</option>
+      <Choice label="Caller" value={session?.id ?? ""} onInput={choose}>
+        {(options.isOptional || session === null) && (
+          <option value="">{options.isOptional ? "not signed in" : "log in first"}</option>
         )}
         {sessions.map(({ actor, id, status }) => (
           <option key={id} value={id}>

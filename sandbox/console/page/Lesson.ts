@@ -4,7 +4,7 @@ import { participantNames } from "./Names.ts"
 import { errorCode, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
 
 const refusals: Readonly<Record<string, string>> = {
-  unauthenticated: "The token is not live, so nobody gets in with it: IAM is asked at every call.",
+  unauthenticated: "The token is not live, so it opens nothing: IAM is asked at every call.",
   slt_rejected: "An SLT is valid once and for two minutes; this one was used or is too old.",
   recipient_not_registered:
     "The recipient is not registered at Ting, so the ting was not accepted; log in again to register.",
@@ -27,7 +27,7 @@ const successes = (record: ActionRecord, action: Action): string => {
     case "login":
       return "IAM exchanged the single-use token for a session, and Ting registered the actor as a recipient."
     case "me":
-      return "IAM was asked whether the token is live: a token that ended a second ago gets nobody in."
+      return "IAM was asked whether the token is live: a token that ended a second ago opens nothing."
     case "refresh":
       return "The refresh token was exchanged for a new pair; the old one is spent now."
     case "replayRefresh":
@@ -41,7 +41,7 @@ const successes = (record: ActionRecord, action: Action): string => {
         ? "The same key again: Ting knew it, so the inbox has the ting once. Nothing is done twice."
         : "IAM issued a proof for exactly this request, and Ting put the ting into the recipient's inbox."
     case "report": {
-      const filed = wasDelivered(record)
+      const filed = wasDelivered(record, "tracker")
         ? "and filed afterwards as an issue"
         : "and is filed in the background"
       return isReplay(record)
@@ -105,7 +105,7 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
     case "lost":
       return isFine
         ? `${name}'s answer was lost after it had committed; ${again} under the same key got the same result. Nothing is lost and nothing is done twice.`
-        : `${name}'s answers were lost, so nobody knows yet whether it happened; send it again under the same key to learn it safely.`
+        : `${name}'s answers were lost, so the caller does not know whether it happened; send it again under the same key to learn it safely.`
     case "down":
       return isFine
         ? `${name} could not be reached at first; ${again} got through.`
@@ -146,7 +146,7 @@ export const lessonOf = (record: ActionRecord, action: Action): string => {
   }
   const code = errorCode(record)
   if (action.kind === "reuseRefresh" && code === "unauthenticated")
-    return "A spent token under a new key looks like a theft, so IAM ended every token of this login. Nobody gets in who doesn't belong."
+    return "A spent token under a new key looks like a theft, so IAM ended every token of this login. Nobody gets in who doesn’t belong."
   if (record.exchange?.status === null) return "The connection was lost before an answer."
   return (
     (code === null ? undefined : refusals[code]) ??

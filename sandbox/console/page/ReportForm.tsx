@@ -7,7 +7,7 @@ import { planeOf, useStore } from "./Store.ts"
 export const ReportForm = () => {
   const { model } = useStore()
   const acting = useActing()
-  const { fields, org, session } = useCaller({ mayBeNobody: true })
+  const { fields, org, session } = useCaller({ isOptional: true })
   const [message, setMessage] = useState("Playback stops after a seek near the end of a track.")
   const isTesting = planeOf(model)?.key !== null
   return (

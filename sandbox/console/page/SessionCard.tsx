@@ -33,7 +33,11 @@ const AccessLife = ({ session }: { readonly session: Session }) => {
 export const SessionCard = ({ session }: { readonly session: Session }) => {
   const acting = useActing()
   const [org, setOrg] = useState(session.organizations[0] ?? "")
-  const { actor, id, spentRefreshToken, status } = session
+  const { actor, id, spentRefreshToken } = session
+  const now = useNow()
+  // The server says so too, but later.
+  const isOver = session.status === "active" && session.accessExpiresAt <= now
+  const status = isOver ? "expired" : session.status
   const of = `${actor}, session ${shortId(id)}`
   const isUsable = status === "active" || status === "expired"
   // Later the person opens and closes it: a card that closed by itself would take the focus with it.
@@ -78,6 +82,12 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
           />
           <ActionButton
             acting={acting}
+            label="Log out"
+            of={of}
+            action={() => ({ kind: "logout", session: id })}
+          />
+          <ActionButton
+            acting={acting}
             label="Who am I"
             of={of}
             title="Ask the service what it knows of this token, in this organisation"
@@ -92,12 +102,6 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
               <option key={name}>{name}</option>
             ))}
           </select>
-          <ActionButton
-            acting={acting}
-            label="Log out"
-            of={of}
-            action={() => ({ kind: "logout", session: id })}
-          />
         </div>
         {needsSpent !== null && isUsable && (
           <p class="hint">Replay and reuse need a spent refresh token: refresh first.</p>

@@ -7,7 +7,7 @@ import { useStore } from "./Store.ts"
 export const TelemetryForm = () => {
   const { system } = useStore()
   const acting = useActing()
-  const { fields, org, session } = useCaller({ mayBeNobody: true })
+  const { fields, org, session } = useCaller({ isOptional: true })
   const [table, setTable] = useState(system.tables[0] ?? "")
   const [type, setType] = useState("playback.track.started")
   const [data, setData] = useState('{ "track": 1 }')

@@ -7,7 +7,7 @@ import { useStore } from "./Store.ts"
 export const TingForm = () => {
   const { system } = useStore()
   const acting = useActing()
-  const { fields, org, session } = useCaller({ mayBeNobody: false })
+  const { fields, org, session } = useCaller({ isOptional: false })
   const [type, setType] = useState(system.tingTypes[0] ?? "")
   const [suffix, setSuffix] = useState("trigger/1")
   const [data, setData] = useState('{ "trigger": 1 }')

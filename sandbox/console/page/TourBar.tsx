@@ -18,7 +18,7 @@ interface TourBarProps {
 const showPlace = (id: string) => {
   const panel = document.getElementById(id)
   panel?.focus({ preventScroll: true })
-  panel?.scrollIntoView({ block: "nearest" })
+  panel?.scrollIntoView({ block: "start" })
 }
 
 export const TourBar = ({ onClose, onStep, progress: { since, step: at } }: TourBarProps) => {
