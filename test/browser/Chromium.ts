@@ -11,7 +11,7 @@ const places = [
 ]
 
 /** Milliseconds for a start, and for each wait in a page: enough for a slow machine. */
-export const browserPatience = 15_000
+export const browserPatience = 120_000
 
 /** Starts a new profile each time; the caller closes it. Without a Chromium it fails with an instruction. */
 export const launchChromium = (): Promise<Browser> => {

@@ -37,7 +37,7 @@ const focusPanel = (id: string) => document.getElementById(id)?.focus()
 /** What misbehaves on purpose, where it cannot be overlooked. */
 const FaultStrip = ({ system }: { readonly system: State }) =>
   system.faults.length === 0 ? null : (
-    <p class="strip">
+    <section class="strip" aria-label="Active faults">
       <strong>Faults are active.</strong>{" "}
       {system.faults.map((fault) => (
         <span key={fault.id}>
@@ -45,16 +45,18 @@ const FaultStrip = ({ system }: { readonly system: State }) =>
         </span>
       ))}
       <a href="#faults">Show faults</a>
-    </p>
+    </section>
   )
 
 /** On a narrow screen what happened is far from the button that caused it. */
 const LastResult = ({ model }: { readonly model: Model }) => {
   const record = model.records[0]
   return record === undefined ? null : (
-    <a class="last" href="#journal">
-      <ResultBadge record={record} /> <span class="grow">{record.title}</span> What happened
-    </a>
+    <nav class="last" aria-label="Last action">
+      <ResultBadge record={record} />
+      <span class="grow">{record.title}</span>
+      <a href="#journal">What happened</a>
+    </nav>
   )
 }
 
