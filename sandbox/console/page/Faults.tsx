@@ -31,7 +31,7 @@ const ActiveFault = ({ acting, fault }: { readonly acting: Acting; readonly faul
   <li class="fault row">
     <Badge tone="warn">{faultLabels[fault.fault]}</Badge>
     <span class="grow">
-      {faultTarget(fault)} <span class="soft">{faultLeft(fault)}</span>
+      {faultTarget(fault)} <span class="soft nowrap">{faultLeft(fault)}</span>
     </span>
     <ActionButton
       acting={acting}

@@ -1,5 +1,5 @@
 /** What happened: the actions, and the chosen one in full. */
-import { useRef } from "preact/hooks"
+import { useEffect, useRef } from "preact/hooks"
 import type { ActionRecord } from "../Protocol.ts"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { Diagram } from "./Diagram.tsx"
@@ -21,6 +21,10 @@ const RecordList = () => {
   const { change, model } = useStore()
   const list = useRef<HTMLOListElement>(null)
   const shown = shownRecord(model)
+  const newest = model.records[0]?.id
+  useEffect(() => {
+    if (model.picked === null) list.current?.scrollTo({ top: 0 })
+  }, [newest, model.picked])
   const move = (event: KeyboardEvent) => {
     const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0
     if (step === 0) return
@@ -62,12 +66,15 @@ const Shown = ({ record }: { readonly record: ActionRecord }) => {
   const { model } = useStore()
   const acting = useActing()
   const { exchange } = record
+  const article = useRef<HTMLElement>(null)
+  // Another action is read from its beginning.
+  useEffect(() => article.current?.closest(".panel")?.scrollTo({ top: 0 }), [record.id])
   const nothing =
     exchange === null
       ? "This action sent no request to the service, so there is nothing to send again."
       : null
   return (
-    <article class="shown" aria-labelledby="shown-title">
+    <article class="shown" ref={article} aria-labelledby="shown-title">
       <div class="row">
         <h3 id="shown-title" class="grow">
           <ResultBadge record={record} /> {record.title}
@@ -106,7 +113,7 @@ export const Journal = () => {
             Show the newest
           </button>
         ) : (
-          <span class="soft">newest first</span>
+          shown !== undefined && <span class="soft">newest first</span>
         )
       }
     >

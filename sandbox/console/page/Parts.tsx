@@ -30,8 +30,15 @@ export const Empty = ({ children }: { readonly children: ComponentChildren }) =>
   <p class="empty">{children}</p>
 )
 
+interface CopyButtonProps {
+  readonly label: string
+  readonly text: () => string
+  /** A credential, shown by its beginning. */
+  readonly isToken?: boolean
+}
+
 /** Copies the whole text, and says so. */
-export const CopyButton = ({ label, text }: { readonly label: string; readonly text: () => string }) => {
+export const CopyButton = ({ isToken = false, label, text }: CopyButtonProps) => {
   const { say } = useStore()
   const [state, setState] = useState<"idle" | "copied" | "failed">("idle")
   const copy = async () => {
@@ -45,16 +52,22 @@ export const CopyButton = ({ label, text }: { readonly label: string; readonly t
     }
     setTimeout(() => setState("idle"), 2_000)
   }
+  const shown = state === "idle" ? label : state === "copied" ? "Copied" : "Not allowed"
   return (
-    <button type="button" class="quiet" onClick={() => void copy()}>
-      {state === "idle" ? label : state === "copied" ? "Copied" : "Not allowed"}
+    <button
+      type="button"
+      class={isToken ? "quiet token" : "quiet"}
+      title={isToken ? "Copy the whole token" : undefined}
+      onClick={() => void copy()}
+    >
+      {isToken ? <code>{shown}</code> : shown}
     </button>
   )
 }
 
-/** A credential by its beginning. */
+/** A credential by its beginning; pressed, it copies the whole. */
 export const Token = ({ value }: { readonly value: string }) => (
-  <code title="Shortened on the screen">{shorten(value)}</code>
+  <CopyButton label={shorten(value)} text={() => value} isToken />
 )
 
 /** How much of a span of time is left, as a bar. The text beside it says the same. */
