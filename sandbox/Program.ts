@@ -6,7 +6,9 @@ import * as LogLevel from "effect/LogLevel"
 import { openConsole } from "./console/Console.ts"
 import { tracesPath } from "./console/ConsoleRoutes.ts"
 import { listenOnLoopback } from "./console/LoopbackServer.ts"
+import { makeDocsAddition } from "./DocsAddition.ts"
 import { guide } from "./Guide.ts"
+import { loadPages } from "./Pages.ts"
 import { startSandbox } from "./Run.ts"
 import { runScenario } from "./ScenarioRunner.ts"
 
@@ -28,7 +30,12 @@ export const sandbox = ({ debug, walk }: SandboxOptions) => {
       return yield* runScenario(world, base)
     }
     const listener = yield* listenOnLoopback
-    const options = { logLevel, tracesUrl: `${listener.url}${tracesPath}` }
+    const { tryIt } = yield* Effect.promise(loadPages)
+    const options = {
+      logLevel,
+      tracesUrl: `${listener.url}${tracesPath}`,
+      docs: makeDocsAddition(tryIt, listener.url)
+    }
     const started = yield* startSandbox({ port: 8787, ...options }).pipe(
       // The usual port is taken: use any free one.
       Effect.catchTag("ListenFailed", () => startSandbox({ port: 0, ...options }))

@@ -41,7 +41,7 @@ const room = (file: string): string => {
   return second
 }
 
-/** Which rooms a room may import besides itself; imports run one way (docs/design.md, "The house"). */
+/** Which rooms a room may import besides itself; imports run one way (docs/architecture.md, "The house"). */
 const allowed: Readonly<Record<string, ReadonlyArray<string>>> = {
   schema: [],
   services: ["schema"],

@@ -15,10 +15,10 @@ const decoded = (html: string): string =>
     .replaceAll("&#39;", "'")
     .replaceAll("&amp;", "&")
 
-const documentation = page(openApi() as unknown as Spec)
+const documentation = page(openApi() as unknown as Spec, undefined)
 const texts: ReadonlyArray<readonly [string, string]> = [
   ["/docs", decoded(documentation)],
-  ...["README.md", "sandbox/Guide.ts"].map((name) => [name, file(name)] as const),
+  ...["README.md", "CONTRIBUTING.md", "sandbox/Guide.ts"].map((name) => [name, file(name)] as const),
   ...["docs", "examples"].flatMap((folder) =>
     readdirSync(new URL(`../${folder}`, import.meta.url), { recursive: true, encoding: "utf8" })
       .filter((name) => /\.(?:md|mjs|ts|html)$/.test(name))
@@ -75,7 +75,7 @@ const packed: { readonly files: ReadonlyArray<string> } = JSON.parse(file("packa
 
 describe("The pages", () => {
   // Other teams own the pages of docs/contracts.
-  const pages = texts.filter(([name]) => /^(?:README|docs\/(?!contracts)[^/]+)\.md$/.test(name))
+  const pages = texts.filter(([name]) => /^(?:README|CONTRIBUTING|docs\/(?!contracts)[^/]+)\.md$/.test(name))
   const links = pages.flatMap(([name, text]) =>
     [...text.matchAll(/\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g)].map(([, path = "", anchor]) => ({
       from: name,
@@ -104,5 +104,18 @@ describe("The pages", () => {
       ({ to }) => !packed.files.some((name) => to === name || to.startsWith(`${name}/`))
     )
     expect(missing).toEqual([])
+  })
+
+  it("on how it is built name only files and folders that exist", () => {
+    const named = pages
+      .filter(([name]) => /^(?:CONTRIBUTING|docs\/architecture)\.md$/.test(name))
+      .flatMap(([, text]) =>
+        [...text.matchAll(/`(\w[\w.-]*(?:\/[\w.-]+)+)\/?`/g)].map(([, path = ""]) => path)
+      )
+    expect(named.length).toBeGreaterThan(40)
+    const places = ["", "src/", "docs/"].flatMap((folder) => ["", ".ts"].map((end) => [folder, end] as const))
+    const exists = (path: string) =>
+      places.some(([folder, end]) => existsSync(new URL(`../${folder}${path}${end}`, import.meta.url)))
+    expect(named.filter((path) => !exists(path))).toEqual([])
   })
 })

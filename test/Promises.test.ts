@@ -11,17 +11,20 @@ const complete: ReadonlyArray<string> = [
   "client.md",
   "cli.md",
   "operations.md",
+  "postgresql.md",
+  "security.md",
   "observability.md",
-  "README.md"
+  "README.md",
+  "getting-started.md"
 ]
 
 /** These may have units without a row. */
-const partial: ReadonlyArray<string> = ["design.md"]
+const partial: ReadonlyArray<string> = ["architecture.md", "design.md"]
 
 /** Sections of complete documents that need no rows, each with its reason. */
 const exempt: Readonly<Record<string, string>> = {
   "durability.md: Runs": "figures of runs that were made",
-  "operations.md: Recovery times": "figures of a run that was made"
+  "postgresql.md: Recovery times": "figures of a run that was made"
 }
 
 /** A list item, a row of a table or a paragraph; `text` is plain, without marks. */

@@ -68,5 +68,9 @@ export const makeHandler =
         .answer(body, { request, response })
         .pipe(Effect.catchAll((refused) => Effect.succeed(refusal(400, refused))))
       if (content !== undefined) send(response, content)
-    })
+    }).pipe(
+      Effect.catchAllDefect((defect) =>
+        end(refusal(500, { message: String(defect), hint: "this is a mistake of the sandbox: report it" }))
+      )
+    )
   }

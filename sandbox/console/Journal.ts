@@ -47,6 +47,8 @@ export const recordOf = (entry: Entry): ActionRecord => {
 }
 
 interface Trace {
+  /** The action whose request began it; none of background delivery. */
+  own: Entry | undefined
   readonly entries: Set<Entry>
   readonly calls: Array<Call>
   readonly contents: Set<string>
@@ -91,7 +93,9 @@ export class Journal {
   /** The header that makes all upstream calls of the service for this action part of one trace. */
   traceOf(entry: Entry): string {
     const id = randomBytes(16).toString("hex")
-    this.traceBy(id).entries.add(entry)
+    const trace = this.traceBy(id)
+    trace.own = entry
+    trace.entries.add(entry)
     return `00-${id}-${randomBytes(8).toString("hex")}-01`
   }
 
@@ -120,11 +124,10 @@ export class Journal {
     call: Omit<Call, "endedAt" | "status" | "isLater">
   ): (endedAt: number, status: number | null) => void {
     const trace = this.traceBy(traceId)
-    const owners = [...trace.entries]
-    const isLater = owners.every((entry) => entry.endedAt !== null)
+    const isLater = trace.own === undefined || trace.own.endedAt !== null
     const arrow: Writable<Call> = { ...call, endedAt: null, status: null, isLater }
     trace.calls.push(arrow)
-    for (const entry of owners) this.add(entry, arrow)
+    for (const entry of trace.entries) this.add(entry, arrow)
     return (endedAt, status) => {
       arrow.endedAt = endedAt
       arrow.status = status
@@ -157,7 +160,7 @@ export class Journal {
   private traceBy(id: string): Trace {
     const known = this.traces.get(id)
     if (known !== undefined) return known
-    const trace: Trace = { entries: new Set(), calls: [], contents: new Set() }
+    const trace: Trace = { own: undefined, entries: new Set(), calls: [], contents: new Set() }
     this.traces.set(id, trace)
     const [oldest] = this.traces.keys()
     if (this.traces.size > keptTraces && oldest !== undefined) this.traces.delete(oldest)

@@ -3,7 +3,8 @@ import * as Effect from "effect/Effect"
 import type { Browser, BrowserContextOptions, Page } from "playwright-core"
 import { callsOf, freshDocument } from "../http/Documented.ts"
 import { backend } from "../http/support.ts"
-import { browserPatience, launchChromium } from "./Chromium.ts"
+import { launchChromium } from "./Chromium.ts"
+import { openPage, type Visit } from "./Visit.ts"
 
 const calls = callsOf(freshDocument())
 
@@ -13,37 +14,10 @@ beforeAll(async () => {
 })
 afterAll(() => browser?.close())
 
-interface Visit {
-  readonly page: Page
-  /** Errors of the console, the page and its requests. */
-  readonly complaints: ReadonlyArray<string>
-  /** URLs of all requests. */
-  readonly asked: ReadonlyArray<string>
-  readonly url: string
-}
-
 const visit = (hash: string, options: BrowserContextOptions, use: (visit: Visit) => Promise<void>) =>
-  Effect.gen(function* () {
-    const { port } = yield* backend()
-    const url = `http://127.0.0.1:${port}/docs`
-    yield* Effect.promise(async () => {
-      const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options })
-      context.setDefaultTimeout(browserPatience)
-      try {
-        const page = await context.newPage()
-        const complaints: Array<string> = []
-        const asked: Array<string> = []
-        page.on("console", (message) => complaints.push(message.text()))
-        page.on("pageerror", (error) => complaints.push(error.message))
-        page.on("requestfailed", (request) => complaints.push(`failed: ${request.url()}`))
-        page.on("request", (request) => asked.push(request.url()))
-        await page.goto(`${url}${hash}`)
-        await use({ page, complaints, asked, url })
-      } finally {
-        await context.close()
-      }
-    })
-  })
+  Effect.flatMap(backend(), ({ port }) =>
+    Effect.promise(() => openPage(browser, `http://127.0.0.1:${port}/docs`, hash, options, use))
+  )
 
 const visible = (page: Page, selector: string) => page.locator(`${selector}:visible`).count()
 
@@ -52,7 +26,7 @@ describe("The page of the API, in Chromium", () => {
     visit("", {}, async ({ page, complaints, asked, url }) => {
       expect(await page.title()).toMatch(/^Music backend .*: API$/)
       expect(await visible(page, "section.call")).toBe(calls.length)
-      expect(await page.locator("#origin").textContent()).toBe(url.slice(0, -"/docs".length))
+      expect(await page.locator(".origin").first().textContent()).toBe(url.slice(0, -"/docs".length))
       expect(complaints).toEqual([])
       expect(asked.filter((address) => !address.startsWith("data:"))).toEqual([url])
     })
@@ -109,6 +83,8 @@ describe("The page of the API, in Chromium", () => {
     visit("#auth.login", { javaScriptEnabled: false }, async ({ page, complaints }) => {
       expect(await visible(page, "section.call")).toBe(calls.length)
       expect(await visible(page, "#search")).toBe(0)
+      expect(await visible(page, "button")).toBe(0)
+      expect(await visible(page, "#auth\\.login .samples pre")).toBe(5)
       expect(await visible(page, "#auth\\.login table.failures tr")).toBeGreaterThan(15)
       expect(complaints).toEqual([])
     })
@@ -133,6 +109,87 @@ describe("The page of the API, in Chromium", () => {
     visit("", {}, async ({ page }) => {
       await page.keyboard.press("Tab")
       expect(await page.evaluate("document.activeElement.textContent")).toBe("To the content")
+    })
+  )
+
+  const panelOf = (page: Page, call: string) =>
+    page.locator(`section[id="${call}"] [role=tabpanel]:visible`).getAttribute("data-language")
+
+  it.scoped(
+    "keeps the language of the samples for all calls and visits, and its first where it has none",
+    () =>
+      visit("#auth.me", {}, async ({ page, complaints }) => {
+        expect(await panelOf(page, "auth.me")).toBe("curl")
+        const tab = page.locator('section[id="auth.me"] [role=tab][data-language=client]')
+        const before = (await tab.boundingBox())?.y
+        await tab.click()
+        expect((await tab.boundingBox())?.y).toBeCloseTo(before ?? 0, 0)
+        expect(await panelOf(page, "auth.me")).toBe("client")
+        expect(await panelOf(page, "tings.send")).toBe("client")
+        expect(await panelOf(page, "webhooks.receive")).toBe("curl")
+        await page.reload()
+        expect(await panelOf(page, "tings.send")).toBe("client")
+        expect(complaints).toEqual([])
+      })
+  )
+
+  it.scoped("changes the language by keyboard: one tab stop, arrows, Home and End", () =>
+    visit("", {}, async ({ page }) => {
+      const focused = () => page.evaluate("document.activeElement.textContent")
+      await page.locator('section[id="auth.login"] [role=tab][aria-selected=true]').focus()
+      for (const [key, language] of [
+        ["ArrowRight", "fetch"],
+        ["End", "music-client"],
+        ["ArrowRight", "curl"],
+        ["ArrowLeft", "music-client"],
+        ["Home", "curl"]
+      ] as const) {
+        await page.keyboard.press(key)
+        expect([key, await focused()]).toEqual([key, language])
+      }
+      await page.keyboard.press("Tab")
+      expect(await page.evaluate("document.activeElement.tagName")).toBe("PRE")
+    })
+  )
+
+  it.scoped("copies every block of code", () =>
+    visit("", { permissions: ["clipboard-read", "clipboard-write"] }, async ({ page, complaints }) => {
+      expect(await page.locator("pre").count()).toBe(await page.locator("pre + button.copy").count())
+      const block = page.locator('section[id="auth.login"] .code:visible').nth(1)
+      await block.getByRole("button").click()
+      await page.waitForFunction('document.querySelector(".said").textContent === "Copied"')
+      expect(await page.evaluate("navigator.clipboard.readText()")).toBe(
+        await block.locator("pre").textContent()
+      )
+      expect(complaints).toEqual([])
+    })
+  )
+
+  it.scoped("selects the code where the browser forbids the clipboard", () =>
+    visit("", {}, async ({ page }) => {
+      await page.evaluate('Object.defineProperty(navigator, "clipboard", { value: undefined })')
+      const block = page.locator('section[id="auth.me"] .code:visible').first()
+      await block.getByRole("button").click()
+      await page.waitForFunction('document.querySelector(".said").textContent === "Press Ctrl+C"')
+      expect(await page.evaluate("getSelection().toString()")).toBe(await block.locator("pre").textContent())
+    })
+  )
+
+  it.scoped("works where the browser forbids storage", () =>
+    visit("", {}, async ({ page, complaints }) => {
+      await page.addInitScript(
+        'Object.defineProperty(window, "localStorage", { get: () => { throw new DOMException("no", "SecurityError") } })'
+      )
+      await page.reload()
+      await page.locator("[role=tab][data-language=fetch]").first().click()
+      expect(await panelOf(page, "tings.send")).toBe("fetch")
+      expect(complaints).toEqual([])
+    })
+  )
+
+  it.scoped("sends no calls: that is for a sandbox", () =>
+    visit("", {}, async ({ page }) => {
+      expect(await page.locator("form, .try").count()).toBe(0)
     })
   )
 })

@@ -304,12 +304,35 @@ describe("music-backend", () => {
   })
 
   it("sandbox shows its guide, and exits with 0 on SIGTERM", async () => {
-    const { child, ended, says } = start(process.execPath, [program, "sandbox"], {})
+    const { child, ended, output, says } = start(process.execPath, [program, "sandbox"], {})
     try {
+      const [, consoleUrl] = await says(/^Open (http:\/\/127\.0\.0\.1:\d+) /m)
       await says(/BASE=http:\/\/127\.0\.0\.1:\d+; IAM=http:\/\/127\.0\.0\.1:\d+/)
       await says(/^ {2}oac_\w+/m)
       await says(/curl .*\$BASE\/api\/v1\/auth\/login/)
       await says(/The whole scenario/)
+      expect(output().trimStart()).toMatch(/^Open /)
+      const page = await fetch(`${consoleUrl}/console.js`)
+      expect((await page.text()).length).toBeGreaterThan(1_000)
+      // A tab that stays open does not keep it running.
+      const stream = await fetch(`${consoleUrl}/events`)
+      expect(stream.status).toBe(200)
+      child.kill("SIGTERM")
+      expect(await ended).toEqual({ code: 0, signal: null })
+    } finally {
+      child.kill("SIGKILL")
+    }
+  })
+
+  it("sandbox serves /docs with the forms that send its calls", async () => {
+    const { child, ended, says } = start(process.execPath, [program, "sandbox"], {})
+    try {
+      const [, base = ""] = await says(/BASE=(http:\/\/127\.0\.0\.1:\d+)/)
+      const docs = await fetch(`${base}/docs`)
+      expect(docs.headers.get("content-security-policy")).toMatch(
+        /; connect-src 'self' http:\/\/127\.0\.0\.1:\d+;/
+      )
+      expect(await docs.text()).toContain("Try it")
       child.kill("SIGTERM")
       expect(await ended).toEqual({ code: 0, signal: null })
     } finally {

@@ -1,7 +1,7 @@
 /**
  * `npm run durability -- --seeds 1,2 --seconds 60`: plays for each seed every crash point on both databases, and a storm of so many
  * seconds over three instances on one PostgreSQL. Prints a table and exits with 0 when every promise held, else with 1.
- * `--outages` plays instead the failures of a PostgreSQL under two instances (docs/operations.md, "Recovery times").
+ * `--outages` plays instead the failures of a PostgreSQL under two instances (docs/postgresql.md, "Recovery times").
  * With `--holders` the storm kills only instances that hold a lease, while upstreams are slow.
  * `--record <file>` adds the rows to a Markdown file, before the line `<!-- end of runs -->`.
  */
@@ -115,7 +115,7 @@ const play = async (instanceFile: string, server: string, seed: number): Promise
 
 const inSeconds = (millis: number): string => `${(millis / 1_000).toFixed(1)} s`
 
-/** The table of docs/operations.md. */
+/** The table of docs/postgresql.md. */
 const printOutages = ({ acknowledged, broken, rows, sent }: OutagesOutcome): void => {
   for (const law of broken) print(`BROKEN ${law}`)
   const kinds = Object.keys(rows[0]?.recovery ?? {})

@@ -3,15 +3,16 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { openApi } from "../../src/http/openapi/OpenApiDocument.ts"
 import { script, style } from "../../src/http/docs/Assets.ts"
-import { commandOf } from "../../src/http/docs/CallSection.ts"
 import { Html, html, prose } from "../../src/http/docs/Html.ts"
 import { contentSecurityPolicy, page } from "../../src/http/docs/Page.ts"
+import { samplesOf } from "../../src/http/docs/Samples.ts"
 import { callsOf, failuresOf, type Spec } from "../../src/http/docs/Spec.ts"
 import { type FailureCode, failureTable } from "../../src/schema/Failure.ts"
 import { sharedBackend, call, errorOf, testingSecret } from "./support.ts"
 
 const spec = openApi() as unknown as Spec
-const text = page(spec)
+const text = page(spec, undefined)
+const policy = contentSecurityPolicy(undefined)
 const calls = callsOf(spec)
 
 const all = (pattern: RegExp, within = text): ReadonlyArray<string> =>
@@ -42,7 +43,7 @@ describe("The page of the API", () => {
       expect([answer.status, answer.text]).toEqual([200, text])
       expect(answer.headers).toMatchObject({
         "content-type": "text/html; charset=utf-8",
-        "content-security-policy": contentSecurityPolicy,
+        "content-security-policy": policy,
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "cross-origin-opener-policy": "same-origin",
@@ -131,7 +132,7 @@ describe("The page of the API", () => {
   it("contains only the script and the style that its policy names by digest", () => {
     const digest = (given: string) => `'sha256-${createHash("sha256").update(given).digest("base64")}'`
     expect([inner("script"), inner("style")]).toEqual([script, style])
-    expect(contentSecurityPolicy.split("; ")).toEqual([
+    expect(policy.split("; ")).toEqual([
       "default-src 'none'",
       `script-src ${digest(script)}`,
       `style-src ${digest(style)}`,
@@ -168,7 +169,7 @@ describe("The page of the API", () => {
       const section = sectionOf(id)
       expect(section).toContain(escaped(each.summary))
       expect(section).toContain(escaped(each.description))
-      expect(section).toContain(html`<code>${commandOf(spec, each)}</code>`.text)
+      for (const { code } of samplesOf(spec, each)) expect(section).toContain(html`<code>${code}</code>`.text)
       for (const given of each.parameters) {
         const name =
           "name" in given ? given.name : spec.components.parameters[given.$ref.replace(/.*\//, "")]?.name
@@ -199,22 +200,25 @@ describe("The page of the API", () => {
     expect(sectionOf("errors")).toContain("method_not_allowed")
   })
 
-  it("quotes commands for a shell", () => {
-    const [login, , logout] = ["auth.login", "auth.me", "webhooks.receive"].map((id) =>
-      commandOf(
-        spec,
-        calls.find(({ operationId }) => operationId === id) ?? (calls[0] as (typeof calls)[number])
-      )
+  it("adds a script and a style only with their digests, and requests only with their targets", () => {
+    const addition = { script: "let added", style: "b{}", connectSources: ["'self'", "http://127.0.0.1:9"] }
+    const digest = (given: string) => `'sha256-${createHash("sha256").update(given).digest("base64")}'`
+    const added = page(spec, addition)
+    expect(added).toContain(`<style>${addition.style}</style>`)
+    expect(added).toContain(`<script>${addition.script}</script>`)
+    expect(
+      added
+        .replace(`\n<style>${addition.style}</style>`, "")
+        .replace(`\n<script>${addition.script}</script>`, "")
+    ).toBe(text)
+    expect(contentSecurityPolicy(addition)).toBe(
+      policy
+        .replace(digest(script), `${digest(script)} ${digest(addition.script)}`)
+        .replace(
+          digest(style),
+          `${digest(style)} ${digest(addition.style)}; connect-src 'self' http://127.0.0.1:9`
+        )
     )
-    expect(login).toBe(
-      [
-        'curl -X POST "$MUSIC/api/v1/auth/login" \\',
-        '  -H "Content-Type: application/json" \\',
-        '  -H "Idempotency-Key: b7f1c2d49a5e4c0f8e21d3a4" \\',
-        `  -d '{"slt":"oac_EXAMPLEexampleEXAMPLEexampleEXAMPLEexample1"}'`
-      ].join("\n")
-    )
-    expect(logout).toContain('-H "X-Silicon-IAM-Event-ID: 0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a"')
   })
 })
 

@@ -186,7 +186,7 @@ describe("An action of the console shows its request, the answer and the calls t
 
   it.scopedLive("refresh, replay, reuse, logout", () =>
     Effect.gen(function* () {
-      const { act, login, refused, stateWith } = yield* startTestConsole
+      const { act, login, refused, stateWith, tab } = yield* startTestConsole
       const first = yield* login()
       expect(yield* refused({ kind: "replayRefresh", session: first.id })).toEqual({
         message: "The session has no spent refresh token",
@@ -208,13 +208,17 @@ describe("An action of the console shows its request, the answer and the calls t
       )
       expect(bodyOf(replay)).toMatchObject({ refresh_token: after.sessions[0]?.refreshToken })
 
+      // A repeated login answers with its own pair, which is spent.
+      const logins = [...tab.actions.values()].filter(({ action }) => action.kind === "login")
+      const again = yield* act({ kind: "repeat", action: logins[0]?.id ?? 0 })
+      expect(bodyOf(again)).toMatchObject({ refresh_token: first.refreshToken })
+
       const reuse = yield* act({ kind: "reuseRefresh", session: first.id })
       expect(reuse.exchange?.status).toBe(401)
       const compromised = yield* stateWith(
         "the compromise",
         ({ sessions }) => sessions[0]?.status === "compromised"
       )
-      // The replay of the older pair has not put it back.
       expect(compromised.sessions[0]?.refreshToken).toBe(after.sessions[0]?.refreshToken)
 
       const second = yield* login("c:ana")

@@ -46,7 +46,7 @@ describe("The console", () => {
         ["OPTIONS", "/slt"],
         ["GET", "/elsewhere"]
       ] as const
-      for (const host of [`evil.example:${port}`, "127.0.0.1", "127.0.0.1:1", `0.0.0.0:${port}`, ""])
+      for (const host of [`evil.example:${port}`, "127.0.0.1", "127.0.0.1:1", `0.0.0.0:${port}`])
         for (const [method, path] of routes) {
           const { status, text } = yield* knock(`${url}${path}`, { method, headers: { ...json, host } })
           expect(`${host} ${path} ${status}`).toBe(`${host} ${path} 403`)

@@ -35,10 +35,9 @@ export const keptConsole = () => {
 }
 
 /** Everything at debug level; `log` holds one JSON text a line. */
-export const startTestSandboxWith = (options: {
-  readonly iamCallsPerMinute?: number
-  readonly tracesUrl?: string
-}) =>
+export const startTestSandboxWith = (
+  options: Omit<Parameters<typeof startSandbox>[0], "port" | "logLevel">
+) =>
   Effect.gen(function* () {
     const { lines, console } = keptConsole()
     const sandbox = yield* Effect.withConsole(

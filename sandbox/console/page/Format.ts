@@ -101,8 +101,8 @@ export const responseText = ({ responseBody, responseHeaders, status }: Exchange
     responseBody
   ].join("\n")
 
-/** With a capital letter and a full stop. */
+/** With a capital letter and a full stop; empty when it is empty. */
 export const sentence = (text: string): string =>
-  `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`
+  text === "" ? "" : `${text.slice(0, 1).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`
 
 export const plural = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? "" : "s"}`

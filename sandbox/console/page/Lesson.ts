@@ -100,11 +100,15 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
     ({ path, startedAt, to }) => to === met.to && path === met.path && startedAt > met.startedAt
   )
   const again = retried ? "the retry" : "the next attempt"
+  // Introspection and lists are reads.
+  const underKey = /introspect|endpoints|verify|context/.test(met.path) ? "" : " under the same key"
   const isFine = isSuccess(record)
+  if (met.fault === "lost" && met.to === "tracker")
+    return "The tracker's answer was lost after it had filed the issue; a search for the report's marker finds it before anything is filed again. Nothing is done twice."
   switch (met.fault) {
     case "lost":
       return isFine
-        ? `${name}'s answer was lost after it had committed; ${again} under the same key got the same result. Nothing is lost and nothing is done twice.`
+        ? `${name}'s answer was lost after it had committed; ${again}${underKey} got the same result. Nothing is lost and nothing is done twice.`
         : `${name}'s answers were lost, so the caller does not know whether it happened; send it again under the same key to learn it safely.`
     case "down":
       return isFine

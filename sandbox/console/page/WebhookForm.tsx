@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { Choice } from "./Fields.tsx"
+import { sentence } from "./Format.ts"
 import { useStore } from "./Store.ts"
 
 export const WebhookForm = () => {
@@ -27,7 +28,7 @@ export const WebhookForm = () => {
             <option key={one.type}>{one.type}</option>
           ))}
         </Choice>
-        <p class="meaning wide">{event?.meaning}</p>
+        <p class="meaning wide">{sentence(event?.meaning ?? "")}</p>
         <Choice label="Actor" value={actor?.publicId ?? ""} onInput={setActor}>
           {actors.map(({ publicId }) => (
             <option key={publicId}>{publicId}</option>

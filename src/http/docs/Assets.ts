@@ -1,4 +1,5 @@
 /** Style and script of the page, both inline; its Content-Security-Policy names their digests. */
+import { sampleScript, sampleStyle } from "./SampleAssets.ts"
 
 export const style = `
 :root {
@@ -42,7 +43,7 @@ h4 { margin: 1.5rem 0 .4rem; font-size: 1rem }
 .method.get { color: var(--get) }
 .method.post { color: var(--post) }
 h3 .method { font-size: .95rem }
-.anchor { color: var(--soft); text-decoration: none; padding: 0 .3rem }
+.anchor { color: var(--soft); font-weight: 400; text-decoration: none; padding: 0 .3rem }
 code { font: .88em ui-monospace, SFMono-Regular, Menlo, Consolas, monospace }
 :not(pre) > code { background: var(--panel); border-radius: 4px; padding: .08em .3em; overflow-wrap: anywhere }
 h3 code.path { background: none; padding: 0; font-size: 1em }
@@ -78,13 +79,12 @@ summary { cursor: pointer; color: var(--soft) }
   nav, .anchor, .skip { display: none }
   .layout { display: block }
 }
-`
+${sampleStyle}`
 
-/** Adds the search and puts the service's own address into the commands; the page works without it. */
+/** Adds the search, tabs and copy buttons, and puts the service's own address into the samples; the page works without it. */
 export const script = `
 "use strict"
-const origin = document.getElementById("origin")
-if (origin !== null && location.origin.startsWith("http")) origin.textContent = location.origin
+if (location.origin.startsWith("http")) for (const origin of document.querySelectorAll(".origin")) origin.textContent = location.origin
 
 const search = document.getElementById("search")
 const found = document.getElementById("found")
@@ -130,4 +130,4 @@ addEventListener("keydown", (event) => {
   }
 })
 filter()
-`
+${sampleScript}`

@@ -3,49 +3,20 @@
 import { failureHead, failureRow } from "./Failures.ts"
 import { boundsOf, exampleOf, fieldTable } from "./Fields.ts"
 import { type Html, html, none, prose } from "./Html.ts"
-import { type Call, failuresOf, type Parameter, type Response, resolve, type Spec } from "./Spec.ts"
+import { sampleTabs, samplesOf } from "./Samples.ts"
+import {
+  type Call,
+  failuresOf,
+  isOptional,
+  isSigned,
+  type Parameter,
+  parametersOf,
+  type Response,
+  resolve,
+  type Spec
+} from "./Spec.ts"
 
 const formatJson = (value: unknown): string => JSON.stringify(value, null, 2)
-
-/** JSON on one line where that is short. */
-const formatBody = (value: unknown): string => {
-  const line = JSON.stringify(value)
-  return line.length <= 80 ? line : formatJson(value)
-}
-
-/** Quotes text for a shell. */
-const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
-
-const exampleBody = ({ requestBody }: Call): unknown => {
-  const example = requestBody?.content["application/json"].examples?.success
-  return example !== undefined && "value" in example ? example.value : undefined
-}
-
-const parametersOf = (spec: Spec, call: Call): ReadonlyArray<Parameter> =>
-  call.parameters.flatMap((parameter) => resolve(parameter, spec.components.parameters) ?? [])
-
-const isSigned = ({ security }: Call): boolean => security.some((scheme) => "bearer" in scheme)
-const isOptional = ({ security }: Call): boolean =>
-  security.some((scheme) => Object.keys(scheme).length === 0)
-
-/** The call as a curl command; `$MUSIC` is the address of the service. */
-export const commandOf = (spec: Spec, call: Call): string => {
-  const body = exampleBody(call)
-  const signed = isSigned(call)
-  const headers = [
-    ...(body === undefined ? [] : [["Content-Type", "application/json"]]),
-    ...(signed ? [["Authorization", "Bearer $TOKEN"]] : []),
-    ...parametersOf(spec, call)
-      .filter(({ name, required }) => required === true || (signed && name === "X-Org-ID"))
-      .map(({ name, schema }) => [name, String(schema.examples?.[0] ?? "…")])
-  ]
-  const lines = [
-    `curl${call.method === "GET" ? "" : ` -X ${call.method}`} "$MUSIC${call.path}"`,
-    ...headers.map(([name = "", value = ""]) => `-H "${name}: ${value}"`),
-    ...(body === undefined ? [] : [`-d ${quote(formatBody(body))}`])
-  ]
-  return lines.join(" \\\n  ")
-}
 
 const bearerRow = (spec: Spec, call: Call): ReadonlyArray<Html> =>
   isSigned(call)
@@ -74,7 +45,7 @@ const isClosed = (spec: Spec, { requestBody }: Call): boolean => {
 const requestPart = (spec: Spec, call: Call): Html => {
   const body = call.requestBody
   return html`<h4>Request</h4>
-<pre tabindex="0"><code>${commandOf(spec, call)}</code></pre>
+${sampleTabs(samplesOf(spec, call))}
 ${headerTable(spec, call)}
 ${
   body === undefined

@@ -1,36 +1,35 @@
 /** The introduction of the page: how to log in, and what to do when a call fails. */
 import { failureHead, failureRow, callsWith } from "./Failures.ts"
 import { type Html, html, none } from "./Html.ts"
+import { preparations, sampleTabs, samplesOf } from "./Samples.ts"
 import { type Call, failuresOf, type Spec } from "./Spec.ts"
 
 const call = (id: string, words: string): Html => html`<a href="#${id}">${words}</a>`
 const code = (name: string): Html => html`<a href="#error-${name}"><code>${name}</code></a>`
 const shell = (text: string): Html => html`<pre tabindex="0"><code>${text}</code></pre>`
 
-export const guide = (): Html => html`<section id="start" data-find>
+export const guide = (spec: Spec, calls: ReadonlyArray<Call>): Html => {
+  const samples = (id: string): ReadonlyArray<Html> =>
+    calls.filter(({ operationId }) => operationId === id).map((each) => sampleTabs(samplesOf(spec, each)))
+  return html`<section id="start" data-find>
 <h2>Log in, and make the first call <a class="anchor" href="#start" aria-label="Link to this section">#</a></h2>
-<p>In the commands, <code>$MUSIC</code> is the address of this service and <code>$TOKEN</code> an access token:</p>
-<pre tabindex="0"><code>export MUSIC=<span id="origin">http://127.0.0.1:8787</span></code></pre>
+<p>In the samples, <code>$MUSIC</code> or <code>music</code> is the address of this service, and <code>$TOKEN</code> or <code>token</code> an access token. The client library <code>music-client</code> keeps the session itself:</p>
+${sampleTabs(preparations)}
 <ol>
 <li><p><strong>Read the login parameters.</strong> ${call("descriptors.iam", "The descriptor")} names the application, the identity service and the scopes.</p>
-${shell('curl "$MUSIC/api/v1/iam"')}</li>
+${samples("descriptors.iam")}</li>
 <li><p><strong>Get a short-lived token from the identity service.</strong> A person opens its login page with <code>app_id</code> and gets the token as <code>slt</code>; a machine runs the identity service's own command. It works once and for two minutes.</p>
 ${shell("iam silicon-login --app-id music --grant-org acme --approve-scopes")}</li>
-<li><p><strong>Exchange it for a session</strong> with ${call("auth.login", "login")}. Choose one <code>Idempotency-Key</code> for the token, any 16 to 255 visible characters that no other caller would choose:</p>
-${shell("KEY=$(uuidgen)")}
-<p>Without an answer, send the same command again: the same key replays the login for ten minutes; under another key the token is refused as used, and the session is lost.</p>
-${shell(
-  `curl -X POST "$MUSIC/api/v1/auth/login" \\
-  -H "Content-Type: application/json" \\
-  -H "Idempotency-Key: $KEY" \\
-  -d '{"slt":"oac_…"}'`
-)}</li>
+<li><p><strong>Exchange it for a session</strong> with ${call("auth.login", "login")}. Choose one <code>Idempotency-Key</code> for the token, any 16 to 255 visible characters that no other caller would choose.</p>
+${samples("auth.login")}
+<p>Without an answer, send the same call again: the same key replays the login for ten minutes; under another key the token is refused as used, and the session is lost. The client library derives the key from the token.</p></li>
 <li><p><strong>Call with the access token</strong> and the organisation you act in; the session's <code>org_ids</code> lists them. ${call("auth.me", "Who am I")} shows that it works.</p>
-${shell('curl "$MUSIC/api/v1/auth/me" -H "Authorization: Bearer $TOKEN" -H "X-Org-ID: acme"')}</li>
+${samples("auth.me")}</li>
 <li><p><strong>Refresh before <code>expires_in</code> seconds have passed</strong> with ${call("auth.refresh", "refresh")}, and store the new refresh token at once: the old one is consumed. ${call("auth.logout", "Logout")} ends the session.</p></li>
 </ol>
 <p>To test without using production, send a testing environment's secret in <code>X-Testing-Environment-Key</code> with every call, from login on.</p>
 </section>`
+}
 
 const advice = html`<ol>
 <li>Read <code>error.code</code>. It is for programs; <code>error.hint</code> is for people. Keep the <code>X-Request-Id</code> of the answer: it identifies the request in the operator's log.</li>

@@ -2,24 +2,27 @@
 import { createHash } from "node:crypto"
 import { script, style } from "./Assets.ts"
 import { callSection } from "./CallSection.ts"
+import type { DocsAddition } from "./DocsAddition.ts"
 import { failureGuide, guide } from "./Guide.ts"
-import { Html, html, prose } from "./Html.ts"
+import { Html, html, none, prose } from "./Html.ts"
 import { type Call, callsOf, type Spec } from "./Spec.ts"
 
 /** A source of the Content-Security-Policy that allows exactly this text. */
 const hashOf = (text: string): string => `'sha256-${createHash("sha256").update(text).digest("base64")}'`
 
-/** Allows only the page's own style and script; the icon is a data URL. */
-export const contentSecurityPolicy = [
-  "default-src 'none'",
-  `script-src ${hashOf(script)}`,
-  `style-src ${hashOf(style)}`,
-  "img-src data:",
-  "frame-ancestors 'none'",
-  "base-uri 'none'",
-  "form-action 'none'",
-  "require-trusted-types-for 'script'"
-].join("; ")
+/** Allows only the scripts and styles of the page by their digests, and requests only for an addition; the icon is a data URL. */
+export const contentSecurityPolicy = (addition: DocsAddition | undefined): string =>
+  [
+    "default-src 'none'",
+    `script-src ${[script, ...(addition === undefined ? [] : [addition.script])].map(hashOf).join(" ")}`,
+    `style-src ${[style, ...(addition === undefined ? [] : [addition.style])].map(hashOf).join(" ")}`,
+    ...(addition === undefined ? [] : [`connect-src ${addition.connectSources.join(" ")}`]),
+    "img-src data:",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+    "form-action 'none'",
+    "require-trusted-types-for 'script'"
+  ].join("; ")
 
 const icon =
   "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%230f766e' d='M6 2v8.3A2.5 2.5 0 1 0 7 12.3V5h5V2z'/%3E%3C/svg%3E"
@@ -65,7 +68,7 @@ ${tags.map(
 </nav>`
 
 /** Renders the page of a document. */
-export const page = (spec: Spec): string => {
+export const page = (spec: Spec, addition: DocsAddition | undefined): string => {
   const calls = callsOf(spec)
   const tags = tagsOf(spec, calls)
   const { title, version, description } = spec.info
@@ -77,7 +80,12 @@ export const page = (spec: Spec): string => {
 <meta name="color-scheme" content="light dark">
 <title>${title} ${version}: API</title>
 <link rel="icon" href="${icon}">
-<style>${new Html({ text: style })}</style>
+<style>${new Html({ text: style })}</style>${
+    addition === undefined
+      ? none
+      : html`
+<style>${new Html({ text: addition.style })}</style>`
+  }
 </head>
 <body>
 <a class="skip" href="#main">To the content</a>
@@ -88,7 +96,7 @@ ${contents(tags)}
 <h1>${title} <small>${version}</small></h1>
 <p>${prose(description)}</p>
 </header>
-${guide()}
+${guide(spec, calls)}
 ${failureGuide(spec, calls)}
 ${tags.map(
   ({
@@ -103,7 +111,12 @@ ${members.map((member) => callSection(spec, member))}
 )}
 </main>
 </div>
-<script>${new Html({ text: script })}</script>
+<script>${new Html({ text: script })}</script>${
+    addition === undefined
+      ? none
+      : html`
+<script>${new Html({ text: addition.script })}</script>`
+  }
 </body>
 </html>
 `.text

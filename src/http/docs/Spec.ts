@@ -101,6 +101,21 @@ export const resolve = <A extends object>(
   components: Readonly<Record<string, A>>
 ): A | undefined => (isReference(value) ? components[nameOf(value.$ref)] : value)
 
+export const parametersOf = (spec: Spec, call: Call): ReadonlyArray<Parameter> =>
+  call.parameters.flatMap((parameter) => resolve(parameter, spec.components.parameters) ?? [])
+
+/** Whether the call takes a session. */
+export const isSigned = ({ security }: Call): boolean => security.some((scheme) => "bearer" in scheme)
+/** Whether it is also answered without one. */
+export const isOptional = ({ security }: Call): boolean =>
+  security.some((scheme) => Object.keys(scheme).length === 0)
+
+/** The example of the request's body; undefined for a call without one. */
+export const exampleBody = ({ requestBody }: Call): unknown => {
+  const example = requestBody?.content["application/json"].examples?.success
+  return example !== undefined && "value" in example ? example.value : undefined
+}
+
 /** Every failure that a call declares: its status and code. */
 export const failuresOf = (
   spec: Spec,

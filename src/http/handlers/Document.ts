@@ -2,9 +2,11 @@
 import { createHash } from "node:crypto"
 import type { IncomingMessage } from "node:http"
 import { gzipSync } from "node:zlib"
+import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
 import { NotFound } from "../../schema/Failure.ts"
 import { openApi } from "../openapi/OpenApiDocument.ts"
+import { AddedToDocs, type DocsAddition } from "../docs/DocsAddition.ts"
 import { contentSecurityPolicy, page } from "../docs/Page.ts"
 import type { Spec } from "../docs/Spec.ts"
 import { docsPath, documentPath } from "../middleware/Routes.ts"
@@ -21,11 +23,11 @@ const toSpec = (document: Readonly<Record<string, unknown>>): Spec => document a
 
 const renderJson = (): Document => ({ text: JSON.stringify(openApi()), contentType: "application/json" })
 
-const renderPage = (): Document => ({
-  text: page(toSpec(openApi())),
+const renderPage = (addition: DocsAddition | undefined) => (): Document => ({
+  text: page(toSpec(openApi()), addition),
   contentType: "text/html; charset=utf-8",
   headers: {
-    "content-security-policy": contentSecurityPolicy,
+    "content-security-policy": contentSecurityPolicy(addition),
     "cross-origin-opener-policy": "same-origin"
   }
 })
@@ -69,19 +71,17 @@ const renderOnce = (render: () => Document) => {
   }
 }
 
-const respondWithJson = renderOnce(renderJson)
-const respondWithPage = renderOnce(renderPage)
-
 /**
  * `GET /openapi.json` is the contract as OpenAPI 3.1; `GET /docs`, and `/` for a browser, its page. A browser names HTML in
  * `Accept`; a program that accepts anything gets 404 at `/`.
  */
-export const serveDocument = (
-  path: string,
-  message: IncomingMessage
-): Either.Either<HttpResponse, NotFound> => {
-  if (path === documentPath) return Either.right(respondWithJson(message))
-  return path === docsPath || accepts("text/html", message.headers.accept)
-    ? Either.right(respondWithPage(message))
-    : Either.left(new NotFound())
-}
+export const makeDocuments = Effect.gen(function* () {
+  const respondWithJson = renderOnce(renderJson)
+  const respondWithPage = renderOnce(renderPage(yield* AddedToDocs))
+  return (path: string, message: IncomingMessage): Either.Either<HttpResponse, NotFound> => {
+    if (path === documentPath) return Either.right(respondWithJson(message))
+    return path === docsPath || accepts("text/html", message.headers.accept)
+      ? Either.right(respondWithPage(message))
+      : Either.left(new NotFound())
+  }
+})

@@ -22,7 +22,7 @@ import { resolveRequestId } from "../../services/RequestId.ts"
 import { Settings } from "../../services/Settings.ts"
 import { ArrivingBodies } from "../body/ArrivingBodies.ts"
 import { checkBodyHeaders } from "../body/BodyHeaders.ts"
-import { serveDocument } from "../handlers/Document.ts"
+import { makeDocuments } from "../handlers/Document.ts"
 import { makeHandlers } from "../handlers/Handlers.ts"
 import { clientAddressResolver, toNetwork } from "../transport/ClientAddress.ts"
 import { RequestQueue } from "../transport/RequestQueue.ts"
@@ -68,6 +68,7 @@ interface Exchange {
 const makeServing = Effect.gen(function* () {
   const interpret = yield* makeInterpreter
   const handlers = yield* makeHandlers
+  const serveDocument = yield* makeDocuments
   const serving = new Map<Call, Serve>()
   for (const { calls } of routes.values())
     for (const call of calls.values()) {

@@ -9,10 +9,10 @@ import { openPostgres } from "../../../../src/layers/store/postgres/PgStore.ts"
 import { makeStore } from "../../../../src/layers/store/repositories/Repositories.ts"
 import { postgres } from "../Stores.ts"
 
-const page = readFileSync(new URL("../../../../docs/operations.md", import.meta.url), "utf8")
+const page = readFileSync(new URL("../../../../docs/postgresql.md", import.meta.url), "utf8")
 const section = page.split(/^##+ /m).find((text) => text.startsWith("Role and database")) ?? ""
 
-describe("The recipe of docs/operations.md for role and database", () => {
+describe("The recipe of docs/postgresql.md for role and database", () => {
   it.scopedLive("makes a role that can do all a server needs, and nothing else", () =>
     Effect.gen(function* () {
       const name = `music_${randomUUID().replaceAll("-", "")}`

@@ -1,0 +1,73 @@
+/** The bar on top: whose session the forms use, until when, and another one. */
+import { problemView } from "./AnswerView.ts"
+import { element } from "./Dom.ts"
+import type { Sessions } from "./Session.ts"
+import type { Who, World } from "./SandboxConsole.ts"
+
+/** The people of a plane; the first one that the page offers is the first of the first plane. */
+export const peopleOf = ({ actors, planes }: World, planeId: string): ReadonlyArray<Who> =>
+  planes
+    .filter(({ id }) => id === planeId)
+    .flatMap((plane) => actors.filter((actor) => actor.plane === plane.id).map((actor) => ({ plane, actor })))
+
+const timeOf = (milliseconds: number): string =>
+  new Date(milliseconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+
+const describe = ({ session }: Sessions): string => {
+  if (session === undefined) return "No session."
+  const { actor, expiresAt, organization, plane } = session
+  const end = expiresAt > Date.now() ? `until ${timeOf(expiresAt)}` : `ended at ${timeOf(expiresAt)}`
+  return `${actor} in ${organization}, ${plane.name}, ${end}`
+}
+
+export const sessionBar = (world: World, sessions: Sessions): HTMLElement => {
+  const plane = element(
+    "select",
+    { id: "try-plane" },
+    ...world.planes.map(({ id, name }) => element("option", { value: id }, name))
+  )
+  const actor = element("select", { id: "try-actor" })
+  const state = element("div", { class: "state", role: "status" })
+  const start = element("button", { type: "submit", class: "primary" }, "New session")
+
+  // A live region is read aloud whenever it is written.
+  const show = () => {
+    const text = describe(sessions)
+    if (state.textContent !== text) state.textContent = text
+  }
+  const listActors = () =>
+    actor.replaceChildren(
+      ...peopleOf(world, plane.value).map((who) => element("option", {}, who.actor.publicId))
+    )
+  const select = () => {
+    const who = peopleOf(world, plane.value).find((each) => each.actor.publicId === actor.value)
+    if (who !== undefined) sessions.select(who)
+  }
+  plane.addEventListener("change", () => {
+    listActors()
+    select()
+  })
+  actor.addEventListener("change", select)
+
+  const form = element(
+    "form",
+    { class: "try-bar", "aria-label": "Session of the sandbox" },
+    element("label", {}, "Plane ", plane),
+    element("label", {}, "Actor ", actor),
+    start,
+    state
+  )
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault()
+    const made = await sessions.start()
+    if (!made.ok) state.replaceChildren(problemView(made.problem))
+  })
+  sessions.listen(show)
+  // The life of a token ends without an event.
+  setInterval(() => {
+    if (state.querySelector(".problem") === null) show()
+  }, 5_000)
+  listActors()
+  show()
+  return form
+}
