@@ -1,5 +1,6 @@
 /** The console's page. */
 import { render } from "preact"
+import { App } from "./App.tsx"
 import "./style.css"
 
-render(<h1>music-backend sandbox</h1>, document.body)
+render(<App />, document.body)

@@ -1,0 +1,63 @@
+/** The way to the console's server: the stream of events, and the actions. */
+import type { Action, ActionRecord, Refusal, State } from "../Protocol.ts"
+import type { Change, Problem } from "./Store.ts"
+
+/** Milliseconds until a closed stream is opened again. */
+const retryPause = 1_000
+/** Milliseconds in which a new stream has sent the actions that the server keeps. */
+const settlePause = 1_000
+
+// The server is of the same build as the page: what it sends has the types of the protocol.
+const parse = <A>(text: string): A => JSON.parse(text) as A
+
+/** Opens the stream, and again whenever it ends. Returns what closes it. */
+export const listen = (change: (change: Change) => void): (() => void) => {
+  let source: EventSource | undefined
+  let timer: ReturnType<typeof setTimeout> | undefined
+  const open = () => {
+    source = new EventSource("events")
+    source.addEventListener("open", () => {
+      change({ kind: "connected" })
+      clearTimeout(timer)
+      timer = setTimeout(() => change({ kind: "settled" }), settlePause)
+    })
+    source.addEventListener("state", ({ data }) =>
+      change({ kind: "state", state: parse<State>(data), receivedAt: performance.now() })
+    )
+    source.addEventListener("action", ({ data }) =>
+      change({ kind: "record", record: parse<ActionRecord>(data) })
+    )
+    source.addEventListener("error", () => {
+      change({ kind: "lost" })
+      // The browser's own pause grows; here a person waits.
+      source?.close()
+      clearTimeout(timer)
+      timer = setTimeout(open, retryPause)
+    })
+  }
+  open()
+  return () => {
+    clearTimeout(timer)
+    source?.close()
+  }
+}
+
+const unreachable: Problem = {
+  message: "The console does not answer.",
+  hint: "See whether the sandbox still runs, start it again (npm run sandbox), and repeat this. The page reconnects by itself."
+}
+
+/** Sends an action. The result is its record, or why there is none. */
+export const perform = async (action: Action): Promise<ActionRecord | Problem> => {
+  try {
+    const response = await fetch("actions", {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify(action)
+    })
+    const text = await response.text()
+    return response.ok ? parse<ActionRecord>(text) : parse<Refusal>(text)
+  } catch {
+    return unreachable
+  }
+}

@@ -1,0 +1,109 @@
+/** Labelled fields of the forms. */
+import type { ComponentChildren } from "preact"
+import { useId, useState } from "preact/hooks"
+import type { Session } from "../Protocol.ts"
+import { jsonFault } from "./Format.ts"
+import { sessionStates, shortId } from "./Names.ts"
+import { sessionsOf, useStore } from "./Store.ts"
+
+interface FieldProps {
+  readonly label: string
+  readonly value: string
+  readonly onInput: (value: string) => void
+}
+
+export const TextField = ({ label, onInput, value }: FieldProps) => (
+  <label class="field">
+    <span>{label}</span>
+    <input
+      value={value}
+      spellcheck={false}
+      autocomplete="off"
+      onInput={(event) => onInput(event.currentTarget.value)}
+    />
+  </label>
+)
+
+export const TextArea = ({ label, onInput, value }: FieldProps) => (
+  <label class="field wide">
+    <span>{label}</span>
+    <textarea rows={3} value={value} onInput={(event) => onInput(event.currentTarget.value)} />
+  </label>
+)
+
+/** Text that should be JSON. It can be sent when it is not, so that the refusal can be seen. */
+export const JsonField = ({ label, onInput, value }: FieldProps) => {
+  const fault = jsonFault(value)
+  const id = useId()
+  return (
+    <label class="field wide">
+      <span>{label}</span>
+      <textarea
+        class="code"
+        rows={3}
+        value={value}
+        spellcheck={false}
+        aria-invalid={fault !== null}
+        aria-describedby={id}
+        onInput={(event) => onInput(event.currentTarget.value)}
+      />
+      <small id={id} class="fault-text">
+        {fault === null ? "" : `No JSON yet: ${fault}`}
+      </small>
+    </label>
+  )
+}
+
+export const Choice = (
+  props: FieldProps & { readonly children: ComponentChildren; readonly isWide?: boolean }
+) => (
+  <label class={`field ${props.isWide === true ? "wide" : ""}`}>
+    <span>{props.label}</span>
+    <select value={props.value} onChange={(event) => props.onInput(event.currentTarget.value)}>
+      {props.children}
+    </select>
+  </label>
+)
+
+export interface Caller {
+  /** `null`: not signed in. */
+  readonly session: Session | null
+  readonly org: string
+  readonly fields: ComponentChildren
+}
+
+/** Who sends it, and for which organisation: by default the newest active session. */
+export const useCaller = (options: { readonly isOptional: boolean }): Caller => {
+  const { model } = useStore()
+  const [chosen, choose] = useState<string | null>(null)
+  const [org, setOrg] = useState("")
+  const sessions = sessionsOf(model)
+  const usual =
+    sessions.find(({ status }) => status === "active") ?? (options.isOptional ? undefined : sessions[0])
+  const picked = chosen === "" ? undefined : sessions.find(({ id }) => id === chosen)
+  const session = (chosen === "" && options.isOptional ? undefined : (picked ?? usual)) ?? null
+  const usedOrg = session?.organizations.includes(org) === true ? org : (session?.organizations[0] ?? "")
+  const fields = (
+    <>
+      <Choice label="Caller" value={session?.id ?? ""} onInput={choose}>
+        {(options.isOptional || session === null) && (
+          <option value="">{options.isOptional ? "not signed in" : "log in first"}</option>
+        )}
+        {sessions.map(({ actor, id, status }) => (
+          <option key={id} value={id}>
+            {actor} · {shortId(id)}
+            {status === "active" ? "" : ` (${sessionStates[status]})`}
+          </option>
+        ))}
+      </Choice>
+      <Choice label="Organisation" value={usedOrg} onInput={setOrg}>
+        {session === null ? (
+          <option value="">none</option>
+        ) : (
+          session.organizations.map((name) => <option key={name}>{name}</option>)
+        )}
+      </Choice>
+    </>
+  )
+  return { session, org: usedOrg, fields }
+}

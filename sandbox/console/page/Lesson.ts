@@ -1,0 +1,159 @@
+/** One plain sentence on what an action shows. */
+import type { Action, ActionRecord, Call } from "../Protocol.ts"
+import { participantNames } from "./Names.ts"
+import { errorCode, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
+
+const refusals: Readonly<Record<string, string>> = {
+  unauthenticated: "The token is not live, so it opens nothing: IAM is asked at every call.",
+  slt_rejected: "An SLT is valid once and for two minutes; this one was used or is too old.",
+  recipient_not_registered:
+    "The recipient is not registered at Ting, so the ting was not accepted; log in again to register.",
+  forbidden: "The token is live but does not reach this organisation.",
+  invalid_input: "The request is wrong on its face, so it cost no upstream call.",
+  not_found: "This type of ting is not configured; that is decided before anything is sent.",
+  idempotency_conflict:
+    "This key was used for something else before: nothing was done, and nothing was lost.",
+  webhook_signature_invalid:
+    "The signature does not fit the bytes, so the event is not believed and changes nothing.",
+  plane_mismatch:
+    "The event belongs to a testing plane that this service has not met yet, so it was refused.",
+  rate_limited: "Too many calls in a short time: the service refused before it would overload IAM.",
+  temporarily_rate_limited: "The upstream asked to wait. Nothing was done; repeat it after the pause.",
+  reports_full: "No more reports can be stored now, and the caller knows it."
+}
+
+const successes = (record: ActionRecord, action: Action): string => {
+  switch (action.kind) {
+    case "login":
+      return "IAM exchanged the single-use token for a session, and Ting registered the actor as a recipient."
+    case "me":
+      return "IAM was asked whether the token is live: a token that ended a second ago opens nothing."
+    case "refresh":
+      return "The refresh token was exchanged for a new pair; the old one is spent now."
+    case "replayRefresh":
+      return "The spent token under the key of its refresh is a retry, not a theft: the answer is the same pair."
+    case "reuseRefresh":
+      return "The token was accepted."
+    case "logout":
+      return "IAM revoked the refresh token, and with it every token of this login."
+    case "ting":
+      return isReplay(record)
+        ? "The same key again: Ting knew it, so the inbox has the ting once. Nothing is done twice."
+        : "IAM issued a proof for exactly this request, and Ting put the ting into the recipient's inbox."
+    case "report": {
+      const filed = wasDelivered(record, "tracker")
+        ? "and filed afterwards as an issue"
+        : "and is filed in the background"
+      return isReplay(record)
+        ? "The same key and content again: the stored report answers, and no second issue appears."
+        : `The report was committed before the answer ${filed}: it survives a crash in between.`
+    }
+    case "telemetry":
+      return wasDelivered(record, "tables")
+        ? "The event was committed before the answer and shipped to its table afterwards."
+        : "The event is committed. Background delivery ships it to its table; a testing plane ships nothing."
+    case "webhook":
+      return "The signature fits the bytes, so the event is IAM's; it was committed before the answer."
+    default:
+      return ""
+  }
+}
+
+/** What sending the same bytes again shows, where it is more than the first time. */
+const repeatedly = (action: Action): string | null => {
+  switch (action.kind) {
+    case "login":
+    case "refresh":
+      return "The same request under the same key: the answer is the same session, and no second one was made."
+    case "logout":
+      return "The same request under the same key: it is logged out once, and the answer is the same."
+    case "telemetry":
+      return "The same event id again: its row is stored once."
+    case "webhook":
+      return "The same event id again: it is acknowledged and has no second effect."
+    default:
+      return null
+  }
+}
+
+const silent = (action: Action): string | null => {
+  switch (action.kind) {
+    case "mint":
+      return "IAM issued an SLT: a token for one login within two minutes."
+    case "addFault":
+      return "From now on this upstream misbehaves as chosen; try an action and watch the retries."
+    case "removeFault":
+      return "The upstream behaves again."
+    case "advanceClock":
+      return "The clock of the whole sandbox moved on: tokens age by as much."
+    default:
+      return null
+  }
+}
+
+/** What the service made of an injected fault; `null` without one. */
+const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | null => {
+  const met = calls.find(({ fault }) => fault !== null)
+  if (met === undefined) return null
+  const name = participantNames[met.to]
+  const retried = calls.some(
+    ({ path, startedAt, to }) => to === met.to && path === met.path && startedAt > met.startedAt
+  )
+  const again = retried ? "the retry" : "the next attempt"
+  // Introspection and lists are reads.
+  const underKey = /introspect|endpoints|verify|context/.test(met.path) ? "" : " under the same key"
+  const isFine = isSuccess(record)
+  if (met.fault === "lost" && met.to === "tracker")
+    return "The tracker's answer was lost after it had filed the issue; a search for the report's marker finds it before anything is filed again. Nothing is done twice."
+  switch (met.fault) {
+    case "lost":
+      return isFine
+        ? `${name}'s answer was lost after it had committed; ${again}${underKey} got the same result. Nothing is lost and nothing is done twice.`
+        : `${name}'s answers were lost, so the caller does not know whether it happened; send it again under the same key to learn it safely.`
+    case "down":
+      return isFine
+        ? `${name} could not be reached at first; ${again} got through.`
+        : `${name} could not be reached, and the caller knows that nothing was accepted: send it again later.`
+    case "slow":
+      return isFine
+        ? `${name} was slow; the service waited within its deadline.`
+        : `${name} was slower than the deadline allows; send it again under the same key.`
+    case "rateLimited":
+      return isFine
+        ? `${name} asked to wait; ${again} got through.`
+        : `${name} asked to wait; the pause is passed on to the caller in Retry-After.`
+    default:
+      return null
+  }
+}
+
+/** Of a record whose original action is `action`. Empty while it lasts. */
+export const lessonOf = (record: ActionRecord, action: Action): string => {
+  const quiet = silent(action)
+  if (quiet !== null) return quiet
+  if (record.endedAt === null) return "Under way: the calls appear as they begin."
+  const immediate = overcome(
+    record,
+    record.calls.filter(({ isLater }) => !isLater)
+  )
+  if (immediate !== null) return immediate
+  if (isSuccess(record)) {
+    const later = overcome(
+      record,
+      record.calls.filter(({ isLater }) => isLater)
+    )
+    const again = record.action.kind === "repeat" ? repeatedly(action) : null
+    if (later === null) return again ?? successes(record, action)
+    return wasDelivered(record, "tracker") || wasDelivered(record, "tables")
+      ? `The answer did not wait for delivery. ${later}`
+      : "The answer did not wait for delivery: it is committed, and background delivery repeats until it arrives."
+  }
+  const code = errorCode(record)
+  if (action.kind === "reuseRefresh" && code === "unauthenticated")
+    return "A spent token under a new key looks like a theft, so IAM ended every token of this login. Nobody gets in who doesn’t belong."
+  if (record.exchange?.status === null) return "The connection was lost before an answer."
+  return (
+    (code === null ? undefined : refusals[code]) ??
+    "The service refused; its answer says why, and what to do next."
+  )
+}

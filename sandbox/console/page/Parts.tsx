@@ -1,0 +1,85 @@
+/** Small parts that several panels use. */
+import type { ComponentChildren } from "preact"
+import { useState } from "preact/hooks"
+import { shorten } from "./Format.ts"
+import { useStore } from "./Store.ts"
+import type { Tone } from "./Names.ts"
+
+/** A region of the page with a heading. Shortcuts and the tour put the focus on it. */
+export const Panel = (props: {
+  readonly id: string
+  readonly title: string
+  readonly note?: ComponentChildren
+  readonly children: ComponentChildren
+}) => (
+  <section id={props.id} class="panel" aria-labelledby={`${props.id}-title`} tabIndex={-1}>
+    <header class="panel-head">
+      <h2 id={`${props.id}-title`}>{props.title}</h2>
+      {props.note}
+    </header>
+    {props.children}
+  </section>
+)
+
+export const Badge = ({ children, tone }: { readonly tone: Tone; readonly children: ComponentChildren }) => (
+  <span class={`badge ${tone}`}>{children}</span>
+)
+
+/** What to do where nothing is yet. */
+export const Empty = ({ children }: { readonly children: ComponentChildren }) => (
+  <p class="empty">{children}</p>
+)
+
+interface CopyButtonProps {
+  readonly label: string
+  readonly text: () => string
+  /** A credential, shown by its beginning. */
+  readonly isToken?: boolean
+}
+
+/** Copies the whole text, and says so. */
+export const CopyButton = ({ isToken = false, label, text }: CopyButtonProps) => {
+  const { say } = useStore()
+  const [state, setState] = useState<"idle" | "copied" | "failed">("idle")
+  const copy = async () => {
+    try {
+      await navigator.clipboard.writeText(text())
+      setState("copied")
+      say("Copied.")
+    } catch {
+      setState("failed")
+      say("The browser did not allow copying.")
+    }
+    setTimeout(() => setState("idle"), 2_000)
+  }
+  const shown = state === "idle" ? label : state === "copied" ? "Copied" : "Not allowed"
+  return (
+    <button
+      type="button"
+      class={isToken ? "quiet token" : "quiet"}
+      title={isToken ? "Copy the whole token" : undefined}
+      onClick={() => void copy()}
+    >
+      {isToken ? <code>{shown}</code> : shown}
+    </button>
+  )
+}
+
+/** A credential by its beginning; pressed, it copies the whole. */
+export const Token = ({ value }: { readonly value: string }) => (
+  <CopyButton label={shorten(value)} text={() => value} isToken />
+)
+
+/** How much of a span of time is left, as a bar. The text beside it says the same. */
+export const LifeBar = (props: { readonly left: number; readonly whole: number; readonly label: string }) => {
+  const share = props.whole <= 0 ? 0 : Math.min(1, Math.max(0, props.left / props.whole))
+  return (
+    <span
+      class={`life ${share < 0.2 ? "low" : ""}`}
+      role="img"
+      aria-label={`${props.label}: ${Math.round(share * 100)} % left`}
+    >
+      <span style={{ width: `${share * 100}%` }} />
+    </span>
+  )
+}

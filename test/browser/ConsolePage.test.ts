@@ -1,0 +1,312 @@
+/** What a person does on the console's page, with the real sandbox behind it. */
+import { execFile } from "node:child_process"
+import { promisify } from "node:util"
+import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
+import type { Browser, Page } from "playwright-core"
+import { launchChromium } from "./Chromium.ts"
+import { button, lesson, logIn, shown, visitWith } from "./ConsoleVisit.ts"
+
+let browser: Browser
+beforeAll(async () => {
+  browser = await launchChromium()
+})
+afterAll(() => browser?.close())
+
+const visit = visitWith(() => browser)
+const run = promisify(execFile)
+
+const sendTing = async (page: Page) => {
+  await button(page, "Send ting").click()
+  await shown(page).filter({ hasText: "ting" }).waitFor()
+}
+
+const inbox = (page: Page) => page.getByRole("region", { name: "Inbox" }).getByRole("listitem")
+
+/** Seconds that the first access token has left. */
+const accessLeft = async (page: Page) => {
+  const [minutes = "0", seconds = "0"] = (await page.locator(".access .left").first().innerText()).split(":")
+  return Number(minutes) * 60 + Number(seconds)
+}
+
+/** Presses Tab until the focus is on what has the name. */
+const tabTo = async (page: Page, name: RegExp) => {
+  const names: Array<string> = []
+  while (names.length < 120) {
+    await page.keyboard.press("Tab")
+    const focused: unknown = await page.evaluate(
+      '(document.activeElement.ariaLabel ?? document.activeElement.textContent ?? "").trim()'
+    )
+    names.push(String(focused))
+    if (name.test(String(focused))) return
+  }
+  throw new Error(`Tab does not reach ${name}; it reaches ${names.join(" | ")}`)
+}
+
+describe("The tour", () => {
+  it.scoped("leads a first visitor through six real steps, by mouse", () =>
+    visit({ tour: true }, async ({ page }) => {
+      const tour = page.getByRole("complementary", { name: "Guided tour" })
+      const isDone = () => tour.locator("h2 .badge").waitFor()
+      const next = () => tour.getByRole("button", { name: "Next step" }).click()
+      await logIn(page)
+      await isDone()
+      await next()
+      await sendTing(page)
+      await isDone()
+      await inbox(page).waitFor()
+      await next()
+      await button(page, "Send again").click()
+      await isDone()
+      expect(await inbox(page).count()).toBe(1)
+      await next()
+      await button(page, "Add fault").click()
+      await page.getByText("Faults are active.").waitFor()
+      await button(page, /^Refresh,/).click()
+      await isDone()
+      expect(await lesson(page).innerText()).toContain("the retry under the same key got the same result")
+      await next()
+      await button(page, /^Reuse spent,/).click()
+      await isDone()
+      await page.locator(".session .badge", { hasText: "compromised" }).waitFor()
+      await next()
+      await page.getByRole("tab", { name: "Report" }).click()
+      await button(page, "Send report").click()
+      await isDone()
+      await page.getByRole("region", { name: "Issues" }).getByRole("listitem").waitFor()
+      await tour.getByRole("button", { name: "Finish" }).click()
+      await page.reload()
+      await button(page, "Tour").waitFor()
+      expect(await tour.count()).toBe(0)
+    })
+  )
+
+  it.scoped("ends with Escape, stays ended, and opens again", () =>
+    visit({ tour: true }, async ({ page }) => {
+      const tour = page.getByRole("complementary", { name: "Guided tour" })
+      await tour.waitFor()
+      await page.keyboard.press("Escape")
+      await tour.waitFor({ state: "detached" })
+      await page.reload()
+      await button(page, "Tour").click()
+      await tour.getByText("1 of 6").waitFor()
+    })
+  )
+})
+
+describe("The controls", () => {
+  it.scoped("lead from the first key to a repeated ting without a mouse", () =>
+    visit({}, async ({ page }) => {
+      await page.keyboard.press("Tab")
+      expect(await page.evaluate("document.activeElement.textContent")).toBe("To the controls")
+      await page.keyboard.press("Enter")
+      await tabTo(page, /^Get SLT, for si:deejay/)
+      await page.keyboard.press("Enter")
+      await button(page, /^Log in, as si:deejay/).waitFor()
+      await tabTo(page, /^Log in, as si:deejay/)
+      await page.keyboard.press("Enter")
+      await page.locator(".session").waitFor()
+      // The button is gone with its token; the focus stays beside it.
+      await page.waitForFunction('document.activeElement.ariaLabel === "Get SLT, for si:deejay"')
+      await tabTo(page, /^Send ting$/)
+      await page.keyboard.press("Space")
+      await inbox(page).waitFor()
+      await page.keyboard.press("r")
+      await lesson(page).filter({ hasText: "Nothing is done twice" }).waitFor()
+      await page.keyboard.press("3")
+      expect(await page.evaluate("document.activeElement.id")).toBe("journal")
+      await page.keyboard.press("Tab")
+      await page.keyboard.press("ArrowDown")
+      await lesson(page).filter({ hasText: "IAM issued a proof" }).waitFor()
+      await page.keyboard.press("?")
+      await page.getByRole("dialog", { name: "Help" }).waitFor()
+      await page.keyboard.press("Escape")
+      await page.getByRole("dialog").waitFor({ state: "detached" })
+    })
+  )
+
+  it.scoped("say why they cannot be used, and what to do", () =>
+    visit({ mayFail: true }, async ({ page }) => {
+      await button(page, "Send ting").press("Enter")
+      await page.getByRole("alert").filter({ hasText: "In Callers, get an SLT and log in." }).waitFor()
+      await logIn(page)
+      await page.getByLabel("Data (JSON)").first().fill("{ no")
+      await button(page, "Send ting").click()
+      await page.locator(".problem").filter({ hasText: "JSON" }).waitFor()
+      expect(await inbox(page).count()).toBe(0)
+    })
+  )
+
+  it.scoped("replay a refresh, reuse its token, and show that the login has ended", () =>
+    visit({}, async ({ page }) => {
+      await logIn(page)
+      await button(page, /^Refresh,/).click()
+      await lesson(page).filter({ hasText: "new pair" }).waitFor()
+      const token = await page.locator(".session code").first().innerText()
+      await button(page, /^Replay refresh,/).click()
+      await lesson(page).filter({ hasText: "a retry, not a theft" }).waitFor()
+      expect(await page.locator(".session code").first().innerText()).toBe(token)
+      await button(page, /^Reuse spent,/).click()
+      await lesson(page).filter({ hasText: "looks like a theft" }).waitFor()
+      await page.locator(".session.compromised").waitFor()
+      await button(page, /^Who am I,/).click()
+      await shown(page).filter({ hasText: "401" }).waitFor()
+    })
+  )
+
+  it.scoped("move the clock: tokens age by as much", () =>
+    visit({}, async ({ page }) => {
+      await logIn(page)
+      const before = await accessLeft(page)
+      expect(before).toBeGreaterThan(25 * 60)
+      await button(page, "+10 min, clock").click()
+      await page.locator(".clock-face", { hasText: "10 min ahead" }).waitFor()
+      const after = await accessLeft(page)
+      expect(before - after).toBeGreaterThanOrEqual(600)
+      expect(before - after).toBeLessThan(900)
+      await button(page, "+1 h, clock").click()
+      await page.locator(".session.expired", { hasText: "Refresh to get a new one" }).waitFor()
+      await button(page, /^Refresh,/).click()
+      await page.locator(".session.active").waitFor()
+    })
+  )
+
+  it.scoped("switch the plane: nothing crosses", () =>
+    visit({}, async ({ page }) => {
+      await logIn(page)
+      await page.getByRole("radio", { name: /^Testing/ }).check({ force: true })
+      await page.getByText("No session yet.").waitFor()
+      await logIn(page)
+      expect(await page.locator(".exchange").innerText()).toContain("x-testing-environment-key")
+      expect(await page.locator(".session").count()).toBe(1)
+    })
+  )
+
+  it.scoped("send a webhook with its signature shown, and one that was tampered with", () =>
+    visit({}, async ({ page }) => {
+      await page.getByRole("tab", { name: "Webhook" }).click()
+      await button(page, "Send webhook").click()
+      await lesson(page).filter({ hasText: "The signature fits the bytes" }).waitFor()
+      expect(await page.getByRole("region", { name: "Request" }).innerText()).toMatch(
+        /x-silicon-iam-\S*signature/
+      )
+      await page.getByLabel(/^Tamper/).check()
+      await button(page, "Send webhook").click()
+      await lesson(page).filter({ hasText: "does not fit the bytes" }).waitFor()
+      await shown(page).filter({ hasText: "401" }).waitFor()
+    })
+  )
+})
+
+describe("What happened", () => {
+  it.scoped("shows a ting in the inbox of a second tab, live, and announces it", () =>
+    visit({}, async ({ context, page, url }) => {
+      const other = await context.newPage()
+      await other.goto(url)
+      await other.getByText("No ting yet.").waitFor()
+      await logIn(page)
+      await sendTing(page)
+      await inbox(other).filter({ hasText: "si:deejay/trigger/1" }).filter({ hasText: "new" }).waitFor()
+      await other
+        .getByRole("status")
+        .filter({ hasText: "A ting arrived: music.trigger.fired" })
+        .waitFor({ state: "attached" })
+    })
+  )
+
+  it.scoped("shows faults while they are active, and the calls that met them", () =>
+    visit({}, async ({ page }) => {
+      await logIn(page)
+      await page.getByLabel("Upstream").selectOption("ting")
+      await page.getByLabel("What happens").selectOption("down")
+      await page.getByLabel("How often").selectOption("")
+      await button(page, "Add fault").click()
+      await page
+        .locator(".strip")
+        .filter({ hasText: "Ting every call: not reached, until removed" })
+        .waitFor()
+      await sendTing(page)
+      await page.locator(".heads .faulty", { hasText: "Ting" }).waitFor()
+      const met = page
+        .getByRole("list", { name: "Calls before the answer" })
+        .locator(".troubled", { hasText: "not reached" })
+      await shown(page).filter({ hasText: /50\d/ }).waitFor()
+      expect(await met.count()).toBe(3)
+      await lesson(page).filter({ hasText: "Ting could not be reached" }).waitFor()
+      await button(page, /^Remove, not reached/).click()
+      await page.locator(".strip").waitFor({ state: "detached" })
+      await button(page, "Send ting").click()
+      await lesson(page).filter({ hasText: "IAM issued a proof" }).waitFor()
+    })
+  )
+
+  it.scoped("keeps the action that a person picked while others arrive", () =>
+    visit({}, async ({ context, page, url }) => {
+      await logIn(page)
+      const other = await context.newPage()
+      await other.goto(url)
+      await other.locator("button.record", { hasText: "Log in" }).click()
+      await sendTing(page)
+      await inbox(other).waitFor()
+      expect(await shown(other).innerText()).toContain("Log in")
+      await button(other, "Show the newest").click()
+      await shown(other).filter({ hasText: "ting" }).waitFor()
+    })
+  )
+
+  it.scoped("gives curl lines that a shell runs", () =>
+    visit({ permissions: ["clipboard-read", "clipboard-write"] }, async ({ page }) => {
+      await logIn(page)
+      await page.getByLabel("Data (JSON)").first().fill(`{ "it's": "a \\"quote\\", $HOME and \`more\`" }`)
+      await sendTing(page)
+      await lesson(page).filter({ hasText: "IAM issued a proof" }).waitFor()
+      await button(page, "Copy as curl").click()
+      await button(page, "Copied").waitFor()
+      const command = String(await page.evaluate("navigator.clipboard.readText()"))
+      const { stdout } = await run("sh", ["-c", command])
+      expect(stdout).toMatch(/^HTTP\/1\.1 200/)
+      // The same bytes under the same key: a replay, not a conflict.
+      expect(stdout).toContain('"replayed":true')
+    })
+  )
+
+  it.scoped("shows hostile text as text", () =>
+    visit({}, async ({ page }) => {
+      const hostile = '<img src=x onerror="window.intruded=1"></pre><script>window.intruded=1</script>'
+      await logIn(page)
+      await page.getByLabel(/^Key, after/).fill("<b>bold</b>")
+      await page.getByLabel("Data (JSON)").first().fill(JSON.stringify({ hostile }))
+      await sendTing(page)
+      await inbox(page).filter({ hasText: "si:deejay/<b>bold</b>" }).click()
+      await inbox(page).filter({ hasText: "onerror" }).waitFor()
+      await page.getByRole("tab", { name: "Report" }).click()
+      await page.getByLabel(/^Message/).fill(hostile)
+      await button(page, "Send report").click()
+      await page
+        .getByRole("region", { name: "Issues" })
+        .getByRole("listitem")
+        .filter({ hasText: "<img src=x" })
+        .waitFor()
+      expect(
+        await page.evaluate(
+          '[typeof window.intruded, document.querySelectorAll("img, b, pre script").length]'
+        )
+      ).toEqual(["undefined", 0])
+    })
+  )
+
+  it.scoped("reconnects by itself after the stream was cut, and says so", () =>
+    visit({ mayFail: true }, async ({ cut, page, restore }) => {
+      await logIn(page)
+      cut()
+      await page.getByText("The sandbox does not answer.").waitFor()
+      await page.getByText("Reconnecting…").waitFor()
+      await button(page, /^Refresh,/).click()
+      await page.locator(".problem", { hasText: "The console does not answer." }).waitFor()
+      restore()
+      await page.locator(".connection.live").waitFor()
+      await button(page, /^Refresh,/).click()
+      await lesson(page).filter({ hasText: "new pair" }).waitFor()
+      expect(await page.locator("button.record").count()).toBe(3)
+    })
+  )
+})
