@@ -66,7 +66,7 @@ const CallRow = ({ call, origin }: { readonly call: Call; readonly origin: numbe
           <span class="way">
             {participantNames[call.from]} → {participantNames[call.to]}
           </span>
-          <code>
+          <code title={`${call.method} ${call.path}`}>
             {call.method} {shortRoute(call.path)}
           </code>
           <Badge tone={call.endedAt === null ? "plain" : statusTone(call.status)}>{statusText(call)}</Badge>

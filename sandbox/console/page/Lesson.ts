@@ -103,7 +103,7 @@ const overcome = (record: ActionRecord, calls: ReadonlyArray<Call>): string | nu
   // Introspection and lists are reads.
   const underKey = /introspect|endpoints|verify|context/.test(met.path) ? "" : " under the same key"
   const isFine = isSuccess(record)
-  if (met.fault === "lost" && met.to === "tracker")
+  if (met.fault === "lost" && met.to === "tracker" && met.method === "POST")
     return "The tracker's answer was lost after it had filed the issue; a search for the report's marker finds it before anything is filed again. Nothing is done twice."
   switch (met.fault) {
     case "lost":
