@@ -3,13 +3,9 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
-import { openConsole } from "./console/Console.ts"
-import { tracesPath } from "./console/ConsoleRoutes.ts"
-import { listenOnLoopback } from "./console/LoopbackServer.ts"
-import { makeDocsAddition } from "./DocsAddition.ts"
 import { guide } from "./Guide.ts"
-import { loadPages } from "./Pages.ts"
 import { startSandbox } from "./Run.ts"
+import { startSandboxWithConsole } from "./RunWithConsole.ts"
 import { runScenario } from "./ScenarioRunner.ts"
 
 export interface SandboxOptions {
@@ -29,19 +25,8 @@ export const sandbox = ({ debug, walk }: SandboxOptions) => {
       const { base, world } = yield* startSandbox({ port: 0, logLevel })
       return yield* runScenario(world, base)
     }
-    const listener = yield* listenOnLoopback
-    const { tryIt } = yield* Effect.promise(loadPages)
-    const options = {
-      logLevel,
-      tracesUrl: `${listener.url}${tracesPath}`,
-      docs: makeDocsAddition(tryIt, listener.url)
-    }
-    const started = yield* startSandbox({ port: 8787, ...options }).pipe(
-      // The usual port is taken: use any free one.
-      Effect.catchTag("ListenFailed", () => startSandbox({ port: 0, ...options }))
-    )
-    yield* openConsole(listener, started)
-    yield* Console.log(guide(started, listener.url))
+    const started = yield* startSandboxWithConsole({ port: 8787, logLevel })
+    yield* Console.log(guide(started, started.consoleUrl))
     return yield* Effect.never
   })
   return program.pipe(Effect.scoped, Effect.provide(NodeFileSystem.layer))

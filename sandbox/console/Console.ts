@@ -3,7 +3,7 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as FiberSet from "effect/FiberSet"
 import type * as Scope from "effect/Scope"
-import { loadPages } from "../Pages.ts"
+import type { PageAssets } from "../Pages.ts"
 import type { Sandbox } from "../Run.ts"
 import { makeActions, type Perform } from "./Actions.ts"
 import { makeHandler } from "./ConsoleHandler.ts"
@@ -22,10 +22,10 @@ import { watchUpstreams } from "./UpstreamCalls.ts"
 /** Opens the console at the listener's address. It closes with the scope: streams end, and actions under way are interrupted. */
 export const openConsole = (
   listener: LoopbackServer,
-  sandbox: Sandbox
+  sandbox: Sandbox,
+  page: PageAssets
 ): Effect.Effect<void, never, Scope.Scope> =>
   Effect.gen(function* () {
-    const { console: page } = yield* Effect.promise(loadPages)
     const { clock, world } = sandbox
     const sessions = new Sessions(world.iam.controls, clock.now)
     const faults = new InjectedFaults(world)

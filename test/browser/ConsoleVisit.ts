@@ -5,10 +5,8 @@ import { expect } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core"
-import { openConsole } from "../../sandbox/console/Console.ts"
-import { tracesPath } from "../../sandbox/console/ConsoleRoutes.ts"
 import { type LoopbackServer, listenOnLoopback } from "../../sandbox/console/LoopbackServer.ts"
-import { startSandbox } from "../../sandbox/Run.ts"
+import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
 import { browserPatience } from "./Chromium.ts"
 
 export interface Visit {
@@ -46,15 +44,13 @@ const severable = (listener: LoopbackServer) => {
 }
 
 const startConsole = Effect.gen(function* () {
-  const listener = yield* listenOnLoopback
-  const sandbox = yield* startSandbox({
+  const { wrapped, ...control } = severable(yield* listenOnLoopback)
+  const { consoleUrl } = yield* startSandboxWithConsole({
     port: 0,
     logLevel: LogLevel.None,
-    tracesUrl: `${listener.url}${tracesPath}`
+    listen: Effect.succeed(wrapped)
   })
-  const { wrapped, ...control } = severable(listener)
-  yield* openConsole(wrapped, sandbox)
-  return { url: listener.url, ...control }
+  return { url: consoleUrl, ...control }
 }).pipe(Effect.provide(NodeFileSystem.layer))
 
 export interface VisitOptions extends BrowserContextOptions {

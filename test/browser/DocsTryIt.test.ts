@@ -3,22 +3,16 @@ import { afterAll, beforeAll, describe, expect, it } from "@effect/vitest"
 import axe from "axe-core"
 import * as Effect from "effect/Effect"
 import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
-import { openConsole } from "../../sandbox/console/Console.ts"
-import { listenOnLoopback } from "../../sandbox/console/LoopbackServer.ts"
-import { makeDocsAddition } from "../../sandbox/DocsAddition.ts"
-import { loadPages, type Pages } from "../../sandbox/Pages.ts"
 import { callsOf, freshDocument } from "../http/Documented.ts"
-import { startTestSandboxWith } from "../support/Sandbox.ts"
+import { startTestSandboxWithConsole } from "../support/Sandbox.ts"
 import { launchChromium } from "./Chromium.ts"
 import { openPage, type Visit } from "./Visit.ts"
 
 const calls = callsOf(freshDocument())
 
 let browser: Browser
-let pages: Pages
 beforeAll(async () => {
   browser = await launchChromium()
-  pages = await loadPages()
 })
 afterAll(() => browser?.close())
 
@@ -29,13 +23,10 @@ interface Trial extends Visit {
 
 const tryIt = (options: BrowserContextOptions, use: (trial: Trial) => Promise<void>) =>
   Effect.gen(function* () {
-    const listener = yield* listenOnLoopback
-    const sandbox = yield* startTestSandboxWith({ docs: makeDocsAddition(pages.tryIt, listener.url) })
-    yield* openConsole(listener, sandbox)
-    const { base } = sandbox
+    const { base, consoleUrl } = yield* startTestSandboxWithConsole
     yield* Effect.promise(() =>
       openPage(browser, `${base}/docs`, "", options, (visit) =>
-        use({ ...visit, base, consoleOrigin: listener.url })
+        use({ ...visit, base, consoleOrigin: consoleUrl })
       )
     )
   })

@@ -4,6 +4,7 @@ import type * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
 import { startSandbox } from "../../sandbox/Run.ts"
+import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
 
 /** A console that records its output. */
 export const keptConsole = () => {
@@ -34,17 +35,20 @@ export const keptConsole = () => {
   return { lines, console }
 }
 
-/** Everything at debug level; `log` holds one JSON text a line. */
-export const startTestSandboxWith = (
-  options: Omit<Parameters<typeof startSandbox>[0], "port" | "logLevel">
-) =>
+/** Keeps the log, everything at debug level; `log` holds one JSON text a line. */
+const withLog = <A extends object, E, R>(start: Effect.Effect<A, E, R>) =>
   Effect.gen(function* () {
     const { lines, console } = keptConsole()
-    const sandbox = yield* Effect.withConsole(
-      startSandbox({ port: 0, logLevel: LogLevel.Debug, ...options }),
-      console
-    )
+    const sandbox = yield* Effect.withConsole(start, console)
     return { ...sandbox, log: lines }
   }).pipe(Effect.provide(NodeFileSystem.layer))
 
+const common = { port: 0, logLevel: LogLevel.Debug }
+
+export const startTestSandboxWith = (
+  options: Omit<Parameters<typeof startSandbox>[0], "port" | "logLevel">
+) => withLog(startSandbox({ ...common, ...options }))
+
 export const startTestSandbox = startTestSandboxWith({})
+
+export const startTestSandboxWithConsole = withLog(startSandboxWithConsole(common))

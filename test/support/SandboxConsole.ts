@@ -2,11 +2,8 @@
 import { request as sendRequest } from "node:http"
 import { expect } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { openConsole } from "../../sandbox/console/Console.ts"
-import { tracesPath } from "../../sandbox/console/ConsoleRoutes.ts"
-import { listenOnLoopback } from "../../sandbox/console/LoopbackServer.ts"
 import type { Action, ActionRecord, Call, Refusal, Session, State } from "../../sandbox/console/Protocol.ts"
-import { startTestSandboxWith } from "./Sandbox.ts"
+import { startTestSandboxWithConsole } from "./Sandbox.ts"
 import { eventually } from "./Waiting.ts"
 
 /** One tab: what the stream of events has brought so far. */
@@ -103,10 +100,8 @@ export const arrowOf = ({ fault, from, isLater, method, path, status, to }: Call
     .join(" ")
 
 export const startTestConsole = Effect.gen(function* () {
-  const listener = yield* listenOnLoopback
-  const sandbox = yield* startTestSandboxWith({ tracesUrl: `${listener.url}${tracesPath}` })
-  yield* openConsole(listener, sandbox)
-  const { url } = listener
+  const sandbox = yield* startTestSandboxWithConsole
+  const url = sandbox.consoleUrl
   const tab = yield* openTab(url)
   yield* eventually("the first state", () => tab.state !== undefined)
 

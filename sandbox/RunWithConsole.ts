@@ -1,0 +1,31 @@
+/** The sandbox as a person uses it: with the console, and a documentation page that sends its calls. */
+import * as Effect from "effect/Effect"
+import type * as LogLevel from "effect/LogLevel"
+import { openConsole } from "./console/Console.ts"
+import { tracesPath } from "./console/ConsoleRoutes.ts"
+import { listenOnLoopback } from "./console/LoopbackServer.ts"
+import { makeDocsAddition } from "./DocsAddition.ts"
+import { loadPages } from "./Pages.ts"
+import { startSandbox } from "./Run.ts"
+
+/** `port` is the service's; when it is taken, any free one. All of it ends with the scope. */
+export const startSandboxWithConsole = (options: {
+  readonly port: number
+  readonly logLevel: LogLevel.LogLevel
+  /** Replaces the console's socket, for tests that cut it. */
+  readonly listen?: typeof listenOnLoopback
+}) =>
+  Effect.gen(function* () {
+    const listener = yield* options.listen ?? listenOnLoopback
+    const pages = yield* Effect.promise(loadPages)
+    const start = (port: number) =>
+      startSandbox({
+        port,
+        logLevel: options.logLevel,
+        tracesUrl: `${listener.url}${tracesPath}`,
+        docs: makeDocsAddition(pages.tryIt, listener.url)
+      })
+    const sandbox = yield* start(options.port).pipe(Effect.catchTag("ListenFailed", () => start(0)))
+    yield* openConsole(listener, sandbox, pages.console)
+    return { ...sandbox, consoleUrl: listener.url }
+  })
