@@ -1,10 +1,17 @@
 /** What an action is called in the list. */
 import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
 import type { Journal } from "./Journal.ts"
-import type { Action, FaultKind } from "./Protocol.ts"
+import type { Action, FaultKind, Upstream } from "./Protocol.ts"
 import type { Sessions } from "./Sessions.ts"
 
-const names: Readonly<Record<FaultKind, string>> = {
+const upstreamNames: Readonly<Record<Upstream, string>> = {
+  iam: "IAM",
+  ting: "Ting",
+  tables: "The table service",
+  tracker: "The tracker"
+}
+
+const faultNames: Readonly<Record<FaultKind, string>> = {
   down: "is down",
   slow: "is slow",
   rateLimited: "answers 429",
@@ -52,7 +59,7 @@ export const makeTitles = (
   return (action) => {
     switch (action.kind) {
       case "mint":
-        return `Mint a token for ${action.actor}`
+        return `Get an SLT for ${action.actor}`
       case "login":
         return `Log in as ${actorOfSlt(action.plane, action.slt)}`
       case "me":
@@ -76,7 +83,7 @@ export const makeTitles = (
       case "repeat":
         return titleOfRepeat(action.action)
       case "addFault":
-        return `${action.route ?? action.upstream} ${names[action.fault]}`
+        return `${action.route ?? upstreamNames[action.upstream]} ${faultNames[action.fault]}`
       case "removeFault":
         return `Remove fault ${action.fault}`
       case "advanceClock":

@@ -26,7 +26,7 @@ describe("An action of the console shows its request, the answer and the calls t
       const { act, base, recordWith, stateWith, world } = yield* startTestConsole
       const minted = yield* act({ kind: "mint", plane: "production", actor: "si:deejay" })
       expect(minted).toMatchObject({
-        title: "Mint a token for si:deejay",
+        title: "Get an SLT for si:deejay",
         exchange: {
           method: "POST",
           url: `${world.iam.url}/_sandbox/slt`,
