@@ -125,7 +125,7 @@ describe("A fault", () => {
         Array(3).fill("backend -> iam POST /api/v1/oauth/introspect null down")
       )
       const remove = { kind: "removeFault", fault: faults[0]?.id ?? 0 } as const
-      yield* act(remove)
+      expect((yield* act(remove)).title).toBe("Remove: IAM is down")
       yield* stateWith("no fault", (state) => state.faults.length === 0)
       expect((yield* act(me)).exchange?.status).toBe(200)
       expect(yield* refused(remove)).toMatchObject({ message: "The fault has ended" })
