@@ -75,7 +75,7 @@ const cases: ReadonlyArray<{
   }
 ]
 
-describe("The arrows of an action show the fault that a call met, and the retries of the service:", () => {
+describe.concurrent("The arrows of an action show the fault that a call met, and the retries of the service:", () => {
   it.scopedLive.each(cases)("$upstream", ({ action, expected, route, upstream }) =>
     Effect.gen(function* () {
       const { act, login, recordWith, stateWith } = yield* startTestConsole
