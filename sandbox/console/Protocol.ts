@@ -58,8 +58,9 @@ export type Action =
       readonly kind: "webhook"
       readonly plane: string
       readonly event: string
-      readonly actor: string
-      readonly org: string
+      /** `null` where the event is about none. */
+      readonly actor: string | null
+      readonly org: string | null
       /** Changes one byte of the body after it was signed. */
       readonly tamper: boolean
     }
@@ -83,6 +84,8 @@ export interface Exchange {
   readonly url: string
   readonly requestHeaders: Readonly<Record<string, string>>
   readonly requestBody: string | null
+  /** The request's body is longer than what is kept of it. */
+  readonly isCut: boolean
   /** `null` when the connection was lost before an answer. */
   readonly status: number | null
   readonly responseHeaders: Readonly<Record<string, string>>
@@ -104,6 +107,8 @@ export interface Call {
   readonly fault: FaultKind | null
   /** Sent after the answer to the console, by background delivery. */
   readonly isLater: boolean
+  /** Ships only what the service records about itself. */
+  readonly isOwn: boolean
 }
 
 export interface ActionRecord {
@@ -125,6 +130,8 @@ export interface Plane {
   readonly name: string
   /** The value of `X-Testing-Environment-Key`; `null` in production. */
   readonly key: string | null
+  /** Handles of all its organisations. */
+  readonly organizations: ReadonlyArray<string>
 }
 
 export interface Actor {
@@ -198,7 +205,11 @@ export interface WebhookEvent {
   readonly type: string
   /** What it says, for a person. */
   readonly meaning: string
-  readonly actorKind: "silicon" | "carbon"
+  /** What it is about, as a heading over several events. */
+  readonly group: string
+  /** The kind of actor that it is about; `null` for none. */
+  readonly actorKind: "silicon" | "carbon" | null
+  readonly hasOrganization: boolean
 }
 
 /** The whole system. Lists are newest first and hold the newest 100. */
