@@ -2,10 +2,10 @@
 import { problemView } from "./AnswerView.ts"
 import { element } from "./Dom.ts"
 import type { Sessions } from "./Session.ts"
-import type { Who, World } from "./SandboxConsole.ts"
+import type { Who, Actors } from "./SandboxConsole.ts"
 
 /** The people of a plane; the first one that the page offers is the first of the first plane. */
-export const peopleOf = ({ actors, planes }: World, planeId: string): ReadonlyArray<Who> =>
+export const peopleOf = ({ actors, planes }: Actors, planeId: string): ReadonlyArray<Who> =>
   planes
     .filter(({ id }) => id === planeId)
     .flatMap((plane) => actors.filter((actor) => actor.plane === plane.id).map((actor) => ({ plane, actor })))
@@ -20,11 +20,11 @@ const describe = ({ session }: Sessions): string => {
   return `${actor} in ${organization}, ${plane.name}, ${end}`
 }
 
-export const sessionBar = (world: World, sessions: Sessions): HTMLElement => {
+export const sessionBar = (known: Actors, sessions: Sessions): HTMLElement => {
   const plane = element(
     "select",
     { id: "try-plane" },
-    ...world.planes.map(({ id, name }) => element("option", { value: id }, name))
+    ...known.planes.map(({ id, name }) => element("option", { value: id }, name))
   )
   const actor = element("select", { id: "try-actor" })
   const state = element("div", { class: "state", role: "status" })
@@ -37,10 +37,10 @@ export const sessionBar = (world: World, sessions: Sessions): HTMLElement => {
   }
   const listActors = () =>
     actor.replaceChildren(
-      ...peopleOf(world, plane.value).map((who) => element("option", {}, who.actor.publicId))
+      ...peopleOf(known, plane.value).map((who) => element("option", {}, who.actor.publicId))
     )
   const select = () => {
-    const who = peopleOf(world, plane.value).find((each) => each.actor.publicId === actor.value)
+    const who = peopleOf(known, plane.value).find((each) => each.actor.publicId === actor.value)
     if (who !== undefined) sessions.select(who)
   }
   plane.addEventListener("change", () => {

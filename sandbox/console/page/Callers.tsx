@@ -3,7 +3,7 @@ import { ActionButton, type Acting, ProblemNote, useActing } from "./Acting.tsx"
 import { useNow } from "./Clock.ts"
 import { countdown } from "./Format.ts"
 import type { Actor, Slt } from "../Protocol.ts"
-import { planeName } from "./Names.ts"
+import { placeTitles, planeName } from "./Names.ts"
 import { Empty, LifeBar, Panel, Token } from "./Parts.tsx"
 import { SessionCard } from "./SessionCard.tsx"
 import { planeOf, sessionsOf, useStore } from "./Store.ts"
@@ -66,11 +66,7 @@ export const Callers = () => {
   const sessions = sessionsOf(model)
   const live = sessions.filter(({ status }) => status === "active").length
   return (
-    <Panel
-      id="callers"
-      title="Callers"
-      note={<span class="soft">{plane === undefined ? "" : planeName(plane)}</span>}
-    >
+    <Panel id="callers" note={<span class="soft">{plane === undefined ? "" : planeName(plane)}</span>}>
       <ProblemNote acting={acting} />
       <ul class="plain actors">
         {system.actors
@@ -79,17 +75,19 @@ export const Callers = () => {
             <ActorRow key={actor.publicId} acting={acting} actor={actor} />
           ))}
       </ul>
-      <h3>
-        Sessions <span class="soft">{live} active</span>
-      </h3>
-      {sessions.length === 0 && (
-        <Empty>No session yet. Get an SLT for an actor above, then log in with it.</Empty>
-      )}
-      <ul class="plain sessions">
-        {sessions.map((session) => (
-          <SessionCard key={session.id} session={session} />
-        ))}
-      </ul>
+      <section id="sessions" aria-labelledby="sessions-title" tabIndex={-1}>
+        <h3 id="sessions-title">
+          {placeTitles.sessions} <span class="soft">{live} active</span>
+        </h3>
+        {sessions.length === 0 && (
+          <Empty>No session yet. Get an SLT for an actor above, then log in with it.</Empty>
+        )}
+        <ul class="plain sessions">
+          {sessions.map((session) => (
+            <SessionCard key={session.id} session={session} />
+          ))}
+        </ul>
+      </section>
     </Panel>
   )
 }

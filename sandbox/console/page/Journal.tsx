@@ -106,7 +106,6 @@ export const Journal = () => {
   return (
     <Panel
       id="journal"
-      title="What happened"
       note={
         isBehind ? (
           <button type="button" class="quiet" onClick={() => change({ kind: "pick", record: null })}>

@@ -3,18 +3,17 @@ import type { ComponentChildren } from "preact"
 import { useState } from "preact/hooks"
 import { shorten } from "./Format.ts"
 import { useStore } from "./Store.ts"
-import type { Tone } from "./Names.ts"
+import { type Place, placeTitles, type Tone } from "./Names.ts"
 
 /** A region of the page with a heading. Shortcuts and the tour put the focus on it. */
 export const Panel = (props: {
-  readonly id: string
-  readonly title: string
+  readonly id: Place
   readonly note?: ComponentChildren
   readonly children: ComponentChildren
 }) => (
   <section id={props.id} class="panel" aria-labelledby={`${props.id}-title`} tabIndex={-1}>
     <header class="panel-head">
-      <h2 id={`${props.id}-title`}>{props.title}</h2>
+      <h2 id={`${props.id}-title`}>{placeTitles[props.id]}</h2>
       {props.note}
     </header>
     {props.children}

@@ -4,7 +4,7 @@ import type { InboxTing, TableRow, TrackerIssue } from "../Protocol.ts"
 import { useNow } from "./Clock.ts"
 import { age, plural } from "./Format.ts"
 import { Empty, Panel } from "./Parts.tsx"
-import { issueName, planeOf, rowName, tingName, useStore } from "./Store.ts"
+import { isTesting, issueName, rowName, tingName, useStore } from "./Store.ts"
 
 /** Milliseconds for which an arrival is called new. */
 const newFor = 10_000
@@ -91,15 +91,15 @@ const Shelf = (props: {
   </section>
 )
 
-export const World = () => {
+export const Arrivals = () => {
   const { model, system } = useStore()
-  const isTesting = planeOf(model)?.key !== null
-  const of = isTesting ? " of production" : ""
+  const isTested = isTesting(model)
+  const of = isTested ? " of production" : ""
   const sent = system.rows.filter(({ table }) => system.tables.includes(table))
   const own = system.rows.filter((row) => !sent.includes(row))
   const inbox = system.inbox.filter(({ plane }) => plane === model.plane)
   return (
-    <Panel id="world" title="World" note={<span class="soft">what arrived</span>}>
+    <Panel id="world" note={<span class="soft">what arrived</span>}>
       <Shelf
         title="Inbox"
         count={inbox.length}
@@ -113,8 +113,8 @@ export const World = () => {
         title={`Issues${of}`}
         count={system.issues.length}
         empty={
-          isTesting
-            ? "Reports of a testing plane are stored and never filed."
+          isTested
+            ? "No issue yet. A report without a session belongs to production and is filed here; a report of this plane is stored and never filed."
             : "No issue yet. Send a report in Do: it is filed here."
         }
       >
@@ -126,7 +126,7 @@ export const World = () => {
         title={`Rows${of}`}
         count={sent.length}
         empty={
-          isTesting
+          isTested
             ? "Telemetry of a testing plane is not recorded."
             : "No row yet. Send telemetry in Do: it is shipped here."
         }
