@@ -13,6 +13,7 @@ import { Journal, ResultBadge } from "./Journal.tsx"
 import { lessonOf } from "./Lesson.ts"
 import { recall, remember } from "./Memory.ts"
 import { faultLabels, faultLeft, faultTarget } from "./Names.ts"
+import { Foreign } from "./Parts.tsx"
 import { useKeys } from "./Shortcuts.ts"
 import {
   type Change,
@@ -55,7 +56,9 @@ const LastResult = ({ model }: { readonly model: Model }) => {
   return record === undefined ? null : (
     <nav class="last" aria-label="Last action">
       <ResultBadge record={record} />
-      <span class="grow">{record.title}</span>
+      <span class="grow">
+        <Foreign text={record.title} />
+      </span>
       <a href="#journal">What happened</a>
     </nav>
   )

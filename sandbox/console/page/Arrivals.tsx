@@ -3,7 +3,7 @@ import type { ComponentChildren } from "preact"
 import type { InboxTing, TableRow, TrackerIssue } from "../Protocol.ts"
 import { useNow } from "./Clock.ts"
 import { age, plural } from "./Format.ts"
-import { Empty, Panel } from "./Parts.tsx"
+import { Empty, Foreign, Panel } from "./Parts.tsx"
 import { isTesting, issueName, rowName, tingName, useStore } from "./Store.ts"
 
 /** Milliseconds for which an arrival is called new. */
@@ -14,7 +14,7 @@ interface ThingProps {
   readonly name: string
   readonly at: number
   readonly title: string
-  readonly facts: string
+  readonly facts: ComponentChildren
   readonly children: ComponentChildren
 }
 
@@ -26,7 +26,9 @@ const Thing = ({ at, children, facts, name, title }: ThingProps) => {
     <li>
       <details class={`thing ${isNew ? "new" : ""}`}>
         <summary>
-          <strong>{title}</strong>
+          <strong>
+            <Foreign text={title} />
+          </strong>
           {isNew && <span class="badge good">new</span>}
           <time class="soft">{age(old)}</time>
           <span class="facts soft">{facts}</span>
@@ -44,7 +46,11 @@ const Ting = ({ ting }: { readonly ting: InboxTing }) => (
     name={tingName(ting.id)}
     at={ting.createdAt}
     title={ting.type}
-    facts={`${ting.key} · to ${ting.recipient} in ${ting.org}`}
+    facts={
+      <>
+        <Foreign text={ting.key} /> · to <Foreign text={ting.recipient} /> in <Foreign text={ting.org} />
+      </>
+    }
   >
     <Json value={ting.data} />
   </Thing>

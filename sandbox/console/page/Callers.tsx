@@ -11,11 +11,14 @@ import { planeOf, sessionsOf, useStore } from "./Store.ts"
 /** Milliseconds. */
 const sltLife = 120_000
 
+/** SLTs of an actor that the page shows. */
+const shownSlts = 3
+
 const SltRow = ({ acting, slt }: { readonly acting: Acting; readonly slt: Slt }) => {
   const left = slt.expiresAt - useNow()
   return (
     <li class="slt">
-      <Token value={slt.token} />
+      <Token name={`SLT of ${slt.actor}`} value={slt.token} />
       <LifeBar left={left} whole={sltLife} label="SLT" />
       <span class="left">{left > 0 ? countdown(left) : "expired"}</span>
       <ActionButton
@@ -50,9 +53,10 @@ const ActorRow = ({ actor, acting }: { readonly acting: Acting; readonly actor: 
       </div>
       {slts.length > 0 && (
         <ul class="plain">
-          {slts.slice(0, 3).map((slt) => (
+          {slts.slice(0, shownSlts).map((slt) => (
             <SltRow key={slt.token} acting={acting} slt={slt} />
           ))}
+          {slts.length > shownSlts && <li class="soft">and {slts.length - shownSlts} more</li>}
         </ul>
       )}
     </li>
@@ -68,6 +72,7 @@ export const Callers = () => {
   return (
     <Panel id="callers" note={<span class="soft">{plane === undefined ? "" : planeName(plane)}</span>}>
       <ProblemNote acting={acting} />
+      <p class="hint">A silicon (si:…) is a machine’s identity, a carbon (c:…) a person’s.</p>
       <ul class="plain actors">
         {system.actors
           .filter((actor) => actor.plane === model.plane)

@@ -20,7 +20,10 @@ const AccessLife = ({ session }: { readonly session: Session }) => {
   const family = session.familyExpiresAt - now
   return (
     <div class="access">
-      <Token value={session.accessToken} />
+      <Token
+        name={`access token of ${session.actor}, session ${shortId(session.id)}`}
+        value={session.accessToken}
+      />
       <LifeBar left={left} whole={session.accessExpiresAt - session.accessIssuedAt} label="Access token" />
       <span class="left">{left > 0 ? countdown(left) : "expired"}</span>
       <small class="soft">
