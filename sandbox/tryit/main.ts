@@ -58,5 +58,12 @@ const start = async (place: HTMLElement): Promise<void> => {
 }
 
 const place = element("div", { class: "try-place" })
-document.getElementById("main")?.prepend(place)
+/** On a narrow screen the list of calls is above the content, and would hide the bar. */
+const narrow = matchMedia("(max-width: 60rem)")
+const putPlace = () =>
+  narrow.matches
+    ? document.querySelector(".layout")?.before(place)
+    : document.getElementById("main")?.prepend(place)
+narrow.addEventListener("change", putPlace)
+putPlace()
 void start(place)

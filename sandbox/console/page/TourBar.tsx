@@ -1,5 +1,6 @@
 /** The guided tour: a bar above the real controls, which stay usable. */
-import { useEffect, useState } from "preact/hooks"
+import { type RefObject } from "preact"
+import { useEffect, useRef, useState } from "preact/hooks"
 import { type Place, placeTitles } from "./Names.ts"
 import { useStore } from "./Store.ts"
 import { standingOf, tourSteps } from "./Tour.ts"
@@ -10,6 +11,20 @@ const showPlace = (place: Place) => {
   element?.focus({ preventScroll: true })
   element?.scrollIntoView({ block: "start" })
 }
+
+/** What the page scrolls to must not lie below the bar: the style sheet knows its height. */
+const useHeight = (bar: RefObject<HTMLElement>) =>
+  useEffect(() => {
+    const { style } = document.documentElement
+    const observer = new ResizeObserver(() =>
+      style.setProperty("--tour-height", `${bar.current?.offsetHeight ?? 0}px`)
+    )
+    if (bar.current !== null) observer.observe(bar.current)
+    return () => {
+      observer.disconnect()
+      style.removeProperty("--tour-height")
+    }
+  }, [])
 
 const Steps = ({ at, done }: { readonly at: number; readonly done: ReadonlyArray<number> }) => (
   <ol class="plain steps" aria-label={`Step ${at + 1} of ${tourSteps.length}`}>
@@ -32,6 +47,8 @@ export const TourBar = ({ tour }: { readonly tour: Tour }) => {
   const { model, say, system } = useStore()
   const { done, since, step: at } = tour.progress
   const [isFolded, fold] = useState(false)
+  const bar = useRef<HTMLElement>(null)
+  useHeight(bar)
   const step = tourSteps[at]
   const isDone = done.includes(at)
   const isLast = at === tourSteps.length - 1
@@ -48,7 +65,7 @@ export const TourBar = ({ tour }: { readonly tour: Tour }) => {
   useEffect(() => fold(false), [at])
   if (step === undefined) return null
   return (
-    <aside class={`tour ${isFolded ? "folded" : ""}`} aria-label="Guided tour">
+    <aside ref={bar} class={`tour ${isFolded ? "folded" : ""}`} aria-label="Guided tour">
       <Steps at={at} done={done} />
       <div class="grow">
         <h2>

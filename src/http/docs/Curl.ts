@@ -4,7 +4,7 @@
 export const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 /** The words of a command; `url`, `headers` and `body` are quoted for a shell. */
-export interface CurlWords {
+interface CurlWords {
   readonly method: string
   readonly url: string
   /** Each `Name: value`. */
