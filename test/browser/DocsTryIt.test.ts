@@ -294,6 +294,8 @@ describe("Try it", () => {
           await section(page, id).locator(".answer").getByText("The same call as curl").click()
         }
         expect(await page.evaluate("document.documentElement.scrollWidth - innerWidth")).toBe(0)
+        const top = async (locator: Locator) => (await locator.boundingBox())?.y ?? Number.NaN
+        expect(await top(bar(page))).toBeLessThan(await top(page.getByRole("navigation")))
         await page.evaluate(axe.source)
         const violations = await page.evaluate(
           "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => violations.map(({ id, nodes }) => id + ' ' + nodes.map(({ html }) => html)))"
