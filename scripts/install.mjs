@@ -1,7 +1,8 @@
 // node scripts/install.mjs <folder>: copies what runs, and nothing else, into a folder: the bundle, package.json and the SQLite addon. It needs
 // `npm ci` and `npm run build` before, and no package is downloaded. The folder is replaced as a whole; the one before stays as <folder>.previous.
-import { cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs"
-import { dirname, join, resolve } from "node:path"
+// What is installed already is left as it is. After an interruption, run it again: only between two renames is there no <folder>.
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs"
+import { dirname, join, relative, resolve } from "node:path"
 import { fileURLToPath } from "node:url"
 
 const root = fileURLToPath(new URL("..", import.meta.url))
@@ -34,14 +35,34 @@ if (missing.length > 0) giveUp(`${missing[0]} is missing: run npm ci && npm run 
 if (existsSync(target) && readdirSync(target).length > 0 && !existsSync(join(target, "dist/main.js")))
   giveUp(`${target} holds something else: name another folder`)
 
-const [next, previous] = [`${target}.next`, `${target}.previous`]
-rmSync(next, { recursive: true, force: true })
+const [next, previous, old] = [`${target}.next`, `${target}.previous`, `${target}.old`]
+for (const folder of [next, old]) rmSync(folder, { recursive: true, force: true })
 for (const file of files) {
   mkdirSync(dirname(join(next, file)), { recursive: true })
   cpSync(join(root, file), join(next, file), { recursive: true, dereference: true })
 }
+
+const filesOf = (folder) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(folder, join(entry.parentPath, entry.name)))
+    .sort()
+const isSame = (one, other) => {
+  const names = filesOf(one)
+  return (
+    names.join("\n") === filesOf(other).join("\n") &&
+    names.every((name) => readFileSync(join(one, name)).equals(readFileSync(join(other, name))))
+  )
+}
+
+if (existsSync(target) && isSame(next, target)) {
+  // Installed already: the version before, to which a roll-back leads, stays.
+  rmSync(next, { recursive: true })
+  process.exit(0)
+}
 if (existsSync(target)) {
-  rmSync(previous, { recursive: true, force: true })
+  if (existsSync(previous)) renameSync(previous, old)
   renameSync(target, previous)
 }
 renameSync(next, target)
+rmSync(old, { recursive: true, force: true })

@@ -1,6 +1,6 @@
 /** scripts/install.mjs on this clone, whose bundle is built first. */
 import { execFile } from "node:child_process"
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises"
+import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
@@ -29,6 +29,22 @@ describe("An installation", () => {
     expect(await readdir(join(target, "dist/chunks"))).not.toContain("old.js")
     expect(await readdir(join(`${target}.previous`, "dist/chunks"))).toContain("old.js")
     expect((await readdir(folder)).toSorted()).toEqual(["music-backend", "music-backend.previous"])
+    // A repetition changes nothing: the version before stays.
+    await install(target)
+    expect(await readdir(join(`${target}.previous`, "dist/chunks"))).toContain("old.js")
+    expect((await readdir(folder)).toSorted()).toEqual(["music-backend", "music-backend.previous"])
+  })
+
+  it("repairs one that was interrupted between its renames", async () => {
+    const target = join(folder, "interrupted")
+    await install(target)
+    await rename(target, `${target}.previous`)
+    await mkdir(`${target}.next`)
+    await install(target)
+    const { stdout } = await run(process.execPath, [join(target, "dist/cli.js"), "version"])
+    expect(stdout.trim()).toBe(version)
+    await rm(target, { recursive: true })
+    await rm(`${target}.previous`, { recursive: true })
   })
 
   it("leaves a folder alone that holds something else", async () => {

@@ -1,16 +1,16 @@
-/** The file of ops for logrotate, with the real program where it is installed (.ci/run installs it), on the log of a server that runs. */
+/** The file of ops for logrotate, with the real program, on the log of a server that runs. */
 import { execFileSync } from "node:child_process"
 import { chmodSync, existsSync, readFileSync, writeFileSync } from "node:fs"
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import { call } from "../../sandbox/HttpExchange.ts"
 import { bundleBefore, environmentOf, startProcess, stop } from "../faults/Processes.ts"
 import { startUpstreams } from "../../sandbox/SimulatedUpstreams.ts"
 import { folder } from "../layers/store/Stores.ts"
 import { freePort, root } from "../support/Process.ts"
+import { requireProgram } from "../support/Programs.ts"
 import { awaited } from "../support/Waiting.ts"
-import { isInstalled } from "./Proxies.ts"
 
 bundleBefore()
 
@@ -21,7 +21,7 @@ describe("A log that is appended to a file", () => {
     assert.match(example, /^ {2}copytruncate$/m)
   })
 
-  if (!isInstalled("logrotate")) return
+  beforeAll(() => requireProgram("logrotate"))
 
   it.scopedLive("continues at the beginning of the emptied file", () =>
     Effect.gen(function* () {

@@ -1,6 +1,6 @@
-/** Real proxies with the files of `ops` in front of the real server. They run where they are installed; .ci/run installs both. */
+/** Real proxies with the files of `ops` in front of the real server. */
 import { join } from "node:path"
-import { assert, describe, it } from "@effect/vitest"
+import { assert, beforeAll, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import { production } from "../../sandbox/upstreams/Iam.ts"
@@ -8,8 +8,9 @@ import { settings } from "../../src/layers/settings/SettingsTable.ts"
 import { bodyLimits } from "../../src/schema/BodyLimits.ts"
 import { bundleBefore, serve } from "../faults/Processes.ts"
 import { folder } from "../layers/store/Stores.ts"
+import { requireProgram } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
-import { type Answer, ask, isInstalled, proxies, type Sent, startProxy } from "./Proxies.ts"
+import { type Answer, ask, proxies, type Sent, startProxy } from "./Proxies.ts"
 
 bundleBefore()
 
@@ -25,7 +26,7 @@ describe.each(proxies)("$name with its file of ops", (proxy) => {
     assert.isAbove(keeps, 0)
   })
 
-  if (!isInstalled(proxy.name)) return
+  beforeAll(() => requireProgram(proxy.name))
 
   it.scopedLive("ends TLS, and passes addresses, paths, headers and bodies as the server needs them", () =>
     Effect.gen(function* () {

@@ -1,5 +1,4 @@
 /** The proxies of `ops`, started as separate programs from their own files; only names, ports, and the files of the certificate differ. */
-import { spawnSync } from "node:child_process"
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import { request } from "node:https"
 import { tmpdir } from "node:os"
@@ -72,9 +71,6 @@ const caddy: Proxy = {
 const programs = `${process.env.PATH}:/usr/sbin:/sbin`
 
 export const proxies: ReadonlyArray<Proxy> = [nginx, caddy]
-
-export const isInstalled = (program: string): boolean =>
-  spawnSync("sh", ["-c", `command -v ${program}`], { env: { PATH: programs } }).status === 0
 
 export interface Answer {
   readonly status: number
