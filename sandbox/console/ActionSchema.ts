@@ -1,17 +1,27 @@
 /** The schema of an action. A text that it refuses could not be shown, copied and repeated. */
 import * as Schema from "effect/Schema"
-import { WebhookTypes } from "./WebhookEvents.ts"
 import type { Action } from "./Protocol.ts"
+import { webhookTypes } from "./WebhookTypes.ts"
 
 /** Characters of a message or of JSON text, at most. */
 const longestText = 65_536
 
-/** A day of the calendar is the unit; a longer way takes several steps. */
+/** Milliseconds of one step of the clock; a longer way takes several steps. */
 const longestStep = 90 * 24 * 3_600_000
 
-const Name = Schema.String.pipe(Schema.minLength(1), Schema.maxLength(255))
-const Token = Schema.String.pipe(Schema.minLength(1), Schema.maxLength(8_192))
-const LongText = Schema.String.pipe(Schema.maxLength(longestText))
+/** A text of a field. The refusal is a sentence for the person who filled it in. */
+const text = (shortest: number, longest: number) =>
+  Schema.String.pipe(
+    Schema.filter(({ length }) =>
+      length >= shortest && length <= longest
+        ? undefined
+        : `it has ${length} characters, and may have ${shortest} to ${longest}`
+    )
+  )
+
+const Name = text(1, 255)
+const Token = text(1, 8_192)
+const LongText = text(0, longestText)
 const Id = Schema.Int.pipe(Schema.positive())
 
 const action = <Kind extends Action["kind"], Fields extends Schema.Struct.Fields>(
@@ -24,7 +34,12 @@ const session = { session: Name }
 
 export const Person = Schema.Struct(person)
 
-export const WebhookRequest = Schema.Struct({ ...person, event: Schema.Literal(...WebhookTypes), org: Name })
+export const WebhookRequest = Schema.Struct({
+  plane: Name,
+  event: Schema.Literal(...webhookTypes.map(({ type }) => type)),
+  actor: Schema.NullOr(Name),
+  org: Schema.NullOr(Name)
+})
 
 export const ActionSchema: Schema.Schema<Action> = Schema.Union(
   action("mint", person),

@@ -9,7 +9,7 @@ import type { InjectedFaults } from "./InjectedFaults.ts"
 import { type Entry, type Journal, type Outgoing, recordOf } from "./Journal.ts"
 import { makeOutgoing, type Sending } from "./Outgoing.ts"
 import type { Action, ActionRecord, Exchange } from "./Protocol.ts"
-import { Refused } from "./Refused.ts"
+import { type Refused, refuse } from "./Refused.ts"
 import type { Sessions } from "./Sessions.ts"
 import { makeTitles } from "./Titles.ts"
 
@@ -17,8 +17,6 @@ import { makeTitles } from "./Titles.ts"
 export type Perform = (action: Action) => Effect.Effect<ActionRecord, Refused>
 
 type Controlling = Exclude<Action, Sending>
-
-const refuse = (message: string, hint: string) => Effect.fail(new Refused({ message, hint }))
 
 /** More than the service's own deadline. */
 const answerTimeout = "60 seconds"

@@ -7,9 +7,10 @@ import { ActionSchema, Person, WebhookRequest } from "./ActionSchema.ts"
 import type { Perform } from "./Actions.ts"
 import type { EventStream } from "./EventStream.ts"
 import { actorsOf, planesOf } from "./Planes.ts"
-import { type Refused, orRefuse } from "./Refused.ts"
+import type { Refused } from "./Refused.ts"
 import { bodyLimit, decodeBody } from "./RequestBody.ts"
-import { signEvent } from "./WebhookEvents.ts"
+import { checkMint } from "./SltMinting.ts"
+import { applyEvent, checkEvent, signEvent } from "./WebhookEvents.ts"
 
 /** A complete answer; an object is sent as JSON. */
 export interface Content {
@@ -101,9 +102,8 @@ export const tryItRoutes = ({ world }: Sandbox): ReadonlyArray<Route> => {
       limit: bodyLimit,
       answer: (body) =>
         decodeBody(Person, body).pipe(
-          Effect.flatMap(({ actor, plane }) =>
-            orRefuse("GET /actors lists them", () => controls.mintSlt(plane, { appId: "music", actor }))
-          ),
+          Effect.tap((person) => checkMint(world, person)),
+          Effect.map(({ actor, plane }) => controls.mintSlt(plane, { appId: "music", actor })),
           Effect.map((slt) => json(200, { slt }))
         )
     },
@@ -114,9 +114,11 @@ export const tryItRoutes = ({ world }: Sandbox): ReadonlyArray<Route> => {
       limit: bodyLimit,
       answer: (body) =>
         decodeBody(WebhookRequest, body).pipe(
-          Effect.flatMap((order) =>
-            orRefuse("GET /actors lists them", () => signEvent(controls, order, { isForged: false }))
-          ),
+          Effect.flatMap((order) => checkEvent(world, order)),
+          Effect.map((possible) => {
+            applyEvent(controls, possible)
+            return signEvent(controls, possible)
+          }),
           Effect.map((signed) => json(200, { headers: signed.headers, body: signed.body.toString("utf8") }))
         )
     }

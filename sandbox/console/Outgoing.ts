@@ -5,10 +5,11 @@ import { parseJson } from "../upstreams/Json.ts"
 import type { Journal, Outgoing } from "./Journal.ts"
 import { planesOf } from "./Planes.ts"
 import type { Action } from "./Protocol.ts"
-import { orRefuse, Refused } from "./Refused.ts"
+import { type Refused, refuse } from "./Refused.ts"
 import * as Requests from "./ServiceRequests.ts"
 import type { KnownSession, Sessions } from "./Sessions.ts"
-import { signEvent, tamperWith } from "./WebhookEvents.ts"
+import { checkMint } from "./SltMinting.ts"
+import { applyEvent, checkEvent, signEvent, tamperWith } from "./WebhookEvents.ts"
 
 /** Actions that send a request. */
 export type Sending = Exclude<Action, { readonly kind: "addFault" | "removeFault" | "advanceClock" }>
@@ -17,8 +18,6 @@ type Order<Kind extends Sending["kind"]> = Extract<Sending, { readonly kind: Kin
 
 type Prepared = Effect.Effect<Outgoing, Refused>
 
-const refuse = (message: string, hint: string) => Effect.fail(new Refused({ message, hint }))
-
 const parseData = (text: string): Effect.Effect<unknown, Refused> => {
   const value = parseJson(Buffer.from(text))
   return value === undefined
@@ -26,7 +25,7 @@ const parseData = (text: string): Effect.Effect<unknown, Refused> => {
     : Effect.succeed(value)
 }
 
-/** Prepares the request of an action, or refuses what cannot be sent. */
+/** Prepares the request of an action, or refuses what cannot be sent. An event becomes true at IAM before it is sent. */
 export const makeOutgoing = (
   { base, world }: Sandbox,
   parts: { readonly journal: Journal; readonly sessions: Sessions }
@@ -78,37 +77,34 @@ export const makeOutgoing = (
       return make(yield* serviceIn(plane), spentRefreshToken)
     })
 
-  const mint = ({ actor, plane }: Order<"mint">): Outgoing => ({
-    from: "console",
-    to: "iam",
-    plane,
-    method: "POST",
-    url: `${world.iam.url}/_sandbox/slt`,
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify({ plane, actor }),
-    makes: []
-  })
+  const mint = ({ actor, plane }: Order<"mint">): Prepared =>
+    Effect.as(checkMint(world, { actor, plane }), {
+      from: "console",
+      to: "iam",
+      plane,
+      method: "POST",
+      url: `${world.iam.url}/_sandbox/slt`,
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ plane, actor }),
+      makes: []
+    })
 
   const webhook = (order: Order<"webhook">): Prepared =>
-    Effect.map(
-      orRefuse("choose an event that fits the actor, and an organisation of the plane", () =>
-        signEvent(world.iam.controls, order, { isForged: order.tamper })
-      ),
-      ({ body, headers, url }) => {
-        const text = body.toString("utf8")
-        const sent = order.tamper ? tamperWith(text) : text
-        return {
-          from: "iam",
-          to: "backend",
-          plane: order.plane,
-          method: "POST",
-          url,
-          headers,
-          body: sent,
-          makes: []
-        }
+    Effect.map(checkEvent(world, order), (possible) => {
+      if (!order.tamper) applyEvent(world.iam.controls, possible)
+      const { body, headers, url } = signEvent(world.iam.controls, possible)
+      const text = body.toString("utf8")
+      return {
+        from: "iam",
+        to: "backend",
+        plane: order.plane,
+        method: "POST",
+        url,
+        headers,
+        body: order.tamper ? tamperWith(text) : text,
+        makes: []
       }
-    )
+    })
 
   const repeat = ({ action }: Order<"repeat">): Prepared => {
     const outgoing = journal.find(action)?.outgoing ?? null
@@ -120,7 +116,7 @@ export const makeOutgoing = (
   return (action) => {
     switch (action.kind) {
       case "mint":
-        return Effect.succeed(mint(action))
+        return mint(action)
       case "login":
         return Effect.map(serviceIn(action.plane), (service) => Requests.loginRequest(service, action.slt))
       case "me":

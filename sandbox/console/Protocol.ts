@@ -58,8 +58,9 @@ export type Action =
       readonly kind: "webhook"
       readonly plane: string
       readonly event: string
-      readonly actor: string
-      readonly org: string
+      /** `null` where the event is about none. */
+      readonly actor: string | null
+      readonly org: string | null
       /** Changes one byte of the body after it was signed. */
       readonly tamper: boolean
     }
@@ -125,6 +126,8 @@ export interface Plane {
   readonly name: string
   /** The value of `X-Testing-Environment-Key`; `null` in production. */
   readonly key: string | null
+  /** Handles of all its organisations. */
+  readonly organizations: ReadonlyArray<string>
 }
 
 export interface Actor {
@@ -198,7 +201,11 @@ export interface WebhookEvent {
   readonly type: string
   /** What it says, for a person. */
   readonly meaning: string
-  readonly actorKind: "silicon" | "carbon"
+  /** What it is about, as a heading over several events. */
+  readonly group: string
+  /** The kind of actor that it is about; `null` for none. */
+  readonly actorKind: "silicon" | "carbon" | null
+  readonly hasOrganization: boolean
 }
 
 /** The whole system. Lists are newest first and hold the newest 100. */

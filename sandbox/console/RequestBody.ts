@@ -9,7 +9,7 @@ import { Refused } from "./Refused.ts"
 /** Largest body of a page, bytes. */
 export const bodyLimit = 1_048_576
 
-/** The whole body; `"too large"` without reading the rest; nothing when the caller goes away. */
+/** The whole body; `"too large"` without reading the rest. Interrupts when the caller goes away. */
 export const readBody = (request: IncomingMessage, limit: number): Effect.Effect<Buffer | "too large"> =>
   Effect.async((resume) => {
     const chunks: Array<Buffer> = []
@@ -43,7 +43,7 @@ export const decodeBody = <A, I>(schema: Schema.Schema<A, I>, body: Buffer): Eff
       Effect.fail(
         new Refused({
           message: describe(error),
-          hint: "sandbox/console/Protocol.ts has the form of each request"
+          hint: "correct the field that is named, and send it again"
         })
       ),
     onRight: Effect.succeed

@@ -7,7 +7,7 @@ import type { InjectedFaults } from "./InjectedFaults.ts"
 import { actorsOf, planesOf } from "./Planes.ts"
 import type { InboxTing, Slt, State, TableRow, TrackerIssue } from "./Protocol.ts"
 import type { Sessions } from "./Sessions.ts"
-import { webhookEvents } from "./WebhookEvents.ts"
+import { webhookEvents } from "./WebhookTypes.ts"
 
 /** Length of every list. */
 const newest = 100

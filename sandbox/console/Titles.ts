@@ -56,6 +56,11 @@ export const makeTitles = (
     return entry?.action.kind === "repeat" ? entry.title : `Repeat: ${entry?.title ?? `action ${id}`}`
   }
 
+  const aboutOf = ({ actor, org }: Extract<Action, { readonly kind: "webhook" }>): string => {
+    const about = actor ?? org
+    return about === null ? "" : ` about ${about}`
+  }
+
   return (action) => {
     switch (action.kind) {
       case "mint":
@@ -79,7 +84,7 @@ export const makeTitles = (
       case "telemetry":
         return `Send telemetry to ${action.table}`
       case "webhook":
-        return `${action.tamper ? "Tamper with" : "Deliver"} ${action.event} about ${action.actor}`
+        return `${action.tamper ? "Tamper with" : "Deliver"} ${action.event}${aboutOf(action)}`
       case "repeat":
         return titleOfRepeat(action.action)
       case "addFault":

@@ -1,74 +1,141 @@
-/** The events that the console lets IAM send. What an event says becomes true at IAM, unless it is forged on the way. */
-import type { IamControls, IamEvent, SignedWebhook } from "../upstreams/Iam.ts"
-import type { WebhookEvent } from "./Protocol.ts"
+/** The events that the console lets IAM send: whether one is possible now, what it changes at IAM, and its signed request. */
+import * as Either from "effect/Either"
+import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
+import type { IamControls, IamEvent, Membership, Session, SignedWebhook } from "../upstreams/Iam.ts"
+import { planesOf } from "./Planes.ts"
+import { Refused } from "./Refused.ts"
+import { type WebhookType, webhookTypes } from "./WebhookTypes.ts"
 
-type Change = "updated" | "removed" | "restored"
-
-interface EventType extends WebhookEvent {
-  readonly change: Change
-}
-
-const event = (
-  type: string,
-  actorKind: WebhookEvent["actorKind"],
-  change: Change,
-  meaning: string
-): EventType => ({ type, actorKind, change, meaning })
-
-const types: ReadonlyArray<EventType> = [
-  event("organization.silicon.updated.v1", "silicon", "updated", "a Silicon's entry has changed"),
-  event(
-    "organization.silicon.removed.v1",
-    "silicon",
-    "removed",
-    "a Silicon was removed from its organisation"
-  ),
-  event("organization.silicon.created.v1", "silicon", "restored", "a Silicon was added to its organisation"),
-  event("organization.membership.updated.v1", "carbon", "updated", "a member's entry has changed"),
-  event("organization.membership.removed.v1", "carbon", "removed", "a Carbon left the organisation"),
-  event("organization.membership.reactivated.v1", "carbon", "restored", "a Carbon came back")
-]
-
-export const WebhookTypes: ReadonlyArray<string> = types.map(({ type }) => type)
-
-export const webhookEvents: ReadonlyArray<WebhookEvent> = types.map(({ actorKind, meaning, type }) => ({
-  type,
-  meaning,
-  actorKind
-}))
-
-export interface WebhookOrder {
+interface WebhookOrder {
   readonly plane: string
   readonly event: string
+  /** `null` where the event is about no actor. */
+  readonly actor: string | null
+  /** Handle; `null` where the event is about no organisation. */
+  readonly org: string | null
+}
+
+/** An event that is possible now. `actor` and `org` are empty where it is about none. */
+export interface PossibleEvent {
+  readonly type: WebhookType
+  readonly plane: string
   readonly actor: string
   readonly org: string
+  /** The parent session at IAM that the event ends. */
+  readonly session: Session | undefined
 }
 
-const applyChange = (controls: IamControls, { actor, org, plane }: WebhookOrder, change: Change): void => {
-  if (change === "removed") controls.removeMembership(plane, actor, org)
-  if (change === "restored") controls.addMembership(plane, actor, org)
-}
+type Checked<A> = Either.Either<A, Refused>
 
-/** The request that IAM sends. Throws for an unknown plane, actor, organisation or event, and for one of the other kind of actor. */
-export const signEvent = (
+const refuse = (message: string, hint: string) => Either.left(new Refused({ message, hint }))
+
+/** The event that adds an actor to an organisation, or back to it. */
+export const restoringEvent = (actor: string): string =>
+  actor.startsWith("si:") ? "organization.silicon.created.v1" : "organization.membership.reactivated.v1"
+
+const membershipsOf = (
   controls: IamControls,
-  order: WebhookOrder,
-  options: { readonly isForged: boolean }
-): SignedWebhook => {
-  const { actor, org, plane } = order
-  const known = types.find(({ type }) => type === order.event)
-  if (known === undefined) throw new Error(`there is no event ${order.event}`)
-  if (known.actorKind !== (actor.startsWith("c:") ? "carbon" : "silicon"))
-    throw new Error(`${order.event} is about a ${known.actorKind}`)
-  if (!options.isForged) applyChange(controls, order, known.change)
-  const { membershipRemoved, membershipUpdated } = controls.events
-  const about: IamEvent =
-    known.change === "removed"
-      ? membershipRemoved(plane, actor, org, { named: true })
-      : membershipUpdated(plane, actor, org)
-  return controls.buildWebhook(plane, { ...about, eventType: order.event, appId: "music" })
+  { actor, plane }: { readonly plane: string; readonly actor: string }
+): ReadonlyArray<Membership> =>
+  [...controls.plane(plane).memberships.values()].filter(
+    (membership) => membership.actor === actor && membership.status === "active"
+  )
+
+const checkMembership = (controls: IamControls, possible: PossibleEvent): Checked<PossibleEvent> => {
+  const { actor, org, type } = possible
+  const memberships = membershipsOf(controls, possible)
+  if (type.change !== "restored")
+    return memberships.some((membership) => membership.org === org)
+      ? Either.right(possible)
+      : refuse(
+          `${actor} is not in ${org}`,
+          `choose an organisation that it is in, or send ${restoringEvent(actor)} for ${org} first`
+        )
+  const elsewhere = memberships.find((membership) => membership.org !== org)
+  return type.actorKind === "silicon" && elsewhere !== undefined
+    ? refuse(
+        `${actor} is in ${elsewhere.org}, and a Silicon has one organisation`,
+        `choose ${elsewhere.org}, or send organization.silicon.removed.v1 for it first`
+      )
+    : Either.right(possible)
 }
+
+/** Whether IAM could send it now; otherwise why not, and what to do. Changes nothing. */
+export const checkEvent = (world: SimulatedUpstreams, order: WebhookOrder): Checked<PossibleEvent> => {
+  const { controls } = world.iam
+  const plane = planesOf(world).find(({ id }) => id === order.plane)
+  if (plane === undefined) return refuse("The plane is not known", "choose a plane of the list")
+  const type = webhookTypes.find((known) => known.type === order.event)
+  if (type === undefined) return refuse(`IAM sends no event ${order.event}`, "choose an event of the list")
+  const kind = type.actorKind
+  const actor = kind === null ? "" : (order.actor ?? "")
+  const org = type.hasOrganization ? (order.org ?? "") : ""
+  if (kind !== null) {
+    const known = controls.plane(plane.id).actors.get(actor)
+    if (actor !== "" && known === undefined)
+      return refuse(`There is no actor ${actor} in this plane`, "choose an actor of the list")
+    if (known?.kind !== kind)
+      return refuse(`${type.type} is about a ${kind}`, `choose a ${kind} as the actor`)
+  }
+  if (type.hasOrganization && !plane.organizations.includes(org))
+    return refuse(`There is no organisation ${org} in this plane`, "choose an organisation of the list")
+  const session = type.about === "session" ? controls.sessionOf(plane.id, actor) : undefined
+  const possible = { type, plane: plane.id, actor, org, session }
+  if (type.about === "member") return checkMembership(controls, possible)
+  return type.about === "session" && session === undefined
+    ? refuse(`${actor} has no session at IAM`, `in Callers, get an SLT for ${actor} and log in with it`)
+    : Either.right(possible)
+}
+
+/** Makes true at IAM what the event says about a membership or a session. */
+export const applyEvent = (controls: IamControls, possible: PossibleEvent): void => {
+  const { actor, org, plane, session, type } = possible
+  switch (type.change) {
+    case "removed":
+      controls.removeMembership(plane, actor, org)
+      break
+    case "restored":
+      controls.addMembership(plane, actor, org)
+      break
+    case "loggedOut":
+      if (session !== undefined) controls.endSession(plane, session)
+      break
+  }
+}
+
+const describeEvent = (controls: IamControls, possible: PossibleEvent): IamEvent => {
+  const { actor, org, plane, session, type } = possible
+  const { events } = controls
+  switch (type.about) {
+    case "member":
+      return events.memberChanged(plane, actor, org, {
+        eventType: type.type,
+        status: type.change === "removed" ? "removed" : "active"
+      })
+    case "resource":
+    case "resourceAndMembers":
+      return events.resourceChanged(plane, org, {
+        eventType: type.type,
+        hasMembers: type.about === "resourceAndMembers"
+      })
+    case "organization":
+      return events.organizationUpdated(plane, org)
+    case "profile":
+      return events.carbonUpdated(actor)
+    case "session":
+      return events.sessionLogout(actor, session?.id)
+    case "app":
+      return events.applicationChanged(type.type)
+  }
+}
+
+/** The request that IAM sends for it. Changes nothing. */
+export const signEvent = (controls: IamControls, possible: PossibleEvent): SignedWebhook =>
+  controls.buildWebhook(possible.plane, { ...describeEvent(controls, possible), appId: "music" })
 
 /** Changes one byte of a signed body: the event would have happened in another millennium. */
 export const tamperWith = (body: string): string =>
-  body.replace(/("occurred_at":")\d/, (_, before: string) => `${before}3`)
+  body.replace(
+    /("occurred_at":")(\d)/,
+    (_, before: string, digit: string) => `${before}${digit === "3" ? 4 : 3}`
+  )

@@ -62,5 +62,5 @@ export const signWebhook = ({ plane, actor }: Who) =>
     plane: plane.id,
     event: `organization.${actor.publicId.startsWith("c:") ? "membership" : "silicon"}.updated.v1`,
     actor: actor.publicId,
-    org: actor.organizations[0] ?? ""
+    org: actor.organizations[0] ?? null
   }) as Promise<Outcome<SignedWebhook>>

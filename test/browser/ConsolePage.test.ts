@@ -142,6 +142,29 @@ describe("The controls", () => {
   )
 })
 
+describe("An actor that was removed", () => {
+  it.scoped("learns why it gets no token, and is restored by the event that the hint names", () =>
+    visit({ mayFail: true }, async ({ page }) => {
+      await page.getByRole("tab", { name: "Webhook" }).click()
+      const event = page.getByRole("tabpanel", { name: "Webhook" }).getByLabel("Event")
+      await event.selectOption("organization.silicon.removed.v1")
+      await button(page, "Send webhook").click()
+      await shown(page).filter({ hasText: "200" }).waitFor()
+      await page.getByText("silicon in no organisation").waitFor()
+      await button(page, "Get SLT, for si:deejay").click()
+      await page
+        .getByRole("alert")
+        .filter({ hasText: "Si:deejay is in no organisation" })
+        .filter({ hasText: "organization.silicon.created.v1" })
+        .waitFor()
+      await event.selectOption("organization.silicon.created.v1")
+      await button(page, "Send webhook").click()
+      await shown(page).filter({ hasText: "200" }).filter({ hasText: "created" }).waitFor()
+      await logIn(page)
+    })
+  )
+})
+
 describe("What happened", () => {
   it.scoped("shows a ting in the inbox of a second tab, live, and announces it", () =>
     visit({}, async ({ context, page, url }) => {

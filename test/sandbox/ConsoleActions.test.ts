@@ -1,4 +1,6 @@
 import { randomUUID } from "node:crypto"
+import { readFileSync } from "node:fs"
+import { createRequire } from "node:module"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import type { ActionRecord } from "../../sandbox/console/Protocol.ts"
@@ -19,6 +21,33 @@ const laterArrowsOf = ({ calls }: ActionRecord): ReadonlyArray<string> =>
 const ownRecord = "backend -> tables POST /api/ingest 200 later"
 
 const bodyOf = ({ exchange }: ActionRecord): unknown => JSON.parse(exchange?.responseBody ?? "null")
+
+/** Names of the events that an application can receive, as the contract writes them (11.5): some only by their end. */
+const contractEvents = (): ReadonlyArray<string> => {
+  const contract = readFileSync(new URL("../../docs/contracts/identity-service.md", import.meta.url), "utf8")
+  const [, table = ""] = /\| Event \| Meaning \|.*\n([^]*?)\n\n/.exec(contract) ?? []
+  return table.split("\n").flatMap((row) => (row.split("|")[1] ?? "").match(/[a-z_.*]+\.v1/g) ?? [])
+}
+
+/** The part of the untyped driver that is used here. */
+interface Driver {
+  new (
+    path: string,
+    options: { readonly readonly: boolean }
+  ): {
+    readonly prepare: (statement: string) => { readonly all: () => ReadonlyArray<{ readonly type: string }> }
+    readonly close: () => void
+  }
+}
+
+/** The types of the events that the service recorded, sorted. */
+const recordedEvents = (databasePath: string): ReadonlyArray<string> => {
+  const Sqlite = createRequire(import.meta.url)("better-sqlite3") as Driver
+  const database = new Sqlite(databasePath, { readonly: true })
+  const rows = database.prepare("SELECT event_type AS type FROM webhook_inbox").all()
+  database.close()
+  return rows.map(({ type }) => type).sort()
+}
 
 describe("An action of the console shows its request, the answer and the calls that it caused:", () => {
   it.scopedLive("mint, login, me", () =>
@@ -237,9 +266,9 @@ describe("An action of the console shows its request, the answer and the calls t
     })
   )
 
-  it.scopedLive("webhooks: signed, tampered with, and each event", () =>
+  it.scopedLive("webhooks: signed, and tampered with", () =>
     Effect.gen(function* () {
-      const { act, login, refused, stateWith, tab } = yield* startTestConsole
+      const { act, login, refused, stateWith } = yield* startTestConsole
       const session = yield* login()
       const order = {
         kind: "webhook",
@@ -265,17 +294,79 @@ describe("An action of the console shows its request, the answer and the calls t
       expect(actors[0]).toEqual({ plane: "production", publicId: "si:deejay", organizations: [] })
       expect((yield* act(me)).exchange?.status).not.toBe(200)
 
-      for (const { actorKind, type } of tab.state?.webhookEvents ?? []) {
-        const actor = actorKind === "carbon" ? "c:ana" : "si:deejay"
-        const sent = yield* act({ ...order, event: type, actor, tamper: false })
-        expect(bodyOf(sent)).toEqual({ received: true })
+      expect(yield* refused({ kind: "mint", plane: "production", actor: "si:deejay" })).toMatchObject({
+        message: "si:deejay is in no organisation, so it cannot log in",
+        hint: expect.stringContaining("organization.silicon.created.v1")
+      })
+      yield* act({ ...order, event: "organization.silicon.created.v1", tamper: false })
+      yield* login()
+    })
+  )
+
+  it.scopedLive("every webhook of the contract, accepted and recorded in both planes", () =>
+    Effect.gen(function* () {
+      const { act, databasePath, login, stateWith, tab } = yield* startTestConsole
+      const events = tab.state?.webhookEvents ?? []
+      const types = events.map(({ type }) => type)
+      // The contract leaves the names of the application's own events open.
+      const names = contractEvents().map((name) => name.replace("application.*", "application.updated"))
+      expect(names.filter((name) => !types.some((type) => type.endsWith(name)))).toEqual([])
+      expect(types).toHaveLength(names.length)
+      for (const { id: plane } of tab.state?.planes ?? []) {
+        const session = yield* login("c:ana", plane)
+        for (const { actorKind, hasOrganization, type } of events) {
+          const actor = actorKind === null ? null : actorKind === "carbon" ? "c:ana" : "si:deejay"
+          const org = hasOrganization ? "acme" : null
+          const sent = yield* act({ kind: "webhook", plane, event: type, actor, org, tamper: false })
+          expect([type, bodyOf(sent)]).toEqual([type, { received: true }])
+        }
+        // IAM's session is over, and every login that was made from it.
+        yield* stateWith("the end of the session", ({ sessions }) =>
+          sessions.some(({ id, status }) => id === session.id && status === "ended")
+        )
       }
-      expect(yield* refused({ ...order, actor: "c:ana", tamper: false })).toMatchObject({
-        message: "organization.silicon.removed.v1 is about a silicon"
-      })
-      expect(yield* refused({ ...order, actor: "si:unknown", tamper: false })).toMatchObject({
-        message: expect.stringContaining("si:unknown")
-      })
+      expect(recordedEvents(databasePath)).toEqual([...types, ...types].sort())
+    })
+  )
+
+  it.scopedLive("no webhook that IAM could not send now, and what to do instead", () =>
+    Effect.gen(function* () {
+      const { act, refused } = yield* startTestConsole
+      const order = {
+        kind: "webhook",
+        plane: "production",
+        event: "organization.silicon.removed.v1",
+        actor: "si:deejay",
+        org: "acme",
+        tamper: false
+      } as const
+      const refusals: ReadonlyArray<readonly [object, string, RegExp]> = [
+        [{ actor: "c:ana" }, "organization.silicon.removed.v1 is about a silicon", /as the actor/],
+        [{ actor: "si:unknown" }, "There is no actor si:unknown in this plane", /list/],
+        [{ actor: null }, "organization.silicon.removed.v1 is about a silicon", /as the actor/],
+        [{ org: "elsewhere" }, "There is no organisation elsewhere in this plane", /list/],
+        [{ org: "zenith" }, "si:deejay is not in zenith", /organization\.silicon\.created\.v1/],
+        [
+          { org: "zenith", event: "organization.silicon.created.v1" },
+          "si:deejay is in acme, and a Silicon has one organisation",
+          /organization\.silicon\.removed\.v1/
+        ],
+        [{ plane: "elsewhere" }, "The plane is not known", /list/],
+        [
+          { actor: "c:ana", event: "session.logout.v1", org: null },
+          "c:ana has no session at IAM",
+          /get an SLT for c:ana/
+        ]
+      ]
+      for (const [change, message, hint] of refusals)
+        expect(yield* refused({ ...order, ...change })).toEqual({
+          message,
+          hint: expect.stringMatching(hint)
+        })
+      // A forged arrival where the actor never was.
+      yield* act(order)
+      const forged = { ...order, event: "organization.silicon.created.v1", org: "zenith", tamper: true }
+      expect((yield* act(forged)).exchange?.status).toBe(401)
     })
   )
 

@@ -41,7 +41,8 @@ const ActorRow = ({ actor, acting }: { readonly acting: Acting; readonly actor: 
       <div class="row">
         <strong>{actor.publicId}</strong>
         <span class="soft">
-          {actor.publicId.startsWith("si:") ? "silicon" : "carbon"} in {actor.organizations.join(", ")}
+          {actor.publicId.startsWith("si:") ? "silicon" : "carbon"} in{" "}
+          {actor.organizations.join(", ") || "no organisation"}
         </span>
         <ActionButton
           acting={acting}

@@ -3,7 +3,7 @@ import { useState } from "preact/hooks"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { Choice } from "./Fields.tsx"
 import { sentence } from "./Format.ts"
-import { useStore } from "./Store.ts"
+import { planeOf, useStore } from "./Store.ts"
 
 export const WebhookForm = () => {
   const { model, system } = useStore()
@@ -13,32 +13,49 @@ export const WebhookForm = () => {
   const [chosenOrg, setOrg] = useState("")
   const [tamper, setTamper] = useState(false)
   const event = system.webhookEvents.find((one) => one.type === type)
+  const groups = [...new Set(system.webhookEvents.map(({ group }) => group))]
+  const kind = event?.actorKind ?? null
   const actors = system.actors.filter(
     ({ plane, publicId }) =>
-      plane === model.plane && publicId.startsWith(event?.actorKind === "carbon" ? "c:" : "si:")
+      plane === model.plane && kind !== null && publicId.startsWith(kind === "carbon" ? "c:" : "si:")
   )
   const actor = actors.find(({ publicId }) => publicId === chosenActor) ?? actors[0]
-  const org = actor?.organizations.includes(chosenOrg) === true ? chosenOrg : (actor?.organizations[0] ?? "")
+  const organizations = event?.hasOrganization === true ? (planeOf(model)?.organizations ?? []) : []
+  // All of the plane, also those in which the actor is not: an event may add it there.
+  const org =
+    organizations.find((name) => name === chosenOrg) ??
+    organizations.find((name) => name === actor?.organizations[0]) ??
+    organizations[0]
   return (
     <>
       <p class="about">IAM tells the service what changed. Its signature covers every byte of the body.</p>
       <div class="fields">
         <Choice label="Event" value={type} onInput={setType} isWide>
-          {system.webhookEvents.map((one) => (
-            <option key={one.type}>{one.type}</option>
+          {groups.map((group) => (
+            <optgroup key={group} label={group}>
+              {system.webhookEvents
+                .filter((one) => one.group === group)
+                .map((one) => (
+                  <option key={one.type}>{one.type}</option>
+                ))}
+            </optgroup>
           ))}
         </Choice>
         <p class="meaning wide">{sentence(event?.meaning ?? "")}</p>
-        <Choice label="Actor" value={actor?.publicId ?? ""} onInput={setActor}>
-          {actors.map(({ publicId }) => (
-            <option key={publicId}>{publicId}</option>
-          ))}
-        </Choice>
-        <Choice label="Organisation" value={org} onInput={setOrg}>
-          {actor?.organizations.map((name) => (
-            <option key={name}>{name}</option>
-          ))}
-        </Choice>
+        {actor !== undefined && (
+          <Choice label="Actor" value={actor.publicId} onInput={setActor}>
+            {actors.map(({ publicId }) => (
+              <option key={publicId}>{publicId}</option>
+            ))}
+          </Choice>
+        )}
+        {org !== undefined && (
+          <Choice label="Organisation" value={org} onInput={setOrg}>
+            {organizations.map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </Choice>
+        )}
         <label class="switch wide">
           <input
             type="checkbox"
@@ -54,13 +71,18 @@ export const WebhookForm = () => {
           kind="main"
           label="Send webhook"
           unavailable={
-            actor === undefined ? "No actor of this plane is of the kind that this event is about." : null
+            kind !== null && actor === undefined
+              ? "No actor of this plane is of the kind that this event is about."
+              : null
           }
-          action={() =>
-            actor === undefined
-              ? null
-              : { kind: "webhook", plane: model.plane, event: type, actor: actor.publicId, org, tamper }
-          }
+          action={() => ({
+            kind: "webhook",
+            plane: model.plane,
+            event: type,
+            actor: actor?.publicId ?? null,
+            org: org ?? null,
+            tamper
+          })}
         />
       </div>
       <ProblemNote acting={acting} />

@@ -1,9 +1,16 @@
 /** Controls of logins: short-lived tokens, parent sessions and consent. */
 import { appOf } from "./Apps.ts"
-import { activeOrganizations, addConsent, consentOf, setConsent, startSession } from "./Authorization.ts"
+import {
+  activeOrganizations,
+  addConsent,
+  consentOf,
+  loginAlive,
+  setConsent,
+  startSession
+} from "./Authorization.ts"
 import { planeOf } from "./Environments.ts"
 import { kindOf, lifetimes, randomToken } from "./Identifiers.ts"
-import { type Family, mint, type PlaneId, type State } from "./Model.ts"
+import { type Family, mint, type PlaneId, type Session, type State } from "./Model.ts"
 import { actorOf } from "./People.ts"
 
 export const logins = (state: State) => ({
@@ -53,6 +60,18 @@ export const logins = (state: State) => ({
       if (found !== undefined) return found.family
     }
     return undefined
+  },
+
+  /** The newest parent session of an actor from which a login is still alive. */
+  sessionOf: (planeId: PlaneId, actor: string): Session | undefined =>
+    [...planeOf(state, planeId).families.values()]
+      .reverse()
+      .find((family) => family.actor === actor && loginAlive(family))?.session,
+
+  /** Ends every login that was made from a parent session; `events.sessionLogout` makes the event. */
+  endSession: (planeId: PlaneId, session: Session): void => {
+    for (const family of planeOf(state, planeId).families.values())
+      if (family.session.id === session.id && loginAlive(family)) family.status = "revoked"
   },
 
   /** Withdraws the consent to the named scopes. */
