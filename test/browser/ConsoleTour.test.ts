@@ -157,7 +157,13 @@ describe("The tour", () => {
       await press("Skip step")
       await press("Skip step")
       await at(4)
-      for (const name of ["c:ana", "si:lyra"]) await button(page, `Get SLT, for ${name}`).click()
+      const tokens = page.getByRole("button", { name: /^Copy SLT of c:ana: / })
+      for (const count of [1, 2, 3]) {
+        await button(page, "Get SLT, for c:ana").click()
+        await tokens.nth(count - 1).waitFor()
+      }
+      await button(page, "Get SLT, for c:ana").click()
+      await page.getByText("and 1 more").waitFor()
       await press("Go to Sessions")
       const hit = () =>
         page.evaluate(`(() => {
