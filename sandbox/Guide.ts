@@ -1,5 +1,5 @@
 import type { Sandbox } from "./Run.ts"
-import { mintSlt, viewUrls } from "./SimulatedUpstreams.ts"
+import { viewUrls } from "./SimulatedUpstreams.ts"
 
 /** The text that the sandbox prints: the console's address, the others, and the first curl lines to paste. */
 export const guide = ({ world, base, databasePath }: Sandbox, consoleUrl: string): string => {
@@ -14,10 +14,6 @@ music-backend sandbox: everything runs on loopback, and no data leaves this mach
   tables          ${world.tables.url}
   issue tracker   ${world.tracker.url}
   database        ${databasePath}
-
-A short-lived token for si:deejay, valid once and for two minutes:
-
-  ${mintSlt(world)}
 
 Paste these commands in this order:
 

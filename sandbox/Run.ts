@@ -3,9 +3,11 @@ import * as FileSystem from "@effect/platform/FileSystem"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import type * as LogLevel from "effect/LogLevel"
+import * as Option from "effect/Option"
 import { Backend, Listening } from "../src/Backend.ts"
 import { AddedToDocs, type DocsAddition } from "../src/http/docs/DocsAddition.ts"
 import { Settings, type SettingsValues } from "../src/services/Settings.ts"
+import { findFreePort } from "./FreePort.ts"
 import { makeOffsetClock, type OffsetClock } from "./OffsetClock.ts"
 import { startUpstreams, settingsFor, type SimulatedUpstreams } from "./SimulatedUpstreams.ts"
 
@@ -16,6 +18,9 @@ export interface Sandbox {
   readonly clock: OffsetClock
   readonly databasePath: string
 }
+
+/** Milliseconds between two exports of spans: a person waits for the arrows that they explain. */
+const spanInterval = 250
 
 /** Starts everything on a temporary database. All of it ends with the scope. */
 export const startSandbox = (options: {
@@ -35,14 +40,12 @@ export const startSandbox = (options: {
     const world = yield* startUpstreams(clock.now)
     const folder = yield* files.makeTempDirectoryScoped({ prefix: "music-sandbox-" })
     const databasePath = `${folder}/music.sqlite`
+    const isTried = options.docs !== undefined
+    /** The page that sends calls has the server's own origin, which the settings name before the server listens. */
+    const port = options.port === 0 && isTried ? yield* findFreePort : options.port
     const defaults = settingsFor(
       world,
-      {
-        bind: { host: "127.0.0.1", port: options.port },
-        databasePath,
-        logLevel: options.logLevel,
-        logFormat: "json"
-      },
+      { bind: { host: "127.0.0.1", port }, databasePath, logLevel: options.logLevel, logFormat: "json" },
       options.tracesUrl === undefined
         ? {}
         : {
@@ -50,11 +53,19 @@ export const startSandbox = (options: {
             OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: "http/json"
           }
     )
-    const webOrigins = [...defaults.webOrigins]
+    const { iam, openTelemetry, webOrigins } = defaults
     const settings: SettingsValues = {
       ...defaults,
-      webOrigins,
-      iam: { ...defaults.iam, callsPerMinute: options.iamCallsPerMinute ?? defaults.iam.callsPerMinute }
+      webOrigins: isTried
+        ? [...webOrigins, `http://127.0.0.1:${port}`, `http://localhost:${port}`]
+        : webOrigins,
+      // The data goes with the sandbox, and a slow fault would hold its end for as long.
+      shutdownGraceSeconds: 1,
+      openTelemetry: {
+        ...openTelemetry,
+        traces: Option.map(openTelemetry.traces, (traces) => ({ ...traces, intervalMillis: spanInterval }))
+      },
+      iam: { ...iam, callsPerMinute: options.iamCallsPerMinute ?? iam.callsPerMinute }
     }
     const context = yield* Layer.build(
       Backend.pipe(
@@ -64,8 +75,6 @@ export const startSandbox = (options: {
       )
     )
     const { url } = yield* Effect.provide(Listening, context)
-    // The port is known only now.
-    if (options.docs !== undefined) webOrigins.push(url, `http://localhost:${new URL(url).port}`)
     world.iam.controls.setWebhook("production", "music", { url: `${url}/webhook/` })
     const sandbox: Sandbox = { world, base: url, clock, databasePath }
     return sandbox

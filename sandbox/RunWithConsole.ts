@@ -25,7 +25,12 @@ export const startSandboxWithConsole = (options: {
         tracesUrl: `${listener.url}${tracesPath}`,
         docs: makeDocsAddition(pages.tryIt, listener.url)
       })
-    const sandbox = yield* start(options.port).pipe(Effect.catchTag("ListenFailed", () => start(0)))
+    const sandbox = yield* start(options.port).pipe(
+      // Also a port that was free may be taken meanwhile.
+      Effect.catchTag("ListenFailed", () =>
+        Effect.retry(start(0), { times: 3, while: ({ _tag }) => _tag === "ListenFailed" })
+      )
+    )
     yield* openConsole(listener, sandbox, pages.console)
     return { ...sandbox, consoleUrl: listener.url }
   })

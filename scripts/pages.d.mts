@@ -1,3 +1,12 @@
-import type { Pages } from "../sandbox/Pages.ts"
+export interface PageAssets {
+  readonly script: string
+  readonly style: string
+}
+
+export interface Pages {
+  readonly console: PageAssets
+  /** What a sandbox adds to the documentation page. */
+  readonly tryIt: PageAssets
+}
 
 export declare const bundlePages: () => Promise<Pages>

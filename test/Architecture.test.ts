@@ -8,7 +8,7 @@ const root = fileURLToPath(new URL("../", import.meta.url))
 
 const files = ["src", "client", "sandbox"].flatMap((folder) =>
   readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".ts"))
+    .filter((name) => /\.tsx?$/.test(name))
     .map((name) => join(folder, name))
 )
 
@@ -22,7 +22,7 @@ const imports: ReadonlyMap<string, ReadonlyArray<string>> = new Map(
     file,
     [...text(file).matchAll(importPattern)]
       .map(([, target = ""]) => join(dirname(file), target))
-      .filter((target) => target.endsWith(".ts"))
+      .filter((target) => /\.tsx?$/.test(target))
   ])
 )
 

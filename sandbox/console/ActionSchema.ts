@@ -20,6 +20,10 @@ const text = (shortest: number, longest: number) =>
   )
 
 const Name = text(1, 255)
+/** The value of a header, too. Empty: the session reaches none. */
+const Org = text(0, 255).pipe(
+  Schema.filter((name) => /^[\x21-\x7e]*$/.test(name) || "it may have visible ASCII characters only")
+)
 const Token = text(1, 8_192)
 const LongText = text(0, longestText)
 const Id = Schema.Int.pipe(Schema.positive())
@@ -38,26 +42,26 @@ export const WebhookRequest = Schema.Struct({
   plane: Name,
   event: Schema.Literal(...webhookTypes.map(({ type }) => type)),
   actor: Schema.NullOr(Name),
-  org: Schema.NullOr(Name)
+  org: Schema.NullOr(Org)
 })
 
 export const ActionSchema: Schema.Schema<Action> = Schema.Union(
   action("mint", person),
   action("login", { plane: Name, slt: Token }),
-  action("me", { ...session, org: Name }),
+  action("me", { ...session, org: Org }),
   action("refresh", session),
   action("replayRefresh", session),
   action("reuseRefresh", session),
   action("logout", session),
-  action("ting", { ...session, org: Name, type: Name, key: Name, data: LongText }),
+  action("ting", { ...session, org: Org, type: Name, key: Name, data: LongText }),
   action("report", {
     session: Schema.NullOr(Name),
-    org: Schema.NullOr(Name),
+    org: Schema.NullOr(Org),
     message: LongText
   }),
   action("telemetry", {
     session: Schema.NullOr(Name),
-    org: Schema.NullOr(Name),
+    org: Schema.NullOr(Org),
     table: Name,
     type: Name,
     data: LongText

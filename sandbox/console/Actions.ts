@@ -6,8 +6,9 @@ import type { Sandbox } from "../Run.ts"
 import { isRecord, parseJson } from "../upstreams/Json.ts"
 import { cut, longestBody } from "./BoundedText.ts"
 import type { InjectedFaults } from "./InjectedFaults.ts"
-import { type Entry, type Journal, type Outgoing, recordOf } from "./Journal.ts"
-import { makeOutgoing, type Sending } from "./Outgoing.ts"
+import { type Entry, type Journal, recordOf } from "./Journal.ts"
+import type { Outgoing } from "./Outgoing.ts"
+import { makeOutgoing, type Sending } from "./PreparedRequests.ts"
 import type { Action, ActionRecord, Exchange } from "./Protocol.ts"
 import { type Refused, refuse } from "./Refused.ts"
 import type { Sessions } from "./Sessions.ts"
@@ -35,7 +36,8 @@ const exchangeOf = (
     method: sent.method,
     url: sent.url,
     requestHeaders: headers,
-    requestBody: sent.body === undefined ? null : cut(sent.body, longestBody)
+    requestBody: sent.body === undefined ? null : cut(sent.body, longestBody),
+    isCut: (sent.body?.length ?? 0) > longestBody
   }
   return answer instanceof StepFailed
     ? { ...request, status: null, responseHeaders: {}, responseBody: answer.problem }
@@ -73,15 +75,16 @@ export const makeActions = (
   }
 
   /** What the answer made, or gave to the caller. */
-  const learn = (entry: Entry, { plane }: Outgoing, answer: Answer): void => {
+  const keepTokens = (entry: Entry, { plane }: Outgoing, answer: Answer): void => {
     const body = parseJson(Buffer.from(answer.text))
     const accessToken = textOf(body, "access_token")
     const refreshToken = textOf(body, "refresh_token")
     if (accessToken !== undefined && refreshToken !== undefined)
-      sessions.learn(plane, { accessToken, refreshToken })
+      sessions.keepTokens(plane, { accessToken, refreshToken })
     // The service's own records name the request, and an issue names its report.
     const made = [answer.headers.get("x-request-id"), textOf(body, "id")]
-    for (const content of made) if (content !== null && content !== undefined) journal.made(entry, content)
+    for (const content of made)
+      if (content !== null && content !== undefined) journal.recordMade(entry, content)
   }
 
   const send = (entry: Entry, outgoing: Outgoing): Effect.Effect<void> =>
@@ -89,10 +92,19 @@ export const makeActions = (
       const { body, from, makes, method, to, url } = outgoing
       const headers = { ...outgoing.headers, traceparent: journal.traceOf(entry) }
       const path = new URL(url).pathname
-      const arrow = { from, to, method, path, startedAt: entry.startedAt, fault: null, isLater: false }
+      const arrow = {
+        from,
+        to,
+        method,
+        path,
+        startedAt: entry.startedAt,
+        fault: null,
+        isLater: false,
+        isOwn: false
+      }
       entry.first = { ...arrow, endedAt: null, status: null }
-      for (const content of makes) journal.made(entry, content)
-      journal.touch(entry)
+      for (const content of makes) journal.recordMade(entry, content)
+      journal.notify(entry)
       const answer = yield* call(url, { method, headers, ...(body === undefined ? {} : { body }) }).pipe(
         Effect.timeoutFail({
           duration: answerTimeout,
@@ -103,8 +115,8 @@ export const makeActions = (
       entry.endedAt = clock.now()
       entry.exchange = exchangeOf(outgoing, headers, Either.merge(answer))
       entry.first = { ...arrow, endedAt: entry.endedAt, status: entry.exchange.status }
-      if (Either.isRight(answer)) learn(entry, outgoing, answer.right)
-      journal.touch(entry)
+      if (Either.isRight(answer)) keepTokens(entry, outgoing, answer.right)
+      journal.notify(entry)
     })
 
   return (action) =>
@@ -113,10 +125,12 @@ export const makeActions = (
         case "addFault":
         case "removeFault":
         case "advanceClock": {
+          // A fault that is removed has a name only before.
+          const title = titleOf(action)
           yield* control(action)
-          const entry = journal.begin(action, null, titleOf(action), clock.now())
+          const entry = journal.begin(action, null, title, clock.now())
           entry.endedAt = entry.startedAt
-          journal.touch(entry)
+          journal.notify(entry)
           return recordOf(entry)
         }
         default: {

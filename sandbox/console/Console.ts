@@ -59,7 +59,7 @@ export const openConsole = (
       ...actionRoutes(performToTheEnd, events),
       ...tryItRoutes(sandbox),
       spansRoute((body) => {
-        for (const { report, traceId } of readReportTraces(body)) journal.carries(traceId, report)
+        for (const { report, traceId } of readReportTraces(body)) journal.recordCarried(traceId, report)
       })
     ]
     listener.answerWith(makeHandler(routes, listener.url, sandbox.base))

@@ -4,11 +4,12 @@ import * as Effect from "effect/Effect"
 import { type Content, json, type Route } from "./ConsoleRoutes.ts"
 import type { Refusal } from "./Protocol.ts"
 import { readBody } from "./RequestBody.ts"
-import { checkKnock } from "./RequestGuard.ts"
+import { checkRequest } from "./RequestGuard.ts"
 
 const securityHeaders = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "cross-origin-opener-policy": "same-origin",
   "cross-origin-resource-policy": "same-origin",
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
@@ -31,13 +32,13 @@ export const makeHandler =
     const fitting = routes.filter(({ path }) => path === target)
     const isForDocs = fitting.some((route) => route.isForDocs === true)
     const { headers, method = "GET" } = request
-    const turned = checkKnock(
+    const denial = checkRequest(
       { method, host: headers.host, origin: headers.origin, contentType: headers["content-type"] },
       own,
       isForDocs ? [service] : []
     )
     const end = (content: Content) => Effect.sync(() => send(response, content))
-    if (turned !== undefined) return end(refusal(turned.status, turned))
+    if (denial !== undefined) return end(refusal(denial.status, denial))
     if (isForDocs && headers.origin !== undefined) {
       response.setHeader("access-control-allow-origin", headers.origin)
       response.setHeader("vary", "Origin")

@@ -71,7 +71,12 @@ export const actionRoutes = (perform: Perform, events: EventStream): ReadonlyArr
     method: "GET",
     path: "/events",
     limit: 0,
-    answer: (_, { response }) => Effect.sync(() => void events.open(response))
+    answer: (_, { response }) =>
+      Effect.sync(() =>
+        events.open(response)
+          ? undefined
+          : json(503, { message: "Too many tabs are open", hint: "close some, and reload this one" })
+      )
   },
   {
     method: "POST",

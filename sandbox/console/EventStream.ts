@@ -6,6 +6,8 @@ import type { ActionRecord, State } from "./Protocol.ts"
 const pace = 50
 /** After so long without a change a tab gets the state again. */
 const heartbeatMilliseconds = 15_000
+/** Tabs at the same time: one that never reads holds a few megabytes. */
+const mostTabs = 32
 
 interface Tab {
   readonly response: ServerResponse
@@ -33,8 +35,9 @@ export class EventStream {
     this.heartbeat = setInterval(() => this.stateChanged(), heartbeatMilliseconds)
   }
 
-  /** Begins a stream: the state and all kept actions, then every change. */
-  open(response: ServerResponse): void {
+  /** Begins a stream: the state and all kept actions, then every change. False when there are too many already. */
+  open(response: ServerResponse): boolean {
+    if (this.tabs.size >= mostTabs) return false
     const tab: Tab = { response, actions: new Set(this.source.actions()), state: true }
     response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" })
     // A browser that lost the stream comes back soon.
@@ -43,6 +46,7 @@ export class EventStream {
     response.once("close", () => this.tabs.delete(tab))
     this.tabs.add(tab)
     this.send(tab, this.stateText())
+    return true
   }
 
   stateChanged(): void {

@@ -1,22 +1,9 @@
 /** The kept actions with the upstream calls that they caused. A call belongs to an action by its trace, or by what its trace carries. */
 import { randomBytes } from "node:crypto"
-import type { Action, ActionRecord, Call, Exchange, Participant } from "./Protocol.ts"
+import type { Outgoing } from "./Outgoing.ts"
+import type { Action, ActionRecord, Call, Exchange } from "./Protocol.ts"
 
 type Writable<A> = { -readonly [Key in keyof A]: A[Key] }
-
-/** A request of an action, as it can be sent once more. */
-export interface Outgoing {
-  readonly from: Participant
-  readonly to: Participant
-  /** The plane of the session that its answer may carry. */
-  readonly plane: string
-  readonly method: string
-  readonly url: string
-  readonly headers: Readonly<Record<string, string>>
-  readonly body: string | undefined
-  /** Ids that it gives to what it makes. */
-  readonly makes: ReadonlyArray<string>
-}
 
 /** One action while it is kept. */
 export interface Entry {
@@ -56,7 +43,7 @@ interface Trace {
 
 const keptActions = 200
 const keptTraces = 1_000
-/** An action that is retried for days does not fill the memory. */
+/** Of an action, and of a trace: what is retried for days does not fill the memory. */
 const keptCalls = 200
 
 export class Journal {
@@ -100,38 +87,38 @@ export class Journal {
   }
 
   /** The action has changed. */
-  touch(entry: Entry): void {
+  notify(entry: Entry): void {
     this.onChange(entry.id)
   }
 
   /** The action made this content: what carries it later was caused by the action. The first maker counts. */
-  made(entry: Entry, content: string): void {
+  recordMade(entry: Entry, content: string): void {
     if (this.makers.has(content)) return
     this.makers.set(content, entry)
     for (const trace of this.traces.values()) if (trace.contents.has(content)) this.attribute(trace, content)
   }
 
   /** A call of this trace carries the content. */
-  carries(traceId: string, content: string): void {
+  recordCarried(traceId: string, content: string): void {
     const trace = this.traceBy(traceId)
     trace.contents.add(content)
     this.attribute(trace, content)
   }
 
   /** A call has arrived. The returned function records its end. */
-  called(
+  recordCall(
     traceId: string,
     call: Omit<Call, "endedAt" | "status" | "isLater">
   ): (endedAt: number, status: number | null) => void {
     const trace = this.traceBy(traceId)
     const isLater = trace.own === undefined || trace.own.endedAt !== null
     const arrow: Writable<Call> = { ...call, endedAt: null, status: null, isLater }
-    trace.calls.push(arrow)
+    if (trace.calls.length < keptCalls) trace.calls.push(arrow)
     for (const entry of trace.entries) this.add(entry, arrow)
     return (endedAt, status) => {
       arrow.endedAt = endedAt
       arrow.status = status
-      for (const entry of trace.entries) this.touch(entry)
+      for (const entry of trace.entries) this.notify(entry)
     }
   }
 
@@ -147,7 +134,7 @@ export class Journal {
   private add(entry: Entry, call: Call): void {
     if (entry.calls.length >= keptCalls) return
     entry.calls.push(call)
-    this.touch(entry)
+    this.notify(entry)
   }
 
   private attribute(trace: Trace, content: string): void {

@@ -84,6 +84,8 @@ export interface Exchange {
   readonly url: string
   readonly requestHeaders: Readonly<Record<string, string>>
   readonly requestBody: string | null
+  /** The request's body is longer than what is kept of it. */
+  readonly isCut: boolean
   /** `null` when the connection was lost before an answer. */
   readonly status: number | null
   readonly responseHeaders: Readonly<Record<string, string>>
@@ -105,6 +107,8 @@ export interface Call {
   readonly fault: FaultKind | null
   /** Sent after the answer to the console, by background delivery. */
   readonly isLater: boolean
+  /** Ships only what the service records about itself. */
+  readonly isOwn: boolean
 }
 
 export interface ActionRecord {

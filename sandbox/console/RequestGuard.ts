@@ -4,7 +4,7 @@
  */
 
 /** What of a request decides. Header values as they arrived. */
-export interface Knock {
+export interface RequestHead {
   readonly method: string
   readonly host: string | undefined
   readonly origin: string | undefined
@@ -12,7 +12,7 @@ export interface Knock {
 }
 
 /** A refusal with its status. */
-export interface Turned {
+export interface Denial {
   readonly status: 403 | 415
   readonly message: string
   readonly hint: string
@@ -21,7 +21,7 @@ export interface Turned {
 const localNames: ReadonlyArray<string> = ["127.0.0.1", "localhost"]
 
 /** `host:port` of a server of this machine, in each of its names. */
-export const authoritiesOf = (url: string): ReadonlyArray<string> =>
+const authoritiesOf = (url: string): ReadonlyArray<string> =>
   localNames.map((name) => `${name}:${new URL(url).port}`)
 
 const originsOf = (url: string): ReadonlyArray<string> =>
@@ -30,15 +30,15 @@ const originsOf = (url: string): ReadonlyArray<string> =>
 const isJson = (contentType: string | undefined): boolean =>
   /^application\/json\s*(?:;|$)/i.test(contentType ?? "")
 
-/** `undefined` admits the request. `guests` are the addresses of other servers of the sandbox whose pages may call this route. */
-export const checkKnock = (
-  { contentType, host, method, origin }: Knock,
+/** `undefined` admits the request. `allowedOrigins` are the addresses of other servers of the sandbox whose pages may call this route. */
+export const checkRequest = (
+  { contentType, host, method, origin }: RequestHead,
   own: string,
-  guests: ReadonlyArray<string>
-): Turned | undefined => {
+  allowedOrigins: ReadonlyArray<string>
+): Denial | undefined => {
   if (!authoritiesOf(own).includes(host ?? ""))
     return { status: 403, message: "The console has another name", hint: `open ${own}` }
-  if (origin !== undefined && ![own, ...guests].flatMap(originsOf).includes(origin))
+  if (origin !== undefined && ![own, ...allowedOrigins].flatMap(originsOf).includes(origin))
     return { status: 403, message: "Pages of other sites may not use the console", hint: `open ${own}` }
   if (method === "POST" && !isJson(contentType))
     return {

@@ -1,6 +1,6 @@
 /** The requests that the console sends as a client of the service would, with the headers of `docs/api.md`. */
 import { createHash, randomUUID } from "node:crypto"
-import type { Outgoing } from "./Journal.ts"
+import type { Outgoing } from "./Outgoing.ts"
 import type { KnownSession } from "./Sessions.ts"
 
 type Headers = Readonly<Record<string, string>>

@@ -25,7 +25,7 @@ export class Sessions {
   }
 
   /** Keeps the pair of an answer. A replayed older pair changes nothing. */
-  learn(plane: string, pair: { readonly accessToken: string; readonly refreshToken: string }): void {
+  keepTokens(plane: string, pair: { readonly accessToken: string; readonly refreshToken: string }): void {
     const family = this.controls.familyOf(pair.refreshToken)
     const truth = this.controls.plane(plane).refreshTokens.get(pair.refreshToken)
     if (family === undefined || truth === undefined) return
@@ -56,14 +56,22 @@ export class Sessions {
   }
 
   private view(session: KnownSession): ReadonlyArray<Session> {
-    const access = this.controls.plane(session.plane).accessTokens.get(session.accessToken)
+    const { accessTokens, memberships } = this.controls.plane(session.plane)
+    const access = accessTokens.get(session.accessToken)
     if (access === undefined) return []
     const { family } = access
     return [
       {
         ...session,
         actor: family.actor,
-        organizations: [...family.session.organizations].sort(),
+        // Those of the login that the actor is still in.
+        organizations: [...memberships.values()]
+          .filter(
+            ({ actor, org, status }) =>
+              actor === family.actor && status === "active" && family.session.organizations.has(org)
+          )
+          .map(({ org }) => org)
+          .sort(),
         status: this.statusOf(access),
         accessIssuedAt: access.issuedAt,
         accessExpiresAt: access.expiresAt,

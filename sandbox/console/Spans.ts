@@ -14,7 +14,9 @@ const attributeOf = (span: unknown, key: string): string | undefined => {
   return typeof text === "string" ? text : undefined
 }
 
-export interface ReportTrace {
+const isReportId = (text: string): boolean => /^rep_[0-9a-f]{32}$/.test(text)
+
+interface ReportTrace {
   readonly traceId: string
   /** The id of the report. */
   readonly report: string
@@ -28,5 +30,7 @@ export const readReportTraces = (body: Buffer): ReadonlyArray<ReportTrace> =>
     .flatMap((span) => {
       const traceId = isRecord(span) ? span.traceId : undefined
       const report = attributeOf(span, "report")
-      return typeof traceId === "string" && report !== undefined ? [{ traceId, report }] : []
+      return typeof traceId === "string" && report !== undefined && isReportId(report)
+        ? [{ traceId, report }]
+        : []
     })

@@ -1,7 +1,8 @@
 /** What an action is called in the list. */
 import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
 import type { Journal } from "./Journal.ts"
-import type { Action, FaultKind, Upstream } from "./Protocol.ts"
+import type { InjectedFaults } from "./InjectedFaults.ts"
+import type { Action, Fault, FaultKind, Upstream } from "./Protocol.ts"
 import type { Sessions } from "./Sessions.ts"
 
 const upstreamNames: Readonly<Record<Upstream, string>> = {
@@ -33,11 +34,14 @@ const durationText = (milliseconds: number): string => {
   return `${count} ${unit.name}${count === 1 ? "" : "s"}`
 }
 
+const titleOfFault = ({ fault, route, upstream }: Pick<Fault, "fault" | "route" | "upstream">): string =>
+  `${route ?? upstreamNames[upstream]} ${faultNames[fault]}`
+
 export const makeTitles = (
   world: SimulatedUpstreams,
-  parts: { readonly journal: Journal; readonly sessions: Sessions }
+  parts: { readonly journal: Journal; readonly sessions: Sessions; readonly faults: InjectedFaults }
 ): ((action: Action) => string) => {
-  const { journal, sessions } = parts
+  const { faults, journal, sessions } = parts
 
   const actorOf = (id: string | null): string => {
     const session = id === null ? undefined : sessions.find(id)
@@ -54,6 +58,11 @@ export const makeTitles = (
   const titleOfRepeat = (id: number): string => {
     const entry = journal.find(id)
     return entry?.action.kind === "repeat" ? entry.title : `Repeat: ${entry?.title ?? `action ${id}`}`
+  }
+
+  const titleOfRemoval = (id: number): string => {
+    const fault = faults.list().find((one) => one.id === id)
+    return fault === undefined ? "Remove a fault" : `Remove: ${titleOfFault(fault)}`
   }
 
   const aboutOf = ({ actor, org }: Extract<Action, { readonly kind: "webhook" }>): string => {
@@ -88,9 +97,9 @@ export const makeTitles = (
       case "repeat":
         return titleOfRepeat(action.action)
       case "addFault":
-        return `${action.route ?? upstreamNames[action.upstream]} ${faultNames[action.fault]}`
+        return titleOfFault(action)
       case "removeFault":
-        return `Remove fault ${action.fault}`
+        return titleOfRemoval(action.fault)
       case "advanceClock":
         return `Move the clock by ${durationText(action.milliseconds)}`
     }

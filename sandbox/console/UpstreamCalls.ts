@@ -1,4 +1,5 @@
 /** Watches the simulators: which requests belong to which trace, what they carry, and which fault they met. */
+import { backendTable } from "../../src/schema/Telemetry.ts"
 import { isRecord, parseJson } from "../upstreams/Json.ts"
 import { headerOf, type Seen, type Simulator } from "../upstreams/Simulator.ts"
 import type { SimulatedUpstreams } from "../SimulatedUpstreams.ts"
@@ -29,10 +30,30 @@ const contentsOfBatch = (request: Seen): ReadonlyArray<string> =>
     return [id, requestId].filter((content) => typeof content === "string")
   })
 
+/** Ids of the reports that an issue or comment is made for: the service's own last line, not what a person wrote above it. */
+const reportsOf = (request: Seen): ReadonlyArray<string> => {
+  const content = parseJson(request.body)
+  const text = isRecord(content) && typeof content.body === "string" ? content.body : ""
+  const [, report] = /\nreport-ref: (rep_[0-9a-f]{32})-[0-9a-f]+\s*$/.exec(text) ?? []
+  return report === undefined ? [] : [report]
+}
+
+/** Whether it ships only what the service records about itself. */
+const isOwn = (request: Seen): boolean => {
+  const records = recordsOf(request)
+  return (
+    records.length > 0 &&
+    records.every(
+      (item) =>
+        isRecord(item) && typeof item.key === "string" && item.key.startsWith(`table-${backendTable}-`)
+    )
+  )
+}
+
 /** What a request carries of an action of the console. */
 const contentsOf = (upstream: Upstream, request: Seen): ReadonlyArray<string> => {
   if (upstream === "tables") return contentsOfBatch(request)
-  return upstream === "tracker" ? (request.body.toString("utf8").match(/\brep_[0-9a-f]{32}\b/g) ?? []) : []
+  return upstream === "tracker" ? reportsOf(request) : []
 }
 
 /** Requests that a simulator keeps. Tests read all of them; the console reads none. */
@@ -55,16 +76,17 @@ export const watchUpstreams = (
       forgetOldest(simulator.seen)
       const trace = traceOf(request)
       if (trace === undefined) return
-      for (const content of contentsOf(upstream, request)) journal.carries(trace, content)
+      for (const content of contentsOf(upstream, request)) journal.recordCarried(trace, content)
       running.set(
         request,
-        journal.called(trace, {
+        journal.recordCall(trace, {
           from: senderOf(request),
           to: upstream,
           method: request.method,
           path: request.path,
           startedAt: request.at,
-          fault: request.met === undefined ? null : faults.kindOf(request.met)
+          fault: request.faultRule === undefined ? null : faults.kindOf(request.faultRule),
+          isOwn: upstream === "tables" && isOwn(request)
         })
       )
     }

@@ -1,7 +1,7 @@
 /** The calls that the service, or Ting, makes at each upstream, for faults of one of them. */
 import type { Upstream } from "./Protocol.ts"
 
-export interface UpstreamRoute {
+interface UpstreamRoute {
   /** `METHOD /path`. */
   readonly name: string
   readonly method: string

@@ -18,7 +18,7 @@ export interface Seen {
   /** When the response was sent, or its connection was closed. */
   endedAt?: number
   /** The rule whose fault it met. */
-  met?: FaultRule
+  faultRule?: FaultRule
   /** Set while a fault withholds the response or its end. */
   held?: boolean
 }
@@ -216,7 +216,7 @@ export const startSimulator = async (options: {
     if (found === undefined) return undefined
     found.left -= 1
     if (found.left <= 0) rules = rules.filter((entry) => entry !== found)
-    request.met = found.rule
+    request.faultRule = found.rule
     return found.rule.fault
   }
 

@@ -87,7 +87,10 @@ export interface SettingsValues {
   readonly openTelemetry: {
     readonly serviceName: string
     readonly resource: ReadonlyMap<string, string>
-    readonly traces: Option.Option<OtlpTarget & { readonly sampler: TraceSampler }>
+    /** `intervalMillis`: between two exports. */
+    readonly traces: Option.Option<
+      OtlpTarget & { readonly sampler: TraceSampler; readonly intervalMillis: number }
+    >
     readonly metrics: Option.Option<OtlpTarget & { readonly intervalMillis: number }>
   }
   /** In days; 0 keeps for ever. */

@@ -16,7 +16,12 @@ import { until } from "../support/Waiting.ts"
 const both = (url: string, change: Partial<OtlpTarget> = {}): SettingsValues["openTelemetry"] => ({
   serviceName: "music-backend",
   resource: new Map(),
-  traces: Option.some({ ...otlpTo(`${url}/v1/traces`), ...change, sampler: everything }),
+  traces: Option.some({
+    ...otlpTo(`${url}/v1/traces`),
+    ...change,
+    sampler: everything,
+    intervalMillis: 5_000
+  }),
   metrics: Option.some({ ...otlpTo(`${url}/v1/metrics`), ...change, intervalMillis: 100 })
 })
 

@@ -50,7 +50,8 @@ export const startObserved = (
       ...settings.openTelemetry,
       traces: Option.map(Option.fromNullable(options.otlp), (url) => ({
         ...otlpTo(`${url}/v1/traces`),
-        sampler: everything
+        sampler: everything,
+        intervalMillis: 5_000
       }))
     }
     const context = yield* Layer.build(

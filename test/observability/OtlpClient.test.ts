@@ -72,7 +72,10 @@ describe("A collector that never answers", () => {
           TracingLive,
           Layer.succeed(Settings, {
             ...settings,
-            openTelemetry: { ...openTelemetry, traces: Option.some({ ...target, sampler: everything }) }
+            openTelemetry: {
+              ...openTelemetry,
+              traces: Option.some({ ...target, sampler: everything, intervalMillis: 5_000 })
+            }
           })
         ),
         scope

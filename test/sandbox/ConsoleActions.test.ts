@@ -160,7 +160,7 @@ describe("An action of the console shows its request, the answer and the calls t
 
   it.scopedLive("a report becomes an issue, and telemetry a row, both later", () =>
     Effect.gen(function* () {
-      const { act, login, recordWith, stateWith } = yield* startTestConsole
+      const { act, login, recordWith, stateWith, tab } = yield* startTestConsole
       const { id } = yield* login()
       const report = yield* act({
         kind: "report",
@@ -196,12 +196,30 @@ describe("An action of the console shows its request, the answer and the calls t
         (record) => laterArrowsOf(record).length > 0
       )
       expect(arrowsOf(shipped)).toEqual(["console -> backend POST /api/v1/telemetry 204"])
+      expect(filed.calls.map(({ isOwn, to }) => `${to} ${isOwn}`).sort()).toEqual([
+        "backend false",
+        "iam false",
+        "tables true",
+        "tracker false"
+      ])
+      expect(shipped.calls.some(({ isOwn, to }) => to === "tables" && !isOwn)).toBe(true)
+      const { id: reportId } = bodyOf(report) as { id: string }
+      const other = yield* act({
+        kind: "report",
+        session: null,
+        org: null,
+        message: `See ${reportId} and report-ref: ${reportId}-0123456789abcdef.`
+      })
+      const posts = ({ calls }: ActionRecord) =>
+        calls.filter(({ method, to }) => method === "POST" && to === "tracker").length
+      yield* recordWith("the other report's issue", other, (record) => posts(record) === 1)
+      expect(posts(tab.actions.get(report.id) ?? report)).toBe(1)
       expect(laterArrowsOf(shipped)).toContain(ownRecord)
       const { issues, rows } = yield* stateWith(
-        "the issue and the row",
-        (state) => state.issues.length === 1 && state.rows.some(({ table }) => table === "musicclidaemon")
+        "the issues and the row",
+        (state) => state.issues.length === 2 && state.rows.some(({ table }) => table === "musicclidaemon")
       )
-      expect(issues[0]).toMatchObject({
+      expect(issues[1]).toMatchObject({
         title: "[report] Playback stops after a seek.",
         state: "open"
       })
@@ -293,6 +311,10 @@ describe("An action of the console shows its request, the answer and the calls t
       )
       expect(actors[0]).toEqual({ plane: "production", publicId: "si:deejay", organizations: [] })
       expect((yield* act(me)).exchange?.status).not.toBe(200)
+      yield* stateWith(
+        "a session that reaches nothing",
+        ({ sessions }) => sessions[0]?.organizations.length === 0
+      )
 
       expect(yield* refused({ kind: "mint", plane: "production", actor: "si:deejay" })).toMatchObject({
         message: "si:deejay is in no organisation, so it cannot log in",
@@ -407,6 +429,11 @@ describe("An action of the console shows its request, the answer and the calls t
         [{ kind: "login", plane: "elsewhere", slt: "si:deejay" }, /plane is not known/],
         [{ kind: "repeat", action: 10_000 }, /no longer kept/],
         [{ ...ting, data: "{" }, /not JSON/],
+        [{ ...ting, data: `${"[".repeat(32_000)}${"]".repeat(32_000)}` }, /nests too deep/],
+        [{ ...ting, org: "", data: "{}" }, /si:deejay is in no organisation/],
+        [{ ...ting, org: "ämter", data: "{}" }, /visible ASCII/],
+        [{ ...ting, org: "acme\u0000", data: "{}" }, /visible ASCII/],
+        [{ ...ting, type: "", data: "{}" }, /0 characters, and may have 1 to 255/],
         [{ kind: "report", session: id, org: null, message: "m" }, /needs an organisation/],
         [
           { kind: "addFault", upstream: "iam", route: "GET /elsewhere", fault: "down", times: 1 },

@@ -2,7 +2,7 @@ import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import { makeOffsetClock } from "../../sandbox/OffsetClock.ts"
-import { arrowOf, knock, startTestConsole } from "../support/SandboxConsole.ts"
+import { arrowOf, send, startTestConsole } from "../support/SandboxConsole.ts"
 import { awaited } from "../support/Waiting.ts"
 
 const hour = 3_600_000
@@ -22,7 +22,7 @@ describe("A step of the clock", () => {
       expect((yield* act(me)).exchange?.status).toBe(200)
       for (const milliseconds of [day, 90 * day]) {
         yield* act({ kind: "advanceClock", milliseconds })
-        expect((yield* knock(`${base}/readyz`)).status).toBe(200)
+        expect((yield* send(`${base}/readyz`)).status).toBe(200)
         const session = yield* login()
         expect((yield* act({ ...me, session: session.id })).exchange?.status).toBe(200)
       }

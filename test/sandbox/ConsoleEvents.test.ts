@@ -4,8 +4,8 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
 import type { ActionRecord } from "../../sandbox/console/Protocol.ts"
-import { openTab, startTestConsole, type Tab } from "../support/SandboxConsole.ts"
-import { eventually } from "../support/Waiting.ts"
+import { send, openTab, startTestConsole, type Tab } from "../support/SandboxConsole.ts"
+import { awaited, eventually } from "../support/Waiting.ts"
 
 const clock = { kind: "advanceClock", milliseconds: 1 } as const
 
@@ -97,6 +97,30 @@ describe("The stream of events", () => {
 })
 
 describe("What the console keeps is bounded:", () => {
+  it.scopedLive("32 tabs at the same time, and one more is told to close some", () =>
+    Effect.gen(function* () {
+      const { tab, url } = yield* startTestConsole
+      for (let count = 1; count < 32; count += 1) yield* openTab(url)
+      const refused = yield* send(`${url}/events`)
+      expect(refused.status).toBe(503)
+      expect(JSON.parse(refused.text)).toEqual({
+        message: "Too many tabs are open",
+        hint: "close some, and reload this one"
+      })
+      tab.close()
+      yield* awaited(
+        "room for another tab",
+        Effect.promise(async () => {
+          const stop = new AbortController()
+          const { status } = await fetch(`${url}/events`, { signal: stop.signal })
+          stop.abort()
+          return status
+        }),
+        (status) => status === 200
+      )
+    })
+  )
+
   it.scopedLive("the newest 200 actions and 100 entries of a list, and long texts are cut", () =>
     Effect.gen(function* () {
       const { act, stateWith, tab, url, world } = yield* startTestConsole
@@ -107,6 +131,12 @@ describe("What the console keeps is bounded:", () => {
         message: "x".repeat(20_000)
       })
       expect(report.exchange?.requestBody?.length).toBeLessThan(21_000)
+      expect(report.exchange?.isCut).toBe(false)
+      const long = yield* act({ kind: "report", session: null, org: null, message: "\n".repeat(60_000) })
+      expect(long.exchange).toMatchObject({
+        isCut: true,
+        requestBody: expect.stringMatching(/\[cut: \d+ bytes/)
+      })
       const { issues } = yield* stateWith("the issue", (state) => state.issues.length === 1)
       expect(issues[0]?.body).toMatch(/… \[cut: \d+ bytes in all\]$/)
       for (let count = 0; count < 120; count += 1)

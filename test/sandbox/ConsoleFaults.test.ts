@@ -75,7 +75,7 @@ const cases: ReadonlyArray<{
   }
 ]
 
-describe("The arrows of an action show the fault that a call met, and the retries of the service:", () => {
+describe.concurrent("The arrows of an action show the fault that a call met, and the retries of the service:", () => {
   it.scopedLive.each(cases)("$upstream", ({ action, expected, route, upstream }) =>
     Effect.gen(function* () {
       const { act, login, recordWith, stateWith } = yield* startTestConsole
@@ -125,7 +125,7 @@ describe("A fault", () => {
         Array(3).fill("backend -> iam POST /api/v1/oauth/introspect null down")
       )
       const remove = { kind: "removeFault", fault: faults[0]?.id ?? 0 } as const
-      yield* act(remove)
+      expect((yield* act(remove)).title).toBe("Remove: IAM is down")
       yield* stateWith("no fault", (state) => state.faults.length === 0)
       expect((yield* act(me)).exchange?.status).toBe(200)
       expect(yield* refused(remove)).toMatchObject({ message: "The fault has ended" })

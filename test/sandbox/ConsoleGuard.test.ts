@@ -1,6 +1,6 @@
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
-import { knock, startTestConsole } from "../support/SandboxConsole.ts"
+import { send, startTestConsole } from "../support/SandboxConsole.ts"
 
 const json = { "content-type": "application/json" }
 const mint = JSON.stringify({ kind: "mint", plane: "production", actor: "si:deejay" })
@@ -16,13 +16,14 @@ describe("The console", () => {
         "/console.css": "text/css; charset=utf-8"
       }
       for (const [path, type] of Object.entries(types)) {
-        const { headers, status, text } = yield* knock(`${url}${path}`)
+        const { headers, status, text } = yield* send(`${url}${path}`)
         expect(status).toBe(200)
         expect(text.length).toBeGreaterThan(10)
         expect(headers).toMatchObject({
           "content-type": type,
           "content-security-policy":
             "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+          "cross-origin-opener-policy": "same-origin",
           "cross-origin-resource-policy": "same-origin",
           "x-content-type-options": "nosniff",
           "cache-control": "no-store"
@@ -48,11 +49,11 @@ describe("The console", () => {
       ] as const
       for (const host of [`evil.example:${port}`, "127.0.0.1", "127.0.0.1:1", `0.0.0.0:${port}`])
         for (const [method, path] of routes) {
-          const { status, text } = yield* knock(`${url}${path}`, { method, headers: { ...json, host } })
+          const { status, text } = yield* send(`${url}${path}`, { method, headers: { ...json, host } })
           expect(`${host} ${path} ${status}`).toBe(`${host} ${path} 403`)
           expect(text).not.toMatch(/oac_|ask_/)
         }
-      const local = yield* knock(url, { headers: { host: `localhost:${port}` } })
+      const local = yield* send(url, { headers: { host: `localhost:${port}` } })
       expect(local.status).toBe(200)
     })
   )
@@ -60,26 +61,26 @@ describe("The console", () => {
   it.scopedLive("refuses pages of other sites, and answers those of the service on three routes only", () =>
     Effect.gen(function* () {
       const { base, url } = yield* startTestConsole
-      const send = (path: string, origin: string, body: string) =>
-        knock(`${url}${path}`, { method: "POST", headers: { ...json, origin }, body })
+      const postFrom = (path: string, origin: string, body: string) =>
+        send(`${url}${path}`, { method: "POST", headers: { ...json, origin }, body })
       for (const origin of ["https://evil.example", "null", "http://127.0.0.1", `${url}.evil.example`]) {
         for (const [path, body] of [
           ["/actions", mint],
           ["/slt", person]
         ] as const) {
-          const { headers, status } = yield* send(path, origin, body)
+          const { headers, status } = yield* postFrom(path, origin, body)
           expect(`${origin} ${status}`).toBe(`${origin} 403`)
           expect(headers).not.toHaveProperty("access-control-allow-origin")
         }
-        expect((yield* knock(`${url}/events`, { headers: { origin } })).status).toBe(403)
+        expect((yield* send(`${url}/events`, { headers: { origin } })).status).toBe(403)
       }
-      expect((yield* send("/actions", url, mint)).status).toBe(200)
+      expect((yield* postFrom("/actions", url, mint)).status).toBe(200)
 
       const localhost = base.replace("127.0.0.1", "localhost")
       for (const origin of [base, localhost]) {
-        expect((yield* send("/actions", origin, mint)).status).toBe(403)
-        expect((yield* knock(`${url}/events`, { headers: { origin } })).status).toBe(403)
-        const preflight = yield* knock(`${url}/slt`, { method: "OPTIONS", headers: { origin } })
+        expect((yield* postFrom("/actions", origin, mint)).status).toBe(403)
+        expect((yield* send(`${url}/events`, { headers: { origin } })).status).toBe(403)
+        const preflight = yield* send(`${url}/slt`, { method: "OPTIONS", headers: { origin } })
         expect(preflight).toMatchObject({
           status: 204,
           headers: {
@@ -88,7 +89,7 @@ describe("The console", () => {
             vary: "Origin"
           }
         })
-        const answer = yield* send("/slt", origin, person)
+        const answer = yield* postFrom("/slt", origin, person)
         expect(answer).toMatchObject({ status: 200, headers: { "access-control-allow-origin": origin } })
         expect(JSON.parse(answer.text)).toEqual({ slt: expect.stringMatching(/^oac_/) })
       }
@@ -100,7 +101,7 @@ describe("The console", () => {
     () =>
       Effect.gen(function* () {
         const { base, url } = yield* startTestConsole
-        const actors = JSON.parse((yield* knock(`${url}/actors`, { headers: { origin: base } })).text)
+        const actors = JSON.parse((yield* send(`${url}/actors`, { headers: { origin: base } })).text)
         expect(actors.planes).toHaveLength(2)
         expect(actors.actors).toContainEqual({
           plane: "production",
@@ -113,7 +114,7 @@ describe("The console", () => {
           actor: "c:ana",
           org: "zenith"
         }
-        const signed = yield* knock(`${url}/signed-webhook`, {
+        const signed = yield* send(`${url}/signed-webhook`, {
           method: "POST",
           headers: json,
           body: JSON.stringify(order)
@@ -122,7 +123,7 @@ describe("The console", () => {
           body: string
           headers: Record<string, string>
         }
-        const delivered = yield* knock(`${base}/webhook/`, { method: "POST", headers, body })
+        const delivered = yield* send(`${base}/webhook/`, { method: "POST", headers, body })
         expect(delivered).toMatchObject({ status: 200, text: '{"received":true}' })
       })
   )
@@ -131,7 +132,7 @@ describe("The console", () => {
     Effect.gen(function* () {
       const { url } = yield* startTestConsole
       const post = (body: string, headers: Readonly<Record<string, string>>) =>
-        knock(`${url}/actions`, { method: "POST", headers, body })
+        send(`${url}/actions`, { method: "POST", headers, body })
       const form = { "content-type": "application/x-www-form-urlencoded" }
       const answers = [
         [yield* post(mint, {}), 415],
@@ -140,9 +141,9 @@ describe("The console", () => {
         [yield* post("{", json), 400],
         [yield* post("", json), 400],
         [yield* post(JSON.stringify({ text: "x".repeat(1_048_577) }), json), 413],
-        [yield* knock(`${url}/elsewhere`), 404],
-        [yield* knock(`${url}/actions`), 405],
-        [yield* knock(`${url}/`, { method: "DELETE" }), 405]
+        [yield* send(`${url}/elsewhere`), 404],
+        [yield* send(`${url}/actions`), 405],
+        [yield* send(`${url}/`, { method: "DELETE" }), 405]
       ] as const
       for (const [answer, status] of answers) {
         expect(answer.status).toBe(status)
@@ -153,7 +154,7 @@ describe("The console", () => {
       }
       expect(answers[7][0].headers.allow).toBe("POST")
       // A target that is no path of a URL.
-      expect((yield* knock(url, { headers: { host: "[" } })).status).toBe(403)
+      expect((yield* send(url, { headers: { host: "[" } })).status).toBe(403)
     })
   )
 })
@@ -163,7 +164,7 @@ describe("The control routes of the simulators", () => {
     Effect.gen(function* () {
       const { world } = yield* startTestConsole
       const mintAt = (headers: Readonly<Record<string, string>>) =>
-        knock(`${world.iam.url}/_sandbox/slt`, { method: "POST", headers })
+        send(`${world.iam.url}/_sandbox/slt`, { method: "POST", headers })
       expect((yield* mintAt({})).status).toBe(201)
       for (const headers of [{ origin: "https://evil.example" }, { host: "evil.example" }]) {
         const { status, text } = yield* mintAt(headers)

@@ -8,7 +8,8 @@ const batch = {
   method: "POST",
   path: "/api/ingest",
   startedAt: 2,
-  fault: null
+  fault: null,
+  isOwn: false
 } as const
 
 const traceIdOf = (journal: Journal, entry: Entry): string => journal.traceOf(entry).split("-")[1] ?? ""
@@ -22,14 +23,14 @@ describe("The journal", () => {
       Entry,
       Entry
     ]
-    journal.made(one, "record-1")
-    journal.carries("trace", "record-1")
-    journal.carries("trace", "record-2")
-    const end = journal.called("trace", batch)
+    journal.recordMade(one, "record-1")
+    journal.recordCarried("trace", "record-1")
+    journal.recordCarried("trace", "record-2")
+    const end = journal.recordCall("trace", batch)
     // Its answer, which names the record, arrives after the delivery.
-    journal.made(other, "record-2")
+    journal.recordMade(other, "record-2")
     // A repeated action gets the same name: it has not made it.
-    journal.made(third, "record-2")
+    journal.recordMade(third, "record-2")
     changed.length = 0
     end(3, 200)
     expect(changed).toEqual([one.id, other.id])
@@ -41,17 +42,17 @@ describe("The journal", () => {
     const journal = new Journal(() => {})
     const entry = journal.begin(clock, null, "An action", 1)
     const trace = traceIdOf(journal, entry)
-    journal.called(trace, batch)
+    journal.recordCall(trace, batch)
     entry.endedAt = 2
-    journal.called(trace, batch)
+    journal.recordCall(trace, batch)
     expect(recordOf(entry).calls.map(({ isLater }) => isLater)).toEqual([false, true])
   })
 
   it("keeps 200 calls of an action", () => {
     const journal = new Journal(() => {})
     const entry = journal.begin(clock, null, "An action", 1)
-    const trace = traceIdOf(journal, entry)
-    for (let count = 0; count < 300; count += 1) journal.called(trace, batch)
+    for (const trace of [traceIdOf(journal, entry), traceIdOf(journal, entry)])
+      for (let count = 0; count < 150; count += 1) journal.recordCall(trace, batch)
     expect(recordOf(entry).calls).toHaveLength(200)
   })
 })

@@ -64,7 +64,7 @@ export const openTab = (url: string) =>
   )
 
 /** Sends a request as it is: with its own Host and Origin, which `fetch` would not send. */
-export const knock = (
+export const send = (
   url: string,
   options: {
     readonly method?: string
@@ -106,7 +106,7 @@ export const startTestConsole = Effect.gen(function* () {
   yield* eventually("the first state", () => tab.state !== undefined)
 
   const post = (body: unknown) =>
-    knock(`${url}/actions`, {
+    send(`${url}/actions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
       body: JSON.stringify(body)

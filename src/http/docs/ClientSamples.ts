@@ -21,7 +21,7 @@ const expressions: Readonly<Record<string, (body: Body) => string>> = {
 
 const eventOf = ({ events }: Body): unknown => (Array.isArray(events) ? events[0] : undefined)
 
-/** What stands before the expression. */
+/** Statements before the expression. */
 const beginnings: Readonly<Record<string, (body: Body) => string>> = {
   "telemetry.accept": (body) => `client.telemetry.record(${literal(body.table)}, ${literal(eventOf(body))})\n`
 }

@@ -50,6 +50,7 @@ const otlpTracer = (
         url: target.url,
         resource: resourceOf(openTelemetry),
         maxBatchSize,
+        exportInterval: target.intervalMillis,
         shutdownTimeout: flushMillis
       }).pipe(
         Effect.provideService(HttpClient.HttpClient, client),

@@ -4,6 +4,9 @@ import type { EnvironmentReader } from "./EnvironmentReader.ts"
 
 type Signal = "TRACES" | "METRICS"
 
+/** Milliseconds between two exports of spans. */
+const spanInterval = 5_000
+
 const sampler = (reader: EnvironmentReader): TraceSampler => {
   const { parentBased, ratio } = reader.get("OTEL_TRACES_SAMPLER")
   return {
@@ -61,7 +64,11 @@ export const readOpenTelemetry = (reader: EnvironmentReader): SettingsValues["op
       ? serviceName
       : (resource.get("service.name") ?? serviceName),
     resource,
-    traces: Option.map(target(reader, "TRACES"), (traces) => ({ ...traces, sampler: traceSampler })),
+    traces: Option.map(target(reader, "TRACES"), (traces) => ({
+      ...traces,
+      sampler: traceSampler,
+      intervalMillis: spanInterval
+    })),
     metrics: Option.map(target(reader, "METRICS"), (metrics) => ({ ...metrics, intervalMillis }))
   }
 }

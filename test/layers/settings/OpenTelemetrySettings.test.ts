@@ -32,7 +32,8 @@ describe("OpenTelemetry's variables", () => {
     expect(Option.getOrThrow(traces)).toEqual({
       ...defaults,
       url: "http://collector:4318/base/v1/traces",
-      sampler: { parentBased: true, ratio: 1 }
+      sampler: { parentBased: true, ratio: 1 },
+      intervalMillis: 5_000
     })
     expect(Option.getOrThrow(metrics)).toEqual({
       ...defaults,

@@ -124,7 +124,11 @@ export const withBench = <A>(
       openTelemetry: {
         ...defaults.openTelemetry,
         traces: traced
-          ? Option.some({ ...otlpTo(`${collector.url}/v1/traces`), sampler: everything })
+          ? Option.some({
+              ...otlpTo(`${collector.url}/v1/traces`),
+              sampler: everything,
+              intervalMillis: 5_000
+            })
           : Option.none()
       },
       rateLimit: false,
