@@ -178,6 +178,12 @@ describe("What happened", () => {
         .getByRole("status")
         .filter({ hasText: "A ting arrived: music.trigger.fired" })
         .waitFor({ state: "attached" })
+      // The service ships what it records about itself, which the ting did not ask for.
+      await page
+        .getByRole("list", { name: "Calls of background delivery" })
+        .getByText("the service’s own telemetry")
+        .first()
+        .waitFor()
     })
   )
 

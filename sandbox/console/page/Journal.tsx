@@ -89,7 +89,10 @@ const Shown = ({ record }: { readonly record: ActionRecord }) => {
             unavailable={nothing}
             action={() => ({ kind: "repeat", action: record.id })}
           />
-          {exchange !== null && <CopyButton label="Copy as curl" text={() => curlOf(exchange)} />}
+          {exchange?.isCut === true && (
+            <span class="hint">Too long for curl: the end of its body is not kept.</span>
+          )}
+          {exchange?.isCut === false && <CopyButton label="Copy as curl" text={() => curlOf(exchange)} />}
           {exchange !== null && <CopyButton label="Copy response" text={() => responseText(exchange)} />}
         </span>
       </div>

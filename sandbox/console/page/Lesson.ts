@@ -138,15 +138,17 @@ export const lessonOf = (record: ActionRecord, action: Action): string => {
   const quiet = silent(action)
   if (quiet !== null) return quiet
   if (record.endedAt === null) return "Under way: the calls appear as they begin."
+  // What the service records about itself is no effect of the action.
+  const calls = record.calls.filter(({ isOwn }) => !isOwn)
   const immediate = overcome(
     record,
-    record.calls.filter(({ isLater }) => !isLater)
+    calls.filter(({ isLater }) => !isLater)
   )
   if (immediate !== null) return immediate
   if (isSuccess(record)) {
     const later = overcome(
       record,
-      record.calls.filter(({ isLater }) => isLater)
+      calls.filter(({ isLater }) => isLater)
     )
     const again = record.action.kind === "repeat" ? repeatedly(action) : null
     if (later === null) return again ?? successes(record, action)

@@ -101,6 +101,7 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
             value={org}
             onChange={(event) => setOrg(event.currentTarget.value)}
           >
+            {session.organizations.length === 0 && <option value="">none</option>}
             {session.organizations.map((name) => (
               <option key={name}>{name}</option>
             ))}

@@ -25,7 +25,8 @@ interface TourStep {
   readonly advice: (deed: Deed) => string | null
 }
 
-const metLostAnswer = ({ calls }: ActionRecord) => calls.some(({ fault }) => fault === "lost")
+const metLostAnswer = ({ calls }: ActionRecord) =>
+  calls.some(({ fault, isOwn }) => fault === "lost" && !isOwn)
 
 const isCompromised = ({ action, sessions }: Deed) =>
   action.kind === "reuseRefresh" &&

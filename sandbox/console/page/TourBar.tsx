@@ -1,5 +1,5 @@
 /** The guided tour: a bar above the real controls, which stay usable. */
-import { type RefObject } from "preact"
+import type { RefObject } from "preact"
 import { useEffect, useRef, useState } from "preact/hooks"
 import { type Place, placeTitles } from "./Names.ts"
 import { useStore } from "./Store.ts"
