@@ -25,7 +25,7 @@ const bodyOf = ({ exchange }: ActionRecord): unknown => JSON.parse(exchange?.res
 /** Names of the events that an application can receive, as the contract writes them (11.5): some only by their end. */
 const contractEvents = (): ReadonlyArray<string> => {
   const contract = readFileSync(new URL("../../docs/contracts/identity-service.md", import.meta.url), "utf8")
-  const [, table = ""] = /\| Event \| Meaning \|.*\n([^]*?)\n\n/.exec(contract) ?? []
+  const [, table = ""] = /\| Event \| Meaning \|.*\n([\s\S]*?)\n\n/.exec(contract) ?? []
   return table.split("\n").flatMap((row) => (row.split("|")[1] ?? "").match(/[a-z_.*]+\.v1/g) ?? [])
 }
 
