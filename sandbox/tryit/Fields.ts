@@ -65,7 +65,7 @@ const controlOf = (id: string, { schema }: Pick<Parameter, "schema">): Control =
   return element("select", { id }, element("option", { value: "" }, "not sent"), ...options)
 }
 
-export interface HeaderFields {
+interface HeaderFields {
   readonly fields: ReadonlyArray<Field>
   readonly rows: HTMLElement
 }

@@ -34,7 +34,7 @@ const ask = async (path: string, body?: object): Promise<Outcome<unknown>> => {
   }
 }
 
-export interface World {
+export interface Actors {
   readonly planes: ReadonlyArray<Plane>
   readonly actors: ReadonlyArray<Actor>
 }
@@ -51,7 +51,7 @@ export interface Who {
 }
 
 // The three answers have the types of the console's protocol.
-export const readWorld = () => ask("/actors") as Promise<Outcome<World>>
+export const readActors = () => ask("/actors") as Promise<Outcome<Actors>>
 
 export const mintSlt = ({ plane, actor }: Who) =>
   ask("/slt", { plane: plane.id, actor: actor.publicId }) as Promise<Outcome<{ readonly slt: string }>>

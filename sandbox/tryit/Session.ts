@@ -10,14 +10,12 @@ export interface Session {
   readonly organization: string
   readonly accessToken: string
   readonly refreshToken: string
-  /** End of the access token, milliseconds since the epoch. */
-  readonly expiresAt: number
 }
 
 /** The session in the answer of a login or a refresh; undefined in any other. */
 export const sessionIn = (text: string, plane: Plane): Session | undefined => {
   const answer = readJson(text)
-  if (!isObject(answer) || typeof answer.expires_in !== "number") return undefined
+  if (!isObject(answer)) return undefined
   const [accessToken, refreshToken] = [textAt(answer, "access_token"), textAt(answer, "refresh_token")]
   if (accessToken === "" || refreshToken === "") return undefined
   return {
@@ -25,8 +23,7 @@ export const sessionIn = (text: string, plane: Plane): Session | undefined => {
     actor: textAt(answer.actor, "public_id"),
     organization: textAt(answer, "org_id"),
     accessToken,
-    refreshToken,
-    expiresAt: Date.now() + answer.expires_in * 1000
+    refreshToken
   }
 }
 

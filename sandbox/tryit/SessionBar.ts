@@ -1,30 +1,27 @@
-/** The bar on top: whose session the forms use, until when, and another one. */
+/** The bar on top: whose session the forms use, and another one. */
+import { planeName } from "../console/page/Names.ts"
 import { problemView } from "./AnswerView.ts"
 import { element } from "./Dom.ts"
 import type { Sessions } from "./Session.ts"
-import type { Who, World } from "./SandboxConsole.ts"
+import type { Who, Actors } from "./SandboxConsole.ts"
 
 /** The people of a plane; the first one that the page offers is the first of the first plane. */
-export const peopleOf = ({ actors, planes }: World, planeId: string): ReadonlyArray<Who> =>
+export const peopleOf = ({ actors, planes }: Actors, planeId: string): ReadonlyArray<Who> =>
   planes
     .filter(({ id }) => id === planeId)
     .flatMap((plane) => actors.filter((actor) => actor.plane === plane.id).map((actor) => ({ plane, actor })))
 
-const timeOf = (milliseconds: number): string =>
-  new Date(milliseconds).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
-
 const describe = ({ session }: Sessions): string => {
   if (session === undefined) return "No session."
-  const { actor, expiresAt, organization, plane } = session
-  const end = expiresAt > Date.now() ? `until ${timeOf(expiresAt)}` : `ended at ${timeOf(expiresAt)}`
-  return `${actor} in ${organization}, ${plane.name}, ${end}`
+  const { actor, organization, plane } = session
+  return `${actor} in ${organization}, ${planeName(plane)}`
 }
 
-export const sessionBar = (world: World, sessions: Sessions): HTMLElement => {
+export const sessionBar = (known: Actors, sessions: Sessions): HTMLElement => {
   const plane = element(
     "select",
     { id: "try-plane" },
-    ...world.planes.map(({ id, name }) => element("option", { value: id }, name))
+    ...known.planes.map((each) => element("option", { value: each.id }, planeName(each)))
   )
   const actor = element("select", { id: "try-actor" })
   const state = element("div", { class: "state", role: "status" })
@@ -37,10 +34,10 @@ export const sessionBar = (world: World, sessions: Sessions): HTMLElement => {
   }
   const listActors = () =>
     actor.replaceChildren(
-      ...peopleOf(world, plane.value).map((who) => element("option", {}, who.actor.publicId))
+      ...peopleOf(known, plane.value).map((who) => element("option", {}, who.actor.publicId))
     )
   const select = () => {
-    const who = peopleOf(world, plane.value).find((each) => each.actor.publicId === actor.value)
+    const who = peopleOf(known, plane.value).find((each) => each.actor.publicId === actor.value)
     if (who !== undefined) sessions.select(who)
   }
   plane.addEventListener("change", () => {
@@ -63,10 +60,6 @@ export const sessionBar = (world: World, sessions: Sessions): HTMLElement => {
     if (!made.ok) state.replaceChildren(problemView(made.problem))
   })
   sessions.listen(show)
-  // The life of a token ends without an event.
-  setInterval(() => {
-    if (state.querySelector(".problem") === null) show()
-  }, 5_000)
   listActors()
   show()
   return form

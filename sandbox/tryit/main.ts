@@ -5,7 +5,7 @@ import { callForm } from "./CallForm.ts"
 import { button, element } from "./Dom.ts"
 import { failure, type Outcome, success } from "./Outcome.ts"
 import { usesSession } from "./Prefill.ts"
-import { readWorld } from "./SandboxConsole.ts"
+import { readActors } from "./SandboxConsole.ts"
 import { peopleOf, sessionBar } from "./SessionBar.ts"
 import { Sessions } from "./Session.ts"
 import "./style.css"
@@ -38,7 +38,7 @@ const addForms = (spec: Spec, sessions: Sessions): void => {
 }
 
 const start = async (place: HTMLElement): Promise<void> => {
-  const [spec, world] = await Promise.all([readSpec(), readWorld()])
+  const [spec, known] = await Promise.all([readSpec(), readActors()])
   const give = (problem: { readonly message: string; readonly hint: string }) =>
     place.replaceChildren(
       element(
@@ -49,14 +49,21 @@ const start = async (place: HTMLElement): Promise<void> => {
       )
     )
   if (!spec.ok) return give(spec.problem)
-  if (!world.ok) return give(world.problem)
-  const [first] = world.value.planes.flatMap(({ id }) => peopleOf(world.value, id))
+  if (!known.ok) return give(known.problem)
+  const [first] = known.value.planes.flatMap(({ id }) => peopleOf(known.value, id))
   if (first === undefined) return give({ message: "The sandbox has no actors.", hint: "Start it again." })
   const sessions = new Sessions(first)
-  place.replaceChildren(sessionBar(world.value, sessions))
+  place.replaceChildren(sessionBar(known.value, sessions))
   addForms(spec.value, sessions)
 }
 
 const place = element("div", { class: "try-place" })
-document.getElementById("main")?.prepend(place)
+/** On a narrow screen the list of calls is above the content, and would hide the bar. */
+const narrow = matchMedia("(max-width: 60rem)")
+const putPlace = () =>
+  narrow.matches
+    ? document.querySelector(".layout")?.before(place)
+    : document.getElementById("main")?.prepend(place)
+narrow.addEventListener("change", putPlace)
+putPlace()
 void start(place)

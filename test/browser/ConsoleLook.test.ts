@@ -41,6 +41,11 @@ const violations = async (page: Page): Promise<unknown> =>
   page.evaluate(`axe.run({ resultTypes: ["violations"] }).then(({ violations }) =>
     violations.map(({ id, impact, nodes }) => ({ id, impact, nodes: nodes.slice(0, 5).map(({ html }) => html) })))`)
 
+/** What can be pressed and is less than 24 pixels high. */
+const smallTargets = `[...document.querySelectorAll("button, summary, select, textarea, a:not(.skip)")]
+  .filter((target) => target.checkVisibility() && target.getBoundingClientRect().height < 24)
+  .map(({ outerHTML }) => outerHTML)`
+
 const wide = { width: 1440, height: 900 }
 const narrow = { width: 400, height: 800 }
 
@@ -55,6 +60,7 @@ describe("The console's page", () => {
       expect(await violations(page)).toEqual([])
       await fill(page)
       expect(await violations(page)).toEqual([])
+      expect(await page.evaluate(smallTargets)).toEqual([])
       await button(page, "End tour").click()
       await button(page, /^Help/).click()
       await page.getByRole("dialog").waitFor()

@@ -4,15 +4,12 @@ import * as NodeFileSystem from "@effect/platform-node/NodeFileSystem"
 import { expect } from "@effect/vitest"
 import * as Effect from "effect/Effect"
 import * as LogLevel from "effect/LogLevel"
-import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core"
+import type { Browser, BrowserContextOptions, Locator, Page } from "playwright-core"
 import { type LoopbackServer, listenOnLoopback } from "../../sandbox/console/LoopbackServer.ts"
 import { startSandboxWithConsole } from "../../sandbox/RunWithConsole.ts"
-import { browserPatience } from "./Chromium.ts"
+import { openPage, type Visit } from "./Visit.ts"
 
-export interface Visit {
-  readonly page: Page
-  readonly context: BrowserContext
-  readonly url: string
+interface ConsoleVisit extends Visit {
   /** Ends all connections, and refuses new ones until `restore`. */
   readonly cut: () => void
   readonly restore: () => void
@@ -53,43 +50,38 @@ const startConsole = Effect.gen(function* () {
   return { url: consoleUrl, ...control }
 }).pipe(Effect.provide(NodeFileSystem.layer))
 
-export interface VisitOptions extends BrowserContextOptions {
+interface VisitOptions extends BrowserContextOptions {
   /** The tour of the first visit. */
   readonly tour?: boolean
   /** The test provokes failed requests, and the browser complains of them. */
   readonly mayFail?: boolean
 }
 
+/** What a browser remembers that has seen the tour. */
+const seen = (origin: string) => ({
+  cookies: [],
+  origins: [{ origin, localStorage: [{ name: "music-sandbox-tour", value: "seen" }] }]
+})
+
 /** After each visit: no error in the browser, and no request to another origin. */
 export const visitWith =
-  (browser: () => Browser) => (options: VisitOptions, use: (visit: Visit) => Promise<void>) =>
+  (browser: () => Browser) => (options: VisitOptions, use: (visit: ConsoleVisit) => Promise<void>) =>
     Effect.gen(function* () {
       const { url, ...control } = yield* startConsole
-      yield* Effect.promise(async () => {
-        const { mayFail = false, tour = false, ...rest } = options
-        const context = await browser().newContext({ viewport: { width: 1440, height: 900 }, ...rest })
-        context.setDefaultTimeout(browserPatience)
-        const complaints: Array<string> = []
-        const origins = new Set<string>()
-        context.on("console", (message) => complaints.push(message.text()))
-        context.on("weberror", (error) => complaints.push(error.error().message))
-        context.on("request", (request) => origins.add(new URL(request.url()).origin))
-        try {
-          if (!tour)
-            await context.addInitScript(
-              // Before its first page a tab has no origin and no storage.
-              'if (origin !== "null") localStorage.setItem("music-sandbox-tour", "seen")'
-            )
-          const page = await context.newPage()
-          await page.goto(url)
-          await page.getByRole("heading", { name: "Callers" }).waitFor()
-          await use({ page, context, url, ...control })
-          if (!mayFail) expect(complaints).toEqual([])
-          expect([...origins]).toEqual([url])
-        } finally {
-          await context.close()
-        }
-      })
+      const { mayFail = false, tour = false, ...rest } = options
+      const profile = {
+        viewport: { width: 1440, height: 900 },
+        ...(tour ? {} : { storageState: seen(url) }),
+        ...rest
+      }
+      yield* Effect.promise(() =>
+        openPage(browser(), url, "", profile, async (visit) => {
+          await visit.page.getByRole("heading", { name: "Callers" }).waitFor()
+          await use({ ...visit, ...control })
+          if (!mayFail) expect(visit.complaints).toEqual([])
+          expect([...new Set(visit.asked.map((address) => new URL(address).origin))]).toEqual([url])
+        })
+      )
     })
 
 export const button = (page: Page, name: string | RegExp): Locator =>
@@ -107,3 +99,11 @@ export const logIn = async (page: Page, actor = "si:deejay"): Promise<void> => {
   await page.locator(".session.active", { hasText: actor }).waitFor()
   await shown(page).filter({ hasText: "200" }).filter({ hasText: "Log in" }).waitFor()
 }
+
+export const sendTing = async (page: Page): Promise<void> => {
+  await button(page, "Send ting").click()
+  await shown(page).filter({ hasText: "ting" }).waitFor()
+}
+
+export const inbox = (page: Page): Locator =>
+  page.getByRole("region", { name: "Inbox" }).getByRole("listitem")

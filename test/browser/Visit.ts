@@ -1,10 +1,12 @@
 /** One page in a browser profile of its own. */
-import type { Browser, BrowserContextOptions, Page } from "playwright-core"
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core"
 import { browserPatience } from "./Chromium.ts"
 
 export interface Visit {
   readonly page: Page
-  /** Errors of the console, the page and its requests. */
+  /** Holds the page, and others of the same profile. */
+  readonly context: BrowserContext
+  /** Errors of the console, the pages and their requests. */
   readonly complaints: ReadonlyArray<string>
   /** URLs of all requests. */
   readonly asked: ReadonlyArray<string>
@@ -21,15 +23,18 @@ export const openPage = async (
   const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options })
   context.setDefaultTimeout(browserPatience)
   try {
-    const page = await context.newPage()
     const complaints: Array<string> = []
     const asked: Array<string> = []
-    page.on("console", (message) => complaints.push(message.text()))
-    page.on("pageerror", (error) => complaints.push(error.message))
-    page.on("requestfailed", (request) => complaints.push(`failed: ${request.url()}`))
-    page.on("request", (request) => asked.push(request.url()))
+    context.on("console", (message) => complaints.push(message.text()))
+    context.on("weberror", (error) => complaints.push(error.error().message))
+    context.on("requestfailed", (request) => {
+      // A page that is left gives up its requests.
+      if (request.failure()?.errorText !== "net::ERR_ABORTED") complaints.push(`failed: ${request.url()}`)
+    })
+    context.on("request", (request) => asked.push(request.url()))
+    const page = await context.newPage()
     await page.goto(`${url}${hash}`)
-    await use({ page, complaints, asked, url })
+    await use({ page, context, complaints, asked, url })
   } finally {
     await context.close()
   }

@@ -3,7 +3,7 @@ import { useEffect, useReducer, useRef, useState } from "preact/hooks"
 import type { Action, State } from "../Protocol.ts"
 import { Callers } from "./Callers.tsx"
 import { listen, perform } from "./Connection.ts"
-import { Do } from "./Do.tsx"
+import { Forms } from "./Forms.tsx"
 import { Faults } from "./Faults.tsx"
 import { sentence } from "./Format.ts"
 import { useFocusKeeper } from "./FocusKeeper.ts"
@@ -13,22 +13,24 @@ import { Journal, ResultBadge } from "./Journal.tsx"
 import { lessonOf } from "./Lesson.ts"
 import { recall, remember } from "./Memory.ts"
 import { faultLabels, faultLeft, faultTarget } from "./Names.ts"
+import { Foreign } from "./Parts.tsx"
 import { useKeys } from "./Shortcuts.ts"
 import {
   type Change,
   firstAction,
   initial,
+  isTesting,
   type Model,
-  planeOf,
   reduce,
   shownRecord,
   StoreContext,
   timeOf,
   tingName
 } from "./Store.ts"
-import { TourBar, type TourProgress } from "./TourBar.tsx"
+import { TourBar } from "./TourBar.tsx"
 import { tourSteps } from "./Tour.ts"
-import { World } from "./World.tsx"
+import { useTour } from "./TourProgress.ts"
+import { Arrivals } from "./Arrivals.tsx"
 
 const panels = ["callers", "do", "journal", "world", "faults"]
 
@@ -54,7 +56,9 @@ const LastResult = ({ model }: { readonly model: Model }) => {
   return record === undefined ? null : (
     <nav class="last" aria-label="Last action">
       <ResultBadge record={record} />
-      <span class="grow">{record.title}</span>
+      <span class="grow">
+        <Foreign text={record.title} />
+      </span>
       <a href="#journal">What happened</a>
     </nav>
   )
@@ -76,23 +80,15 @@ const useArrivals = (system: State | null, say: (text: string) => void) => {
 export const App = () => {
   const [model, change] = useReducer<Model, Change>(reduce, initial)
   const [said, say] = useState("")
-  const [tour, setTour] = useState<TourProgress | null>(
-    recall("tour") === null ? { step: 0, since: null } : null
-  )
   const [hasHelp, setHelp] = useState(false)
   const [hasShortcuts, setShortcuts] = useState(recall("shortcuts") !== "off")
   const { records, system } = model
+  const tour = useTour(() => timeOf(model), say)
+  const { progress } = tour
 
   useEffect(() => listen(change), [])
   useArrivals(system, say)
   useFocusKeeper()
-
-  const goToStep = (step: number) => setTour({ step, since: timeOf(model) })
-  const openTour = () => goToStep(0)
-  const closeTour = () => {
-    setTour(null)
-    remember("tour", "seen")
-  }
 
   const act = async (action: Action) => {
     change({ kind: "pick", record: null })
@@ -122,8 +118,8 @@ export const App = () => {
   }
 
   useKeys((key) => {
-    if (key === "Escape" && tour !== null) {
-      closeTour()
+    if (key === "Escape" && progress.isOpen) {
+      tour.close()
       return true
     }
     if (!hasShortcuts) return false
@@ -131,7 +127,7 @@ export const App = () => {
     if (panel !== undefined) focusPanel(panel)
     else if (key === "p") nextPlane()
     else if (key === "r") repeatShown()
-    else if (key === "t") tour === null ? openTour() : closeTour()
+    else if (key === "t") tour.toggle()
     else if (key === "?") setHelp(true)
     else return false
     return true
@@ -143,13 +139,12 @@ export const App = () => {
         <h1>music-backend sandbox</h1>
         <p role="status">
           {model.connection === "lost"
-            ? "The console does not answer. Start the sandbox (npm run sandbox); this page connects by itself."
+            ? "The console does not answer. Start the sandbox (npm run sandbox): at the same address this page connects by itself; if it prints another address, open that."
             : "Connecting to the sandbox…"}
         </p>
       </main>
     )
 
-  const isTesting = planeOf(model)?.key !== null
   return (
     <StoreContext.Provider value={{ model, system, change, act, say }}>
       <div class="hidden" role="status">
@@ -159,26 +154,27 @@ export const App = () => {
         To the controls
       </a>
       <div
-        class={`frame ${isTesting ? "testing" : "production"}`}
-        data-tour={tour === null ? "" : tourSteps[tour.step]?.places.join(" ")}
+        class={`frame ${isTesting(model) ? "testing" : "production"}`}
+        data-tour={progress.isOpen ? tourSteps[progress.step]?.places.join(" ") : ""}
       >
-        <Header onTour={tour === null ? openTour : closeTour} onHelp={() => setHelp(true)} />
+        <Header onTour={tour.toggle} onHelp={() => setHelp(true)} />
         {model.connection === "lost" && (
           <p class="strip" role="alert">
             <strong>The sandbox does not answer.</strong> What you see is its last state. Start it again (npm
-            run sandbox); this page reconnects by itself.
+            run sandbox): at the same address this page reconnects by itself; if it prints another address,
+            open that.
           </p>
         )}
         <FaultStrip system={system} />
-        {tour !== null && <TourBar progress={tour} onStep={goToStep} onClose={closeTour} />}
+        {progress.isOpen && <TourBar tour={tour} />}
         <main>
           <div class="column">
             <Callers />
-            <Do />
+            <Forms />
           </div>
           <Journal />
           <div class="column">
-            <World />
+            <Arrivals />
             <Faults />
           </div>
         </main>

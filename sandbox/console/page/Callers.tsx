@@ -3,7 +3,7 @@ import { ActionButton, type Acting, ProblemNote, useActing } from "./Acting.tsx"
 import { useNow } from "./Clock.ts"
 import { countdown } from "./Format.ts"
 import type { Actor, Slt } from "../Protocol.ts"
-import { planeName } from "./Names.ts"
+import { placeTitles, planeName } from "./Names.ts"
 import { Empty, LifeBar, Panel, Token } from "./Parts.tsx"
 import { SessionCard } from "./SessionCard.tsx"
 import { planeOf, sessionsOf, useStore } from "./Store.ts"
@@ -11,11 +11,14 @@ import { planeOf, sessionsOf, useStore } from "./Store.ts"
 /** Milliseconds. */
 const sltLife = 120_000
 
+/** SLTs of an actor that the page shows. */
+const shownSlts = 3
+
 const SltRow = ({ acting, slt }: { readonly acting: Acting; readonly slt: Slt }) => {
   const left = slt.expiresAt - useNow()
   return (
     <li class="slt">
-      <Token value={slt.token} />
+      <Token name={`SLT of ${slt.actor}`} value={slt.token} />
       <LifeBar left={left} whole={sltLife} label="SLT" />
       <span class="left">{left > 0 ? countdown(left) : "expired"}</span>
       <ActionButton
@@ -51,9 +54,10 @@ const ActorRow = ({ actor, acting }: { readonly acting: Acting; readonly actor: 
       </div>
       {slts.length > 0 && (
         <ul class="plain">
-          {slts.slice(0, 3).map((slt) => (
+          {slts.slice(0, shownSlts).map((slt) => (
             <SltRow key={slt.token} acting={acting} slt={slt} />
           ))}
+          {slts.length > shownSlts && <li class="soft">and {slts.length - shownSlts} more</li>}
         </ul>
       )}
     </li>
@@ -67,12 +71,9 @@ export const Callers = () => {
   const sessions = sessionsOf(model)
   const live = sessions.filter(({ status }) => status === "active").length
   return (
-    <Panel
-      id="callers"
-      title="Callers"
-      note={<span class="soft">{plane === undefined ? "" : planeName(plane)}</span>}
-    >
+    <Panel id="callers" note={<span class="soft">{plane === undefined ? "" : planeName(plane)}</span>}>
       <ProblemNote acting={acting} />
+      <p class="hint">A silicon (si:…) is a machine’s identity, a carbon (c:…) a person’s.</p>
       <ul class="plain actors">
         {system.actors
           .filter((actor) => actor.plane === model.plane)
@@ -80,17 +81,19 @@ export const Callers = () => {
             <ActorRow key={actor.publicId} acting={acting} actor={actor} />
           ))}
       </ul>
-      <h3>
-        Sessions <span class="soft">{live} active</span>
-      </h3>
-      {sessions.length === 0 && (
-        <Empty>No session yet. Get an SLT for an actor above, then log in with it.</Empty>
-      )}
-      <ul class="plain sessions">
-        {sessions.map((session) => (
-          <SessionCard key={session.id} session={session} />
-        ))}
-      </ul>
+      <section id="sessions" aria-labelledby="sessions-title" tabIndex={-1}>
+        <h3 id="sessions-title">
+          {placeTitles.sessions} <span class="soft">{live} active</span>
+        </h3>
+        {sessions.length === 0 && (
+          <Empty>No session yet. Get an SLT for an actor above, then log in with it.</Empty>
+        )}
+        <ul class="plain sessions">
+          {sessions.map((session) => (
+            <SessionCard key={session.id} session={session} />
+          ))}
+        </ul>
+      </section>
     </Panel>
   )
 }

@@ -44,7 +44,7 @@ export const listen = (change: (change: Change) => void): (() => void) => {
 
 const unreachable: Problem = {
   message: "The console does not answer.",
-  hint: "See whether the sandbox still runs, start it again (npm run sandbox), and repeat this. The page reconnects by itself."
+  hint: "See whether the sandbox still runs, start it again (npm run sandbox), and repeat this. At the same address the page reconnects by itself; if it prints another address, open that."
 }
 
 /** Sends an action. The result is its record, or why there is none. */

@@ -10,7 +10,7 @@ import {
   shortRoute,
   statusTone
 } from "./Names.ts"
-import { Badge } from "./Parts.tsx"
+import { Badge, Foreign } from "./Parts.tsx"
 import { useStore } from "./Store.ts"
 
 /** The middle of a lifeline, in percent of the width. */
@@ -67,10 +67,11 @@ const CallRow = ({ call, origin }: { readonly call: Call; readonly origin: numbe
             {participantNames[call.from]} → {participantNames[call.to]}
           </span>
           <code title={`${call.method} ${call.path}`}>
-            {call.method} {shortRoute(call.path)}
+            {call.method} <Foreign text={shortRoute(call.path)} />
           </code>
           <Badge tone={call.endedAt === null ? "plain" : statusTone(call.status)}>{statusText(call)}</Badge>
           {took !== null && <span class="took">{duration(took)}</span>}
+          {call.isOwn && <span class="took">the service’s own telemetry</span>}
           {call.fault !== null && <Badge tone="warn">{faultLabels[call.fault]}</Badge>}
         </div>
         <Arrow call={call} />

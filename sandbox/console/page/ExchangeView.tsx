@@ -1,5 +1,6 @@
 /** A request with its response. Credentials are shortened; copying gives the whole value. */
 import type { Exchange } from "../Protocol.ts"
+import { Foreign } from "./Parts.tsx"
 import { pathOf, plural, prettyJson, shorten } from "./Format.ts"
 
 /** Headers that carry the meaning of a call. */
@@ -42,7 +43,7 @@ export const ExchangeView = ({ exchange }: { readonly exchange: Exchange }) => (
       <h4>
         Request{" "}
         <code>
-          {exchange.method} {pathOf(exchange.url)}
+          {exchange.method} <Foreign text={pathOf(exchange.url)} />
         </code>
       </h4>
       <Message headers={exchange.requestHeaders} body={exchange.requestBody ?? ""} />

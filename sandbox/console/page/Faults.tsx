@@ -54,7 +54,6 @@ export const Faults = () => {
   return (
     <Panel
       id="faults"
-      title="Faults"
       note={
         system.faults.length > 0 ? (
           <Badge tone="warn">{system.faults.length} active</Badge>

@@ -97,11 +97,10 @@ export const useCaller = (options: { readonly isOptional: boolean }): Caller => 
         ))}
       </Choice>
       <Choice label="Organisation" value={usedOrg} onInput={setOrg}>
-        {session === null ? (
-          <option value="">none</option>
-        ) : (
-          session.organizations.map((name) => <option key={name}>{name}</option>)
-        )}
+        {usedOrg === "" && <option value="">none</option>}
+        {session?.organizations.map((name) => (
+          <option key={name}>{name}</option>
+        ))}
       </Choice>
     </>
   )

@@ -1,4 +1,5 @@
 /** Text for a person: durations, JSON, credentials, commands. */
+import { quote } from "../../../src/http/docs/Curl.ts"
 import type { Call, Exchange } from "../Protocol.ts"
 
 const twoDigits = (value: number) => String(value).padStart(2, "0")
@@ -76,10 +77,15 @@ export const pathOf = (url: string): string => url.replace(/^https?:\/\/[^/]+/, 
 export const tookOf = ({ endedAt, startedAt }: Call): number | null =>
   endedAt === null ? null : endedAt - startedAt
 
-/** curl sets these itself, or prints what it cannot decompress. */
-const ownHeaders = new Set(["host", "content-length", "connection", "transfer-encoding", "accept-encoding"])
-
-const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
+/** curl sets these itself, or prints what it cannot decompress; with the trace, its calls would be drawn in the old action. */
+const ownHeaders = new Set([
+  "host",
+  "content-length",
+  "connection",
+  "transfer-encoding",
+  "accept-encoding",
+  "traceparent"
+])
 
 /** A command for a POSIX shell that sends the same request. */
 export const curlOf = ({ method, requestBody, requestHeaders, url }: Exchange): string => {

@@ -7,7 +7,7 @@ const shortcuts: ReadonlyArray<readonly [string, string]> = [
   ["r", "Send the shown action again"],
   ["t", "Open or close the tour"],
   ["?", "This help"],
-  ["Escape", "Close the help or the tour"],
+  ["Escape", "Close the help; outside of a field, close the tour"],
   ["↑ ↓", "Next and previous action, in the list of actions"],
   ["← →", "Next and previous form in Do; next plane in the plane switch"]
 ]

@@ -8,7 +8,7 @@ import { curlOf, duration, responseText, timeOfDay } from "./Format.ts"
 import { lessonOf } from "./Lesson.ts"
 import { statusTone } from "./Names.ts"
 import { Overview } from "./Overview.tsx"
-import { Badge, CopyButton, Panel } from "./Parts.tsx"
+import { Badge, CopyButton, Foreign, Panel } from "./Parts.tsx"
 import { firstAction, shownRecord, useStore } from "./Store.ts"
 
 export const ResultBadge = ({ record: { endedAt, exchange } }: { readonly record: ActionRecord }) => {
@@ -47,7 +47,9 @@ const RecordList = () => {
             onClick={() => change({ kind: "pick", record: record.id })}
           >
             <span class="number soft">{record.id}</span>
-            <span class="grow">{record.title}</span>
+            <span class="grow" title={record.title}>
+              <Foreign text={record.title} />
+            </span>
             <ResultBadge record={record} />
             <span class="took">
               {record.endedAt === null || record.exchange === null
@@ -77,7 +79,7 @@ const Shown = ({ record }: { readonly record: ActionRecord }) => {
     <article class="shown" ref={article} aria-labelledby="shown-title">
       <div class="row">
         <h3 id="shown-title" class="grow">
-          <ResultBadge record={record} /> {record.title}
+          <ResultBadge record={record} /> <Foreign text={record.title} />
         </h3>
         <span class="joined">
           <ActionButton
@@ -87,7 +89,10 @@ const Shown = ({ record }: { readonly record: ActionRecord }) => {
             unavailable={nothing}
             action={() => ({ kind: "repeat", action: record.id })}
           />
-          {exchange !== null && <CopyButton label="Copy as curl" text={() => curlOf(exchange)} />}
+          {exchange?.isCut === true && (
+            <span class="hint">Too long for curl: the end of its body is not kept.</span>
+          )}
+          {exchange?.isCut === false && <CopyButton label="Copy as curl" text={() => curlOf(exchange)} />}
           {exchange !== null && <CopyButton label="Copy response" text={() => responseText(exchange)} />}
         </span>
       </div>
@@ -106,7 +111,6 @@ export const Journal = () => {
   return (
     <Panel
       id="journal"
-      title="What happened"
       note={
         isBehind ? (
           <button type="button" class="quiet" onClick={() => change({ kind: "pick", record: null })}>

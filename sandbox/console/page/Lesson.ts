@@ -1,7 +1,7 @@
 /** One plain sentence on what an action shows. */
 import type { Action, ActionRecord, Call } from "../Protocol.ts"
 import { participantNames } from "./Names.ts"
-import { errorCode, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
+import { errorCode, isOfTestingPlane, isReplay, isSuccess, wasDelivered } from "./Outcome.ts"
 
 const refusals: Readonly<Record<string, string>> = {
   unauthenticated: "The token is not live, so it opens nothing: IAM is asked at every call.",
@@ -41,6 +41,10 @@ const successes = (record: ActionRecord, action: Action): string => {
         ? "The same key again: Ting knew it, so the inbox has the ting once. Nothing is done twice."
         : "IAM issued a proof for exactly this request, and Ting put the ting into the recipient's inbox."
     case "report": {
+      if (isOfTestingPlane(record))
+        return isReplay(record)
+          ? "The same key and content again: the stored report answers."
+          : "The report was committed before the answer: it survives a crash. It is of a testing plane, so it is never filed."
       const filed = wasDelivered(record, "tracker")
         ? "and filed afterwards as an issue"
         : "and is filed in the background"
@@ -49,9 +53,11 @@ const successes = (record: ActionRecord, action: Action): string => {
         : `The report was committed before the answer ${filed}: it survives a crash in between.`
     }
     case "telemetry":
+      if (isOfTestingPlane(record))
+        return "A testing plane records no telemetry, because the tables belong to production: the event was accepted and dropped."
       return wasDelivered(record, "tables")
         ? "The event was committed before the answer and shipped to its table afterwards."
-        : "The event is committed. Background delivery ships it to its table; a testing plane ships nothing."
+        : "The event is committed. Background delivery ships it to its table."
     case "webhook":
       return "The signature fits the bytes, so the event is IAM's; it was committed before the answer."
     default:
@@ -132,15 +138,17 @@ export const lessonOf = (record: ActionRecord, action: Action): string => {
   const quiet = silent(action)
   if (quiet !== null) return quiet
   if (record.endedAt === null) return "Under way: the calls appear as they begin."
+  // What the service records about itself is no effect of the action.
+  const calls = record.calls.filter(({ isOwn }) => !isOwn)
   const immediate = overcome(
     record,
-    record.calls.filter(({ isLater }) => !isLater)
+    calls.filter(({ isLater }) => !isLater)
   )
   if (immediate !== null) return immediate
   if (isSuccess(record)) {
     const later = overcome(
       record,
-      record.calls.filter(({ isLater }) => isLater)
+      calls.filter(({ isLater }) => isLater)
     )
     const again = record.action.kind === "repeat" ? repeatedly(action) : null
     if (later === null) return again ?? successes(record, action)

@@ -1,12 +1,15 @@
 /** What the browser remembers between visits. Without storage each visit is the first. */
 
-export type Remembered = "tour" | "shortcuts"
+type Remembered = "tour" | "progress" | "shortcuts"
 
 const nameOf = (what: Remembered) => `music-sandbox-${what}`
 
+/** The tour's progress is of one tab. */
+const storageOf = (what: Remembered) => (what === "progress" ? sessionStorage : localStorage)
+
 export const recall = (what: Remembered): string | null => {
   try {
-    return localStorage.getItem(nameOf(what))
+    return storageOf(what).getItem(nameOf(what))
   } catch {
     return null
   }
@@ -14,7 +17,7 @@ export const recall = (what: Remembered): string | null => {
 
 export const remember = (what: Remembered, value: string): void => {
   try {
-    localStorage.setItem(nameOf(what), value)
+    storageOf(what).setItem(nameOf(what), value)
   } catch {
     // A browser without storage.
   }

@@ -28,6 +28,18 @@ export const participantRoles: Readonly<Record<Participant, string>> = {
   tracker: "Keeps issues, like GitHub"
 }
 
+/** Headings of the panels, and of the part with the sessions. The tour leads to them. */
+export const placeTitles = {
+  callers: "Callers",
+  sessions: "Sessions",
+  do: "Do",
+  journal: "What happened",
+  world: "World",
+  faults: "Faults"
+} as const
+
+export type Place = keyof typeof placeTitles
+
 export const upstreams: ReadonlyArray<Upstream> = ["iam", "ting", "tables", "tracker"]
 
 /** As a label for a call that met the fault. */
@@ -58,7 +70,7 @@ export const planeName = ({ key, name }: Plane): string => (key === null ? "Prod
 /** The end of a session's id, which tells it apart. */
 export const shortId = (id: string): string => id.slice(-4)
 
-/** The last segments of a route, which tell it apart. */
+/** A route without the prefix that all of them have. */
 export const shortRoute = (route: string): string => route.replace("/api/v1", "")
 
 export const faultTarget = ({ route, upstream }: Fault): string =>

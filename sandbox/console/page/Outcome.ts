@@ -29,6 +29,13 @@ export const isSuccess = ({ exchange }: ActionRecord): boolean =>
 export const isReplay = (record: ActionRecord): boolean =>
   isSuccess(record) && answered(record, "replayed") === true
 
+/** Whether the request was sent with the key of a testing plane. */
+export const isOfTestingPlane = ({ exchange }: ActionRecord): boolean =>
+  exchange?.requestHeaders["x-testing-environment-key"] !== undefined
+
 /** Whether the delivery that followed a report or an event has arrived. */
 export const wasDelivered = ({ calls }: ActionRecord, destination: "tracker" | "tables"): boolean =>
-  calls.some(({ isLater, status, to }) => isLater && to === destination && status !== null && status < 300)
+  calls.some(
+    ({ isLater, isOwn, status, to }) =>
+      isLater && !isOwn && to === destination && status !== null && status < 300
+  )

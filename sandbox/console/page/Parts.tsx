@@ -1,20 +1,19 @@
 /** Small parts that several panels use. */
-import type { ComponentChildren } from "preact"
+import { type ComponentChildren, Fragment } from "preact"
 import { useState } from "preact/hooks"
 import { shorten } from "./Format.ts"
 import { useStore } from "./Store.ts"
-import type { Tone } from "./Names.ts"
+import { type Place, placeTitles, type Tone } from "./Names.ts"
 
 /** A region of the page with a heading. Shortcuts and the tour put the focus on it. */
 export const Panel = (props: {
-  readonly id: string
-  readonly title: string
+  readonly id: Place
   readonly note?: ComponentChildren
   readonly children: ComponentChildren
 }) => (
   <section id={props.id} class="panel" aria-labelledby={`${props.id}-title`} tabIndex={-1}>
     <header class="panel-head">
-      <h2 id={`${props.id}-title`}>{props.title}</h2>
+      <h2 id={`${props.id}-title`}>{placeTitles[props.id]}</h2>
       {props.note}
     </header>
     {props.children}
@@ -30,15 +29,28 @@ export const Empty = ({ children }: { readonly children: ComponentChildren }) =>
   <p class="empty">{children}</p>
 )
 
+/** Text from elsewhere: its direction stays its own, and it breaks after dots and slashes. */
+export const Foreign = ({ text }: { readonly text: string }) => (
+  <bdi>
+    {text.split(/(?<=[./])/).map((piece, index) => (
+      // Pieces have no name but their place.
+      <Fragment key={index}>
+        {index > 0 && <wbr />}
+        {piece}
+      </Fragment>
+    ))}
+  </bdi>
+)
+
 interface CopyButtonProps {
   readonly label: string
   readonly text: () => string
-  /** A credential, shown by its beginning. */
-  readonly isToken?: boolean
+  /** What the text is, when it is a credential that is shown by its beginning. */
+  readonly credential?: string
 }
 
 /** Copies the whole text, and says so. */
-export const CopyButton = ({ isToken = false, label, text }: CopyButtonProps) => {
+export const CopyButton = ({ credential, label, text }: CopyButtonProps) => {
   const { say } = useStore()
   const [state, setState] = useState<"idle" | "copied" | "failed">("idle")
   const copy = async () => {
@@ -56,18 +68,19 @@ export const CopyButton = ({ isToken = false, label, text }: CopyButtonProps) =>
   return (
     <button
       type="button"
-      class={isToken ? "quiet token" : "quiet"}
-      title={isToken ? "Copy the whole token" : undefined}
+      class={credential === undefined ? "quiet" : "quiet token"}
+      title={credential === undefined ? undefined : "Copy the whole token"}
+      aria-label={credential === undefined ? undefined : `Copy ${credential}: ${shown}`}
       onClick={() => void copy()}
     >
-      {isToken ? <code>{shown}</code> : shown}
+      {credential === undefined ? shown : <code>{shown}</code>}
     </button>
   )
 }
 
 /** A credential by its beginning; pressed, it copies the whole. */
-export const Token = ({ value }: { readonly value: string }) => (
-  <CopyButton label={shorten(value)} text={() => value} isToken />
+export const Token = ({ name, value }: { readonly name: string; readonly value: string }) => (
+  <CopyButton label={shorten(value)} text={() => value} credential={name} />
 )
 
 /** How much of a span of time is left, as a bar. The text beside it says the same. */

@@ -2,19 +2,19 @@
 import { useState } from "preact/hooks"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { TextArea, useCaller } from "./Fields.tsx"
-import { planeOf, useStore } from "./Store.ts"
+import { isTesting, useStore } from "./Store.ts"
 
 export const ReportForm = () => {
   const { model } = useStore()
   const acting = useActing()
   const { fields, org, session } = useCaller({ isOptional: true })
   const [message, setMessage] = useState("Playback stops after a seek near the end of a track.")
-  const isTesting = planeOf(model)?.key !== null
+  const isKept = session !== null && isTesting(model)
   return (
     <>
       <p class="about">
-        {isTesting
-          ? "A report of a testing plane is stored and never filed."
+        {isKept
+          ? "A report of a testing plane is stored before the answer and never filed. Without a session it belongs to production, and is filed."
           : "A report is stored before the answer and filed afterwards as an issue, also while the tracker is down."}
       </p>
       <div class="fields">

@@ -20,7 +20,10 @@ const AccessLife = ({ session }: { readonly session: Session }) => {
   const family = session.familyExpiresAt - now
   return (
     <div class="access">
-      <Token value={session.accessToken} />
+      <Token
+        name={`access token of ${session.actor}, session ${shortId(session.id)}`}
+        value={session.accessToken}
+      />
       <LifeBar left={left} whole={session.accessExpiresAt - session.accessIssuedAt} label="Access token" />
       <span class="left">{left > 0 ? countdown(left) : "expired"}</span>
       <small class="soft">
@@ -98,6 +101,7 @@ export const SessionCard = ({ session }: { readonly session: Session }) => {
             value={org}
             onChange={(event) => setOrg(event.currentTarget.value)}
           >
+            {session.organizations.length === 0 && <option value="">none</option>}
             {session.organizations.map((name) => (
               <option key={name}>{name}</option>
             ))}

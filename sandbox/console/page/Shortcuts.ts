@@ -12,9 +12,8 @@ export const useKeys = (onKey: (key: string) => boolean): void => {
   useEffect(() => {
     const listener = (event: KeyboardEvent) => {
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return
-      // Escape closes a dialog by itself, and leaves the tour from everywhere else.
-      if (takesText(event.target) && (event.key !== "Escape" || document.querySelector("dialog") !== null))
-        return
+      // There, Escape closes a list or a dialog.
+      if (takesText(event.target)) return
       if (latest.current(event.key)) event.preventDefault()
     }
     document.addEventListener("keydown", listener)

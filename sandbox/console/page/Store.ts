@@ -106,6 +106,8 @@ export const shownRecord = ({ picked, records }: Model): ActionRecord | undefine
 export const planeOf = ({ plane, system }: Model): Plane | undefined =>
   system?.planes.find(({ id }) => id === plane)
 
+export const isTesting = (model: Model): boolean => planeOf(model)?.key !== null
+
 /** The sessions of the chosen plane, newest first. */
 export const sessionsOf = ({ plane, system }: Model): ReadonlyArray<Session> =>
   (system?.sessions ?? []).filter((session) => session.plane === plane)

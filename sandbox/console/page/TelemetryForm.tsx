@@ -2,10 +2,10 @@
 import { useState } from "preact/hooks"
 import { ActionButton, ProblemNote, useActing } from "./Acting.tsx"
 import { Choice, JsonField, TextField, useCaller } from "./Fields.tsx"
-import { useStore } from "./Store.ts"
+import { isTesting, useStore } from "./Store.ts"
 
 export const TelemetryForm = () => {
-  const { system } = useStore()
+  const { model, system } = useStore()
   const acting = useActing()
   const { fields, org, session } = useCaller({ isOptional: true })
   const [table, setTable] = useState(system.tables[0] ?? "")
@@ -14,7 +14,9 @@ export const TelemetryForm = () => {
   return (
     <>
       <p class="about">
-        An event is committed to a spool before the answer, and shipped to its table within two seconds.
+        {session !== null && isTesting(model)
+          ? "A testing plane records no telemetry: the event is accepted and dropped. Without a session it belongs to production, and is recorded."
+          : "An event is committed to a spool before the answer, and shipped to its table within two seconds."}
       </p>
       <div class="fields">
         {fields}

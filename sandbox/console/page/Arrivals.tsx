@@ -3,8 +3,8 @@ import type { ComponentChildren } from "preact"
 import type { InboxTing, TableRow, TrackerIssue } from "../Protocol.ts"
 import { useNow } from "./Clock.ts"
 import { age, plural } from "./Format.ts"
-import { Empty, Panel } from "./Parts.tsx"
-import { issueName, planeOf, rowName, tingName, useStore } from "./Store.ts"
+import { Empty, Foreign, Panel } from "./Parts.tsx"
+import { isTesting, issueName, rowName, tingName, useStore } from "./Store.ts"
 
 /** Milliseconds for which an arrival is called new. */
 const newFor = 10_000
@@ -14,7 +14,7 @@ interface ThingProps {
   readonly name: string
   readonly at: number
   readonly title: string
-  readonly facts: string
+  readonly facts: ComponentChildren
   readonly children: ComponentChildren
 }
 
@@ -26,7 +26,9 @@ const Thing = ({ at, children, facts, name, title }: ThingProps) => {
     <li>
       <details class={`thing ${isNew ? "new" : ""}`}>
         <summary>
-          <strong>{title}</strong>
+          <strong>
+            <Foreign text={title} />
+          </strong>
           {isNew && <span class="badge good">new</span>}
           <time class="soft">{age(old)}</time>
           <span class="facts soft">{facts}</span>
@@ -44,7 +46,11 @@ const Ting = ({ ting }: { readonly ting: InboxTing }) => (
     name={tingName(ting.id)}
     at={ting.createdAt}
     title={ting.type}
-    facts={`${ting.key} · to ${ting.recipient} in ${ting.org}`}
+    facts={
+      <>
+        <Foreign text={ting.key} /> · to <Foreign text={ting.recipient} /> in <Foreign text={ting.org} />
+      </>
+    }
   >
     <Json value={ting.data} />
   </Thing>
@@ -91,15 +97,15 @@ const Shelf = (props: {
   </section>
 )
 
-export const World = () => {
+export const Arrivals = () => {
   const { model, system } = useStore()
-  const isTesting = planeOf(model)?.key !== null
-  const of = isTesting ? " of production" : ""
+  const isTested = isTesting(model)
+  const of = isTested ? " of production" : ""
   const sent = system.rows.filter(({ table }) => system.tables.includes(table))
   const own = system.rows.filter((row) => !sent.includes(row))
   const inbox = system.inbox.filter(({ plane }) => plane === model.plane)
   return (
-    <Panel id="world" title="World" note={<span class="soft">what arrived</span>}>
+    <Panel id="world" note={<span class="soft">what arrived</span>}>
       <Shelf
         title="Inbox"
         count={inbox.length}
@@ -113,8 +119,8 @@ export const World = () => {
         title={`Issues${of}`}
         count={system.issues.length}
         empty={
-          isTesting
-            ? "Reports of a testing plane are stored and never filed."
+          isTested
+            ? "No issue yet. A report without a session belongs to production and is filed here; a report of this plane is stored and never filed."
             : "No issue yet. Send a report in Do: it is filed here."
         }
       >
@@ -126,7 +132,7 @@ export const World = () => {
         title={`Rows${of}`}
         count={sent.length}
         empty={
-          isTesting
+          isTested
             ? "Telemetry of a testing plane is not recorded."
             : "No row yet. Send telemetry in Do: it is shipped here."
         }

@@ -15,7 +15,7 @@ const forms: ReadonlyArray<readonly [string, FunctionComponent]> = [
   ["Webhook", WebhookForm]
 ]
 
-export const Do = () => {
+export const Forms = () => {
   const { plane } = useStore().model
   const [chosen, choose] = useState(0)
   const tabs = useRef<HTMLDivElement>(null)
@@ -34,7 +34,7 @@ export const Do = () => {
     tabs.current?.querySelectorAll<HTMLElement>("[role=tab]")[target]?.focus()
   }
   return (
-    <Panel id="do" title="Do">
+    <Panel id="do">
       <div class="tabs" role="tablist" aria-label="What to send" ref={tabs} onKeyDown={move}>
         {forms.map(([name], index) => (
           <button

@@ -1,0 +1,59 @@
+/** How far the person has come in the tour. A tab remembers it; each browser opens the tour once by itself. */
+import { useState } from "preact/hooks"
+import { recall, remember } from "./Memory.ts"
+import { announcementOf } from "./Tour.ts"
+
+export interface TourProgress {
+  readonly isOpen: boolean
+  readonly step: number
+  /** When the step began, by the sandbox's clock. `null`: when the page opened. */
+  readonly since: number | null
+  /** The steps that are done. */
+  readonly done: ReadonlyArray<number>
+}
+
+const begin: TourProgress = { isOpen: true, step: 0, since: null, done: [] }
+
+const recallProgress = (): TourProgress => {
+  const kept = recall("progress")
+  // Only this page writes it.
+  if (kept !== null) return JSON.parse(kept) as TourProgress
+  return { ...begin, isOpen: recall("tour") === null }
+}
+
+export interface Tour {
+  readonly progress: TourProgress
+  readonly goTo: (step: number) => void
+  readonly markDone: (step: number) => void
+  readonly toggle: () => void
+  readonly close: () => void
+  /** The next tour begins anew. */
+  readonly finish: () => void
+}
+
+/** `now` is the sandbox's clock; `say` says something to screen readers. */
+export const useTour = (now: () => number, say: (text: string) => void): Tour => {
+  const [progress, setProgress] = useState(recallProgress)
+  const change = (next: TourProgress) => {
+    setProgress(next)
+    remember("progress", JSON.stringify(next))
+    if (!next.isOpen) remember("tour", "seen")
+  }
+  const goTo = (step: number) => {
+    change({ ...progress, step, since: now() })
+    say(announcementOf(step))
+  }
+  const open = () => {
+    change({ ...progress, isOpen: true, since: progress.since ?? now() })
+    say(announcementOf(progress.step))
+  }
+  const close = () => change({ ...progress, isOpen: false })
+  return {
+    progress,
+    goTo,
+    markDone: (step) => change({ ...progress, done: [...progress.done, step] }),
+    toggle: progress.isOpen ? close : open,
+    close,
+    finish: () => change({ ...begin, isOpen: false })
+  }
+}
