@@ -13,7 +13,7 @@ const showPlace = (place: Place) => {
 }
 
 /** What the page scrolls to must not lie below the bar: the style sheet knows its height. */
-const useHeight = (bar: RefObject<HTMLElement>) =>
+const useHeight = (bar: RefObject<HTMLElement | null>) =>
   useEffect(() => {
     const { style } = document.documentElement
     const observer = new ResizeObserver(() =>
