@@ -308,7 +308,6 @@ describe("music-backend", () => {
     try {
       const [, consoleUrl] = await says(/^Open (http:\/\/127\.0\.0\.1:\d+) /m)
       await says(/BASE=http:\/\/127\.0\.0\.1:\d+; IAM=http:\/\/127\.0\.0\.1:\d+/)
-      await says(/^ {2}oac_\w+/m)
       await says(/curl .*\$BASE\/api\/v1\/auth\/login/)
       await says(/The whole scenario/)
       expect(output().trimStart()).toMatch(/^Open /)
