@@ -25,7 +25,6 @@ const chunks = "dist/chunks"
 const stamp = "dist/sources.sha256"
 // All sources of the two entries; the command line starts the sandbox.
 const sources = ["src", "sandbox"]
-const pagesModule = join(process.cwd(), "sandbox/Pages.ts")
 const partOfUndici = fileURLToPath(new URL("undici.cjs", import.meta.url))
 const pagesBundler = fileURLToPath(new URL("pages.mjs", import.meta.url))
 const isOptional = process.argv.includes("--if-needed")
@@ -74,7 +73,6 @@ if (isOptional && isThere)
   }
 
 const esbuild = await import("esbuild").catch(() => giveUp("esbuild is not installed"))
-const { bundlePages } = await import("./pages.mjs")
 
 /** Errors of the sources are printed already. Without any, esbuild itself does not run, such as one for another platform. */
 const reportFailure = ({ errors = [] }) => {
@@ -105,11 +103,10 @@ const options = {
     {
       name: "pages",
       setup: (plugin) =>
-        plugin.onLoad({ filter: /Pages\.ts$/ }, async ({ path }) =>
-          path === pagesModule
-            ? { contents: `export const loadPages = async () => (${JSON.stringify(await bundlePages())})` }
-            : undefined
-        )
+        plugin.onLoad({ filter: /[/\\]sandbox[/\\]Pages\.ts$/ }, async () => {
+          const { bundlePages } = await import("./pages.mjs")
+          return { contents: `export const loadPages = async () => (${JSON.stringify(await bundlePages())})` }
+        })
     }
   ],
   // A native addon cannot be bundled, and the other one is not used.

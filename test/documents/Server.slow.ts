@@ -124,6 +124,8 @@ describe("The sandbox", () => {
           does(() => sandbox.says(new RegExp(`^ +${line} +(http:\\S+)$`, "m"))),
           ([, url = ""]) => url
         )
+      const [, page = ""] = yield* does(() => sandbox.says(/^Open (http:\S+) /m))
+      expect((yield* does(() => fetch(page))).headers.get("content-type")).toMatch(/^text\/html/)
       const environment = {
         BASE: yield* address("server"),
         IAM: yield* address("identity \\(IAM\\)"),
@@ -132,12 +134,12 @@ describe("The sandbox", () => {
       const desk = { folder: root, environment }
       const [login = "", ting = "", bug = "", ...others] = scripts("getting-started.md: The same with curl")
       expect(others).toEqual([])
-      const { out } = yield* running(`${login}\necho\n${ting}\necho\n${ting}\necho\n${bug}`, desk)
-      const [me, sent, again] = out.split("\n")
+      const { out } = yield* running([login, ting, ting, bug].join("\n"), desk)
+      const [me, sent, , again] = out.split("\n")
       expect(me).toContain('"public_id":"si:deejay"')
       expect(sent).toContain('"replayed":false')
       expect(again).toContain('"replayed":true')
-      expect(out.match(/"si:deejay\/trigger\/1"/g)?.length).toBeGreaterThanOrEqual(3)
+      expect(out.match(/"si:deejay\/curl\/1"/g)?.length).toBeGreaterThanOrEqual(3)
       expect(out).toMatch(/"id":"rep_\w+","status":"stored"/)
       yield* interrupted(sandbox)
     })
