@@ -1,4 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
+import * as Chunk from "effect/Chunk"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -12,6 +13,7 @@ import {
 } from "../../../src/layers/delivery/DestinationBreaker.ts"
 import { StoreUnavailable } from "../../../src/services/Store.ts"
 import { NotExecuted, Refused, Unknown } from "../../../src/services/UpstreamFailure.ts"
+import { awaited } from "../../support/Waiting.ts"
 import { freshPath, openStore } from "../store/Stores.ts"
 
 const start = 10_000_000
@@ -71,12 +73,15 @@ describe("A destination", () => {
       const writing = yield* Effect.fork(
         Effect.forEach([0, 1, 2, 3], write(1), { concurrency: "unbounded", discard: true })
       )
+      // The database has answered all of them: time may go on.
+      yield* awaited("three waits", TestClock.sleeps(), (sleeps) => Chunk.size(sleeps) === 3)
       yield* TestClock.adjust("4 seconds")
       yield* Fiber.join(writing)
       expect(times).toEqual([0, 1_000, 2_000, 3_000])
       // Two writes in a row are booked at once.
       yield* write(2)(0)
       const last = yield* Effect.fork(write(1)(1))
+      yield* awaited("a wait", TestClock.sleeps(), (sleeps) => Chunk.size(sleeps) === 1)
       yield* TestClock.adjust("2 seconds")
       yield* Fiber.join(last)
       expect(times.slice(4)).toEqual([4_000, 6_000])
