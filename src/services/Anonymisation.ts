@@ -1,5 +1,5 @@
 /** Removes the reporter's public id from text before it becomes an issue (api.md, reports). */
-import { replaceVisible } from "./TextNormalisation.ts"
+import { findPattern, replaceVisible } from "./TextNormalisation.ts"
 
 const anonymousText = "[reporter]"
 
@@ -11,7 +11,7 @@ export const anonymise = (text: string, publicId: string): string => {
   const [kind = "", handle = ""] = publicId.split(":")
   // Public ids contain no character that is special in a pattern.
   const name = new RegExp(`(?:${kind}:|(?<![a-z0-9])${kind}_)${handle}(?:(?![a-z0-9])|(?=(?:c|si):))`, "giu")
-  return replaceVisible(text, [name], anonymousText)
+  return replaceVisible(text, findPattern(name), anonymousText)
 }
 
 /**
@@ -21,4 +21,5 @@ export const anonymise = (text: string, publicId: string): string => {
 const anyPublicId = /(?<![a-z0-9])(?:c|si)[:_][a-z0-9_-]{3,}(?:(?<=c|si):[a-z0-9_-]{3,})*/giu
 
 /** Replaces every public id, for a reporter whose own id is unknown. */
-export const anonymiseAll = (text: string): string => replaceVisible(text, [anyPublicId], anonymousText)
+export const anonymiseAll = (text: string): string =>
+  replaceVisible(text, findPattern(anyPublicId), anonymousText)

@@ -1,6 +1,7 @@
 /** Removes everything in the form of a credential from text before it is stored (api.md, reports). */
 import type { ReportContent } from "./Store.ts"
-import { isPlainText, readsAs, replaceVisible } from "./TextNormalisation.ts"
+import { type Find, findPattern, replaceVisible } from "./TextNormalisation.ts"
+import { readText } from "./TextReading.ts"
 
 /** Replaces a credential. */
 export const redactedText = "[redacted]"
@@ -13,72 +14,102 @@ const wordsPattern = (separators: string, token: string) =>
   `(?:[A-Z]?[a-z]{1,15}[${separators}]){0,7}[A-Z]?[a-z]{1,15}[${separators}]{0,3}(?![${token}])`
 
 const familyBody = "A-Za-z0-9_-"
-const family = "(?:oat|ort|oac|obo|ask|cat|sat|rft|sup)_"
+const family = "(?:oat|ort|oac|obo|ask|cat|sat|rft|sup|whs)_"
 const secret = "A-Za-z0-9._~+/=-"
 const secretWords = wordsPattern("._~+/=-", secret)
-const space = "(?:\\s|%20|\\+){1,8}"
-const anyCase = (word: string) => [...word].map((letter) => `[${letter.toUpperCase()}${letter}]`).join("")
-
-const schemes = ["bearer", "basic", "token", "digest", "apikey", "negotiate", "ntlm"]
-const mark = "(?:\\\\{0,3}[\"'`])"
-const gap = "\\s{0,20}"
-const opening = `${gap}(?:\\[${gap})?${mark}?`
-/** Between a header's name and its value: of a header line, an assignment, a JSON member, an object of a name and a value. */
-const assigned =
-  `(?:${mark}?${gap}(?:=>|[:=])(?:${gap}${mark}?value${mark}?${gap}[:=])?` +
-  `|${mark}${gap},${gap}${mark}?value${mark}?${gap}[:=])${opening}`
-/** Between the cells of a table, the members of a list, a tag and its text. The next may also be another name. */
-const listed = `(?:${mark}?${gap}[|>]|${mark}${gap},)${opening}`
-const scheme = `(?:${schemes.map(anyCase).join("|")})${space}`
 /** Without "=", which ends the name of a scheme's parameter. */
 const listedWords = wordsPattern("._~+/-", secret)
+const space = "(?:\\s|%20|\\+){1,8}"
+const anyCase = (words: string) => words.replace(/[a-z]/g, (letter) => `[${letter.toUpperCase()}${letter}]`)
 
-/** The match of a first group is kept. */
-const credentials: ReadonlyArray<RegExp> = [
-  // A header line, a JSON member (also escaped), a command line: the value is removed, the name stays.
+const scheme = `(?:${anyCase("bearer|basic|token|digest|apikey|negotiate|ntlm")})${space}(?:["'\`<]|\\\\{1,3}["'\`])?`
+const header = anyCase("authorization")
+/** The members and headers that hold the root key of a testing environment. */
+const keyHeader = anyCase("(?:environment|testing|iam[-_]test)[-_]key")
+const valueNames = "values?|val|v|content|data|string|parameter|credentials?"
+
+const mark = "(?:\\\\{0,3}[\"'`])"
+const gap = "\\s{0,20}"
+const tag = `${gap}<[^<>]{0,80}>`
+const opening = `${gap}(?:string\\(\\d{1,6}\\)${gap}|[[({]${gap})?(?:[bu]?${mark})?`
+const valueName = `${mark}?(?:${anyCase(valueNames)})${mark}?${gap}(?:=>|[:=])`
+/**
+ * Between a header's name and its value: of a header line, an assignment, a JSON member, a member that holds the value, an object,
+ * element or list of a name and a value.
+ */
+const assigned =
+  `(?:${mark}?\\]?${gap}(?:=>|[:=])(?:${gap}\\{?${gap}${valueName})?${opening}` +
+  `|${mark}?[\\s,;]{0,20}${valueName}${opening}` +
+  `|${gap}</[^<>]{0,80}>${gap}<(?:${anyCase(valueNames)})\\b[^<>]{0,80}>${gap})`
+/** Between the cells of a table, the members of a list, a tag and its text. The next may also be another name. */
+const listed = `(?:${mark}?${gap}[|>]|${mark}${gap},|(?:${tag}){1,4})${opening}`
+
+/** The group of a match is kept: the name of a header. */
+const credentials = findPattern(
   new RegExp(
-    `(${anyCase("authorization")}${assigned})(?:${scheme}(?:${mark}|<)?[${secret}]+|(?!${secretWords})[${secret}]{16,})`,
+    [
+      `(${header}${assigned})(?:${scheme}[${secret}]+|(?!${secretWords})[${secret}]{16,})`,
+      // Beside its name only after a scheme: a list of names is ordinary text.
+      `(${header}${listed})${scheme}(?!${listedWords})[${secret}]+`,
+      // The same without a separator, as in a table.
+      `(${header}${mark}?[\\s,;]{1,20}${mark}?)${scheme}(?!${secretWords})[${secret}]{8,}`,
+      `(${keyHeader}(?:${assigned}|${listed}|\\s{1,20}))[A-Za-z0-9]{32}(?![A-Za-z0-9])`,
+      `${anyCase("bearer")}${space}(?:${mark}|<)?(?!${secretWords})[${secret}]{8,}`,
+      // After a letter or digit (an escape, a percent code) words are more likely part of an identifier.
+      `(?:(?<![A-Za-z0-9])${family}|${family}(?!${wordsPattern("_-", familyBody)}))[${familyBody}]{16,}`,
+      "stk-[0-9a-fA-F]{32,}",
+      "table-[a-z0-9]{1,50}-[0-9a-fA-F]{32,}",
+      "github_pat_[A-Za-z0-9_]{16,}",
+      "gh[pousr]_[A-Za-z0-9_]{16,}(?:\\.[A-Za-z0-9_-]+)*"
+    ].join("|"),
     "g"
-  ),
-  // Beside its name only after a scheme: a list of names is ordinary text.
-  new RegExp(
-    `(${anyCase("authorization")}${listed})${scheme}(?:${mark}|<)?(?!${listedWords})[${secret}]+`,
-    "g"
-  ),
-  // The same without a separator, as in a table.
-  new RegExp(
-    `(${anyCase("authorization")}${mark}?[\\s,;]{1,20}${mark}?)` +
-      `${scheme}(?!${secretWords})[${secret}]{8,}`,
-    "g"
-  ),
-  new RegExp(`${anyCase("bearer")}${space}(?:${mark}|<)?(?!${secretWords})[${secret}]{8,}`, "g"),
-  new RegExp(`(?<![A-Za-z0-9])${family}[${familyBody}]{16,}`, "g"),
-  // After a letter or digit (an escape, a percent code) words are more likely part of an identifier.
-  new RegExp(`${family}(?!${wordsPattern("_-", familyBody)})[${familyBody}]{16,}`, "g"),
-  /stk-[0-9a-fA-F]{32,}/g,
-  /table-[a-z0-9]{1,50}-[0-9a-fA-F]{32,}/g,
-  /github_pat_[A-Za-z0-9_]{16,}/g,
-  /gh[pousr]_[A-Za-z0-9_]{16,}(?:\.[A-Za-z0-9_-]+)*/g
-]
+  )
+)
 
 /** Every credential has one of these; a search for them all is far cheaper than one for each credential. */
-const marker = new RegExp(`authorization|bearer|${family}|stk-|table-|github_pat_|gh[pousr]_`, "i")
+const marker = new RegExp(
+  `authorization|bearer|basic|[-_]key|${family}|stk-|table-|github_pat_|gh[pousr]_`,
+  "i"
+)
+/** Characters of the shortest credential, `Basic` and `a:b` in base64. */
+const shortest = 10
+
+/** A user and a password in base64. */
+const pairs = /basic(?:%20|[^A-Za-z0-9]){1,12}(?!basic)([A-Za-z0-9+/_-]{4,}={0,2})/gi
+/** With nothing of what the bytes of a word or of a random text contain. */
+const pair = /^[^\p{Cc}\uFFFD:]+:(?:[^\p{Cc}\uFFFD]*$|[^\p{Cc}\uFFFD]{8})/u
+const findPairs: Find = (text) =>
+  Array.from(text.matchAll(pairs)).flatMap(({ 0: whole, 1: run = "", index }) =>
+    pair.test(Buffer.from(run, "base64").toString()) ? [{ start: index, end: index + whole.length }] : []
+  )
+
+const findCredentials: Find = (text) => (marker.test(text) ? [...findPairs(text), ...credentials(text)] : [])
 
 /**
  * Replaces every credential by `[redacted]`, also one that invisible characters or an encoding hide. All other text stays
  * unchanged. Idempotent.
  */
 export const redact = (text: string): string =>
-  isPlainText(text) && !marker.test(text) ? text : replaceVisible(text, credentials, redactedText)
+  text.length < shortest ? text : replaceVisible(text, findCredentials, redactedText)
 
-const authorizationName = /^\s*(?:proxy-)?authorization\s*$/i
-
-const isAuthorization = (name: unknown): boolean =>
-  typeof name === "string" && readsAs(name, authorizationName)
+/** The name of a header with a credential, as a program or CGI writes it. The value under the first group is never anything else. */
+const headerName =
+  /^\s*(?:((?:(?:[\w.-]*[-_.])?(?:proxy|http|headers?|x)[-_.])?authorization)|[\w.-]*(?:environment|testing|iam[-_]test)[-_]key)\s*$/i
+const findHeader = (name: unknown): RegExpExecArray | null =>
+  typeof name !== "string" || name.length < shortest
+    ? null
+    : [name, ...readText(name).map(({ text }) => text)].reduce<RegExpExecArray | null>(
+        (found, reading) => found ?? headerName.exec(reading),
+        null
+      )
 
 type Clean = (text: string) => string
 
-const redactEntries = (entries: Readonly<Record<string, unknown>>, clean: Clean): Record<string, unknown> => {
+const redactEntries = (
+  entries: Readonly<Record<string, unknown>>,
+  clean: Clean,
+  redactValue?: (value: unknown) => unknown
+): Record<string, unknown> => {
   const taken = new Set<string>()
   const counts = new Map<string, number>()
   // Two keys that become equal remain two keys.
@@ -93,30 +124,40 @@ const redactEntries = (entries: Readonly<Record<string, unknown>>, clean: Clean)
     taken.add(candidate)
     return candidate
   }
+  const all = Object.entries(entries)
   // A header as `{ name, value }`, as recordings of a browser have it.
-  const describesHeader = headerNames.some((name) => isAuthorization(entries[name]))
+  const described = all.find(([name, value]) => nameMember.test(name) && findHeader(value) !== null)?.[1]
   return Object.fromEntries(
-    Object.entries(entries).map(([name, value]) => [
-      free(clean(name)),
-      isAuthorization(name)
-        ? redactHeader(value, clean)
-        : describesHeader && headerValues.includes(name)
-          ? redactAfter("authorization: ", value, clean)
-          : redactJson(value, clean)
-    ])
+    all.map(([name, value]) => {
+      const header = findHeader(name)
+      const isValue = header === null && valueMember.test(name)
+      const label = isValue ? described : header?.[0]
+      return [
+        free(clean(name)),
+        isValue && redactValue !== undefined
+          ? redactValue(value)
+          : header?.[1] !== undefined
+            ? redactHeader(value, clean)
+            : label === undefined
+              ? redactJson(value, clean)
+              : redactAfter(`${label}: `, value, clean)
+      ]
+    })
   )
 }
 
-const headerNames = ["name", "key", "header"]
-const headerValues = ["value", "values"]
+const nameMember = /^(?:(?:header|field)[-_ ]?)?(?:name|key|header|field|k|n)$/i
+const valueMember = new RegExp(`^(?:header[-_ ]?)?(?:${valueNames})$`, "i")
 
-/** A header's value, or all of its values. */
+/** A header's value, all of its values, or the member with its value. */
 const redactHeader = (value: unknown, clean: Clean): unknown =>
   typeof value === "string"
     ? redactedText
     : Array.isArray(value)
       ? value.map((one) => redactHeader(one, clean))
-      : redactJson(value, clean)
+      : isObject(value)
+        ? redactEntries(value, clean, (one) => redactHeader(one, clean))
+        : value
 
 /** A value, or all of a list, that follows the name of the header without being its own member: only a credential is removed. */
 const redactAfter = (name: string, value: unknown, clean: Clean): unknown =>
@@ -124,14 +165,18 @@ const redactAfter = (name: string, value: unknown, clean: Clean): unknown =>
     ? redactedText
     : Array.isArray(value)
       ? value.map((one) => redactAfter(name, one, clean))
-      : redactJson(value, clean)
+      : isObject(value)
+        ? redactEntries(value, clean, (one) => redactAfter(name, one, clean))
+        : redactJson(value, clean)
 
 /** Applies `clean` to every string and every object key of a JSON value. */
 export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
   if (typeof value === "string") return clean(value)
   if (Array.isArray(value))
     return value.map((one, at) =>
-      isAuthorization(value[at - 1]) ? redactAfter("authorization|", one, clean) : redactJson(one, clean)
+      findHeader(value[at - 1]) === null
+        ? redactJson(one, clean)
+        : redactAfter(`${value[at - 1]}|`, one, clean)
     )
   return isObject(value) ? redactEntries(value, clean) : value
 }
