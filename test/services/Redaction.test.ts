@@ -249,6 +249,19 @@ describe("Redaction", () => {
     expect(took).toBeLessThan(3_000)
   })
 
+  it("takes no longer for many short texts than for a long one of the same size", () => {
+    const least = (run: () => void) => Math.min(...Array.from({ length: 5 }, () => cpuMillisOf(run)))
+    for (const part of ["\\", "&", "%41", "\u00e9", "\\u0041", "&#65;", "[m", "oat_", "Basic "]) {
+      const text = part.repeat(Math.ceil(16 / part.length))
+      const texts = Array.from({ length: 12_000 }, () => text)
+      const long = least(() => void redactJson([texts.join("")]))
+      expect(
+        least(() => void redactJson(texts)),
+        part
+      ).toBeLessThan(8 * Math.max(long, 20))
+    }
+  })
+
   it("covers every string and key of a JSON value, and keeps all other values", () => {
     expect(
       redactJson({
