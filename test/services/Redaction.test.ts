@@ -258,7 +258,7 @@ describe("Redaction", () => {
       expect(
         least(() => void redactJson(texts)),
         part
-      ).toBeLessThan(8 * Math.max(long, 20))
+      ).toBeLessThan(5 * Math.max(long, 20))
     }
   })
 
