@@ -194,7 +194,7 @@ describe("Malformed HTTP", () => {
       })
   )
 
-  it.scoped.each([
+  it.scoped.each<[string, string, string, string]>([
     ["another transfer coding", "1.1", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding"],
     [
       "chunks in HTTP/1.0",
@@ -204,18 +204,19 @@ describe("Malformed HTTP", () => {
     ],
     ["HTTP/2.0", "2.0", "Content-Length: 0", "HTTP version"],
     ["an awaited body in HTTP/2.0", "2.0", "Expect: 100-continue\r\nContent-Length: 0", "HTTP version"]
-  ])("%s is refused behind requests in flight, and what follows on its connection is not read", (given) =>
-    Effect.gen(function* () {
-      const [, version, header, path] = given
-      const server = yield* sharedBackend
-      server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
-      const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
-      const refused = `${webhookHead(version)}${header}\r\n\r\n${header.endsWith("0") ? "" : "0\r\n\r\n"}`
-      const answers = yield* raw(server, login + refused + login + refused)
-      expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "400"])
-      expect(answers.slice(answers.lastIndexOf("\r\n\r\n"))).toContain(`"path":"${path}"`)
-      expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
-    })
+  ])(
+    "%s is refused behind requests in flight, and what follows on its connection is not read",
+    ([, version, header, path]) =>
+      Effect.gen(function* () {
+        const server = yield* sharedBackend
+        server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
+        const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
+        const refused = `${webhookHead(version)}${header}\r\n\r\n${header.endsWith("0") ? "" : "0\r\n\r\n"}`
+        const answers = yield* raw(server, login + refused + login + refused)
+        expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "400"])
+        expect(answers.slice(answers.lastIndexOf("\r\n\r\n"))).toContain(`"path":"${path}"`)
+        expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
+      })
   )
 
   it.scoped("is neither chunks in upper case nor HTTP/1.0 with a length", () =>
