@@ -210,6 +210,19 @@ describe("A replay that moves up an unverified report", () => {
   )
 })
 
+describe("Two equal reports at once", () => {
+  it.effect("are one report, and count once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const both = yield* Effect.all([send("a"), send("a")], { concurrency: "unbounded" })
+        deepStrictEqual([...both].sort(), ["replayed", "stored"])
+        deepStrictEqual(yield* sendMany(10, "b"), [...many(9, "stored"), "rate_limited 6"])
+      }),
+      { settings }
+    )
+  )
+})
+
 describe("A report that finds no room", () => {
   it.effect("counts, because its content was redacted; a repetition finds its report all the same", () =>
     scenario(
