@@ -72,11 +72,13 @@ const memoryOf = (pid: number) => {
   return { now: mebibytes("VmRSS"), peak: mebibytes("VmHWM") }
 }
 
+type Environment = Readonly<Record<string, string>>
+
 /**
- * The same environment for every server. No limit of this service or of its budget for IAM may refuse a measured request; the
+ * The same environment for every server, apart from what one bench changes. No limit of this service or of its budget for IAM may refuse a measured request; the
  * backend's own telemetry is off, because the peer has none.
  */
-const environmentOf = (world: SimulatedUpstreams, port: number, folder: string) => {
+const environmentOf = (world: SimulatedUpstreams, port: number, folder: string, change: Environment) => {
   const { MUSIC_BACKEND_TABLE_KEY: _, ...upstreams } = upstreamEnvironment(world)
   return {
     PATH: process.env.PATH,
@@ -86,7 +88,8 @@ const environmentOf = (world: SimulatedUpstreams, port: number, folder: string) 
     MUSIC_DATABASE_PATH: join(folder, "music.sqlite"),
     MUSIC_RATE_LIMIT: "off",
     MUSIC_IAM_CALLS_PER_MINUTE: "10000",
-    MUSIC_LOG_FORMAT: "json"
+    MUSIC_LOG_FORMAT: "json",
+    ...change
   }
 }
 
@@ -103,7 +106,8 @@ const isReady = (url: string): Promise<boolean> =>
 export const startServer = async (
   { files }: Programs,
   name: ServerName,
-  world: SimulatedUpstreams
+  world: SimulatedUpstreams,
+  change: Environment = {}
 ): Promise<Server> => {
   const folder = mkdtempSync(join(tmpdir(), `music-bench-${name}-`))
   const port = await freePort()
@@ -112,7 +116,7 @@ export const startServer = async (
   const startedAt = performance.now()
   const child = spawn(program, parameters, {
     cwd: root,
-    env: environmentOf(world, port, folder),
+    env: environmentOf(world, port, folder, change),
     stdio: ["ignore", "ignore", "inherit"]
   })
   const ended = once(child, "exit")

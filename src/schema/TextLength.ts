@@ -6,8 +6,10 @@ const countCodePoints = (text: string): number => {
   return count
 }
 
-/** Whether a text has `low` to `high` code points, both included. */
+/** Whether a text has `low` to `high` code points, both included. Each has one or two units, so most texts need no count. */
 export const hasLengthBetween = (low: number, high: number, text: string): boolean => {
+  if (text.length >= 2 * low && text.length <= high) return true
+  if (text.length < low || text.length > 2 * high) return false
   const length = countCodePoints(text)
   return length >= low && length <= high
 }

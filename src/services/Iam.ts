@@ -81,8 +81,14 @@ interface WebhookTestingPlane {
   readonly keyDigest: string
 }
 
-/** The delivery does not come from IAM. `reason` names the failed check for the log and holds nothing of the delivery. */
-export class WebhookRejected extends Data.TaggedError("WebhookRejected")<{ readonly reason: string }> {}
+/**
+ * The delivery does not come from IAM, or, when it is `signed` with its secret, breaks another rule. `reason` names the failed check
+ * for the log and holds nothing of the delivery.
+ */
+export class WebhookRejected extends Data.TaggedError("WebhookRejected")<{
+  readonly reason: string
+  readonly signed: boolean
+}> {}
 
 export interface IamService {
   /**

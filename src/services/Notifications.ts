@@ -111,7 +111,11 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
       }
       yield* requireScope(caller, scopes.send)
       const token = digestOf(caller.credential.token)
-      const sent: AcceptedTing = yield* callWithProof(plane, caller, prepared, ting.send).pipe(
+      let joined = true
+      const sent: AcceptedTing = yield* Effect.suspend(() => {
+        joined = false
+        return callWithProof(plane, caller, prepared, ting.send)
+      }).pipe(
         Effect.tap(({ replayed }) => {
           countReplay("ting", replayed)
           return replayed ? Effect.void : recordRegistration(plane, caller, true)
@@ -131,7 +135,8 @@ export class Notifications extends Effect.Service<Notifications>()("music/Notifi
         created_at: sent.createdAt,
         key: sent.key,
         silent: sent.silent,
-        replayed: sent.replayed
+        // A request that joined an identical one in flight repeats it.
+        replayed: sent.replayed || joined
       }
     })
 

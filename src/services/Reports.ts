@@ -115,18 +115,28 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           const { clientNetwork, requestId, source } = yield* RequestContext
           const now = yield* monotonicMillis
           const { giveBack, makeRefusal } = quota.take(plane, reporter, clientNetwork, now)
-          const admission = yield* store.reports
-            .admit(
+          let redacted: ReportContent | undefined
+          const redact = (): ReportContent => {
+            redacted ??= contentOf(request)
+            return redacted
+          }
+          const keyed = { plane: planeId(plane), keyDigest: digestOf(key) }
+          const admission = yield* Effect.gen(function* () {
+            // Neither a refused report nor a repetition is redacted, which is most of a report's work. A new one is redacted here:
+            // inside the transaction all others would wait for it.
+            if (makeRefusal === undefined && !(yield* store.reports.knowsKey(keyed))) redact()
+            return yield* store.reports.admit(
               {
+                ...keyed,
                 id: `rep_${randomHex(16)}`,
-                plane: planeId(plane),
                 reporter,
-                content: contentOf(request),
+                get content() {
+                  return redact()
+                },
                 source,
                 requestId,
                 createdAt: yield* Clock.currentTimeMillis,
                 marker: randomHex(16),
-                keyDigest: digestOf(key),
                 contentDigest: sha256(canonicalJson(request))
               },
               plane._tag === "Production" && Option.isSome(settings.tracker),
@@ -134,19 +144,22 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
               capacityFor(reporter, settings.reportsBytes),
               makeRefusal === undefined
             )
-            .pipe(
-              logAndMapStoreFailure,
-              Effect.onExit((exit) => {
-                // Else reports that were counted by address would get priority beyond the reporter's quota.
-                const counts = Exit.match(exit, {
-                  onFailure: () => false,
-                  onSuccess: (answer) =>
-                    answer._tag === "Stored" || (answer._tag === "Replayed" && answer.movedUp)
-                })
-                if (!counts) giveBack()
-                return Effect.void
+          }).pipe(
+            logAndMapStoreFailure,
+            Effect.onExit((exit) => {
+              const counts = Exit.match(exit, {
+                onFailure: () => false,
+                onSuccess: (answer) =>
+                  answer._tag === "Stored" ||
+                  // Else reports that were counted by address would get priority beyond the reporter's quota.
+                  (answer._tag === "Replayed" && answer.movedUp) ||
+                  // Else one sender could have any number of reports redacted for which there is no room.
+                  (answer._tag === "Full" && redacted !== undefined)
               })
-            )
+              if (!counts) giveBack()
+              return Effect.void
+            })
+          )
           countReplay("report", admission._tag === "Replayed")
           switch (admission._tag) {
             case "Conflict":

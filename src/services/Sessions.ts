@@ -23,7 +23,7 @@ import { Retry } from "./Retry.ts"
 import { Store } from "./Store.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { tracedFn } from "./Tracing.ts"
-import { failWith, type IamOperation, mapIamFailure } from "./UpstreamErrorMapping.ts"
+import { failWith, type IamOperation, mapIamFailure, refreshRefused } from "./UpstreamErrorMapping.ts"
 import { UpstreamPlaces } from "./UpstreamPlaces.ts"
 
 const mapFailures = (operation: IamOperation, plane: Plane) =>
@@ -225,14 +225,14 @@ export class Sessions extends Effect.Service<Sessions>()("music/Sessions", {
         plane: Plane,
         { refreshToken, key }: Keyed & { readonly refreshToken: Redacted.Redacted }
       ): Effect.fn.Return<Session, Failure> {
-        if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* new Unauthenticated()
+        if (!refreshTokenPattern.test(Redacted.value(refreshToken))) return yield* refreshRefused()
         const rotate = Effect.gen(function* () {
           const grant = yield* iam
             .refresh(plane, refreshToken, upstreamKey("refresh", plane, key))
             .pipe(retryIam, mapFailures("refresh", plane))
           countReplay("refresh", grant.replayed)
           const introspection = yield* introspect(plane, grant.accessToken)
-          if (Option.isNone(introspection)) return yield* new Unauthenticated()
+          if (Option.isNone(introspection)) return yield* refreshRefused()
           const membership = chooseMembership(grant, introspection.value)
           if (Option.isNone(membership)) return yield* loginRefusals.no_organization()
           const actor = resolveActor(introspection.value, membership.value)

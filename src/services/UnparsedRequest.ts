@@ -1,5 +1,5 @@
 /** The answer to bytes that never become a request: Node gives no response object for them, only the connection. */
-import { STATUS_CODES } from "node:http"
+import { type IncomingMessage, STATUS_CODES } from "node:http"
 import type { Duplex } from "node:stream"
 import { failureStatus, toEnvelope } from "../schema/Envelope.ts"
 import { type Failure, InvalidInput } from "../schema/Failure.ts"
@@ -16,6 +16,28 @@ export const requestTimeout = (): InvalidInput =>
     message: "The request did not arrive in time.",
     hint: "Send the complete request without pauses, and retry with the same key."
   })
+
+const invalidFraming = (path: string, problem: string): InvalidInput =>
+  new InvalidInput({
+    message: "The request's version or framing is not served.",
+    hint: "Send HTTP/1.1, and a body by its Content-Length or by `Transfer-Encoding: chunked`.",
+    details: { fields: [{ path, problem }] }
+  })
+
+/**
+ * The refusal of a request that Node's parser takes, but a program before this one may read with another end: then the bytes
+ * behind it would be another request (RFC 9112, 6.1 and 11.2).
+ */
+export const failureOfFraming = ({ headers, httpVersion }: IncomingMessage): Failure | undefined => {
+  const coding = headers["transfer-encoding"]
+  if (httpVersion !== "1.1" && httpVersion !== "1.0")
+    return invalidFraming("HTTP version", "must be 1.1 or 1.0")
+  if (coding === undefined) return undefined
+  if (httpVersion === "1.0") return invalidFraming("Transfer-Encoding", "is not part of HTTP/1.0")
+  return coding.toLowerCase() === "chunked"
+    ? undefined
+    : invalidFraming("Transfer-Encoding", "must be `chunked` alone")
+}
 
 /** By Node's error code. */
 const failures: Readonly<Record<string, Failure>> = {

@@ -38,6 +38,13 @@ const misconfigured = (refused: Refused, now: number): Failure => {
   })
 }
 
+/** The session cannot be refreshed: its refresh token is no live one. */
+export const refreshRefused = (): Failures.Unauthenticated =>
+  new Failures.Unauthenticated({
+    message: "The refresh token is malformed, spent, expired or revoked.",
+    hint: "Log in again with a new short-lived token; this session cannot be refreshed."
+  })
+
 const invalidTokenCodes = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
 
 /**
@@ -70,7 +77,7 @@ export const mapIamFailure =
     }
     if (invalidTokenCodes.includes(failure.code)) {
       if (operation === "login") return new Failures.SltRejected()
-      if (operation === "refresh") return new Failures.Unauthenticated()
+      if (operation === "refresh") return refreshRefused()
     }
     if (failure.status === 403) return new Failures.Forbidden({ details: refusalDetails(failure) })
     if (operation === "prove" && failure.status === 404)

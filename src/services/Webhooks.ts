@@ -3,16 +3,22 @@ import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
-import { type Failure, PlaneMismatch, WebhookSignatureInvalid } from "../schema/Failure.ts"
+import { type Failure, PlaneMismatch, RateLimited, WebhookSignatureInvalid } from "../schema/Failure.ts"
 import { PublicId } from "../schema/Identity.ts"
 import type { WebhookReceipt } from "../schema/Webhook.ts"
-import { Iam, type WebhookEvent } from "./Iam.ts"
+import { Iam, type IamService, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
+import { monotonicMillis } from "./MonotonicTime.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
+import { makeQuota } from "./Quota.ts"
+import { RequestContext } from "./RequestContext.ts"
+import { Settings } from "./Settings.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
 import { Store } from "./Store.ts"
 import { tracedFn } from "./Tracing.ts"
+
+type Delivery = Parameters<IamService["verifyWebhook"]>[0]
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
 
@@ -39,15 +45,8 @@ export const readRemovedPeople = (event: WebhookEvent): ReadonlyArray<string> =>
       })
     : []
 
-const utf8 = new TextDecoder()
-const parseJson = Option.liftThrowable((text: string): unknown => JSON.parse(text))
-
-/** Whether a body, verified or not, claims a testing plane by a top-level `test` (identity-service.md 11.4). */
-export const claimsTesting = (body: Uint8Array): boolean =>
-  Option.exists(
-    parseJson(utf8.decode(body)),
-    (value) => typeof value === "object" && value !== null && Object.hasOwn(value, "test")
-  )
+/** How many deliveries without a good signature an address may send; IAM's own never count. */
+const forgeryPolicy = { name: "webhook_signatures", quota: 60, windowSeconds: 60 }
 
 /** Receives IAM's deliveries: verifies, commits, then acknowledges. A duplicate is acknowledged and has no effect. */
 export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
@@ -55,6 +54,8 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const iam = yield* Iam
     const store = yield* Store
     const events = yield* BackendTelemetry
+    const { rateLimit } = yield* Settings
+    const forgeries = makeQuota(forgeryPolicy)
 
     /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
     const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>
@@ -71,17 +72,29 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const recordRefusal = ({ code }: Failure): Effect.Effect<void> =>
       events.record({ kind: "webhook", fields: { outcome: "error", error_code: code } })
 
+    /** Counts a delivery whose signature failed. Only such a delivery can be refused by the quota. */
+    const countForgery = Effect.gen(function* () {
+      const { clientNetwork } = yield* RequestContext
+      const quota = forgeries.take(clientNetwork, yield* monotonicMillis)
+      const { retryAfterSeconds } = quota
+      if (retryAfterSeconds > 0) return yield* new RateLimited({ retryAfterSeconds, quota })
+    })
+
+    /** The event of a delivery from IAM. Any other delivery stays unread and unrecorded: it may claim a testing plane. */
+    const verify = (delivery: Delivery): Effect.Effect<WebhookEvent, Failure> =>
+      iam.verifyWebhook(delivery).pipe(
+        Effect.tapError(({ signed }) => (signed || !rateLimit ? Effect.void : countForgery)),
+        Effect.catchTag("WebhookRejected", ({ reason }) =>
+          Effect.zipRight(
+            Effect.logWarning("Webhook delivery rejected", { reason }),
+            Effect.fail(new WebhookSignatureInvalid())
+          )
+        )
+      )
+
     const receive = tracedFn(
       "Webhooks.receive",
-      Effect.fnUntraced(function* (delivery: {
-        readonly rawHeaders: ReadonlyArray<string>
-        readonly body: Uint8Array
-      }): Effect.fn.Return<WebhookReceipt, Failure> {
-        const event = yield* iam.verifyWebhook(delivery).pipe(
-          Effect.tapError(({ reason }) => Effect.logWarning("Webhook delivery rejected", { reason })),
-          Effect.mapError(() => new WebhookSignatureInvalid()),
-          Effect.tapError((failure) => (claimsTesting(delivery.body) ? Effect.void : recordRefusal(failure)))
-        )
+      Effect.fnUntraced(function* (event: WebhookEvent): Effect.fn.Return<WebhookReceipt, Failure> {
         const plane = yield* planeOf(event)
         const fresh = yield* store.webhooks
           .receive(
@@ -114,6 +127,6 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
       })
     )
 
-    return { receive } as const
+    return { verify, receive } as const
   })
 }) {}

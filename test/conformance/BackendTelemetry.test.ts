@@ -6,7 +6,6 @@ import { backendTable, clientTables, type TableName } from "../../src/schema/Tel
 import { Notifications } from "../../src/services/Notifications.ts"
 import { BackendTelemetry } from "../../src/services/BackendTelemetry.ts"
 import { Store } from "../../src/services/Store.ts"
-import { Webhooks } from "../../src/services/Webhooks.ts"
 import { inRequest, scenario, signedIn } from "../support/UseCaseLayers.ts"
 
 const tables: ReadonlyArray<TableName> = [...clientTables, backendTable]
@@ -31,7 +30,7 @@ const eventsOf = Effect.gen(function* () {
 })
 
 describe("The backend's own telemetry", () => {
-  it.effect("records the outcome of a ting and of a webhook that were refused before any upstream call", () =>
+  it.effect("records the outcome of a ting that was refused before any upstream call", () =>
     scenario(
       Effect.gen(function* () {
         const { plane, caller } = yield* signedIn()
@@ -42,12 +41,9 @@ describe("The backend's own telemetry", () => {
         ] as const) {
           yield* Effect.flip(notifications.send(plane, caller, { type, key, data: {} })).pipe(inRequest())
         }
-        const webhooks = yield* Webhooks
-        yield* Effect.flip(webhooks.receive({ rawHeaders: [], body: new Uint8Array() })).pipe(inRequest())
         deepStrictEqual(yield* eventsOf, [
           ["ting.completed", "not_found"],
-          ["ting.completed", "invalid_input"],
-          ["webhook.completed", "webhook_signature_invalid"]
+          ["ting.completed", "invalid_input"]
         ])
       }),
       { tables }

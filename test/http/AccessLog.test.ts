@@ -255,27 +255,13 @@ describe("The event of a request", () => {
         { ...good.iam, headers: selecting },
         { ...good.login, headers: { ...good.login.headers, ...selecting } },
         { ...good.iam, headers: { "x-testing-environment-key": "" } },
-        { path: "/nope", headers: selecting },
-        ...[
-          '{"test":{}}',
-          ' {\n "test" : {}}',
-          '{"\\u0074est":{}}',
-          '\ufeff{"test":{}}',
-          '{"test":null}',
-          `{"more":"${"x".repeat(200)}","test":{}}`
-        ].map((body) => ({ ...good.receive, body }))
+        { path: "/nope", headers: selecting }
       ]
       for (const sent of silent) yield* call(server, sent)
       expect(server.events).toEqual([])
-      const claimed = server.lines.filter(({ fields }) => fields.route === "/webhook/")
-      expect(claimed.map(({ fields }) => fields.plane)).toEqual(Array(6).fill("testing"))
-      const recorded = ["{}", '{"data":{"test":{}}}', "[]", "no JSON"]
-      for (const body of recorded) yield* call(server, { ...good.receive, body })
+      yield* call(server, good.receive)
       yield* call(server, { ...good.version, headers: selecting })
-      expect(server.events.map(({ fields }) => fields.route)).toEqual([
-        ...recorded.map(() => "/webhook/"),
-        "/api/v1/version"
-      ])
+      expect(server.events.map(({ fields }) => fields.route)).toEqual(["/webhook/", "/api/v1/version"])
     })
   )
 })

@@ -98,10 +98,8 @@ describe("The contract", () => {
         true,
         true
       ])
-      for (const code of ["overloaded", "shutting_down", "rate_limited"] as const) {
-        const unmetered = path.startsWith("/webhook") && code === "rate_limited"
-        expect([path, code, declares(endpoint, code)]).toEqual([path, code, !probe && !unmetered])
-      }
+      for (const code of ["overloaded", "shutting_down", "rate_limited"] as const)
+        expect([path, code, declares(endpoint, code)]).toEqual([path, code, !probe])
       for (const code of ["payload_too_large", "unsupported_media_type"] as const) {
         expect([path, code, declares(endpoint, code)]).toEqual([path, code, bound > 0])
       }

@@ -126,6 +126,9 @@ describe("An unexpected error", () => {
   )
 })
 
+const webhookHead = (version: string) =>
+  `POST /webhook HTTP/${version}\r\nHost: a\r\nContent-Type: application/json\r\n`
+
 const unbounded = { limits: defaultConnectionLimits, networkOf: () => undefined }
 
 describe("Malformed HTTP", () => {
@@ -147,6 +150,29 @@ describe("Malformed HTTP", () => {
       "POST /webhook HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n",
       400
     ],
+    [
+      "another transfer coding before chunks",
+      `${webhookHead("1.1")}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+      400
+    ],
+    [
+      "another transfer coding in a header of its own",
+      `${webhookHead("1.1")}Transfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
+      400
+    ],
+    [
+      "an empty transfer coding beside a length",
+      `${webhookHead("1.1")}Transfer-Encoding:\r\nContent-Length: 2\r\n\r\n{}`,
+      400
+    ],
+    [
+      "chunks in HTTP/1.0",
+      `${webhookHead("1.0")}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+      400
+    ],
+    ["HTTP/2.0 in the form of HTTP/1.1", "GET /healthz HTTP/2.0\r\nHost: a\r\n\r\n", 400],
+    ["the preface of HTTP/2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400],
+    ["HTTP/0.9", "GET /healthz HTTP/0.9\r\nHost: a\r\n\r\n", 400],
     ["oversized headers", `GET /healthz HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(17_000)}\r\n\r\n`, 431],
     ["an oversized target", `GET /${"x".repeat(17_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 431]
   ]
@@ -163,8 +189,45 @@ describe("Malformed HTTP", () => {
             ({ fields }) => fields.status === status && fields.request_id === answer.headers["x-request-id"]
           )
         ).toBe(true)
+        expect(server.reached).toEqual([])
         if (name.endsWith("Host header")) expect(errorOf(answer).details?.fields?.[0]?.path).toBe("Host")
       })
+  )
+
+  it.scoped.each<[string, string, string, string]>([
+    ["another transfer coding", "1.1", "Transfer-Encoding: gzip, chunked", "Transfer-Encoding"],
+    [
+      "chunks in HTTP/1.0",
+      "1.0",
+      "Connection: keep-alive\r\nTransfer-Encoding: chunked",
+      "Transfer-Encoding"
+    ],
+    ["HTTP/2.0", "2.0", "Content-Length: 0", "HTTP version"],
+    ["an awaited body in HTTP/2.0", "2.0", "Expect: 100-continue\r\nContent-Length: 0", "HTTP version"]
+  ])(
+    "%s is refused behind requests in flight, and what follows on its connection is not read",
+    ([, version, header, path]) =>
+      Effect.gen(function* () {
+        const server = yield* sharedBackend
+        server.during.login = Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, 20)))
+        const login = `${loginHead}Content-Length: ${good.login.body.length}\r\n\r\n${good.login.body}`
+        const refused = `${webhookHead(version)}${header}\r\n\r\n${header.endsWith("0") ? "" : "0\r\n\r\n"}`
+        const answers = yield* raw(server, login + refused + login + refused)
+        expect(answers.match(/(?<=HTTP\/1\.1 )\d+/g)).toEqual(["200", "400"])
+        expect(answers.slice(answers.lastIndexOf("\r\n\r\n"))).toContain(`"path":"${path}"`)
+        expect(server.reached.map(({ useCase }) => useCase)).toEqual(["login"])
+      })
+  )
+
+  it.scoped("is neither chunks in upper case nor HTTP/1.0 with a length", () =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      for (const text of [
+        `${webhookHead("1.1")}Connection: close\r\nTransfer-Encoding: CHUNKED\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
+        `${webhookHead("1.0")}Content-Length: 2\r\n\r\n{}`
+      ])
+        expect(parseRaw(yield* raw(server, text)).status).toBe(200)
+    })
   )
 
   it("that does not arrive in time is 408 in the envelope", async () => {

@@ -126,6 +126,25 @@ describe("Authorization and X-Org-ID", () => {
     })
   )
 
+  it.scoped.each([
+    ["a missing header", undefined, "missing"],
+    ["another case of the scheme", `bearer ${accessToken}`, "the scheme `Bearer`"],
+    ["another scheme", `Basic ${accessToken}`, "the scheme `Bearer`"],
+    ["no scheme", accessToken, "the scheme `Bearer`"],
+    ["a scheme without a token", "Bearer", "access token after the scheme"],
+    ["a refresh token", `Bearer ort_${"a".repeat(40)}`, "access token after the scheme"],
+    ["two headers", [`Bearer ${accessToken}`, `Bearer ${accessToken}`], "exactly once"]
+  ] as const)("the refusal of %s names the part that is wrong", ([, authorization, part]) =>
+    Effect.gen(function* () {
+      const server = yield* sharedBackend
+      const answer = yield* call(server, withHeaders(good.me, { authorization }))
+      const { details, message } = errorOf(answer)
+      expect([details?.fields?.[0]?.path, message]).toEqual(["Authorization", expect.stringContaining(part)])
+      expect(details?.fields?.[0]?.problem).toContain(part)
+      expect(answer.text).not.toMatch(/a{20}/)
+    })
+  )
+
   it.scoped("tokens of 28 to 8188 visible characters are accepted", () =>
     Effect.gen(function* () {
       const server = yield* sharedBackend

@@ -272,6 +272,7 @@ const prepared = Effect.gen(function* () {
   ])
   return {
     world,
+    ask,
     asks,
     asCaller: signedBy(access_token),
     inPlane: withHeaders({ "x-testing-environment-key": world.seeded.environment.musicSecret }),
@@ -378,7 +379,7 @@ describe("The failures of a call, against simulated upstreams", () => {
 
   it.scopedLive("when this service itself refuses", () =>
     Effect.gen(function* () {
-      const { world, asks, asCaller } = yield* prepared
+      const { world, ask, asks, asCaller } = yield* prepared
       const unknownType = json({ type: "music.no.type", key: "si:deejay/1", data: {} })
       yield* asks(["send"], "not_found", (sent) => asCaller(unknownType(sent)))
       const chosen = withHeaders({ "idempotency-key": "chosen-key-000001" })
@@ -387,6 +388,9 @@ describe("The failures of a call, against simulated upstreams", () => {
       yield* asks(["submit"], "idempotency_conflict", (sent) => chosen(other(sent)))
       yield* asks(["accept"], "origin_not_allowed", withHeaders({ origin: "https://elsewhere.example" }))
       yield* asks(["receive"], "webhook_signature_invalid")
+      // 60 at once, which are refilled by one each second.
+      const forged = yield* Effect.replicateEffect(ask("receive", unchanged), 200, { concurrency: 20 })
+      expect(new Set(forged)).toEqual(new Set(["webhook_signature_invalid", "rate_limited"]))
       const { environmentId } = world.seeded.environment
       const { events } = world.iam.controls
       const { headers, body } = world.iam.controls.buildWebhook(

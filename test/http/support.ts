@@ -18,6 +18,7 @@ import { NotReady } from "../../src/schema/Failure.ts"
 import { requestedScopes } from "../../src/schema/Identity.ts"
 import { version } from "../../src/schema/Release.ts"
 import type { Caller } from "../../src/services/RequestCredentials.ts"
+import type { WebhookEvent } from "../../src/services/Iam.ts"
 import { Descriptors } from "../../src/services/Descriptors.ts"
 import { Readiness } from "../../src/services/Readiness.ts"
 import { Drain } from "../../src/services/Drain.ts"
@@ -122,6 +123,17 @@ export interface Backend {
   /** A test may change it while the server runs. */
   readonly during: During
   readonly drain: Context.Tag.Service<typeof Drain>
+}
+
+/** What the stub makes of every delivery, which it keeps as the event's data. */
+const verified: WebhookEvent = {
+  plane: { _tag: "Production" },
+  eventId: "0199a0c4-5e2b-7a10-8c3d-1f2e3d4c5b6a",
+  eventType: "session.logout.v1",
+  occurredAt: "2026-11-21T10:00:01Z",
+  organisationUuid: Option.none(),
+  aggregate: { type: "authentication_session", id: "0199a0dd-0000-7000-8000-000000000001", version: 1 },
+  data: {}
 }
 
 const standIns = (
@@ -233,7 +245,10 @@ const standIns = (
     ),
     Layer.succeed(
       Webhooks,
-      Webhooks.make({ receive: (input) => note("receive", input, { received: true }) })
+      Webhooks.make({
+        verify: (delivery) => Effect.succeed({ ...verified, data: delivery }),
+        receive: (event) => note("receive", event, { received: true })
+      })
     ),
     Layer.effect(
       Readiness,

@@ -194,6 +194,24 @@ describe("the same key with other content", () => {
 })
 
 describe("identical tings in flight", () => {
+  it.effect("are one ting: the one that joined says that it is a replay", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { send, ting } = yield* prepared()
+        const held = yield* ting.hold("send")
+        const first = yield* Effect.fork(send())
+        yield* held.arrived
+        const second = yield* Effect.fork(send())
+        yield* settle
+        yield* held.release
+        const sent = yield* Fiber.join(first)
+        assert.isFalse(sent.replayed)
+        deepStrictEqual(yield* Fiber.join(second), { ...sent, replayed: true })
+        assert.strictEqual(yield* ting.calls("send"), 1)
+      })
+    )
+  )
+
   it.effect("share one execution, whichever caller disconnects", () =>
     scenario(
       Effect.gen(function* () {
@@ -205,7 +223,7 @@ describe("identical tings in flight", () => {
         yield* settle
         yield* Fiber.interrupt(first)
         yield* held.release
-        assert.isFalse((yield* Fiber.join(second)).replayed)
+        assert.isTrue((yield* Fiber.join(second)).replayed)
         assert.strictEqual(yield* ting.calls("send"), 1)
       })
     )

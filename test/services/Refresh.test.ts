@@ -147,6 +147,24 @@ describe("a refused refresh", () => {
     )
   )
 
+  it.effect("says to log in again, and never to refresh", () =>
+    scenario(
+      Effect.gen(function* () {
+        const { iam, token } = yield* session()
+        yield* refresh(token)
+        const spent = yield* Effect.flip(refresh(token, callerKey("new")))
+        const malformed = yield* Effect.flip(refresh("nonsense"))
+        for (const { code, hint, message } of [spent, malformed]) {
+          assert.strictEqual(code, "unauthenticated")
+          assert.match(hint, /^Log in again/)
+          assert.notMatch(hint, /access token|refresh the session/)
+          assert.match(message, /refresh token/)
+        }
+        assert.strictEqual(yield* iam.calls("refresh"), 2)
+      })
+    )
+  )
+
   it.effect("is 401 without a call for a string that is no well-formed ort_ token", () =>
     scenario(
       Effect.gen(function* () {

@@ -210,6 +210,32 @@ describe("A replay that moves up an unverified report", () => {
   )
 })
 
+describe("Two equal reports at once", () => {
+  it.effect("are one report, and count once", () =>
+    scenario(
+      Effect.gen(function* () {
+        const both = yield* Effect.all([send("a"), send("a")], { concurrency: "unbounded" })
+        deepStrictEqual([...both].sort(), ["replayed", "stored"])
+        deepStrictEqual(yield* sendMany(10, "b"), [...many(9, "stored"), "rate_limited 6"])
+      }),
+      { settings }
+    )
+  )
+})
+
+describe("A report that finds no room", () => {
+  it.effect("counts, because its content was redacted; a repetition finds its report all the same", () =>
+    scenario(
+      Effect.gen(function* () {
+        deepStrictEqual(yield* sendMany(1, "stored"), ["stored"])
+        deepStrictEqual(yield* sendMany(10, "a"), [...many(9, "reports_full"), "rate_limited 6"])
+        deepStrictEqual(yield* sendMany(1, "stored"), ["replayed"])
+      }),
+      { settings: { ...settings, reportsBytes: 2_000 } }
+    )
+  )
+})
+
 describe("No quota is used by", () => {
   it.effect("a replayed report, which is answered also when the quota is exhausted", () =>
     scenario(

@@ -40,8 +40,8 @@ export class PlaneSelection extends HttpApiMiddleware.Tag<PlaneSelection>()("mus
 }) {}
 
 /**
- * A delivery that IAM signs. The signature covers the exact bytes, so nothing is decoded before the handler. No rate limit
- * applies: few addresses send all deliveries, and a refused one is sent again.
+ * A delivery that IAM signs. The signature covers the exact bytes, so nothing is decoded before it is verified. Rate limits apply
+ * only to deliveries whose signature failed: few addresses send all others.
  */
 export class Signature extends HttpApiMiddleware.Tag<Signature>()("music/http/Signature", {
   failure: failures("webhook_signature_invalid")

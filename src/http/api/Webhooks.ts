@@ -4,7 +4,7 @@ import * as OpenApi from "@effect/platform/OpenApi"
 import { bodyLimits } from "../../schema/BodyLimits.ts"
 import { WebhookDelivery, WebhookReceipt } from "../../schema/Webhook.ts"
 import { BodyBound } from "./EndpointAnnotations.ts"
-import { always, body, failures } from "./Failures.ts"
+import { admission, always, body, failures } from "./Failures.ts"
 import { Signature } from "./Middleware.ts"
 
 const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
@@ -12,7 +12,7 @@ const delivery = <const Name extends string>(name: Name, path: `/${string}`) =>
     .setPayload(WebhookDelivery)
     .addSuccess(WebhookReceipt)
     .addError(always)
-    .addError(failures("overloaded", "shutting_down"))
+    .addError(admission)
     .addError(body)
     .middleware(Signature)
     .addError(failures("plane_mismatch", "dependency_unavailable"))

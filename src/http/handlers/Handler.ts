@@ -6,6 +6,7 @@ import type * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
 import type { Failure } from "../../schema/Failure.ts"
 import type { ActorType } from "../../schema/Identity.ts"
+import type { WebhookEvent } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import type { Caller, Credential } from "../../services/RequestCredentials.ts"
 import type { Bearer, IdempotencyKey, OptionalBearer, PlaneSelection, Signature } from "../api/Middleware.ts"
@@ -32,7 +33,7 @@ export type Given<E extends AnyEndpoint> = Received &
   IfTagged<E, IdempotencyKey, { readonly key: Redacted.Redacted }> &
   IfTagged<E, Bearer, { readonly caller: Caller }> &
   IfTagged<E, OptionalBearer, { readonly credential: Option.Option<Credential> }> &
-  IfTagged<E, Signature, unknown, { readonly payload: Payload<E> }>
+  IfTagged<E, Signature, { readonly event: WebhookEvent }, { readonly payload: Payload<E> }>
 
 /** The values of all endpoints together; the interpreter fills in those that the tags of one endpoint name. */
 export interface AnyGiven extends Received {
@@ -40,6 +41,7 @@ export interface AnyGiven extends Received {
   readonly plane: Plane | undefined
   readonly key: Redacted.Redacted | undefined
   readonly caller: Caller | undefined
+  readonly event: WebhookEvent | undefined
   readonly credential: Option.Option<Credential>
 }
 

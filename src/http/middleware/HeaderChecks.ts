@@ -60,12 +60,29 @@ const invalidOrganisation = (given: string | undefined): InvalidInput =>
     }
   })
 
-const readCredential = (message: IncomingMessage): Either.Either<Option.Option<Credential>, Failure> => {
+/** What is wrong with the Authorization header; undefined when it has the form of a bearer. */
+const problemOfAuthorization = (message: IncomingMessage): string | undefined => {
   const { authorization } = message.headers
-  const token = authorization?.startsWith(scheme) ? authorization.slice(scheme.length) : ""
+  if (authorization === undefined) return "is missing"
   // Node keeps the first of several, so a repeated header is refused.
-  const once = countHeader(message, "authorization") === 1
-  if (!once || !accessTokenPattern.test(token)) return Either.left(new Unauthenticated())
+  if (countHeader(message, "authorization") > 1) return "must be sent exactly once"
+  // Node drops the space of a scheme without a token.
+  if (!`${authorization} `.startsWith(scheme)) return "must have the scheme `Bearer`, spelt exactly so"
+  return accessTokenPattern.test(authorization.slice(scheme.length))
+    ? undefined
+    : "must have one space and one access token after the scheme: `oat_` and 28 to 8188 visible ASCII characters"
+}
+
+const readCredential = (message: IncomingMessage): Either.Either<Option.Option<Credential>, Failure> => {
+  const problem = problemOfAuthorization(message)
+  if (problem !== undefined)
+    return Either.left(
+      new Unauthenticated({
+        message: `The Authorization header ${problem}.`,
+        details: { fields: [{ path: "Authorization", problem }] }
+      })
+    )
+  const token = message.headers.authorization?.slice(scheme.length) ?? ""
   const organisation = readOne(message, "x-org-id")
   return organisation !== undefined && organisationPattern.test(organisation)
     ? Either.right(Option.some({ token: Redacted.make(token), organisation }))

@@ -9,10 +9,10 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import * as AST from "effect/SchemaAST"
 import { type Failure, Unauthenticated } from "../../schema/Failure.ts"
-import { type Plane, planeId } from "../../services/Plane.ts"
+import { type Plane, planeId, productionId } from "../../services/Plane.ts"
 import { Planes } from "../../services/Planes.ts"
 import { Sessions } from "../../services/Sessions.ts"
-import { claimsTesting } from "../../services/Webhooks.ts"
+import { Webhooks } from "../../services/Webhooks.ts"
 import { checkNesting, makeBodyDecoder } from "../body/BodyDecoder.ts"
 import type { AnyGiven, Handler } from "../handlers/Handler.ts"
 import { type HttpResponse, jsonResponse } from "../transport/HttpResponse.ts"
@@ -38,8 +38,7 @@ export type Serve = (admitted: Admitted) => Effect.Effect<HttpResponse, Failure>
 type Decode = (admitted: Admitted) => Either.Either<unknown, Failure>
 
 const makeDecoder = ({ payloadSchema }: Endpoint, { bodyOptional, tags }: Call): Decode => {
-  if (tags.signature) return ({ body }) => checkNesting(body)
-  if (Option.isNone(payloadSchema)) return () => Either.void
+  if (tags.signature || Option.isNone(payloadSchema)) return () => Either.void
   const decode = makeBodyDecoder(payloadSchema.value, bodyOptional)
   return ({ body, facts }) => decode(facts.message.headers, body)
 }
@@ -63,6 +62,7 @@ const makeEncoder = ({ successSchema }: Endpoint): ((success: unknown) => Effect
 export const makeInterpreter = Effect.gen(function* () {
   const planes = yield* Planes
   const sessions = yield* Sessions
+  const webhooks = yield* Webhooks
   const limits = yield* RateLimits
 
   /** Counts a request; the failure when a quota is used up. */
@@ -96,13 +96,22 @@ export const makeInterpreter = Effect.gen(function* () {
       })
     }
 
+    /** The signature covers the exact bytes: nothing of them is read before it is verified. */
+    const runSigned = ({ findings }: Admitted, given: AnyGiven): Effect.Effect<unknown, Failure> => {
+      const { body, message } = given
+      findings.plane = "unverified"
+      return Effect.flatMap(webhooks.verify({ rawHeaders: message.rawHeaders, body }), (event) => {
+        findings.plane = event.plane._tag === "Production" ? productionId : "testing"
+        const nesting = checkNesting(body)
+        return Either.isLeft(nesting) ? Effect.fail(nesting.left) : handler.run({ ...given, event })
+      })
+    }
+
     return (admitted) => {
       const { body, facts, findings, headers } = admitted
       const payload = decode(admitted)
       if (Either.isLeft(payload)) return Effect.fail(payload.left)
-      if (tags.signature) {
-        if (claimsTesting(body)) findings.plane = "testing"
-      } else if (!call.probe) {
+      if (!tags.signature && !call.probe) {
         const failure = checkRateLimits(admitted)
         if (failure !== undefined) return Effect.fail(failure)
       }
@@ -114,12 +123,15 @@ export const makeInterpreter = Effect.gen(function* () {
         plane: undefined,
         key: headers.key,
         caller: undefined,
+        event: undefined,
         credential: headers.credential
       }
       const inPlane = tags.plane || tags.bearer !== "none"
       const run = inPlane
         ? Effect.flatMap(planes.resolve(headers.testingSecret), (plane) => runInPlane(admitted, given, plane))
-        : handler.run(given)
+        : tags.signature
+          ? runSigned(admitted, given)
+          : handler.run(given)
       return Effect.flatMap(run, (success) => {
         findings.actor = handler.actorOf(success) ?? findings.actor
         return encode(success)

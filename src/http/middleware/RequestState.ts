@@ -24,8 +24,11 @@ export interface RequestFacts {
  * response, the log line, the span and the event read it.
  */
 export interface RequestFindings {
-  /** `testing` for a request that selects a testing plane in whatever form, until the plane is resolved. */
-  plane: PlaneId | "testing"
+  /**
+   * `testing` for a request that selects a testing plane in whatever form, until the plane is resolved; `unverified` for a delivery
+   * whose signature is not verified.
+   */
+  plane: PlaneId | "testing" | "unverified"
   /** Type of the caller, once IAM has vouched for them. */
   actor: ActorType | "anonymous"
   /** The `RateLimit` headers; empty until the limits were checked. */

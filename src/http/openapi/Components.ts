@@ -115,7 +115,7 @@ export const headers = {
     }
   ),
   RateLimitPolicy: responseHeader(
-    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter.",
+    "The quotas that count for this call, and their windows in seconds: by default 1,200 requests a minute from one address (a /64 of IPv6) and 600 with one access token. `reports` appears when a report was refused: 10 a minute and 60 an hour from one address, and more for a signed-in reporter. `webhook_signatures` appears when a delivery without a good signature was refused: 60 a minute from one address.",
     {
       type: "string",
       examples: ['"address";q=1200;w=60']

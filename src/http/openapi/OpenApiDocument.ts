@@ -75,14 +75,22 @@ const noStoreHeader = { "Cache-Control": Components.responseHeaderRef("CacheCont
 
 type HeaderReferences = Readonly<Record<string, Components.Reference>>
 
-/** Headers of every response of a call. A request is counted before most of its refusals, so they name the quotas, too. */
+/**
+ * Headers of every response of a call. A request is counted before most of its refusals, so they name the quotas, too. The webhook,
+ * outside of the API's paths, counts its forged deliveries only.
+ */
 const sharedHeaders = (path: string, operation: OpenAPISpecOperation): HeaderReferences => ({
   "X-Request-Id": Components.responseHeaderRef("RequestId"),
-  ...(path.startsWith(apiPrefix) ? { "X-Music-Min-Cli": Components.responseHeaderRef("MusicMinCli") } : {}),
-  ...(declaresFailure(operation, "rate_limited") ? quotaHeaders : {})
+  ...(path.startsWith(apiPrefix)
+    ? {
+        "X-Music-Min-Cli": Components.responseHeaderRef("MusicMinCli"),
+        ...(declaresFailure(operation, "rate_limited") ? quotaHeaders : {})
+      }
+    : {})
 })
 
 const failureHeaders = (status: number, codes: ReadonlyArray<FailureCode>): HeaderReferences => ({
+  ...(status === 429 ? quotaHeaders : {}),
   ...(status === 429 || status === 503 || codes.includes("idempotency_in_progress")
     ? { "Retry-After": Components.responseHeaderRef("RetryAfter") }
     : {}),

@@ -1,10 +1,10 @@
-/** Answers bytes that never become a request: the parser's errors arrive on the socket, without a response object. */
-import type { Server } from "node:http"
+/** Answers bytes that never become a request, such as the parser's errors, which arrive on the socket without a response object. */
+import type { RequestListener, Server } from "node:http"
 import { Socket } from "node:net"
 import type { Duplex } from "node:stream"
 import { failureStatus } from "../../schema/Envelope.ts"
 import { type Failure, type FailureCode, NotFound } from "../../schema/Failure.ts"
-import { failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
+import { failureOfFraming, failureOfParser, refuseConnection } from "../../services/UnparsedRequest.ts"
 import { peerAddress, toNetwork } from "./ClientAddress.ts"
 import type { Connections } from "./Connections.ts"
 
@@ -16,9 +16,14 @@ export type Report = (
 
 /**
  * Answers bad syntax, oversized headers, late requests and CONNECT with the envelope and a request id. Complete requests
- * before it on the same connection are answered first: the error must not pass for the answer to one of them.
+ * before it on the same connection are answered first: the error must not pass for the answer to one of them. Wraps the listener, which
+ * gets no request of another framing than this server's, and none behind it.
  */
-export const answerClientErrors = (server: Server, connections: Connections, report: Report): void => {
+export const answerClientErrors = (
+  server: Server,
+  connections: Connections,
+  report: Report
+): ((listener: RequestListener) => RequestListener) => {
   // The parser fails again at every further packet.
   const refused = new WeakSet<Duplex>()
   const refuse = (socket: Duplex, failure: Failure) => {
@@ -46,4 +51,15 @@ export const answerClientErrors = (server: Server, connections: Connections, rep
     socket.resume()
     refuse(socket, new NotFound())
   })
+  return (listener) => (message, response) => {
+    const { socket } = message
+    if (refused.has(socket)) return
+    const failure = failureOfFraming(message)
+    if (failure === undefined) {
+      listener(message, response)
+      return
+    }
+    message.resume()
+    refuse(socket, failure)
+  }
 }

@@ -60,24 +60,27 @@ export const serveNode = (listener: RequestListener, limits: ConnectionLimits = 
       limits: rateLimit ? limits : { ...limits, address: limits.all },
       networkOf: connectionNetworkResolver(trustedProxies)
     })
+    const refusingBadFraming = answerClientErrors(server, connections, (facts, clientNetwork) => {
+      runFork(logUnparsed(facts, clientNetwork))
+    })
     const tracked = connections.track(listener)
     const shutdown = yield* makeShutdown(server, connections, Duration.seconds(shutdownGraceSeconds))
     // Node would drop headers beyond a count of its own, and a dropped plane selector would mean production.
     server.maxHeadersCount = 0
     // Without a listener for "upgrade" Node treats such a request as an ordinary one and keeps its connection.
-    server.on("request", tracked)
+    server.on("request", refusingBadFraming(tracked))
     server.on("connection", queue.connectionAccepted)
     // Of a request that waits for the answers to others, Node would put the interim response behind the head of the final
     // one, into its body. It may be left out: the client waits for it for a moment only (RFC 9110, 10.1.1).
-    server.on("checkContinue", (message, response) => {
-      if (response.socket !== null) response.writeContinue()
-      tracked(message, response)
-    })
+    server.on(
+      "checkContinue",
+      refusingBadFraming((message, response) => {
+        if (response.socket !== null) response.writeContinue()
+        tracked(message, response)
+      })
+    )
     // Other expectations may be ignored; Node would answer 417 without a body.
-    server.on("checkExpectation", tracked)
-    answerClientErrors(server, connections, (facts, clientNetwork) => {
-      runFork(logUnparsed(facts, clientNetwork))
-    })
+    server.on("checkExpectation", refusingBadFraming(tracked))
     const { port } = yield* Effect.acquireRelease(listen(server, bind.host, bind.port), () => shutdown)
     const url = formatUrl(bind.host, port)
     yield* Effect.logInfo("Listening", { url })

@@ -1,4 +1,7 @@
-/** Verification of a delivery, in the order of the official verifier (identity-service.md 11.2). */
+/**
+ * Verification of a delivery by the rules of the official verifier (identity-service.md 11.2). The signature comes first: what it
+ * does not cover counts as forged, whatever else is wrong.
+ */
 import { createHmac, timingSafeEqual } from "node:crypto"
 import * as Effect from "effect/Effect"
 import * as Either from "effect/Either"
@@ -48,34 +51,56 @@ const isSigned = (
     Buffer.from(signature.slice("v1=".length), "hex")
   )
 
-const verify = (
+/** The time at which one of the secrets signed these bytes, in seconds. Nothing is parsed, so that a forged delivery costs only its digest. */
+const readSigningTime = (
   secrets: SettingsValues["iam"]["webhookSecrets"],
-  { body, rawHeaders }: Delivery,
-  nowSeconds: number
-): Either.Either<WebhookEvent, string> =>
+  { body, rawHeaders }: Delivery
+): Either.Either<number, string> =>
   Either.gen(function* () {
-    const eventId = yield* single(rawHeaders, names.eventId)
     const timestamp = yield* single(rawHeaders, names.timestamp)
     const keyVersion = yield* single(rawHeaders, names.keyVersion)
     const signature = yield* single(rawHeaders, names.signature)
-    yield* expect(uuidPattern.test(eventId), names.eventId)
-    const sentAt = yield* positive(timestamp, names.timestamp)
+    const signedAt = yield* positive(timestamp, names.timestamp)
     const version = yield* positive(keyVersion, names.keyVersion)
-    yield* expect(Math.abs(nowSeconds - sentAt) <= tolerance, "age")
     yield* expect(body.length <= bodyLimits.webhook, "size")
     yield* expect(/^v1=[0-9a-f]{64}$/.test(signature), names.signature)
     const secret = yield* Either.fromNullable(secrets.get(version), () => "unknown key version")
     yield* expect(isSigned(secret, timestamp, body, signature), "signature")
+    return signedAt
+  })
+
+/** The event of a delivery that was signed at a time. */
+const readSigned = (
+  { body, rawHeaders }: Delivery,
+  signedAt: number,
+  nowSeconds: number
+): Either.Either<WebhookEvent, string> =>
+  Either.gen(function* () {
+    const eventId = yield* single(rawHeaders, names.eventId)
+    yield* expect(uuidPattern.test(eventId), names.eventId)
+    yield* expect(Math.abs(nowSeconds - signedAt) <= tolerance, "age")
     return yield* readEvent(body, eventId)
   })
+
+const verify = (
+  secrets: SettingsValues["iam"]["webhookSecrets"],
+  delivery: Delivery,
+  nowSeconds: number
+): Either.Either<WebhookEvent, WebhookRejected> =>
+  readSigningTime(secrets, delivery).pipe(
+    Either.mapLeft((reason) => new WebhookRejected({ reason, signed: false })),
+    Either.flatMap((signedAt) =>
+      Either.mapLeft(
+        readSigned(delivery, signedAt, nowSeconds),
+        (reason) => new WebhookRejected({ reason, signed: true })
+      )
+    )
+  )
 
 /** `secrets` by key version. The failure names the failed step and holds nothing of the delivery. */
 export const makeWebhookVerifier =
   (secrets: SettingsValues["iam"]["webhookSecrets"]): IamService["verifyWebhook"] =>
   (delivery) =>
     Effect.withFiberRuntime<WebhookEvent, WebhookRejected>((fiber) =>
-      Either.mapLeft(
-        verify(secrets, delivery, Math.floor(clockOf(fiber).unsafeCurrentTimeMillis() / 1_000)),
-        (reason) => new WebhookRejected({ reason })
-      )
+      verify(secrets, delivery, Math.floor(clockOf(fiber).unsafeCurrentTimeMillis() / 1_000))
     ).pipe(traced("Iam.verifyWebhook"))

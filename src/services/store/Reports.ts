@@ -44,11 +44,14 @@ export type ReportAdmission = Data.TaggedEnum<{
 export const ReportAdmission = Data.taggedEnum<ReportAdmission>()
 
 export interface Reports {
+  /** Whether a report was stored under this key, of whatever reporter and content. */
+  readonly knowsKey: (report: { readonly plane: PlaneId; readonly keyDigest: string }) => Stored<boolean>
   /**
    * Stores a report, or finds the one that the same key stored (api.md, reports). It replays when the content is equal
    * and the reporters are equal or either is unverified; the row then takes the verified name, and its waiting delivery
    * gets priority. With `deliver`, the delivery is enqueued in the same transaction. `limitBytes` bounds all reports
    * together; a new report beyond it is refused. Without `hasQuota` a new report is refused, and a replay gives no priority.
+   * `content` is read only of a report that is new and has quota.
    */
   readonly admit: (
     report: Omit<StoredReport, "issue"> & { readonly keyDigest: string; readonly contentDigest: string },

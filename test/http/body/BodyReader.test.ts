@@ -141,9 +141,9 @@ describe("The webhook's body", () => {
         headers: ["Content-Type", "application/json", "X-Twice", "a", "x-twice", "b"],
         chunks: [body.subarray(0, 2), body.subarray(2)]
       })
-      const input = server.reached[0]?.input as { rawHeaders: Array<string>; body: Uint8Array }
-      expect(Buffer.from(input.body)).toEqual(body)
-      expect(input.rawHeaders.join("\n")).toContain("X-Twice\na\nx-twice\nb")
+      const event = server.reached[0]?.input as { data: { rawHeaders: Array<string>; body: Uint8Array } }
+      expect(Buffer.from(event.data.body)).toEqual(body)
+      expect(event.data.rawHeaders.join("\n")).toContain("X-Twice\na\nx-twice\nb")
     })
   )
 })

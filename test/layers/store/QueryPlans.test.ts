@@ -61,6 +61,7 @@ const everyOperation = (store: StoreService) =>
 
     yield* reports.admit(sampleReport({ createdAt: now }), true, 1e12)
     yield* reports.admit(sampleReport({ createdAt: now }), true, 1e12)
+    yield* reports.knowsKey(sampleReport())
     yield* reports.find("rep_1")
     yield* reports.storedBytes
 

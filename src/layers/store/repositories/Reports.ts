@@ -116,6 +116,11 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
   }
 
   return {
+    knowsKey: ({ keyDigest, plane }) =>
+      read(
+        "Reports.knowsKey",
+        any(sql`SELECT 1 FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} LIMIT 1`)
+      ),
     admit: (report, deliver, limitBytes = Number.POSITIVE_INFINITY, hasQuota = true) =>
       write(
         "Reports.admit",

@@ -1,0 +1,162 @@
+/** The bodies that cost most for their bytes, of those that one anonymous address may send, and plain ones of the same size. */
+import { randomUUID } from "node:crypto"
+import type { Outgoing } from "./Requests.ts"
+
+export interface HostileKind {
+  readonly name: string
+  /** Milliseconds of the server's processor that one such body may take on an idle machine. */
+  readonly bound: number
+  /** Times the cost of a plain body of the same size, at most. Near 1 where the body is refused before its content matters. */
+  readonly ratio: number
+  /** The status of each answer. */
+  readonly status: number
+  /** A request of an address. `plain` is of the same size, without what makes it dear. */
+  readonly request: (address: string, plain: boolean) => Outgoing
+  /** What the same address sends first, with the requests that follow in mind. */
+  readonly prepare: (address: string, plain: boolean) => ReadonlyArray<Outgoing>
+  /** Each request comes from another address: the quota of one would refuse it. */
+  readonly spread: boolean
+}
+
+const post = (address: string, path: string, body: string, key: string = randomUUID()): Outgoing => ({
+  method: "POST",
+  path,
+  headers: { "content-type": "application/json", "idempotency-key": key, "x-forwarded-for": address },
+  body
+})
+
+/** Short texts with a mark that may hide a credential. */
+const marked = ["a\\b", "&#9;", "a%61", "aéb"]
+const short = (at: number, plain: boolean): string => (plain ? "abcd" : (marked[at % marked.length] ?? ""))
+
+/** An object of such texts, as names and as values. */
+const shortTextsOf = (count: number, plain: boolean): Readonly<Record<string, string>> =>
+  Object.fromEntries(
+    Array.from({ length: count / 2 }, (_, at) => [
+      `${short(at, plain)}${at.toString(36)}`,
+      short(at + 1, plain)
+    ])
+  )
+
+const hidden = "a\\u0062 &#99; %64 é \\\\ &amp; %25 o\\u200bat "
+
+/** A text of these marks, or a plain one that is as long on the wire. */
+const long = (characters: number, plain: boolean): string => {
+  const text = hidden.repeat(Math.ceil(characters / hidden.length)).slice(0, characters)
+  return plain ? "a".repeat(Buffer.byteLength(JSON.stringify(text)) - 2) : text
+}
+
+const telemetry = (address: string, events: ReadonlyArray<unknown>): Outgoing =>
+  post(address, "/api/v1/telemetry", JSON.stringify({ table: "musicclidaemon", events }))
+
+const shortTexts = (address: string, plain: boolean): Outgoing =>
+  telemetry(
+    address,
+    Array.from({ length: 40 }, () => ({
+      texts: shortTextsOf(100, plain),
+      list: Object.values(shortTextsOf(200, plain))
+    }))
+  )
+
+const longText = (address: string, plain: boolean): Outgoing =>
+  telemetry(address, [{ text: long(53_000, plain) }])
+
+const nesting = (address: string, plain: boolean): Outgoing => {
+  const nested = plain ? `"${"a".repeat(118)}"` : `${"[".repeat(60)}${"]".repeat(60)}`
+  const texts = Array<string>(480).fill(nested).join(",")
+  return post(address, "/api/v1/telemetry", `{"table":"musicclidaemon","events":[{"nested":[${texts}]}]}`)
+}
+
+/** About 430 KB. */
+const reportBody = (plain: boolean): string =>
+  JSON.stringify({
+    message: "The player stops after a seek near the end of a track.",
+    attachments: Array.from({ length: 4 }, (_, at) => ({ name: `${at}.log`, content: long(89_000, plain) })),
+    context: shortTextsOf(3_600, plain)
+  })
+
+const report = (address: string, plain: boolean, key?: string): Outgoing =>
+  post(address, "/api/v1/reports", reportBody(plain), key)
+
+/** The key of the report that an address stores and repeats. */
+const keyOf = (address: string, plain: boolean): string => `repeated-report-of-${address}-${plain}`
+
+const mebibyte = 1_048_576
+
+const webhook = (address: string, plain: boolean): Outgoing => {
+  if (plain) return post(address, "/webhook", `{"a":"${"a".repeat(mebibyte - 10)}"}`)
+  // Each object has a form of its own.
+  const objects = Array.from({ length: 99_500 }, (_, at) => `{"${at.toString(36)}":0}`)
+  return post(address, "/webhook", `{"a":[${objects.join(",")}]}`)
+}
+
+const nothing = (): ReadonlyArray<Outgoing> => []
+
+export const hostileKinds: ReadonlyArray<HostileKind> = [
+  {
+    name: "telemetry, 60 KB in 8,000 short texts",
+    bound: 20,
+    ratio: 6,
+    status: 204,
+    request: shortTexts,
+    prepare: nothing,
+    spread: false
+  },
+  {
+    name: "telemetry, 60 KB in one text",
+    bound: 20,
+    ratio: 6,
+    status: 204,
+    request: longText,
+    prepare: nothing,
+    spread: false
+  },
+  {
+    name: "telemetry, 60 KB of nested lists",
+    bound: 20,
+    ratio: 6,
+    status: 204,
+    request: nesting,
+    prepare: nothing,
+    spread: false
+  },
+  {
+    name: "report, 430 KB, stored",
+    bound: 150,
+    ratio: 3,
+    status: 200,
+    request: report,
+    prepare: nothing,
+    spread: true
+  },
+  {
+    name: "report, 430 KB, refused by its quota",
+    bound: 15,
+    ratio: 3,
+    status: 429,
+    request: report,
+    prepare: (address) =>
+      Array.from({ length: 20 }, () =>
+        post(address, "/api/v1/reports", JSON.stringify({ message: "A short report." }))
+      ),
+    spread: false
+  },
+  {
+    name: "report, 430 KB, a repetition of a stored one",
+    bound: 15,
+    ratio: 3,
+    status: 200,
+    request: (address, plain) => report(address, plain, keyOf(address, plain)),
+    prepare: (address, plain) => [report(address, plain, keyOf(address, plain))],
+    spread: false
+  },
+  {
+    name: "webhook, 1 MiB, unsigned",
+    bound: 20,
+    ratio: 3,
+    status: 401,
+    request: webhook,
+    prepare: nothing,
+    spread: true
+  }
+]
