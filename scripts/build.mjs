@@ -109,6 +109,8 @@ const options = {
         })
     }
   ],
+  // src/schema/Release.ts; not the commit, because images are built without git, and a working tree may differ from it.
+  define: { MUSIC_BUILD: JSON.stringify(digest.slice(0, 12)) },
   // A native addon cannot be bundled, and the other one is not used.
   external: ["better-sqlite3", "pg-native"],
   // Some bundled packages are CommonJS and call require.

@@ -10,7 +10,7 @@ import * as Console from "effect/Console"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Option from "effect/Option"
-import { version } from "../schema/Release.ts"
+import { build, version } from "../schema/Release.ts"
 import { backup, restore } from "./commands/Backup.ts"
 import { check } from "./commands/Check.ts"
 import { config } from "./commands/Config.ts"
@@ -31,8 +31,10 @@ import { toHelpText } from "./HelpText.ts"
 import { colourise, Screen } from "./Screen.ts"
 import { toSingleLine } from "./Text.ts"
 
-const showVersion = Command.make("version", {}, () => Effect.flatMap(Screen, ({ out }) => out(version))).pipe(
-  Command.withDescription("Prints the version")
+const release = `${version} (build ${build})`
+
+const showVersion = Command.make("version", {}, () => Effect.flatMap(Screen, ({ out }) => out(release))).pipe(
+  Command.withDescription("Prints the version and the build")
 )
 
 /** Listed in the help; `readArguments` turns it into `<command> --help`. */
@@ -71,7 +73,7 @@ const root = Command.make(program).pipe(
 
 const run = Command.run(root, {
   name: program,
-  version,
+  version: release,
   executable: program,
   footer: HelpDoc.sequence(
     HelpDoc.h1("EVERY COMMAND"),

@@ -210,7 +210,10 @@ export const createAlertedSeries = (): void => {
 
 /** Read at each scrape or export (layers/observability/Collectors.ts); those of the store are absent while it is away. */
 export const collected = {
-  buildInfo: describe("gauge", "music_build_info", "Always 1; the label holds the version.", ["version"]),
+  buildInfo: describe("gauge", "music_build_info", "Always 1; the labels hold the version and its build.", [
+    "version",
+    "build"
+  ]),
   storeUp: describe("gauge", "music_store_up", "1 when the database answers, else 0.", []),
   check: describe(
     "gauge",

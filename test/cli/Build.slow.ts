@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process"
-import { copyFile, mkdir, mkdtemp, rm, stat, symlink, utimes, writeFile } from "node:fs/promises"
+import { copyFile, mkdir, mkdtemp, readFile, rm, stat, symlink, utimes, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
 import { promisify } from "node:util"
@@ -44,6 +44,21 @@ describe("The bundle of the command line", () => {
       const { stdout } = await run(program, args, { cwd: consumer, env: environment })
       expect(JSON.parse(stdout)).toMatchObject({ openapi: "3.1.0", info: { version } })
     }
+  })
+})
+
+describe("The name of a build", () => {
+  it("tells other sources apart, and is the same for the same ones", async () => {
+    const manifest = join(folder, "package.json")
+    const own = await readFile(manifest, "utf8")
+    const named = async (content: string) => {
+      await writeFile(manifest, content)
+      await build()
+      return (await run(process.execPath, [join(folder, "dist/cli.js"), "version"])).stdout
+    }
+    const first = await named(own)
+    expect(await named(`${own}\n`)).not.toBe(first)
+    expect(await named(own)).toBe(first)
   })
 })
 

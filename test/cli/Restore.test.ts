@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs"
+import { readFileSync, realpathSync, symlinkSync } from "node:fs"
 import { join } from "node:path"
 import { expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"
@@ -29,6 +29,21 @@ it.scopedLive("restore prints how many reports will be searched for; --json retu
     expect(restored.out).toMatch(/^doubted +1 reports? .*the tracker is searched/m)
     const { json } = yield* run(["restore", copy, "--overwrite", "--json"], environment)
     expect(json).toMatchObject({ doubted: 1 })
+  })
+)
+
+it.scopedLive("restore replaces the database that a link leads to, and keeps the link", () =>
+  Effect.gen(function* () {
+    const { place } = yield* withReport
+    const links = yield* folder
+    const environment = { MUSIC_DATABASE_PATH: join(links, "music.sqlite") }
+    symlinkSync(place, environment.MUSIC_DATABASE_PATH)
+    yield* run(["backup", join(links, "copy")], environment)
+    yield* rawQuery(place, "DELETE FROM deliveries")
+    const { exit } = yield* run(["restore", join(links, "copy"), "--overwrite"], environment)
+    expect(exit).toBe(0)
+    expect(yield* states(place)).toEqual([{ state: "unknown", attempts: 1 }])
+    expect(realpathSync(environment.MUSIC_DATABASE_PATH)).toBe(realpathSync(place))
   })
 )
 

@@ -195,7 +195,9 @@ describe("A server of one's own", () => {
       const [start = "", scrape = ""] = scripts("observability.md: Prometheus and Grafana")
       const first = yield* starting(start, desk)
       yield* listening(first)
-      expect((yield* running(scrape, desk)).out).toMatch(/^music_build_info\{version="[^"]+"\} 1$/m)
+      expect((yield* running(scrape, desk)).out).toMatch(
+        /^music_build_info\{version="[^"]+",build="[0-9a-f]{12}"\} 1$/m
+      )
       yield* interrupted(first)
       const second = yield* starting(scriptOf("observability.md: Traces"), desk)
       yield* listening(second)

@@ -20,11 +20,15 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }))
 /** A server against simulated upstreams, killed at the end of the test. */
 const running = (
   databaseName: string,
-  command: readonly [string, ...ReadonlyArray<string>] = [process.execPath, ...server]
+  command: readonly [string, ...ReadonlyArray<string>] = [process.execPath, ...server],
+  more: Readonly<Record<string, string>> = {}
 ) =>
   Effect.gen(function* () {
     const world = yield* startUpstreams(() => Date.now())
-    const environment = environmentFor(world, { port: 0, databasePath: join(folder, databaseName) })
+    const environment = {
+      ...environmentFor(world, { port: 0, databasePath: join(folder, databaseName) }),
+      ...more
+    }
     const [program, ...parameters] = command
     const process_: Running = yield* Effect.acquireRelease(
       Effect.sync(() => start(program, parameters, environment)),
@@ -46,6 +50,24 @@ const login = (base: string, slt: string) =>
   })
 
 describe("The process", () => {
+  it.scopedLive("names its build in the log and the metrics, as the command line does", () =>
+    Effect.gen(function* () {
+      const { server: process_ } = yield* running("build.sqlite", [process.execPath, ...server], {
+        MUSIC_ADMIN_BIND: "127.0.0.1:0"
+      })
+      const shown = execFileSync(process.execPath, ["dist/cli.js", "version"], {
+        cwd: root,
+        encoding: "utf8"
+      })
+      const [, version, build] = /^(\S+) \(build ([0-9a-f]{12})\)\n$/.exec(shown) ?? []
+      const [, url = ""] = yield* Effect.promise(() =>
+        process_.says(/"Metrics served".*?"url":"(http:[^"]+)"/)
+      )
+      expect(process_.output()).toContain(`"Starting","version":"${version}","build":"${build}"`)
+      expect((yield* call(url)).text).toContain(`music_build_info{version="${version}",build="${build}"} 1`)
+    })
+  )
+
   it.live("lists all bad settings at once, exits with 78, and prints no stack and no value", () =>
     Effect.promise(async () => {
       const { ended, output } = start(process.execPath, server, {
@@ -151,7 +173,7 @@ describe("The process", () => {
       const { ended, output } = start(
         process.execPath,
         server,
-        environmentFor(world, { port, databasePath: join(folder, "taken.sqlite") })
+        environmentFor(world, { port, databasePath: join(folder, "free.sqlite") })
       )
       expect((yield* Effect.promise(() => ended)).code).toBe(69)
       expect(output()).toContain(`127.0.0.1:${port}`)

@@ -59,7 +59,7 @@ describe.concurrent("A start on a database of another version", () => {
       assert.strictEqual(code, 69)
       assert.match(
         output,
-        /^music-backend: SQLite database \S+ has a newer schema .* \(9999, known \d+\): start .*\n$/
+        /^music-backend: SQLite database \S+ has a newer schema .* \(9999, known \d+\)\. Use .*\n$/
       )
       assert.include(output, path)
       deepStrictEqual(yield* tablesOf(path), before)

@@ -4,7 +4,7 @@ import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { version } from "../../schema/Release.ts"
+import { build, version } from "../../schema/Release.ts"
 import { Readiness } from "../../services/Readiness.ts"
 import { collected, type MetricDescription } from "../../services/Metrics.ts"
 import { Settings } from "../../services/Settings.ts"
@@ -187,7 +187,7 @@ export const makeCollectors = Effect.gen(function* () {
   const collectAll = Effect.map(
     Effect.all([collectStore, collectChecks, collectSize], { concurrency: "unbounded" }),
     ([fromStore, fromChecks, size]): ReadonlyArray<Sample> => [
-      labelled(collected.buildInfo, 1, { version }),
+      labelled(collected.buildInfo, 1, { version, build }),
       single(collected.storeUp, Option.isSome(fromStore) ? 1 : 0),
       single(collected.spoolLimit, telemetry.spoolBytes),
       single(collected.reportsLimit, reportsBytes),

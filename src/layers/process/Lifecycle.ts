@@ -7,7 +7,7 @@ import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
-import { version } from "../../schema/Release.ts"
+import { build, version } from "../../schema/Release.ts"
 import { Drain } from "../../services/Drain.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { type EndingSignal, listenForSignals } from "./ProcessSignals.ts"
@@ -27,6 +27,7 @@ const onOff = (on: boolean): string => (on ? "on" : "off")
 
 const startOf = (settings: SettingsValues) => ({
   version,
+  build,
   node: process.version,
   pid: process.pid,
   database: databaseOf(settings),

@@ -22,7 +22,7 @@ const codes: ReadonlyArray<readonly [RegExp, Kind]> = [
   [/^(?:25006|0A000)$/, "standby"],
   [/^SQLITE_(?:CORRUPT|NOTADB|FORMAT)|^XX00[12]$/, "corrupt"],
   [/^SQLITE_IOERR|^EIO$/, "io_failed"],
-  [/^SQLITE_CANTOPEN|^(?:EISDIR|ENOTDIR|EEXIST)$/, "not_openable"],
+  [/^SQLITE_CANTOPEN|^(?:EISDIR|ENOTDIR|EEXIST|ELOOP|ENAMETOOLONG)$/, "not_openable"],
   [/^(?:08|57P)|^E(?:CONN|HOST|NET|PIPE|TIMEDOUT|NOTFOUND|AI_)/, "unreachable"],
   [/^28/, "login_refused"],
   [/^3D000$/, "no_such_database"],
@@ -105,9 +105,14 @@ export const toStoreUnavailable =
     }
   }
 
-/** A database did not open. */
-export const openFailed = (database: string, error: unknown): StoreUnavailable =>
-  new StoreUnavailable({ database, problem: driverProblem(error) })
+/** A database did not open. What is missing then cannot be made: nothing that was open is gone. */
+export const openFailed = (database: string, error: unknown): StoreUnavailable => {
+  const problem = driverProblem(error)
+  return new StoreUnavailable({
+    database,
+    problem: problem.kind === "gone" ? { ...problem, kind: "not_openable" } : problem
+  })
+}
 
 export const migrationFailed = (database: string, error: unknown): StoreUnavailable =>
   new StoreUnavailable({ database, problem: { kind: "migration_failed", reason: driverProblem(error) } })

@@ -2,6 +2,7 @@ import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
+import type { Drain } from "../../services/Drain.ts"
 import { Settings, type SettingsValues } from "../../services/Settings.ts"
 import { Store, type StoreUnavailable } from "../../services/Store.ts"
 import { latestMigration, type OpenedDatabase } from "./migrations/Migrations.ts"
@@ -54,10 +55,19 @@ const reportOpened = ({ name, schema: { found, migrationMillis } }: OpenedDataba
     })
   )
 
-/** Of a server: it waits for a Postgres that is away. */
-export const StoreFromSettings: Layer.Layer<Store, StoreUnavailable, Settings> = Layer.scoped(
+const lockForServer = ({ databasePath, databaseUrl, shutdownGraceSeconds }: SettingsValues) =>
+  Option.isSome(databaseUrl)
+    ? Effect.void
+    : Effect.flatMap(
+        Effect.promise(() => import("./sqlite/ServerLock.ts")),
+        (module) => module.lockForServer(databasePath, shutdownGraceSeconds)
+      )
+
+/** Of a server: it waits for a Postgres that is away, and is the only one on a SQLite file. */
+export const StoreFromSettings: Layer.Layer<Store, StoreUnavailable, Settings | Drain> = Layer.scoped(
   Store,
   Settings.pipe(
+    Effect.tap(lockForServer),
     Effect.flatMap((settings) => waitForDatabase(databaseFromSettings(settings, { migrate: true }))),
     Effect.tap(reportOpened),
     Effect.flatMap(makeStore)

@@ -42,6 +42,8 @@ export type StoreProblem =
         | "writes_failing"
     }
   | { readonly kind: "newer_schema" | "older_schema"; readonly found: number; readonly known: number }
+  /** `server` names one that serves; one without a name stops. */
+  | { readonly kind: "other_server"; readonly server?: string }
   | { readonly kind: "migration_failed"; readonly reason: DriverProblem }
   | { readonly kind: "addon_unusable"; readonly code?: string }
   | { readonly kind: "server_too_old"; readonly version: string }
@@ -167,7 +169,7 @@ const wording = (problem: StoreProblem): Wording => {
     case "address_unreadable":
       return { phrase: "cannot be read" }
     case "foreign":
-      return { phrase: "belongs to another program: name another file" }
+      return { phrase: "belongs to another program", fix: pathFix }
     case "row_malformed":
       return { phrase: "is corrupt: a row has an unexpected form", fix: corruptFix }
     case "writes_failing":
@@ -178,6 +180,14 @@ const wording = (problem: StoreProblem): Wording => {
           "is behind a pooler that shares sessions between transactions, so locks and settings are lost",
         advice: "the pooler must assign sessions (pgbouncer: pool_mode = session)",
         fix: "set pool_mode = session for this database in the pooler, or name the server itself in MUSIC_DATABASE_URL"
+      }
+    case "other_server":
+      return {
+        phrase:
+          problem.server === undefined
+            ? "is in use by another server, which has not stopped in time"
+            : `is in use by another server (${problem.server})`,
+        fix: "stop that server, or set MUSIC_DATABASE_PATH to another file; servers that run together need PostgreSQL"
       }
     case "schema_incomplete":
       return { phrase: "lacks migrations of this version", fix: "run music-backend migrate" }

@@ -12,10 +12,10 @@ import {
   type DatabaseFacts,
   failWhen,
   isSameFile,
-  nameOf,
   partialFile,
   publish
 } from "./DatabaseFiles.ts"
+import { nameOf } from "../sqlite/SqliteFiles.ts"
 import { refusePostgresBackup } from "./PostgresTools.ts"
 
 export type DatabasePlace = Pick<SettingsValues, "databasePath" | "databaseUrl">

@@ -14,6 +14,7 @@ import { all, first, runByClient } from "../Query.ts"
 import { OptionalWhole, Whole } from "../repositories/Rows.ts"
 import { applicationId } from "../sqlite/ApplicationId.ts"
 import { loadAddon } from "../sqlite/SqliteAddon.ts"
+import { nameOf } from "../sqlite/SqliteFiles.ts"
 import { type DatabaseFailure, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
 
 /** Nothing was changed. `reason` names the file and never a credential; `fix` is an instruction for an operator. */
@@ -34,8 +35,6 @@ export const damagedFix =
 
 /** Files that SQLite keeps beside a database. */
 export const companions = ["-wal", "-shm", "-journal"] as const
-
-export const nameOf = (file: string): string => `SQLite database ${file}`
 
 export const isSameFile = (one: string, other: string): boolean => {
   const [first, second] = [one, other].map((file) => statSync(file, { throwIfNoEntry: false }))

@@ -1,5 +1,14 @@
 /** Restore of a SQLite database: check the backup, copy it, mark what may have been filed since, swap the files. */
-import { chmodSync, chownSync, existsSync, linkSync, mkdirSync, renameSync, rmSync, statSync } from "node:fs"
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  linkSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync
+} from "node:fs"
 import { dirname, resolve } from "node:path"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -18,13 +27,14 @@ import {
   failedIn,
   failWhen,
   isSameFile,
-  nameOf,
   openFile,
   partialFile,
   publish
 } from "./DatabaseFiles.ts"
 import { refusePostgresRestore } from "./PostgresTools.ts"
 import { runByClient } from "../Query.ts"
+import { createFolder } from "../sqlite/PrivateFile.ts"
+import { nameOf } from "../sqlite/SqliteFiles.ts"
 import { markUnfiledUnknown } from "./RestoreReconciliation.ts"
 
 /** Reads a backup from end to end; fails unless this version can restore it. Changes nothing. */
@@ -143,7 +153,9 @@ export const restore = (
   Effect.gen(function* () {
     const source = resolve(file)
     yield* refusePostgresRestore(place, source)
-    const database = resolve(place.databasePath)
+    const named = resolve(place.databasePath)
+    // The database stays where a link leads to.
+    const database = existsSync(named) ? realpathSync(named) : named
     yield* failWhen(
       isSameFile(database, source),
       `${source} is the database itself`,
@@ -156,9 +168,7 @@ export const restore = (
       `the database ${database} exists already`,
       "Choose another name, or add --overwrite."
     )
-    yield* attempt(database, "Check MUSIC_DATABASE_PATH.", () =>
-      mkdirSync(dirname(database), { recursive: true, mode: 0o700 })
-    )
+    yield* attempt(database, "Check MUSIC_DATABASE_PATH.", () => createFolder(dirname(database)))
     const partial = yield* partialFile(database)
     yield* progress("copying")
     yield* copyDatabase(source, partial)

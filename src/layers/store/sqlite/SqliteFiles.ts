@@ -1,11 +1,41 @@
-/** Detects that the database file or its log was moved or deleted: SQLite would keep writing to it, and lose the commits. */
-import { statSync } from "node:fs"
+/** Where the files of a database are, and whether they still are there: SQLite would keep writing to moved ones, and lose the commits. */
+import { existsSync, realpathSync, statSync } from "node:fs"
 import { stat, statfs } from "node:fs/promises"
-import { dirname } from "node:path"
+import { dirname, resolve } from "node:path"
 import { SqlError } from "@effect/sql/SqlError"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { StoreSize } from "../../../services/Store.ts"
+import { type StoreSize, StoreUnavailable } from "../../../services/Store.ts"
+import { openFailed } from "../StoreErrors.ts"
+import { createFile } from "./PrivateFile.ts"
+
+export const nameOf = (path: string): string => `SQLite database ${resolve(path)}`
+
+/**
+ * The database file at `path`, which is made with `create`. Links are followed, as SQLite does: its other files are beside the
+ * real one.
+ */
+export const locateFile = (
+  path: string,
+  { create }: { readonly create: boolean }
+): Effect.Effect<string, StoreUnavailable> =>
+  Effect.gen(function* () {
+    const given = resolve(path)
+    const database = nameOf(path)
+    if (!create && !existsSync(given))
+      return yield* new StoreUnavailable({ database, problem: { kind: "absent_file" } })
+    const { file, found } = yield* Effect.try({
+      try: () => {
+        if (create) createFile(given)
+        const file = realpathSync(given)
+        return { file, found: statSync(file) }
+      },
+      catch: (error) => openFailed(database, error)
+    })
+    return found.isFile()
+      ? file
+      : yield* new StoreUnavailable({ database, problem: { kind: "not_openable" } })
+  })
 
 export interface WatchedFiles {
   /** The path leads to the file that was opened, and its log was not replaced since `watchLog`. */

@@ -1,6 +1,4 @@
 /** The embedded store: one SQLite file, private to its owner, whose commits survive a power cut. */
-import { closeSync, existsSync, mkdirSync, openSync } from "node:fs"
-import { dirname, resolve } from "node:path"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
@@ -21,7 +19,7 @@ import { Whole } from "../repositories/Rows.ts"
 import { loadAddon } from "./SqliteAddon.ts"
 import { openConnection } from "./SqliteConnection.ts"
 import { migrateInTransaction, sqliteDialect } from "./SqliteDialect.ts"
-import { sizeOf, watchFiles } from "./SqliteFiles.ts"
+import { locateFile, nameOf, sizeOf, watchFiles } from "./SqliteFiles.ts"
 
 interface SqliteOptions {
   /** Milliseconds to wait for a lock of another process; default 5 s. */
@@ -33,16 +31,6 @@ interface SqliteOptions {
 }
 
 const defaultLockWait = 5_000
-
-/**
- * Folder and file are private; SQLite gives its `-wal` and `-shm` files the mode of the file. Synchronous, and never for an
- * existing file: closing that would drop the locks that this process has on it.
- */
-const createFile = (path: string): void => {
-  if (existsSync(path)) return
-  mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  closeSync(openSync(path, "a", 0o600))
-}
 
 // `DatabaseOptions.lockWait` waits for locks; SQLite's own wait would block the thread.
 const withoutWaiting = "busy_timeout = 0"
@@ -83,15 +71,10 @@ export const openDatabase = (
   { lockWait = defaultLockWait, migrate: migrating = true, older = false }: SqliteOptions = {}
 ): Effect.Effect<OpenedDatabase, StoreUnavailable, Scope.Scope> =>
   Effect.gen(function* () {
-    const file = resolve(path)
-    const name = `SQLite database ${file}`
-    const opening = (error: unknown) => openFailed(name, error)
-
+    const name = nameOf(path)
     const driver = yield* loadAddon(name)
-    if (migrating) yield* Effect.try({ try: () => createFile(file), catch: opening })
-    else if (!existsSync(file))
-      return yield* new StoreUnavailable({ database: name, problem: { kind: "absent_file" } })
-    const connection = yield* openConnection(driver, file, opening)
+    const file = yield* locateFile(path, { create: migrating })
+    const connection = yield* openConnection(driver, file, (error) => openFailed(name, error))
     const { sql } = connection
     const files = watchFiles(file)
     let closed = false

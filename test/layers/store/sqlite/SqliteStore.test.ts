@@ -27,6 +27,7 @@ import { makeStore } from "../../../../src/layers/store/repositories/Repositorie
 import { openDatabase } from "../../../../src/layers/store/sqlite/SqliteStore.ts"
 import { StoreFromSettings } from "../../../../src/layers/store/StoreFromSettings.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
+import { Drain } from "../../../../src/services/Drain.ts"
 import { Settings } from "../../../../src/services/Settings.ts"
 import { Store, type StoreService } from "../../../../src/services/Store.ts"
 import { testSettings } from "../../../support/Settings.ts"
@@ -66,7 +67,9 @@ describe("SqliteStore", () => {
     Effect.gen(function* () {
       const path = join(yield* folder, "new", "deep", "music.sqlite")
       const store = yield* Layer.build(
-        StoreFromSettings.pipe(Layer.provide(Layer.succeed(Settings, testSettings({ databasePath: path }))))
+        StoreFromSettings.pipe(
+          Layer.provide([Layer.succeed(Settings, testSettings({ databasePath: path })), Drain.Default])
+        )
       ).pipe(Effect.flatMap((context) => Effect.provide(Store, context)))
       yield* activate(store)
       assert.strictEqual(modeOf(dirname(path)), 0o700)

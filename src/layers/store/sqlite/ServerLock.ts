@@ -1,0 +1,80 @@
+/**
+ * One server at a time works on a SQLite file. It holds a lock on an empty file beside the database, which the system frees however
+ * the process ends. Another file beside it exists while the holder serves, and names it: a holder without it stops.
+ */
+import { readFileSync, rmSync, writeFileSync } from "node:fs"
+import { hostname } from "node:os"
+import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import { Drain } from "../../../services/Drain.ts"
+import { recurWithin } from "../../../services/MonotonicTime.ts"
+import { StoreUnavailable } from "../../../services/Store.ts"
+import { isLocked, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
+import { createFile } from "./PrivateFile.ts"
+import { loadAddon } from "./SqliteAddon.ts"
+import { openConnection } from "./SqliteConnection.ts"
+import { locateFile, nameOf } from "./SqliteFiles.ts"
+
+const betweenAttempts = "100 millis"
+
+const isStopping = ({ problem }: StoreUnavailable): boolean =>
+  problem.kind === "other_server" && problem.server === undefined
+
+/**
+ * Holds the lock of the database at `path` until the scope closes. Fails while another server serves; waits for one that stops, for
+ * `seconds` at most.
+ */
+export const lockForServer = (
+  path: string,
+  seconds: number
+): Effect.Effect<void, StoreUnavailable, Drain | Scope.Scope> =>
+  Effect.gen(function* () {
+    const { begun } = yield* Drain
+    const name = nameOf(path)
+    const driver = yield* loadAddon(name)
+    const file = yield* locateFile(path, { create: true })
+    const lockFile = `${file}-lock`
+    const serverFile = `${file}-server`
+    const unmark = Effect.ignore(Effect.try(() => rmSync(serverFile, { force: true })))
+    // Never through a link that is there.
+    const mark = Effect.try(() =>
+      writeFileSync(serverFile, `process ${process.pid} on ${hostname()}`, { flag: "wx", mode: 0o600 })
+    )
+
+    const opening = (error: unknown) => openFailed(nameOf(lockFile), error)
+    yield* Effect.try({ try: () => createFile(lockFile), catch: opening })
+    const { execute } = yield* openConnection(driver, lockFile, opening)
+    // It does not wait, which would block the thread, and leaves no journal behind.
+    for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"]) execute(`PRAGMA ${pragma}`)
+
+    const otherServer = () => {
+      const server = Either.try(() => readFileSync(serverFile, "utf8"))
+      return new StoreUnavailable({
+        database: name,
+        problem: { kind: "other_server", ...(Either.isRight(server) ? { server: server.right } : {}) }
+      })
+    }
+    // SQLite grants it to one connection, whatever comes at the same moment. Nothing is written, so the file stays empty.
+    const take = Effect.suspend(() =>
+      Either.mapLeft(execute("BEGIN IMMEDIATE"), (error) =>
+        isLocked(error) ? otherServer() : toStoreUnavailable(nameOf(lockFile), "Store.lock")(error)
+      )
+    )
+    yield* Effect.catchIf(take, isStopping, () =>
+      Effect.zipRight(
+        Effect.logInfo("Waiting for the earlier server to stop", {
+          database: name,
+          at_most_seconds: seconds
+        }),
+        Effect.retry(take, {
+          while: isStopping,
+          schedule: Schedule.intersect(Schedule.spaced(betweenAttempts), recurWithin(seconds * 1_000))
+        })
+      )
+    )
+    // Without a mark, on a full disk, a second server waits in vain.
+    yield* Effect.acquireRelease(Effect.ignore(Effect.zipRight(unmark, mark)), () => unmark)
+    yield* Effect.forkScoped(Effect.zipRight(begun, unmark))
+  })
