@@ -39,10 +39,13 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = La
     const secretOf = (plane: Plane): Redacted.Redacted =>
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
 
-    const watchSecret = makeSecretWatch(applicationId)
+    const callProduction = makeSecretWatch(applicationId)(call, {
+      secret: settings.applicationSecret,
+      testing: false
+    })
     const planeCall: PlaneCall = (plane, request) =>
       plane._tag === "Production"
-        ? watchSecret(request.path, call({ secret: settings.applicationSecret, testing: false }, request))
+        ? callProduction(request)
         : Effect.tapErrorTag(call({ secret: plane.secret, testing: true }, request), "Refused", (refused) =>
             Effect.sync(() => {
               if (refusesSecret(refused)) testingContext.forget(plane.secret)

@@ -2,6 +2,7 @@
 import * as Effect from "effect/Effect"
 import type { Refused, UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { IamPath } from "./budget/Purpose.ts"
+import type { Credentials, IamCall, IamRequest } from "./IamCall.ts"
 
 /** IAM refused the application's credentials in the plane of the call (identity-service.md 3, 9), not the token that it presented. */
 export const refusesSecret = ({ code }: Pick<Refused, "code">): boolean =>
@@ -28,23 +29,26 @@ export const makeSecretWatch = (applicationId: string) => {
       return report
     })
 
-  return <A>(path: string, call: Effect.Effect<A, UpstreamFailure>): Effect.Effect<A, UpstreamFailure> =>
-    Effect.suspend(() => {
-      const since = changes
-      return Effect.tapBoth(call, {
-        onSuccess: () => change(false, since, Effect.logInfo("IAM accepts the application's secret again")),
-        onFailure: (failure) =>
-          failure._tag === "Refused" && refusesSecret(failure) && path !== signedPath
-            ? change(
-                true,
-                since,
-                Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
-                  failure: `${failure.status} ${failure.code}`,
-                  advice: `set MUSIC_IAM_APP_SECRET to the current secret of the application ${applicationId} at IAM and restart, or enable the application there`,
-                  ...(failure.requestId === undefined ? {} : { upstreamRequestId: failure.requestId })
-                })
-              )
-            : Effect.void
+  const reportRefusal = (refusal: Refused, since: number): Effect.Effect<void> =>
+    change(
+      true,
+      since,
+      Effect.logError("IAM refuses the application's secret: no session can begin or be checked", {
+        failure: `${refusal.status} ${refusal.code}`,
+        advice: `set MUSIC_IAM_APP_SECRET to the current secret of the application ${applicationId} at IAM and restart, or enable the application there`,
+        ...(refusal.requestId === undefined ? {} : { upstreamRequestId: refusal.requestId })
       })
-    })
+    )
+  const accepted = Effect.logInfo("IAM accepts the application's secret again")
+
+  return (call: IamCall, credentials: Credentials) =>
+    <A>(request: IamRequest<A>): Effect.Effect<A, UpstreamFailure> => {
+      const since = changes
+      const sent = call(credentials, {
+        ...request,
+        onRefused: (refusal) =>
+          refusesSecret(refusal) && request.path !== signedPath ? reportRefusal(refusal, since) : Effect.void
+      })
+      return refused ? Effect.tap(sent, () => change(false, since, accepted)) : sent
+    }
 }
