@@ -1,12 +1,31 @@
 /** The sandbox as a person uses it: with the console, and a documentation page that sends its calls. */
 import * as Effect from "effect/Effect"
+import * as ExecutionStrategy from "effect/ExecutionStrategy"
+import * as Exit from "effect/Exit"
+import * as FiberRef from "effect/FiberRef"
 import type * as LogLevel from "effect/LogLevel"
+import * as Scope from "effect/Scope"
 import { openConsole } from "./console/Console.ts"
 import { tracesPath } from "./console/ConsoleRoutes.ts"
 import { listenOnLoopback } from "./console/LoopbackServer.ts"
 import { makeDocsAddition } from "./DocsAddition.ts"
 import { loadPages } from "./Pages.ts"
 import { startSandbox } from "./Run.ts"
+
+/** Ends all that a failed start began. The library keeps the logger of a layer that has ended: with the next one, every line came twice. */
+const endedOnFailure = <A, E, R>(start: Effect.Effect<A, E, R>) =>
+  Effect.gen(function* () {
+    const loggers = yield* FiberRef.get(FiberRef.currentLoggers)
+    const scope = yield* Scope.fork(yield* Effect.scope, ExecutionStrategy.sequential)
+    return yield* Scope.extend(start, scope).pipe(
+      Effect.onError((cause) =>
+        Effect.zipRight(
+          Scope.close(scope, Exit.failCause(cause)),
+          FiberRef.set(FiberRef.currentLoggers, loggers)
+        )
+      )
+    )
+  })
 
 /** `port` is the service's; when it is taken, any free one. All of it ends with the scope. */
 export const startSandboxWithConsole = (options: {
@@ -19,12 +38,14 @@ export const startSandboxWithConsole = (options: {
     const listener = yield* options.listen ?? listenOnLoopback
     const pages = yield* Effect.promise(loadPages)
     const start = (port: number) =>
-      startSandbox({
-        port,
-        logLevel: options.logLevel,
-        tracesUrl: `${listener.url}${tracesPath}`,
-        docs: makeDocsAddition(pages.tryIt, listener.url)
-      })
+      endedOnFailure(
+        startSandbox({
+          port,
+          logLevel: options.logLevel,
+          tracesUrl: `${listener.url}${tracesPath}`,
+          docs: makeDocsAddition(pages.tryIt, listener.url)
+        })
+      )
     const sandbox = yield* start(options.port).pipe(
       // Also a port that was free may be taken meanwhile.
       Effect.catchTag("ListenFailed", () =>

@@ -35,6 +35,11 @@ const action = <Kind extends Action["kind"], Fields extends Schema.Struct.Fields
 
 const person = { plane: Name, actor: Name }
 const session = { session: Name }
+const optionalSession = {
+  session: Schema.NullOr(Name),
+  org: Schema.NullOr(Org),
+  plane: Schema.optionalWith(Name, { exact: true })
+}
 
 export const Person = Schema.Struct(person)
 
@@ -54,18 +59,8 @@ export const ActionSchema: Schema.Schema<Action> = Schema.Union(
   action("reuseRefresh", session),
   action("logout", session),
   action("ting", { ...session, org: Org, type: Name, key: Name, data: LongText }),
-  action("report", {
-    session: Schema.NullOr(Name),
-    org: Schema.NullOr(Org),
-    message: LongText
-  }),
-  action("telemetry", {
-    session: Schema.NullOr(Name),
-    org: Schema.NullOr(Org),
-    table: Name,
-    type: Name,
-    data: LongText
-  }),
+  action("report", { ...optionalSession, message: LongText }),
+  action("telemetry", { ...optionalSession, table: Name, type: Name, data: LongText }),
   action("webhook", { ...WebhookRequest.fields, tamper: Schema.Boolean }),
   action("repeat", { action: Id }),
   action("addFault", {

@@ -1,6 +1,7 @@
 /** The request that an action sends. */
 import * as Effect from "effect/Effect"
 import type { Sandbox } from "../Run.ts"
+import { production } from "../upstreams/Iam.ts"
 import { parseJson } from "../upstreams/Json.ts"
 import type { Journal } from "./Journal.ts"
 import type { Outgoing } from "./Outgoing.ts"
@@ -74,12 +75,11 @@ export const makeOutgoing = (
         : inSession(id, make)
     })
 
-  /** Without a session in production. */
   const inOptionalSession = (
-    { org, session }: { readonly session: string | null; readonly org: string | null },
+    { org, plane = production, session }: Order<"report" | "telemetry">,
     make: (service: Requests.Service, session: KnownSession | null) => Outgoing
   ): Prepared => {
-    if (session === null) return Effect.map(serviceIn("production"), (service) => make(service, null))
+    if (session === null) return Effect.map(serviceIn(plane), (service) => make(service, null))
     return org === null
       ? refuse("A session needs an organisation", "choose one of its organisations")
       : inOrganization(session, org, make)

@@ -19,7 +19,10 @@ export type Participant = "console" | "backend" | Upstream
 /** `down`: the connection is dropped before anything happens. `lost`: the call takes effect, and its answer is dropped. */
 export type FaultKind = "down" | "slow" | "rateLimited" | "lost"
 
-/** What a person does in the console. `plane` is `production` or the id of a testing plane; `session` and `action` are ids of the state. */
+/**
+ * What a person does in the console. `plane` is `production` or the id of a testing plane; `session` and `action` are ids of the state.
+ * The plane of a session counts before the plane of its action.
+ */
 export type Action =
   | { readonly kind: "mint"; readonly plane: string; readonly actor: string }
   | { readonly kind: "login"; readonly plane: string; readonly slt: string }
@@ -43,12 +46,16 @@ export type Action =
       readonly kind: "report"
       readonly session: string | null
       readonly org: string | null
+      /** Absent: production. */
+      readonly plane?: string
       readonly message: string
     }
   | {
       readonly kind: "telemetry"
       readonly session: string | null
       readonly org: string | null
+      /** Absent: production. */
+      readonly plane?: string
       readonly table: string
       readonly type: string
       /** JSON text. */

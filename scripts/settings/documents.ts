@@ -22,7 +22,10 @@ const comment = (text: string): ReadonlyArray<string> => {
 
 const groupLines = (title: string, entries: ReadonlyArray<SettingEntry>): ReadonlyArray<string> => [
   `# --- ${title} `.padEnd(width, "-"),
-  ...entries.flatMap((entry) => [...comment(sentences(entry)), `${entry.name}='${entry.default ?? ""}'`]),
+  ...entries.flatMap((entry) => [
+    ...comment(sentences(entry)),
+    `${entry.required === true ? "" : "# "}${entry.name}='${entry.default ?? ""}'`
+  ]),
   ""
 ]
 

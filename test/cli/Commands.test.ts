@@ -384,9 +384,52 @@ describe("music-backend deliveries", () => {
           )
         })
       )
+      const withTracker = {
+        ...environment,
+        MUSIC_GITHUB_TOKEN: "token",
+        MUSIC_GITHUB_REPOSITORY: "harbor/music"
+      }
+      expect((yield* run(["deliveries", "retry", "report:rep_failed"], withTracker)).err).toMatch(
+        /^The tracker is paused until .*: the writes of this hour are used up/
+      )
       const hour = new Date(until).toISOString().replace(/\.\d+/, "")
       expect((yield* list).err).toContain(`paused until ${hour}: the writes of this hour are used up`)
     })
+  )
+
+  it.live(
+    "ends the tracker's pause after refused settings with a retry, and says when another pause ends",
+    () =>
+      Effect.gen(function* () {
+        const { environment, place } = yield* furnished
+        const withTracker = {
+          ...environment,
+          MUSIC_GITHUB_TOKEN: "token",
+          MUSIC_GITHUB_REPOSITORY: "harbor/music"
+        }
+        const now = Date.now()
+        const end = new Date(now + 300_000).toISOString().replace(/\.\d+/, "")
+        const pausedBy = (failure: string, stopped: boolean) =>
+          Effect.scoped(
+            Effect.flatMap(openStore(place), ({ destinations }) =>
+              destinations.failed("tracker", { now, pausedUntil: now + 300_000, stopped, failure })
+            )
+          )
+        yield* pausedBy("rate limit", false)
+        for (const command of [
+          ["deliveries", "retry", "report:rep_failed"],
+          ["reports", "retry", "rep_failed"]
+        ])
+          expect((yield* run(command, withTracker)).err).toBe(
+            `The tracker is paused until ${end}: rate limit.`
+          )
+        yield* pausedBy("refused: 401 bad_credentials", true)
+        expect((yield* run(["deliveries", "list"], environment)).err).toContain("401 bad_credentials")
+        expect((yield* run(["deliveries", "retry", "report:rep_failed"], withTracker)).err).toBe(
+          "A running server sends it within 30 seconds."
+        )
+        expect((yield* run(["deliveries", "list"], environment)).err).toBe("")
+      })
   )
 
   it.live("says until when reports wait whose writes of the hour are used up, and not others", () =>

@@ -41,6 +41,17 @@ describe("music-backend beside a running server", () => {
       expect(checked.out).toMatch(/^PASS +server +runs at 127\.0\.0\.1:\d+ and is ready$/m)
       expect(checked.exit).toBe(0)
 
+      const other = yield* startUpstreams(Date.now)
+      const foreign = yield* run(["check"], {
+        ...environment,
+        MUSIC_IAM_URL: other.iam.url,
+        MUSIC_ORG_ID: "harbor"
+      })
+      expect(foreign.out).toMatch(
+        /^FAIL +server +the server at 127\.0\.0\.1:\d+ runs with another MUSIC_IAM_URL, MUSIC_ORG_ID\n +-> restart it/m
+      )
+      expect(foreign.exit).toBe(1)
+
       const retried = yield* run(["reports", "retry", "rep_1"], environment)
       expect([retried.exit, retried.out]).toEqual([0, "rep_1 is due now (unknown)"])
       const filed = yield* awaited(

@@ -79,7 +79,7 @@ const fillIn = (file: string, values: Readonly<Record<string, string>>) =>
   writeFileSync(
     file,
     Object.entries(values).reduce(
-      (text, [name, value]) => text.replace(new RegExp(`^${name}='.*'$`, "m"), `${name}='${value}'`),
+      (text, [name, value]) => text.replace(new RegExp(`^(?:# )?${name}='.*'$`, "m"), `${name}='${value}'`),
       readFileSync(file, "utf8")
     )
   )

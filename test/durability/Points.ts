@@ -86,6 +86,7 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "destinations.failed": "limited tracker",
   "destinations.answered": "report",
   "destinations.reserveWrite": "report",
+  "destinations.resumeTracker": "call destinations.resumeTracker",
   "retention.reports": "call retention.reports",
   "retention.webhooks": "call retention.webhooks",
   "retention.deliveries": "call retention.deliveries",

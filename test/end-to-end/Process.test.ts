@@ -87,6 +87,57 @@ describe("The process", () => {
     })
   )
 
+  it.live.each<readonly [string, string, string]>([
+    ["MUSIC_DATABASE_URL", "postgres://music:hid#den@db.example/music", "# as %23"],
+    ["MUSIC_DATABASE_URL", "postgres://music:hid/den@db.example/music", "/ as %2F"],
+    ["MUSIC_DATABASE_URL", "postgres://music:12?hidden@db.example/music", "? as %3F"],
+    [
+      "MUSIC_WEB_ORIGINS",
+      "https://a.example,https://b.example/hidden,https://c.example",
+      "entry 2 does not fit"
+    ],
+    ["MUSIC_TRUSTED_PROXIES", "10.0.0.0/8, 10.1.0.0/16, hidden.example", "entry 3 does not fit"],
+    ["MUSIC_TING_TYPES", "music.trigger.fired,hidden", "entry 2 does not fit"],
+    ["OTEL_EXPORTER_OTLP_HEADERS", "a=b,hidden", "entry 2 does not fit"]
+  ])("says what of %s is wrong, without its value, and exits with 78: %s", ([name, value, reason]) =>
+    Effect.promise(async () => {
+      const { ended, output } = start(process.execPath, server, {
+        OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:4318",
+        [name]: value
+      })
+      expect((await ended).code).toBe(78)
+      const line = output()
+        .split("\n")
+        .find((text) => text.startsWith(`music-backend: ${name}: `))
+      expect(line).toContain(reason)
+      expect(output()).not.toMatch(/hid/)
+    })
+  )
+
+  it.scopedLive("warns of misspelt settings at its start, and not of a client's variables", () =>
+    Effect.gen(function* () {
+      const { server: process_ } = yield* running("misspelt.sqlite", [process.execPath, ...server], {
+        MUSIC_RATE_LIMITS: "hidden",
+        MUSIC_BIND_FILE: "hidden",
+        MUSIC_FAVOURITE_COLOUR_OF_ALL: "hidden",
+        MUSIC_TEST_APP_SECRET: "hidden",
+        MUSIC_URL: "hidden",
+        MUSIC_TABLES_URLS: ""
+      })
+      const warnings = process_
+        .output()
+        .split("\n")
+        .filter((line) => line.includes('"level":"warn"'))
+        .map((line) => JSON.parse(line) as { readonly message: string })
+      expect(warnings.map(({ message }) => message)).toEqual([
+        "MUSIC_BIND_FILE has no effect: only secrets are read from files",
+        "MUSIC_FAVOURITE_COLOUR_OF_ALL is not a setting",
+        "MUSIC_RATE_LIMITS is not a setting; did you mean MUSIC_RATE_LIMIT?"
+      ])
+      expect(process_.output()).not.toContain("hidden")
+    })
+  )
+
   it.scopedLive("finishes the request in flight at SIGTERM and exits with 0", () =>
     Effect.gen(function* () {
       const { world, base, server: process_ } = yield* running("drain.sqlite")

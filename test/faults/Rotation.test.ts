@@ -122,6 +122,20 @@ describe("A secret that is rotated", () => {
     })
   )
 
+  it.scopedLive("of the tracker: a restart with another token files what the old one could not", () =>
+    Effect.gen(function* () {
+      const world = yield* upstreams
+      const place = yield* file
+      const before = yield* serve(place, { world })
+      world.tracker.revokeToken(world.trackerToken)
+      expect(yield* status(report(before))).toBe(200)
+      yield* Effect.promise(() => before.server.says(/"The tracker refuses our settings/))
+      yield* stop(before.server)
+      yield* serve({ ...place, MUSIC_GITHUB_TOKEN: world.tracker.addToken("harbor-bot", "write") }, { world })
+      yield* eventually("the issue", () => world.tracker.issues("harbor/music").length === 1)
+    })
+  )
+
   it.scopedLive("of the database: a second role bridges the change, and owns nothing afterwards", () =>
     Effect.gen(function* () {
       const world = yield* upstreams

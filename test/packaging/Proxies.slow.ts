@@ -10,7 +10,7 @@ import { bundleBefore, serve } from "../faults/Processes.ts"
 import { folder } from "../layers/store/Stores.ts"
 import { requireProgram } from "../support/Programs.ts"
 import { eventually } from "../support/Waiting.ts"
-import { type Answer, ask, proxies, type Sent, startProxy } from "./Proxies.ts"
+import { type Answer, ask, askPlainly, proxies, type Sent, startProxy } from "./Proxies.ts"
 
 bundleBefore()
 
@@ -35,8 +35,16 @@ describe.each(proxies)("$name with its file of ops", (proxy) => {
         MUSIC_TRUSTED_PROXIES: "127.0.0.1",
         MUSIC_LOG_CLIENT_ADDRESS: "on"
       })
-      const front = yield* startProxy(proxy, port)
+      const { folder: place, port: front } = yield* startProxy(proxy, port)
       const send = (path: string, sent: Sent = {}) => Effect.promise(() => ask(front, path, sent))
+
+      // Caddy makes its redirects by itself, for its own name.
+      for (const host of proxy.name === "nginx"
+        ? ["localhost", "stranger.example", "stranger.example:80"]
+        : []) {
+        const redirect = yield* Effect.promise(() => askPlainly(place, "/docs?page=1", host))
+        deepStrictEqual([redirect.status, redirect.headers.location], [308, "https://localhost/docs?page=1"])
+      }
 
       const version = yield* send("/api/v1/version", { headers: { "x-forwarded-for": "198.51.100.7" } })
       assert.strictEqual(version.status, 200)

@@ -1,5 +1,6 @@
 /** The proxies of `ops`, started as separate programs from their own files; only names, ports, and the files of the certificate differ. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
+import { request as plainRequest } from "node:http"
 import { request } from "node:https"
 import { tmpdir } from "node:os"
 import { join } from "node:path"
@@ -116,7 +117,18 @@ export const ask = (port: number, path: string, { body, headers = {}, method = "
     sent.end(body)
   })
 
-/** The proxy in front of a server; stopped with the scope. Returns its port. */
+/** What nginx answers to plain HTTP, which it takes at a socket of its folder. */
+export const askPlainly = (folder: string, path: string, host: string) =>
+  new Promise<Pick<Answer, "status" | "headers">>((resolve, reject) => {
+    plainRequest({ socketPath: join(folder, "http.sock"), path, headers: { host } }, (response) => {
+      response.resume()
+      resolve({ status: response.statusCode ?? 0, headers: response.headers })
+    })
+      .on("error", reject)
+      .end()
+  })
+
+/** The proxy in front of a server; stopped with the scope. Returns its port and its folder. */
 export const startProxy = (proxy: Proxy, upstream: number) =>
   Effect.gen(function* () {
     const folder = yield* Effect.acquireRelease(
@@ -138,5 +150,5 @@ export const startProxy = (proxy: Proxy, upstream: number) =>
         running.ended.then(() => Promise.reject(new Error(running.output())))
       ])
     )
-    return port
+    return { port, folder }
   })

@@ -231,6 +231,30 @@ describe("An action of the console shows its request, the answer and the calls t
     })
   )
 
+  it.scopedLive("a caller without a session is in the chosen plane", () =>
+    Effect.gen(function* () {
+      const { act, stateWith, world } = yield* startTestConsole
+      const { environmentId: plane, musicSecret } = world.seeded.environment
+      const caller = { session: null, org: null, plane }
+      const report = yield* act({ kind: "report", ...caller, message: "Playback stops after a seek." })
+      const event = yield* act({
+        kind: "telemetry",
+        ...caller,
+        table: "musicclidaemon",
+        type: "playback.track.started",
+        data: '{"track":1}'
+      })
+      for (const { exchange } of [report, event])
+        expect(exchange?.requestHeaders).toMatchObject({ "x-testing-environment-key": musicSecret })
+      expect([report, event].map(({ exchange }) => exchange?.status)).toEqual([200, 204])
+      // What was sent before would be there, too: reports are filed in order.
+      yield* act({ kind: "report", session: null, org: null, message: "Playback stops at its end." })
+      const { issues, rows } = yield* stateWith("the issue of production", (state) => state.issues.length > 0)
+      expect(issues.map(({ title }) => title)).toEqual(["[report] Playback stops at its end."])
+      expect(rows.filter(({ table }) => table === "musicclidaemon")).toEqual([])
+    })
+  )
+
   it.scopedLive("refresh, replay, reuse, logout", () =>
     Effect.gen(function* () {
       const { act, login, refused, stateWith, tab } = yield* startTestConsole

@@ -120,7 +120,7 @@ export const Arrivals = () => {
         count={system.issues.length}
         empty={
           isTested
-            ? "No issue yet. A report without a session belongs to production and is filed here; a report of this plane is stored and never filed."
+            ? "No issue yet. Reports of production are filed here; a report of this plane is stored and never filed."
             : "No issue yet. Send a report in Do: it is filed here."
         }
       >

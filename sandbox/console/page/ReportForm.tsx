@@ -9,12 +9,11 @@ export const ReportForm = () => {
   const acting = useActing()
   const { fields, org, session } = useCaller({ isOptional: true })
   const [message, setMessage] = useState("Playback stops after a seek near the end of a track.")
-  const isKept = session !== null && isTesting(model)
   return (
     <>
       <p class="about">
-        {isKept
-          ? "A report of a testing plane is stored before the answer and never filed. Without a session it belongs to production, and is filed."
+        {isTesting(model)
+          ? "A report of a testing plane is stored before the answer and never filed."
           : "A report is stored before the answer and filed afterwards as an issue, also while the tracker is down."}
       </p>
       <div class="fields">
@@ -30,6 +29,7 @@ export const ReportForm = () => {
             kind: "report",
             session: session?.id ?? null,
             org: session === null ? null : org,
+            plane: model.plane,
             message
           })}
         />

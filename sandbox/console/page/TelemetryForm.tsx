@@ -14,8 +14,8 @@ export const TelemetryForm = () => {
   return (
     <>
       <p class="about">
-        {session !== null && isTesting(model)
-          ? "A testing plane records no telemetry: the event is accepted and dropped. Without a session it belongs to production, and is recorded."
+        {isTesting(model)
+          ? "A testing plane records no telemetry: the event is accepted and dropped."
           : "An event is committed to a spool before the answer, and shipped to its table within two seconds."}
       </p>
       <div class="fields">
@@ -37,6 +37,7 @@ export const TelemetryForm = () => {
             kind: "telemetry",
             session: session?.id ?? null,
             org: session === null ? null : org,
+            plane: model.plane,
             table,
             type,
             data

@@ -123,7 +123,7 @@ export const tourSteps: ReadonlyArray<TourStep> = [
         : !isSuccess(record)
           ? "That report was refused: What happened says why. Send another one."
           : isOfTestingPlane(record)
-            ? "That report is stored. It is of a testing plane, so it is never filed. Choose “not signed in” as the caller: such a report belongs to production."
+            ? "That report is stored. It is of a testing plane, so it is never filed. Choose Production at the top, and send a report there."
             : isReplay(record)
               ? "That report was stored before, and no second issue appears. Press “Send report” in Do for a new one."
               : "That report is stored. It is filed in the background; while the tracker has a fault, that waits."

@@ -4,21 +4,22 @@ import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import { production } from "../../layers/delivery/DeliveryLimits.ts"
 import { type DeliveryRecord, OperatorQueries } from "../../services/OperatorQueries.ts"
-import {
-  type DestinationPause,
-  Store,
-  type StoreUnavailable,
-  trackerDestination
-} from "../../services/Store.ts"
+import { type DestinationPause, Store, type StoreUnavailable } from "../../services/Store.ts"
 import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
 import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
 import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
 import { toDeliveryJson } from "../JsonOutput.ts"
 import { formatTime } from "../Text.ts"
-import { noTrackerNote, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
+import {
+  deliveryStateColour,
+  deliveryStateOf,
+  deliveryStates,
+  pauseText,
+  resumeTracker,
+  trackerPauses
+} from "./DeliveryState.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
 
@@ -42,16 +43,9 @@ const isOver = ({ state }: DeliveryRecord): boolean => state === "delivered" || 
 /** The pause of the tracker for which a delivery waits longest. */
 type PauseOf = (item: DeliveryRecord) => Option.Option<DestinationPause>
 
-const trackerPauses: Effect.Effect<PauseOf, StoreUnavailable, Store> = Effect.gen(function* () {
-  const { destinations } = yield* Store
-  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis, {
-    name: trackerDestination,
-    ordinaryHourly: production.ordinaryHourlyWrites
-  })
-  const longest = pauses
-    .filter(({ name }) => name === trackerDestination)
-    .sort((one, other) => other.until - one.until)
-  return (item) =>
+const pausesByDelivery: Effect.Effect<PauseOf, StoreUnavailable, Store> = Effect.map(
+  trackerPauses,
+  (longest) => (item) =>
     Option.fromNullable(
       isOver(item)
         ? undefined
@@ -59,18 +53,7 @@ const trackerPauses: Effect.Effect<PauseOf, StoreUnavailable, Store> = Effect.ge
             ({ reason }) => reason !== "ordinary_pace" || (item.state === "waiting" && !item.hasPriority)
           )
     )
-})
-
-const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
-  const { hourlyWrites, ordinaryHourlyWrites } = production
-  if (reason === "ordinary_pace")
-    return `Reports without a verified reporter wait until ${formatTime(until)}: ${ordinaryHourlyWrites} of the hour's ${hourlyWrites} writes are used, and the others are kept for verified reporters and retries.`
-  const why =
-    reason === "pace"
-      ? `the writes of this hour are used up; it takes ${hourlyWrites} in an hour`
-      : Option.getOrElse(lastFailure, () => "it asked for a pause")
-  return `The tracker is paused until ${formatTime(until)}: ${why}.`
-}
+)
 
 /** The next attempt; not before the tracker's pause is over. */
 const nextOf = (item: DeliveryRecord, pauseOf: PauseOf): string => {
@@ -87,7 +70,7 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
       const state = given.discarded ? Option.some("discarded" as const) : given.state
       const filter = { state, kind: given.kind, since: from }
       const page = yield* (yield* OperatorQueries).deliveries(filter, request)
-      const pauseOf = yield* trackerPauses
+      const pauseOf = yield* pausesByDelivery
       yield* printPage(page, {
         json: given.json,
         toJson: toDeliveryJson,
@@ -131,7 +114,7 @@ const show = Command.make("show", { id, json }, (given) =>
   Effect.gen(function* () {
     const delivery = yield* found(given.id)
     if (given.json) return yield* printJson(toDeliveryJson(delivery))
-    const pauseOf = yield* trackerPauses
+    const pauseOf = yield* pausesByDelivery
     yield* printFacts([
       ["id", delivery.id],
       ["of", delivery.subject],
@@ -202,11 +185,11 @@ const retry = Command.make("retry", { ids, failed, json }, (given) =>
       })
     ).pipe(Effect.map((lists) => lists.flat()))
     yield* screen.progress("")
+    const note = changed.length === 0 ? "No deliveries failed." : yield* resumeTracker
     if (given.json) return yield* printJson({ items: changed.map(toDeliveryJson), next: null })
-    if (changed.length === 0) return yield* screen.err("No deliveries failed.")
     for (const delivery of changed) yield* screen.out(`${delivery.id} is due now (${delivery.state})`)
     if (chosen.more) yield* screen.err(`There are more than ${batch}: run the command again.`)
-    yield* noTrackerNote
+    yield* screen.err(note)
   }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(

@@ -1,9 +1,19 @@
 /** Delivery states, shared by the commands of reports and deliveries. */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import type { DeliveryState, StoredDelivery } from "../../services/Store.ts"
+import { production } from "../../layers/delivery/DeliveryLimits.ts"
+import {
+  type DeliveryState,
+  type DestinationPause,
+  Store,
+  type StoredDelivery,
+  type StoreUnavailable,
+  trackerDestination
+} from "../../services/Store.ts"
 import { databasePlace } from "../DatabaseAccess.ts"
-import { type Colour, Screen } from "../Screen.ts"
+import type { Colour } from "../Screen.ts"
+import { formatTime } from "../Text.ts"
 
 export const deliveryStates = [
   "waiting",
@@ -25,13 +35,44 @@ const colours: ReadonlyMap<string, Colour> = new Map([
 export const deliveryStateColour = (delivery: StoredDelivery): Colour | undefined =>
   colours.get(deliveryStateOf(delivery))
 
-/** A retry only takes effect where a server with a tracker runs. */
-export const noTrackerNote = Effect.gen(function* () {
-  const { err } = yield* Screen
+/** The pauses of the tracker, the longest first. */
+export const trackerPauses: Effect.Effect<
+  ReadonlyArray<DestinationPause>,
+  StoreUnavailable,
+  Store
+> = Effect.gen(function* () {
+  const { destinations } = yield* Store
+  const pauses = yield* destinations.pauses(yield* Clock.currentTimeMillis, {
+    name: trackerDestination,
+    ordinaryHourly: production.ordinaryHourlyWrites
+  })
+  return pauses
+    .filter(({ name }) => name === trackerDestination)
+    .sort((one, other) => other.until - one.until)
+})
+
+export const pauseText = ({ lastFailure, reason, until }: DestinationPause): string => {
+  const { hourlyWrites, ordinaryHourlyWrites } = production
+  if (reason === "ordinary_pace")
+    return `Reports without a verified reporter wait until ${formatTime(until)}: ${ordinaryHourlyWrites} of the hour's ${hourlyWrites} writes are used, and the others are kept for verified reporters and retries.`
+  const why =
+    reason === "pace"
+      ? `the writes of this hour are used up; it takes ${hourlyWrites} in an hour`
+      : Option.getOrElse(lastFailure, () => "it asked for a pause")
+  return `The tracker is paused until ${formatTime(until)}: ${why}.`
+}
+
+/**
+ * For a retry: ends the pause of a tracker that refused the settings, which the operator has repaired. Says when the retry takes effect,
+ * which is only where a server with a tracker runs.
+ */
+export const resumeTracker = Effect.gen(function* () {
+  const { destinations } = yield* Store
+  yield* destinations.resumeTracker(yield* Clock.currentTimeMillis)
   const { tracker } = yield* databasePlace
-  yield* err(
-    Option.isSome(tracker)
-      ? "A running server sends it within 30 seconds."
-      : "MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs."
-  )
+  if (Option.isNone(tracker))
+    return "MUSIC_GITHUB_TOKEN is not set here: the delivery waits until a server with a tracker runs."
+  // A retried delivery has priority.
+  const pause = (yield* trackerPauses).find(({ reason }) => reason !== "ordinary_pace")
+  return pause === undefined ? "A running server sends it within 30 seconds." : pauseText(pause)
 })

@@ -18,7 +18,7 @@ import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags
 import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
 import { toDeliveryJson, reporterOf, toReportJson, summaryOf, toWholeReportJson } from "../JsonOutput.ts"
 import { formatBytes, formatTime, toLines } from "../Text.ts"
-import { noTrackerNote, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
+import { resumeTracker, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
 import { exportReports } from "./ReportExport.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the report's id, rep_…"))
@@ -190,10 +190,11 @@ const retry = Command.make("retry", { id, json }, (given) =>
         `the delivery of ${report.id} is ${delivery.value.state}: nothing to retry`,
         "wait, and check it with music-backend reports show"
       )
+    const note = yield* resumeTracker
     if (given.json) return yield* printJson(toDeliveryJson(delivery.value))
     const screen = yield* Screen
     yield* screen.out(`${report.id} is due now (${delivery.value.state})`)
-    yield* noTrackerNote
+    yield* screen.err(note)
   }).pipe(onDatabase)
 ).pipe(
   Command.withDescription(

@@ -1,4 +1,5 @@
 /** The worker of the issue tracker: files reports and closes duplicate issues, one delivery at a time in all processes together. */
+import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { Store, type StoreUnavailable, trackerDestination } from "../../services/Store.ts"
@@ -49,15 +50,22 @@ export const makeReportDelivery = (
           return closeDuplicates(leased)
       }
     }
+    /** A process that starts may have other settings than the one that the tracker refused. */
+    const resume = Effect.flatMap(Clock.currentTimeMillis, store.destinations.resumeTracker).pipe(
+      Effect.catchAll(({ reason }) =>
+        Effect.logWarning("The tracker's pause could not be ended; it ends by itself", { reason })
+      )
+    )
+    const work = runDeliveryWorker(store, lease, {
+      kinds: ["report", "sweep"],
+      // GitHub requires sequential requests (issue-tracker.md 3).
+      concurrency: 1,
+      pauseMillis: breaker.pauseMillis,
+      ordinaryPauseMillis: breaker.ordinaryPauseMillis,
+      handle
+    })
     return {
-      run: runDeliveryWorker(store, lease, {
-        kinds: ["report", "sweep"],
-        // GitHub requires sequential requests (issue-tracker.md 3).
-        concurrency: 1,
-        pauseMillis: breaker.pauseMillis,
-        ordinaryPauseMillis: breaker.ordinaryPauseMillis,
-        handle
-      }),
+      run: Effect.zipRight(resume, work),
       isStopped: breaker.isStopped
     }
   })

@@ -6,7 +6,7 @@ import * as Option from "effect/Option"
 import { markerOf } from "../../services/IssueDraft.ts"
 import { type Delivery, DeliveryUpdate, type StoredReport } from "../../services/Store.ts"
 import type { TrackerService } from "../../services/Tracker.ts"
-import { type DestinationBreaker, describeFailure } from "./DestinationBreaker.ts"
+import { type DestinationBreaker, describeFailure, isConfigurationRefusal } from "./DestinationBreaker.ts"
 import type { LeasedDelivery } from "./Lease.ts"
 import { copiesAfter, recordFailed, recordFiled } from "./ReportOutcome.ts"
 
@@ -60,7 +60,11 @@ export const reconcile =
           return false
         }
         const pause = yield* breaker.recordFailure(result.left)
-        yield* leased.release((yield* Clock.currentTimeMillis) + pause, describeFailure(result.left))
+        // An operator may end the pause of refused settings: the search is then due as it was.
+        const availableAt = isConfigurationRefusal(result.left)
+          ? delivery.availableAt
+          : (yield* Clock.currentTimeMillis) + pause
+        yield* leased.release(availableAt, describeFailure(result.left))
         return false
       }
       yield* breaker.recordAnswer

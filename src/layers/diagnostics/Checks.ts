@@ -87,7 +87,7 @@ const checksOf = (
       ["MUSIC_BIND", "MUSIC_RATE_LIMIT", "MUSIC_TRUSTED_PROXIES"],
       Effect.succeed([checkProxy(settings)])
     ),
-    whenConfigured(problems, "server", ["MUSIC_BIND"], checkServer(client, settings)),
+    whenConfigured(problems, "server", ["MUSIC_BIND"], checkServer(client, settings, broken)),
     withTimeout("collector", "run the check again", checkCollector(client, settings))
   ]
 }

@@ -16,6 +16,14 @@ const NotReady = Schema.Struct({
   error: Schema.Struct({ details: Schema.optional(Schema.Struct({ checks: Checks })) })
 })
 
+/** What a server publishes of its settings. */
+const Descriptor = Schema.Struct({
+  app_id: Schema.String,
+  org_id: Schema.String,
+  iam_url: Schema.String,
+  ting_url: Schema.String
+})
+
 /** The host to connect to; a wildcard address is reached at loopback. */
 const reachable = ({ host, port }: Address): Address => ({
   host: host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host,
@@ -48,9 +56,11 @@ export const overlap = (one: Address, other: Address): boolean => {
   )
 }
 
+/** `broken` says whether the value of a setting is a placeholder. */
 export const checkServer = (
   client: HttpClient.HttpClient,
-  { adminBind, bind }: Pick<SettingsValues, "adminBind" | "bind">
+  { adminBind, bind, iam, organisation, ting }: SettingsValues,
+  broken: (variable: string) => boolean
 ): Check => {
   const get = <A, I>(address: Address, path: string, schema: Schema.Schema<A, I>) =>
     HttpClient.withScope(client)
@@ -101,9 +111,37 @@ export const checkServer = (
     )
   )
 
+  /** The server may be another one, or run with earlier settings. */
+  const comparison = get(bind, "/api/v1/iam", Descriptor).pipe(
+    Effect.map((found) =>
+      [
+        { name: "MUSIC_IAM_URL", same: found.iam_url === iam.url },
+        { name: "MUSIC_IAM_APP_ID", same: found.app_id === iam.applicationId },
+        { name: "MUSIC_ORG_ID", same: found.org_id === organisation },
+        { name: "MUSIC_TING_URL", same: found.ting_url === ting.url }
+      ]
+        .filter(({ name, same }) => !same && !broken(name))
+        .map(({ name }) => name)
+    ),
+    Effect.map((others) =>
+      others.length === 0
+        ? undefined
+        : fail(
+            "server",
+            `the server at ${formatAddress(bind)} runs with another ${others.join(", ")}`,
+            "restart it with these settings, or set MUSIC_BIND to the address of the server that has them"
+          )
+    ),
+    Effect.orElseSucceed(() =>
+      warn("server", `runs at ${formatAddress(bind)}, but does not say with which settings`, logFix)
+    )
+  )
+
   const server = (at: "server" | "silent" | "other"): Effect.Effect<Finding> =>
     at === "server"
-      ? readiness
+      ? Effect.zipWith(comparison, readiness, (other, ready) =>
+          ready.status === "PASS" || other?.status === "FAIL" ? (other ?? ready) : ready
+        )
       : Effect.map(tryListening(bind), (code) =>
           code === undefined
             ? skip("server", `no server runs at ${formatAddress(bind)}, which is free`)

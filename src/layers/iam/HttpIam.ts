@@ -12,6 +12,7 @@ import { makeRefusedCredentials } from "./budget/RefusedCredentials.ts"
 import { makeIamCall, type PlaneCall } from "./IamCall.ts"
 import { makeIntrospection } from "./Introspection.ts"
 import { makeIntrospectionHealth } from "./IntrospectionHealth.ts"
+import { makeSecretWatch, refusesSecret } from "./OwnSecret.ts"
 import { makeProofExchange } from "./ProofExchange.ts"
 import { makeRevocation } from "./Revocation.ts"
 import { makeTestingContext } from "./TestingContext.ts"
@@ -38,12 +39,16 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = La
     const secretOf = (plane: Plane): Redacted.Redacted =>
       plane._tag === "Testing" ? plane.secret : settings.applicationSecret
 
+    const callProduction = makeSecretWatch(applicationId)(call, {
+      secret: settings.applicationSecret,
+      testing: false
+    })
     const planeCall: PlaneCall = (plane, request) =>
       plane._tag === "Production"
-        ? call({ secret: settings.applicationSecret, testing: false }, request)
-        : Effect.tapErrorTag(call({ secret: plane.secret, testing: true }, request), "Refused", ({ code }) =>
+        ? callProduction(request)
+        : Effect.tapErrorTag(call({ secret: plane.secret, testing: true }, request), "Refused", (refused) =>
             Effect.sync(() => {
-              if (code === "invalid_client" || code === "unauthenticated") testingContext.forget(plane.secret)
+              if (refusesSecret(refused)) testingContext.forget(plane.secret)
             })
           )
 

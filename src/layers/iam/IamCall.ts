@@ -10,7 +10,7 @@ import { RequestContext } from "../../services/RequestContext.ts"
 import type { SettingsValues } from "../../services/Settings.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { envelopeFailure } from "../upstream/ErrorEnvelope.ts"
-import { makeUpstream } from "../upstream/UpstreamClient.ts"
+import { makeUpstream, type UpstreamCall } from "../upstream/UpstreamClient.ts"
 import { jsonBody, type RequestBody } from "../upstream/UpstreamRequest.ts"
 import type { ResponseReader } from "../upstream/UpstreamResponse.ts"
 import type { Send } from "../upstream/UpstreamTransport.ts"
@@ -31,6 +31,7 @@ export interface IamRequest<A> {
   readonly key?: UpstreamKey
   readonly headers?: Readonly<Record<string, string>>
   readonly read: ResponseReader<A>
+  readonly onRefused?: UpstreamCall<A>["onRefused"]
 }
 
 export type IamCall = <A>(
@@ -104,7 +105,8 @@ export const makeIamCall = (send: Send, settings: SettingsValues["iam"]): IamCal
           ...request.headers
         },
         ...bodyOf(request),
-        read: request.read
+        read: request.read,
+        onRefused: request.onRefused
       })
     })
 }

@@ -16,6 +16,7 @@ import { type KnownCredentials, secretKey } from "./budget/KnownCredentials.ts"
 import type { IamPath } from "./budget/Purpose.ts"
 import type { IamCall } from "./IamCall.ts"
 import { nilUuid, omittable, Uuid } from "./IamSchemas.ts"
+import { refusesSecret } from "./OwnSecret.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
 const cacheMillis = 60_000
@@ -60,9 +61,6 @@ export interface TestingContextClient extends Pick<IamService, "resolvePlane"> {
 
 const path: IamPath = "/application/testing-context"
 
-/** Codes with which IAM refuses the secret itself (identity-service.md 9). */
-const badSecretCodes: ReadonlyArray<string> = ["unauthenticated", "invalid_client"]
-
 /** Caches an environment for 60 s under the secret's digest. The secret itself is not kept. */
 export const makeTestingContext = (
   call: IamCall,
@@ -86,10 +84,8 @@ export const makeTestingContext = (
           budget.within({ plane: undefined, path }, { credential, use: "session" }, () => (exit) => {
             if (Exit.isSuccess(exit)) known.markLive(credential)
           }),
-          Effect.tapErrorTag("Refused", ({ code }) =>
-            badSecretCodes.includes(code)
-              ? budget.recordRefusal(credential, "bad_testing_secret")
-              : Effect.void
+          Effect.tapErrorTag("Refused", (refused) =>
+            refusesSecret(refused) ? budget.recordRefusal(credential, "bad_testing_secret") : Effect.void
           )
         )
 

@@ -19,6 +19,7 @@ import type { IamPath, Purpose } from "./budget/Purpose.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import { ConsistentActor, omittable, parseScope } from "./IamSchemas.ts"
 import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
+import { refusesSecret } from "./OwnSecret.ts"
 import type { Revocation } from "./Revocation.ts"
 
 const Tokens = Schema.Struct({
@@ -48,12 +49,10 @@ const tokensPath: IamPath = "/app-auth/tokens"
 
 /** Codes that end a refresh token (identity-service.md 3). */
 const deadTokenCodes: ReadonlyArray<string> = ["invalid_grant", "refresh_token_reuse", "invalid_token"]
-/** Codes about the application's own secret. */
-const ownSecretCodes: ReadonlyArray<string> = ["invalid_client", "unauthenticated"]
 
 /** IAM refused the presented credential itself. */
-const refusesCredential = ({ code, status }: Refused): boolean =>
-  status !== 429 && code !== "idempotency_in_progress" && !ownSecretCodes.includes(code)
+const refusesCredential = (refused: Refused): boolean =>
+  refused.status !== 429 && refused.code !== "idempotency_in_progress" && !refusesSecret(refused)
 
 type TokenExchange = Pick<IamService, "exchange" | "refresh">
 

@@ -48,7 +48,7 @@ export const logLevel = named({
   none: LogLevel.None
 })
 
-/** Comma-separated. */
+/** Comma-separated. Names the first bad entry by its position only. */
 export const list =
   <A>(each: Parse<A>): Parse<ReadonlyArray<A>> =>
   (raw) =>
@@ -57,7 +57,9 @@ export const list =
         .split(",")
         .map((part) => part.trim())
         .filter((part) => part !== "")
-        .map(each)
+        .map((part, at) =>
+          Either.mapLeft(each(part), (problem) => `${problem}; entry ${at + 1} does not fit`)
+        )
     )
 
 /** A URL that `accepts` allows, as written unless `normalize` changes it. */
@@ -98,6 +100,30 @@ export const otlpEndpoint = url(
   "must be an http or https URL without user",
   (parsed) => /^https?:$/.test(parsed.protocol) && !hasUser(parsed)
 )
+
+/**
+ * A character of the password that is not encoded ends the part of the address that it is in: the rest is read as a path, a query or a
+ * fragment, and the `@` before the host is in it.
+ */
+const isMisread = (address: string): boolean => {
+  const [, authority = "", path = "", query = ""] = /^[^:]+:\/\/([^/?]*)([^?]*)(.*)$/.exec(address) ?? []
+  const [, port = "1"] = /^[^@[]*:([^@]*)$/.exec(authority) ?? []
+  return (
+    address.includes("#") ||
+    path.includes("@") ||
+    (/^\d+$/.test(port) ? query.replace(/=.*/, "") : query).includes("@")
+  )
+}
+
+export const postgresUrl: Parse<Redacted.Redacted> = (raw) =>
+  isMisread(raw)
+    ? Either.left(
+        "must have user, password and database percent-encoded: # as %23, / as %2F, ? as %3F, @ as %40, % as %25"
+      )
+    : secret(
+        /^postgres(?:ql)?:\/\/[\x21-\x7e]{1,4000}$/,
+        "must be an address such as postgres://user:password@host/database"
+      )(raw)
 
 /** A proxy for calls to other systems; without a scheme it is `http`. Its credentials are kept. */
 export const outboundProxy: Parse<Redacted.Redacted> = (raw) =>
@@ -174,36 +200,34 @@ export const webhookRetentionDays: Parse<number> = (raw) =>
 export const ratio: Parse<number> = (raw) =>
   Either.map(matching(/^(?:0?\.\d+|0|1(?:\.0+)?)$/, "must be from 0 to 1")(raw), Number)
 
-/** `name=value,name=value`, values percent-encoded. */
-const pairs =
-  (name: RegExp): Parse<ReadonlyMap<string, string>> =>
-  (raw) =>
-    Either.try({
-      try: () =>
-        raw
-          .split(",")
-          .filter((part) => part.trim() !== "")
-          .map((part): [string, string] => {
-            const at = Math.max(part.indexOf("="), 0)
-            return [part.slice(0, at).trim(), decodeURIComponent(part.slice(at + 1).trim())]
-          }),
-      catch: () => []
-    }).pipe(
+/** `name=value`, the value percent-encoded. */
+const pair =
+  (name: RegExp): Parse<readonly [string, string]> =>
+  (raw) => {
+    const at = Math.max(raw.indexOf("="), 0)
+    return Either.try(
+      () => [raw.slice(0, at).trim(), decodeURIComponent(raw.slice(at + 1).trim())] as const
+    ).pipe(
       Either.filterOrLeft(
-        (given) => given.every(([key]) => name.test(key)),
-        () => []
+        ([key]) => name.test(key),
+        () => undefined
       ),
-      Either.mapBoth({
-        onLeft: () => "must list name=value, percent-encoded",
-        onRight: (given) => new Map(given)
-      })
+      Either.mapLeft(() => "must list name=value, percent-encoded")
     )
+  }
 
-export const resourceAttributes = pairs(/^\S+$/)
+export const resourceAttributes: Parse<ReadonlyMap<string, string>> = (raw) =>
+  Either.map(list(pair(/^\S+$/))(raw), (given) => new Map(given))
 
 export const otlpHeaders: Parse<ReadonlyMap<string, Redacted.Redacted>> = (raw) =>
-  Either.flatMap(pairs(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/)(raw), (given) =>
-    [...given.values()].every((value) => /^[\x20-\x7e]*$/.test(value))
-      ? Either.right(new Map([...given].map(([key, value]) => [key, Redacted.make(value)])))
-      : Either.left("must hold visible ASCII")
+  Either.map(
+    list((one) =>
+      Either.flatMap(pair(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/)(one), ([key, value]) =>
+        Either.map(
+          secret(/^[\x20-\x7e]*$/, "must hold visible ASCII")(value),
+          (hidden) => [key, hidden] as const
+        )
+      )
+    )(raw),
+    (given) => new Map(given)
   )

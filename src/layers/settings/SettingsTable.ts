@@ -22,6 +22,7 @@ import {
   otlpHeaders,
   outboundProxy,
   type Parse,
+  postgresUrl,
   proxy,
   ratio,
   repository,
@@ -198,17 +199,10 @@ const storage = {
   MUSIC_DATABASE_PATH: withDefault<string>(Either.right, "data/music.sqlite", "SQLite file", {
     note: "Its folder is made when missing."
   }),
-  MUSIC_DATABASE_URL: optional(
-    secret(
-      /^postgres(?:ql)?:\/\/[\x21-\x7e]{1,4000}$/,
-      "must be an address such as postgres://user:password@host/database"
-    ),
-    "Postgres instead of the file",
-    {
-      note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
-      secret: true
-    }
-  ),
+  MUSIC_DATABASE_URL: optional(postgresUrl, "Postgres instead of the file", {
+    note: "`postgres://user:password@host:port/database`, version 14 or newer. Several instances need it.",
+    secret: true
+  }),
   MUSIC_DATABASE_CONNECTIONS: withDefault(whole(1, 200), "10", "connections of one instance to Postgres", {
     note: "One more listens, and another one is open for a moment at the start and while it migrates."
   })

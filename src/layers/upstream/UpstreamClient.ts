@@ -8,7 +8,12 @@ import * as Either from "effect/Either"
 import type * as Fiber from "effect/Fiber"
 import { clockOf } from "../../services/FiberContext.ts"
 import { isTracing } from "../../services/Tracing.ts"
-import { type Dependency, Unknown, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
+import {
+  type Dependency,
+  type Refused,
+  Unknown,
+  type UpstreamFailure
+} from "../../services/UpstreamFailure.ts"
 import { measureCall, peerOf, recordResponseStatus, spanAttributes, traceHeaders } from "./CallMetrics.ts"
 import {
   makeStartRequest,
@@ -39,6 +44,8 @@ export interface UpstreamCall<A> extends UpstreamRequest {
   readonly template?: string
   /** Reads a 2xx response. */
   readonly read: ResponseReader<A>
+  /** Runs after a refusal, before the call fails. */
+  readonly onRefused?: ((refusal: Refused) => Effect.Effect<void>) | undefined
 }
 
 /** Sends one request, never a second one after a failure. Its interruption ends the request. */
@@ -64,9 +71,16 @@ export const makeUpstream = (send: Send, options: UpstreamOptions): Upstream => 
     )
   }
 
-  const logFailure = (path: string, failure: UpstreamFailure): Effect.Effect<void> =>
+  const logFailure = (
+    path: string,
+    failure: UpstreamFailure,
+    { onRefused }: Pick<UpstreamCall<unknown>, "onRefused">
+  ): Effect.Effect<void> =>
     failure._tag === "Refused"
-      ? Effect.logDebug(`${dependency} refused`, { path, status: failure.status, code: failure.code })
+      ? Effect.zipRight(
+          Effect.logDebug(`${dependency} refused`, { path, status: failure.status, code: failure.code }),
+          onRefused === undefined ? Effect.void : onRefused(failure)
+        )
       : Effect.logWarning(`${dependency} gave no usable answer`, {
           path,
           reason: failure.reason,
@@ -92,7 +106,7 @@ export const makeUpstream = (send: Send, options: UpstreamOptions): Upstream => 
         return Effect.succeed(outcome.right)
       }
       measure(outcome.left._tag)
-      return Effect.zipRight(logFailure(template, outcome.left), Effect.fail(outcome.left))
+      return Effect.zipRight(logFailure(template, outcome.left, call), Effect.fail(outcome.left))
     }
     return Effect.async<A, UpstreamFailure>((resume) => {
       const cancel = start(call, { clock, trace: traceHeaders(fiber) }, (sent) =>

@@ -56,6 +56,11 @@ export interface Destinations {
     answer: { readonly now: number; readonly wrote: boolean }
   ) => Stored<DestinationState>
   /**
+   * After an operator's repair: ends the pause of a tracker that refused the settings, and what waited for its end is due at `now`. The
+   * stop stays until a write is accepted. Other pauses stay.
+   */
+  readonly resumeTracker: (now: number) => Stored<void>
+  /**
    * Reserves the next time for a write, for all processes together: `spacing` milliseconds after the last one, and at most
    * `hourly` in any hour.
    */

@@ -439,6 +439,51 @@ describe("A definite answer", () => {
       })
   )
 
+  it.scoped("of 401 ends when a process starts, whose settings may be others", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, failSearch, filed, pass, settings, start } = yield* makeWorld
+      const report = yield* admit()
+      failPost(faults.status(401, { message: "no" }))
+      const before = yield* start(settings)
+      yield* pass(20)
+      yield* before.stop
+      // It was sent, so it is searched first, and that is refused, too.
+      failSearch(faults.status(401, { message: "no" }))
+      const between = yield* start(settings)
+      yield* pass(20)
+      yield* between.stop
+      expect(Option.isNone(yield* filed(report))).toBe(true)
+      yield* start(settings)
+      yield* pass(10)
+      expect(Option.isSome(yield* filed(report))).toBe(true)
+    })
+  )
+
+  it.scoped("of 401 ends within 30 seconds of an operator's retry; a limit does not", () =>
+    Effect.gen(function* () {
+      const { admit, failPost, filed, now, pass, posts, settings, start, store } = yield* makeWorld
+      const report = yield* admit()
+      const retry = Effect.suspend(() =>
+        Effect.zipRight(
+          store.deliveries.retry(`report:${report.id}`, now()),
+          store.destinations.resumeTracker(now())
+        )
+      )
+      failPost(faults.status(403, { message: "no" }, { "retry-after": "90" }))
+      yield* start(settings)
+      yield* pass(5)
+      yield* retry
+      yield* pass(60)
+      expect(posts().length).toBe(1)
+      failPost(faults.status(401, { message: "no" }))
+      yield* pass(60)
+      expect(posts().length).toBe(2)
+      yield* retry
+      yield* pass(31)
+      expect(Option.isSome(yield* filed(report))).toBe(true)
+    })
+  )
+
   it.scoped("that refuses writes is logged once, even though searches succeed", () =>
     Effect.gen(function* () {
       const { admit, failPost, filed, lines, searches, pass, posts, settings, start } = yield* makeWorld

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "@effect/vitest"
+import * as fc from "effect/FastCheck"
 import * as Option from "effect/Option"
 import * as Redacted from "effect/Redacted"
 import { type Environment, readSettings } from "../../../src/layers/settings/Settings.ts"
@@ -244,6 +245,42 @@ describe("A service's URL", () => {
   ])("may not be %s", (url) => {
     expect(badNames({ MUSIC_IAM_URL: url })).toEqual(["MUSIC_IAM_URL"])
   })
+})
+
+describe("The password of the database", () => {
+  const password = fc.string({ minLength: 1, unit: fc.constantFrom(...'ab#/?@%:&+!$[]"') })
+  const address = (secret: string, rest: string) => `postgres://music:${secret}@${rest}`
+  const places = fc.constantFrom(
+    "db.example/music",
+    "db.example:5432/music?sslmode=require",
+    "/music?host=/tmp"
+  )
+
+  it("may hold every character, percent-encoded", () => {
+    fc.assert(
+      fc.property(password, places, (secret, rest) => {
+        expect(badNames({ MUSIC_DATABASE_URL: address(encodeURIComponent(secret), rest) })).toEqual([])
+      })
+    )
+  })
+
+  it("is not read as another part of the address", () => {
+    fc.assert(
+      fc.property(password, places, (secret, rest) => {
+        const [problem] = problemsOf({ MUSIC_DATABASE_URL: address(secret, rest) })
+        if (/[#/?]/.test(secret))
+          expect(problem).toMatchObject({ problem: expect.stringContaining("# as %23") })
+        else expect(problem).toBeUndefined()
+      })
+    )
+  })
+
+  it.each(["db/music?application_name=a@b", "/music?host=/tmp&user=a@b", "db:5432/music", "db:5432"])(
+    "is not missed in postgres://%s",
+    (rest) => {
+      expect(badNames({ MUSIC_DATABASE_URL: `postgres://${rest}` })).toEqual([])
+    }
+  )
 })
 
 describe("Bounds", () => {

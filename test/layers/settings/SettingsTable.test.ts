@@ -63,9 +63,9 @@ const values: Readonly<Record<string, string>> = Object.fromEntries(
   own.map(({ name }) => [name, name === "MUSIC_DATABASE_URL" ? address : `${name} ${awkward}`])
 )
 
-/** .env.example, filled in between its quotes as its header says. */
+/** .env.example, with all settings filled in between their quotes as its header says. */
 const filledIn = (): string =>
-  text(".env.example").replace(/^(MUSIC_[A-Z_]+)=('?)[^'\n]*('?)$/gm, (_, name, opened, closed) => {
+  text(".env.example").replace(/^(?:# )?(MUSIC_[A-Z_]+)=('?)[^'\n]*('?)$/gm, (_, name, opened, closed) => {
     const value = values[name] ?? ""
     return `${name}=${opened}${opened === "" ? value : value.replaceAll("'", "'\\''")}${closed}`
   })
@@ -98,6 +98,15 @@ const settingsIn = (lines: ReadonlyArray<string>) =>
   )
 
 describe("The recipe of .env.example", () => {
+  it("sets the required settings alone: a later default is no line to correct", () =>
+    inFolder((run, folder) => {
+      writeFileSync(join(folder, ".env"), text(".env.example"))
+      const required = settingEntries.filter((entry) => entry.required === true).map(({ name }) => [name, ""])
+      expect(settingsIn(run(recipeWith("npm start").replace("npm start", "env -0")).split("\0"))).toEqual(
+        Object.fromEntries(required)
+      )
+    }))
+
   it("passes every value to the process as written, shell characters included", () =>
     inFolder((run, folder) => {
       writeFileSync(join(folder, ".env"), filledIn())

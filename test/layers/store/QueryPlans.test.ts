@@ -168,6 +168,8 @@ const everyOperation = (store: StoreService) =>
     yield* usage.size
     usage.pool()
     yield* destinations.failed("tracker", { now, pausedUntil: now, stopped: false, failure: "none" })
+    yield* destinations.failed("tracker", { now, pausedUntil: now + 1, stopped: true, failure: "none" })
+    yield* destinations.resumeTracker(now)
     yield* destinations.answered("tracker", { now, wrote: true })
     for (let write = 0; write < 3; write += 1)
       yield* destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 450 })

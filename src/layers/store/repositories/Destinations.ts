@@ -2,9 +2,10 @@ import type { Statement } from "@effect/sql/Statement"
 import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import { latestDueTime } from "../../../services/ClockSkew.ts"
-import type { DestinationState, Destinations } from "../../../services/Store.ts"
+import { type DestinationState, type Destinations, trackerDestination } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { all, first, lock, type Query, run } from "../Query.ts"
+import { priorities } from "./DeliveryRows.ts"
 import { Flag, OptionalText, toFlag, Whole } from "./Rows.ts"
 
 const hour = 3_600_000
@@ -90,6 +91,18 @@ export const makeDestinations = ({ sql, read, write }: Database): Destinations =
                 WHERE name = ${name}`
         )
       ),
+    resumeTracker: (now) =>
+      write("Destinations.resumeTracker", function* () {
+        yield* lock(`destination ${trackerDestination}`)
+        const { pausedUntil, stopped } = yield* state(trackerDestination)
+        if (!stopped || pausedUntil <= now) return
+        yield* run(sql`
+          UPDATE destinations SET paused_until = ${now}, changed_at = ${now} WHERE name = ${trackerDestination}`)
+        yield* run(sql`
+          UPDATE deliveries SET available_at = ${now}
+          WHERE kind = 'report' AND state = 'waiting' AND ${sql.in("priority", Object.values(priorities))}
+            AND available_at > ${now}`)
+      }),
     reserveWrite: (name, { now, spacing, hourly }) =>
       write("Destinations.reserveWrite", function* () {
         yield* lock(`destination ${name}`)

@@ -1,0 +1,54 @@
+/** The sandbox as a person starts it: a process of its own. */
+import { createServer, type Server } from "node:net"
+import { afterAll, beforeAll, describe, expect, it } from "vitest"
+import { start } from "../support/Process.ts"
+
+const sandbox = (...parameters: ReadonlyArray<string>) =>
+  start(process.execPath, ["--import", "tsx", "sandbox/main.ts", ...parameters], {})
+
+/** Holds the port that the sandbox asks for first, unless another program does. */
+let holder: Server
+beforeAll(
+  () =>
+    new Promise<void>((resolve) => {
+      holder = createServer().on("error", () => resolve())
+      holder.listen(8787, "127.0.0.1", () => resolve())
+    })
+)
+afterAll(() => new Promise<void>((resolve) => holder.close(() => resolve())))
+
+describe("npm run sandbox", () => {
+  it("prints each line of the log once, also when its first port is taken", async () => {
+    const { child, ended, output, says } = sandbox("--debug")
+    try {
+      const [, base = ""] = await says(/BASE=(http:\/\/127\.0\.0\.1:\d+)/)
+      expect(base).not.toBe("http://127.0.0.1:8787")
+      await fetch(`${base}/api/v1/version`)
+      await says(/"route":"\/api\/v1\/version"/)
+      child.kill("SIGTERM")
+      expect(await ended).toEqual({ code: 0, signal: null })
+      const lines = output()
+        .split("\n")
+        .filter((line) => line.startsWith("{"))
+      expect(lines.filter((line, at) => lines.indexOf(line) !== at)).toEqual([])
+      expect(lines.filter((line) => line.includes('"Listening"'))).toHaveLength(1)
+    } finally {
+      child.kill("SIGKILL")
+    }
+  })
+
+  it("shows its options with --help, and exits with 0", async () => {
+    const { ended, output } = sandbox("--help")
+    expect(await ended).toEqual({ code: 0, signal: null })
+    expect(output()).toMatch(/^Usage: npm run sandbox -- .*\n +--walk .*\n +--debug .*\n +--help .*\n$/)
+  })
+
+  it.each([["--wlak"], ["--help", "--wlak"]])(
+    "refuses an unknown option with 64 (%s %s)",
+    async (...flags) => {
+      const { ended, output } = sandbox(...flags)
+      expect(await ended).toEqual({ code: 64, signal: null })
+      expect(output()).toMatch(/^Usage: /)
+    }
+  )
+})
