@@ -43,7 +43,8 @@ export const parts = {
 }
 
 const makePorts = (given: typeof parts) =>
-  Layer.mergeAll(HttpIam, HttpTing, given.store, given.tables, given.tracker, Drain.Default).pipe(
+  Layer.mergeAll(HttpIam, HttpTing, given.tables, given.tracker, Drain.Default).pipe(
+    Layer.provideMerge(given.store),
     Layer.provide(UndiciTransport)
   )
 

@@ -9,9 +9,11 @@ import type { WebhookReceipt } from "../schema/Webhook.ts"
 import { Iam, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
+import { readNamedActors } from "./NamedActors.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
+import { Settings } from "./Settings.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
-import { Store } from "./Store.ts"
+import { actorDigest, Store } from "./Store.ts"
 import { tracedFn } from "./Tracing.ts"
 
 const Rows = Schema.Struct({ current: Schema.Struct({ members: Schema.Array(Schema.Unknown) }) })
@@ -55,6 +57,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const iam = yield* Iam
     const store = yield* Store
     const events = yield* BackendTelemetry
+    const { applicationSecret } = (yield* Settings).iam
 
     /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
     const planeOf = ({ plane }: WebhookEvent): Effect.Effect<PlaneId, Failure> =>
@@ -97,7 +100,8 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
               data: JSON.stringify(event.data),
               receivedAt: yield* Clock.currentTimeMillis
             },
-            readRemovedPeople(event)
+            readRemovedPeople(event),
+            readNamedActors(event).map((publicId) => actorDigest(applicationSecret, plane, publicId))
           )
           .pipe(
             logAndMapStoreFailure,

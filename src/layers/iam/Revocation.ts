@@ -17,6 +17,7 @@ import { type KnownCredentials, tokenKey } from "./budget/KnownCredentials.ts"
 import type { IamPath } from "./budget/Purpose.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import type { IntrospectionClient } from "./Introspection.ts"
+import type { StoredSessions } from "./StoredSessions.ts"
 
 /** A body shows that another system answered. */
 const readEmpty: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
@@ -45,17 +46,19 @@ export const makeRevocation = (
   call: PlaneCall,
   budget: IamBudget,
   known: KnownCredentials,
-  introspection: Pick<IntrospectionClient, "forgetWhere">
+  introspection: Pick<IntrospectionClient, "forgetWhere">,
+  stored: Pick<StoredSessions, "recall" | "forgetLogin">
 ): Revocation => {
   const mayHaveRevoked: Revocation["mayHaveRevoked"] = (matches) => (exit) => {
     if (!hadNoEffect(exit)) introspection.forgetWhere(matches)
   }
 
   const revoke: IamService["revoke"] = (plane, token, key) =>
-    Effect.suspend(() => {
+    Effect.flatMap(stored.recall(tokenKey(plane, token)), () => {
       const value = Redacted.value(token)
       const isRefreshToken = value.startsWith("ort_")
       const credential = tokenKey(plane, token)
+      const login = known.loginOf(credential)
       const inFamily = known.inFamilyOf(plane, token)
       return call(plane, {
         operation: "revoke",
@@ -73,7 +76,8 @@ export const makeRevocation = (
             if (!hadNoEffect(exit)) known.endFamily(matches)
             if (Exit.isSuccess(exit)) known.end(credential)
           }
-        })
+        }),
+        Effect.zipLeft(stored.forgetLogin(login))
       )
     }).pipe(traced("Iam.revoke"))
 

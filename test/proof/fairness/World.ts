@@ -110,9 +110,9 @@ export const openWorld = async (
     HttpTing,
     TrackerFromSettings,
     TablesFromSettings,
-    storeIn(folder),
     Drain.Default
   ).pipe(
+    Layer.provideMerge(storeIn(folder)),
     Layer.provide(Layer.succeed(UpstreamTransport, { send: upstreams.send })),
     Layer.provideMerge(Layer.succeed(Settings, settingsWith(settings)))
   )

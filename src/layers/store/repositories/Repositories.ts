@@ -11,6 +11,7 @@ import { makeLoginOutcomes } from "./LoginOutcomes.ts"
 import { makeRecipients } from "./Recipients.ts"
 import { makeReports } from "./Reports.ts"
 import { makeRetention } from "./Retention.ts"
+import { makeSessionDigests } from "./SessionDigests.ts"
 import { makeTelemetrySpool } from "./TelemetrySpool.ts"
 import { makeWebhookInbox } from "./WebhookInbox.ts"
 import { makeStoreHealth } from "../StoreHealth.ts"
@@ -30,6 +31,7 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
     return {
       recipients: makeRecipients(database),
       loginOutcomes: makeLoginOutcomes(database),
+      sessionDigests: makeSessionDigests(database),
       reports: makeReports(database, wakeups.deliveries.wakeUp),
       webhooks: makeWebhookInbox(database),
       spool: yield* makeTelemetrySpool(database, wakeups.spool.wakeUp),
