@@ -105,6 +105,7 @@ const readEverything = (store: StoreService) =>
       receivedAgain: yield* store.webhooks.receive(sampleEvent(), []),
       storedBytes: yield* store.reports.storedBytes,
       lastBackup: yield* store.backups.last,
+      session: yield* store.sessionDigests.find("digest-1"),
       deliveries: yield* store.deliveries.counts
     }
   })
@@ -147,6 +148,7 @@ const everything = (version: number) => ({
   receivedAgain: false,
   storedBytes: Buffer.byteLength(JSON.stringify(sampleReport().content)) + 1_000,
   lastBackup: version < 7 ? Option.none() : Option.some(1_200),
+  session: version < 8 ? Option.none() : Option.some({ login: "login-1", actor: "actor-1" }),
   deliveries: deliveriesOf(version)
 })
 
