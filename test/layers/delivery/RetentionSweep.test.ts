@@ -43,7 +43,7 @@ const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
 
 describe("Retention", () => {
   it.scoped(
-    "follows the settings in days, with 0 for ever; keeps login outcomes for a day, refusals for 30 days, and no digest of a session that ended",
+    "follows the settings in days, with 0 for ever; keeps login outcomes for a day and refusals for 30 days",
     () =>
       Effect.gen(function* () {
         const { seen, store } = watch(yield* freshStore)
