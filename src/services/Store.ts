@@ -4,6 +4,7 @@ import type * as Effect from "effect/Effect"
 import type { Backups } from "./store/Backups.ts"
 import type { Deliveries } from "./store/Deliveries.ts"
 import type { Destinations } from "./store/Destinations.ts"
+import type { IamCalls } from "./store/IamCalls.ts"
 import type { KnownPlanes } from "./store/KnownPlanes.ts"
 import type { LoginOutcomes } from "./store/LoginOutcomes.ts"
 import type { Recipients } from "./store/Recipients.ts"
@@ -18,6 +19,7 @@ import type { WebhookInbox } from "./store/WebhookInbox.ts"
 export * from "./store/Backups.ts"
 export * from "./store/Deliveries.ts"
 export * from "./store/Destinations.ts"
+export * from "./store/IamCalls.ts"
 export * from "./store/KnownPlanes.ts"
 export * from "./store/LoginOutcomes.ts"
 export * from "./store/Recipients.ts"
@@ -33,6 +35,7 @@ export interface StoreService {
   readonly recipients: Recipients
   readonly loginOutcomes: LoginOutcomes
   readonly sessionDigests: SessionDigests
+  readonly iamCalls: IamCalls
   readonly reports: Reports
   readonly webhooks: WebhookInbox
   readonly spool: TelemetrySpool

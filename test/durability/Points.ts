@@ -91,6 +91,8 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "destinations.failed": "limited tracker",
   "destinations.answered": "report",
   "destinations.reserveWrite": "report",
+  "iamCalls.leave": "call iamCalls.leave",
+  "iamCalls.take": "start",
   "retention.reports": "call retention.reports",
   "retention.webhooks": "call retention.webhooks",
   "retention.deliveries": "call retention.deliveries",

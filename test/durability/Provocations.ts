@@ -201,6 +201,7 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
 /** Parameters that concern no row; for most removals a bound: nothing in a run is that old. */
 const harmless: Readonly<Record<string, ReadonlyArray<unknown>>> = {
   "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }],
+  "iamCalls.leave": ["no process", []],
   "sessionDigests.nameActor": ["no login", "no actor"]
 }
 

@@ -16,6 +16,7 @@ import { makeIntrospectionHealth } from "./IntrospectionHealth.ts"
 import { makeProofExchange } from "./ProofExchange.ts"
 import { makeRevocation } from "./Revocation.ts"
 import { makeStoredSessions } from "./StoredSessions.ts"
+import { handOver } from "./SucceedingProcess.ts"
 import { makeTestingContext } from "./TestingContext.ts"
 import { makeTingEndpoints } from "./TingEndpoints.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
@@ -35,7 +36,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | Store | UpstreamTranspo
       known,
       refused
     )
-    const stored = yield* makeStoredSessions((yield* Store).sessionDigests, known)
+    const { iamCalls, sessionDigests } = yield* Store
+    yield* handOver(iamCalls, budget)
+    const stored = yield* makeStoredSessions(sessionDigests, known)
     const testingContext = yield* makeTestingContext(call, applicationId, budget, known)
 
     const secretOf = (plane: Plane): Redacted.Redacted =>

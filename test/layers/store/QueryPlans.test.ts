@@ -91,6 +91,8 @@ const everyOperation = (store: StoreService) =>
     yield* sessionDigests.nameActor("login", "actor")
     yield* sessionDigests.forgetToken("digest")
     yield* sessionDigests.forgetLogin("login")
+    yield* store.iamCalls.leave("process", [])
+    yield* store.iamCalls.take()
 
     const plane = { environmentId: "env", webhookKeyDigest: "digest", now }
     yield* planes.remember(plane)
@@ -213,6 +215,7 @@ const watched = (store: StoreService) => {
     recipients: watch("recipients", store.recipients),
     loginOutcomes: watch("loginOutcomes", store.loginOutcomes),
     sessionDigests: watch("sessionDigests", store.sessionDigests),
+    iamCalls: watch("iamCalls", store.iamCalls),
     reports: watch("reports", store.reports),
     webhooks: watch("webhooks", store.webhooks),
     spool: watch("spool", store.spool),

@@ -5,6 +5,7 @@ import type { StoreService } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { makeDeliveries } from "./Deliveries.ts"
 import { makeDestinations } from "./Destinations.ts"
+import { makeIamCalls } from "./IamCalls.ts"
 import { makeKnownPlanes } from "./KnownPlanes.ts"
 import { makeBackups } from "./LastBackup.ts"
 import { makeLoginOutcomes } from "./LoginOutcomes.ts"
@@ -32,6 +33,7 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
       recipients: makeRecipients(database),
       loginOutcomes: makeLoginOutcomes(database),
       sessionDigests: makeSessionDigests(database),
+      iamCalls: makeIamCalls(database),
       reports: makeReports(database, wakeups.deliveries.wakeUp),
       webhooks: makeWebhookInbox(database),
       spool: yield* makeTelemetrySpool(database, wakeups.spool.wakeUp),
