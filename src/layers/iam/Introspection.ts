@@ -88,7 +88,10 @@ export const makeIntrospection = (
     const introspectCached = (plane: Plane, token: Redacted.Redacted, key: string) =>
       Effect.withFiberRuntime<Option.Option<Introspection>, UpstreamFailure>((fiber) =>
         Effect.flatMap(
-          cache.get(key, Effect.zipRight(stored.recall(key), introspectUncached(plane, token, key))),
+          cache.get(
+            key,
+            Effect.suspend(() => stored.recall(key, () => introspectUncached(plane, token, key)))
+          ),
           ({ at, introspection }): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> => {
             if (Option.isNone(introspection)) return Effect.succeed(introspection)
             // IAM's time as of now: its `Date` plus the age of the cached answer.

@@ -53,33 +53,37 @@ export const makeRevocation = (
     if (!hadNoEffect(exit)) introspection.forgetWhere(matches)
   }
 
+  const send: IamService["revoke"] = (plane, token, key) => {
+    const value = Redacted.value(token)
+    const isRefreshToken = value.startsWith("ort_")
+    const credential = tokenKey(plane, token)
+    const login = known.loginOf(credential)
+    const inFamily = known.inFamilyOf(plane, token)
+    return call(plane, {
+      operation: "revoke",
+      method: "POST",
+      path,
+      key,
+      form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
+      read: expectStatus(200, readEmpty)
+    }).pipe(
+      budget.within({ plane: planeId(plane), path }, { credential, use: "session" }, () => {
+        const matches = (other: string) => other === credential || (isRefreshToken && inFamily(other))
+        const dropCached = mayHaveRevoked(matches)
+        return (exit) => {
+          dropCached(exit)
+          if (!hadNoEffect(exit)) known.endFamily(matches)
+          if (Exit.isSuccess(exit)) known.end(credential)
+        }
+      }),
+      Effect.zipLeft(stored.forgetLogin(login))
+    )
+  }
+
   const revoke: IamService["revoke"] = (plane, token, key) =>
-    Effect.flatMap(stored.recall(tokenKey(plane, token)), () => {
-      const value = Redacted.value(token)
-      const isRefreshToken = value.startsWith("ort_")
-      const credential = tokenKey(plane, token)
-      const login = known.loginOf(credential)
-      const inFamily = known.inFamilyOf(plane, token)
-      return call(plane, {
-        operation: "revoke",
-        method: "POST",
-        path,
-        key,
-        form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
-        read: expectStatus(200, readEmpty)
-      }).pipe(
-        budget.within({ plane: planeId(plane), path }, { credential, use: "session" }, () => {
-          const matches = (other: string) => other === credential || (isRefreshToken && inFamily(other))
-          const dropCached = mayHaveRevoked(matches)
-          return (exit) => {
-            dropCached(exit)
-            if (!hadNoEffect(exit)) known.endFamily(matches)
-            if (Exit.isSuccess(exit)) known.end(credential)
-          }
-        }),
-        Effect.zipLeft(stored.forgetLogin(login))
-      )
-    }).pipe(traced("Iam.revoke"))
+    Effect.suspend(() => stored.recall(tokenKey(plane, token), () => send(plane, token, key))).pipe(
+      traced("Iam.revoke")
+    )
 
   return { revoke, mayHaveRevoked }
 }

@@ -31,8 +31,8 @@ const refreshTokenMillis = Duration.toMillis("30 days")
 const replayMillis = Duration.toMillis("10 minutes")
 
 export interface StoredSessions {
-  /** Makes a token known that memory does not know, if the store does. */
-  readonly recall: (key: string) => Effect.Effect<void>
+  /** The call; a token that memory does not know is made known before it, if the store knows it. */
+  readonly recall: <A, E>(key: string, call: () => Effect.Effect<A, E>) => Effect.Effect<A, E>
   /** After `KnownCredentials.recordGrant`. */
   readonly remember: (
     plane: Plane,
@@ -55,11 +55,12 @@ const makeBounded = (atOnce: number) =>
     const places = yield* Effect.makeSemaphore(atOnce)
     return <A>(access: Stored<A>): Effect.Effect<Option.Option<A>> =>
       Effect.uninterruptibleMask((restore) =>
-        Effect.gen(function* () {
-          yield* restore(places.take(1))
-          const running = access.pipe(Effect.interruptible, Effect.ensuring(places.release(1)))
-          return yield* restore(Fiber.join(yield* Effect.forkIn(running, scope)))
-        })
+        restore(places.take(1)).pipe(
+          Effect.zipRight(
+            Effect.forkIn(Effect.ensuring(Effect.interruptible(access), places.release(1)), scope)
+          ),
+          Effect.flatMap((running) => restore(Fiber.join(running)))
+        )
       ).pipe(
         Effect.timeoutOption(longestWait),
         // The store logs what an operator has to know.
@@ -76,15 +77,14 @@ export const makeStoredSessions = (
     const write = yield* makeBounded(writesAtOnce)
 
     return {
-      recall: (key) =>
-        Effect.suspend(() =>
-          known.isKnown(key)
-            ? Effect.void
-            : Effect.map(lookUp(sessions.find(sessionDigest(key))), (found) => {
-                const login = Option.getOrUndefined(Option.flatten(found))
-                if (login !== undefined && !known.isKnown(key)) known.restore(key, login)
-              })
-        ),
+      recall: (key, call) =>
+        known.isKnown(key)
+          ? call()
+          : Effect.flatMap(lookUp(sessions.find(sessionDigest(key))), (found) => {
+              const login = Option.getOrUndefined(Option.flatten(found))
+              if (login !== undefined && !known.isKnown(key)) known.restore(key, login)
+              return call()
+            }),
       remember: (plane, grant, presented) =>
         Effect.clockWith((clock) => {
           const login = known.loginOf(tokenKey(plane, grant.refreshToken))

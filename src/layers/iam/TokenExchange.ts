@@ -126,8 +126,8 @@ export const makeTokenExchange = (
   }
 
   const refresh: IamService["refresh"] = (plane, token, key) =>
-    Effect.flatMap(stored.recall(tokenKey(plane, token)), () =>
-      spend(plane, "refresh_token", token, key)
+    Effect.suspend(() =>
+      stored.recall(tokenKey(plane, token), () => spend(plane, "refresh_token", token, key))
     ).pipe(
       // identity-service.md 5: a refused refresh token is dead under every key.
       budget.unlessRefused(
