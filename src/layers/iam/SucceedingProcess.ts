@@ -12,7 +12,7 @@ import { shares } from "./budget/Shares.ts"
 /** A database that is slow delays neither the start nor the stop by more. */
 const longestWait = "500 millis"
 
-/** Longer than a call counts. Wall clocks of two processes may differ. */
+/** Milliseconds: no place is taken for longer, whatever the wall clocks of two processes say. */
 const longest = 60_000
 
 const isShare = Schema.is(Schema.Literal(...shares))
