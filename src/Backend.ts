@@ -43,7 +43,8 @@ export const parts = {
 }
 
 const makePorts = (given: typeof parts) =>
-  Layer.mergeAll(HttpIam, HttpTing, given.store, given.tables, given.tracker).pipe(
+  Layer.mergeAll(HttpIam, HttpTing, given.tables, given.tracker).pipe(
+    Layer.provideMerge(given.store),
     Layer.provideMerge(Drain.Default),
     Layer.provide(UndiciTransport)
   )

@@ -1,14 +1,16 @@
-/** The store: one repository for each noun, in `store/`. No credential is ever stored. Times are milliseconds since the epoch. */
+/** The store: one repository for each noun, in `store/`. No credential is ever stored, only digests that rank calls to IAM. Times are milliseconds since the epoch. */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
 import type { Backups } from "./store/Backups.ts"
 import type { Deliveries } from "./store/Deliveries.ts"
 import type { Destinations } from "./store/Destinations.ts"
+import type { IamCalls } from "./store/IamCalls.ts"
 import type { KnownPlanes } from "./store/KnownPlanes.ts"
 import type { LoginOutcomes } from "./store/LoginOutcomes.ts"
 import type { Recipients } from "./store/Recipients.ts"
 import type { Reports } from "./store/Reports.ts"
 import type { Retention } from "./store/Retention.ts"
+import type { SessionDigests } from "./store/SessionDigests.ts"
 import type { Stored } from "./store/StoreUnavailable.ts"
 import type { StoreUsage } from "./store/StoreUsage.ts"
 import type { TelemetrySpool } from "./store/TelemetrySpool.ts"
@@ -17,11 +19,13 @@ import type { WebhookInbox } from "./store/WebhookInbox.ts"
 export * from "./store/Backups.ts"
 export * from "./store/Deliveries.ts"
 export * from "./store/Destinations.ts"
+export * from "./store/IamCalls.ts"
 export * from "./store/KnownPlanes.ts"
 export * from "./store/LoginOutcomes.ts"
 export * from "./store/Recipients.ts"
 export * from "./store/Reports.ts"
 export * from "./store/Retention.ts"
+export * from "./store/SessionDigests.ts"
 export * from "./store/StoreUnavailable.ts"
 export * from "./store/StoreUsage.ts"
 export * from "./store/TelemetrySpool.ts"
@@ -30,6 +34,8 @@ export * from "./store/WebhookInbox.ts"
 export interface StoreService {
   readonly recipients: Recipients
   readonly loginOutcomes: LoginOutcomes
+  readonly sessionDigests: SessionDigests
+  readonly iamCalls: IamCalls
   readonly reports: Reports
   readonly webhooks: WebhookInbox
   readonly spool: TelemetrySpool

@@ -10,12 +10,13 @@ import { Iam, type IamService, type WebhookEvent } from "./Iam.ts"
 import { countReplay } from "./Metrics.ts"
 import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
+import { readNamedActors } from "./NamedActors.ts"
 import { type PlaneId, productionId } from "./Plane.ts"
 import { makeQuota } from "./Quota.ts"
 import { RequestContext } from "./RequestContext.ts"
 import { Settings } from "./Settings.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
-import { Store } from "./Store.ts"
+import { actorDigest, Store } from "./Store.ts"
 import { tracedFn } from "./Tracing.ts"
 
 type Delivery = Parameters<IamService["verifyWebhook"]>[0]
@@ -54,7 +55,7 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
     const iam = yield* Iam
     const store = yield* Store
     const events = yield* BackendTelemetry
-    const { rateLimit } = yield* Settings
+    const { iam: iamSettings, rateLimit } = yield* Settings
     const forgeries = makeQuota(forgeryPolicy)
 
     /** The key digest proves the environment; an environment id beside it must agree (identity-service.md 11.4). */
@@ -110,7 +111,10 @@ export class Webhooks extends Effect.Service<Webhooks>()("music/Webhooks", {
               data: JSON.stringify(event.data),
               receivedAt: yield* Clock.currentTimeMillis
             },
-            readRemovedPeople(event)
+            readRemovedPeople(event),
+            readNamedActors(event).map((publicId) =>
+              actorDigest(iamSettings.applicationSecret, plane, publicId)
+            )
           )
           .pipe(
             logAndMapStoreFailure,

@@ -37,6 +37,7 @@ export interface Point {
 export const reads: ReadonlySet<string> = new Set([
   "recipients.isActive",
   "loginOutcomes.find",
+  "sessionDigests.find",
   "reports.find",
   "reports.storedBytes",
   "spool.counts",
@@ -66,6 +67,10 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "recipients.activate": "login",
   "recipients.deactivate": "revoked grant",
   "loginOutcomes.record": "login",
+  "sessionDigests.remember": "login",
+  "sessionDigests.nameActor": "call sessionDigests.nameActor",
+  "sessionDigests.forgetToken": "call sessionDigests.forgetToken",
+  "sessionDigests.forgetLogin": "call sessionDigests.forgetLogin",
   "reports.admit": "report",
   "webhooks.receive": "webhook",
   "spool.offer": "telemetry",
@@ -87,11 +92,14 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "destinations.answered": "report",
   "destinations.reserveWrite": "report",
   "destinations.resumeTracker": "call destinations.resumeTracker",
+  "iamCalls.leave": "call iamCalls.leave",
+  "iamCalls.take": "start",
   "retention.reports": "call retention.reports",
   "retention.webhooks": "call retention.webhooks",
   "retention.deliveries": "call retention.deliveries",
   "retention.recipients": "call retention.recipients",
   "retention.loginOutcomes": "call retention.loginOutcomes",
+  "retention.sessionDigests": "call retention.sessionDigests",
   "retention.refusals": "call retention.refusals"
 }
 

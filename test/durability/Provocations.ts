@@ -198,9 +198,11 @@ const acts: Readonly<Record<Exclude<Provocation, `call ${string}`>, Act>> = {
   }
 }
 
-/** Bounds of removals: nothing in a run is that old. */
-const longAgo: Readonly<Record<string, ReadonlyArray<unknown>>> = {
-  "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }]
+/** Parameters that concern no row; for most removals a bound: nothing in a run is that old. */
+const harmless: Readonly<Record<string, ReadonlyArray<unknown>>> = {
+  "spool.expire": [{ acceptedBefore: 1, deliveredBefore: 1, deliveredAtMost: 1_000_000 }],
+  "iamCalls.leave": ["no process", []],
+  "sessionDigests.nameActor": ["no login", "no actor"]
 }
 
 const isCall = (provocation: Provocation): provocation is `call ${string}` => provocation.startsWith("call ")
@@ -212,7 +214,7 @@ export const actOf = (provocation: Provocation): Act => {
     beside: async ({ instance }) => {
       const current = instance()
       if ((await current.ready) === undefined) return
-      await Promise.race([current.call(method, ...(longAgo[method] ?? [1])), current.died])
+      await Promise.race([current.call(method, ...(harmless[method] ?? [1])), current.died])
     }
   }
 }

@@ -17,6 +17,7 @@ export interface Volumes {
   readonly remembered: number
   readonly recipients: number
   readonly loginOutcomes: number
+  readonly sessionDigests: number
   readonly refused: number
 }
 
@@ -31,6 +32,7 @@ export const volumesOf = (reports: number): Volumes => ({
   remembered: Math.ceil(reports / 2),
   recipients: Math.ceil(reports / 10),
   loginOutcomes: Math.ceil(reports / 20),
+  sessionDigests: Math.ceil(reports / 10),
   refused: Math.ceil(reports / 100)
 })
 
@@ -124,6 +126,10 @@ export const bulkStatements = (
     `INSERT INTO login_outcomes (upstream_key, plane, subscribed, subscription_id, transient, recorded_at)
     SELECT ${hex(32, "login")}, 'production', 1, ${hex(16, "subscription")}, 0, ${spread(20 * hour, volumes.loginOutcomes)}
     FROM ${series(volumes.loginOutcomes)}`,
+    `INSERT INTO session_digests (digest, plane, kind, login, actor, ends_at)
+    SELECT ${hex(32, "digest")}, 'production', CASE WHEN i % 3 = 0 THEN 'access' ELSE 'refresh' END,
+      'login' || ${text("i / 3")}, 'actor' || ${text("i / 6")}, ${spread(2 * day, volumes.sessionDigests)} + ${day}
+    FROM ${series(volumes.sessionDigests)}`,
     `INSERT INTO spool_refused (record_id, table_name, code, event_at, bytes, refused_at)
     SELECT ${hex(16, "refused")}, 'musicclidaemon', 'record_too_large', ${now - day}, 300, ${spread(29 * day, volumes.refused)}
     FROM ${series(volumes.refused)}`

@@ -36,12 +36,8 @@ export const serverOverIam = (
       iam: { url: iam.simulator.url, ...overrides.iam },
       ting: { url: ting.url, ...overrides.ting }
     })
-    const ports = Layer.mergeAll(
-      HttpIam,
-      HttpTing,
-      TestStore.layer,
-      SimulatedTables.layer(clientTables)
-    ).pipe(
+    const ports = Layer.mergeAll(HttpIam, HttpTing, SimulatedTables.layer(clientTables)).pipe(
+      Layer.provideMerge(TestStore.layer),
       Layer.provideMerge(Drain.Default),
       Layer.provide(UndiciTransport),
       Layer.provideMerge(Layer.succeed(Settings, settings))

@@ -25,6 +25,7 @@ import {
 } from "../../src/services/Iam.ts"
 import { planeId, type TestingPlane } from "../../src/services/Plane.ts"
 import { Settings } from "../../src/services/Settings.ts"
+import { Store } from "../../src/services/Store.ts"
 import { Refused, type UpstreamFailure } from "../../src/services/UpstreamFailure.ts"
 import { testNow } from "../layers/upstream/Simulated.ts"
 import { sendInMemory } from "./InMemoryTransport.ts"
@@ -141,7 +142,8 @@ const make = Effect.gen(function* () {
     ...settings,
     iam: { ...settings.iam, callsPerMinute: 1_000_000 }
   })
-  const built = yield* Layer.build(Layer.provide(HttpIam, Layer.merge(transport, withoutBudget)))
+  const store = Layer.succeed(Store, yield* Store)
+  const built = yield* Layer.build(Layer.provide(HttpIam, Layer.mergeAll(transport, withoutBudget, store)))
   const iam = Context.get(built, Iam)
 
   const { gate, ...switches } = makeFaultSwitches<IamMethod>()
@@ -326,4 +328,4 @@ const make = Effect.gen(function* () {
   return Context.make(Iam, port).pipe(Context.add(SimulatedIam, simulated))
 })
 
-export const layer: Layer.Layer<Iam | SimulatedIam, never, Settings> = Layer.scopedContext(make)
+export const layer: Layer.Layer<Iam | SimulatedIam, never, Settings | Store> = Layer.scopedContext(make)

@@ -70,6 +70,7 @@ const wrapped = Layer.effectContext(
       ...store,
       recipients: watched("recipients", store.recipients),
       loginOutcomes: watched("loginOutcomes", store.loginOutcomes),
+      sessionDigests: watched("sessionDigests", store.sessionDigests),
       reports: watched("reports", store.reports),
       webhooks: watched("webhooks", store.webhooks),
       spool: watched("spool", store.spool),

@@ -47,9 +47,11 @@ export interface UseCaseOptions {
 const ports = ({ settings, tables }: UseCaseOptions) =>
   Layer.mergeAll(
     Layer.provideMerge(SimulatedTing.layer, SimulatedIam.layer),
-    SimulatedTables.layer(tables ?? clientTables),
-    TestStore.layer
-  ).pipe(Layer.provideMerge(Layer.succeed(Settings, testSettings(settings))))
+    SimulatedTables.layer(tables ?? clientTables)
+  ).pipe(
+    Layer.provideMerge(TestStore.layer),
+    Layer.provideMerge(Layer.succeed(Settings, testSettings(settings)))
+  )
 
 const useCases = Layer.mergeAll(
   Planes.Default,

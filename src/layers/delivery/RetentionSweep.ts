@@ -29,26 +29,22 @@ export const makeRetentionSweep = (
   Effect.gen(function* () {
     const { retention } = yield* Store
     const agreedTime = yield* makeAgreedTime
-    const clean = (
-      now: number,
-      what: string,
-      days: number,
-      remove: (before: number) => Effect.Effect<number, StoreUnavailable>
-    ) =>
-      days === 0
-        ? Effect.void
-        : Effect.repeat(Effect.zipLeft(remove(now - days * day), Effect.sleep(batchPause)), {
-            while: (removed) => removed > 0
-          }).pipe(
-            Effect.sandbox,
-            // Other kinds of data go on, and this one is retried an hour later.
-            Effect.catchAll((cause) =>
-              Cause.isInterruptedOnly(cause)
-                ? Effect.failCause(cause)
-                : Effect.logWarning(`Cleaning the ${what} failed`, Cause.pretty(cause))
-            ),
-            Effect.orDie
-          )
+    type Remove = (before: number) => Effect.Effect<number, StoreUnavailable>
+    const cleanBefore = (before: number, what: string, remove: Remove) =>
+      Effect.repeat(Effect.zipLeft(remove(before), Effect.sleep(batchPause)), {
+        while: (removed) => removed > 0
+      }).pipe(
+        Effect.sandbox,
+        // Other kinds of data go on, and this one is retried an hour later.
+        Effect.catchAll((cause) =>
+          Cause.isInterruptedOnly(cause)
+            ? Effect.failCause(cause)
+            : Effect.logWarning(`Cleaning the ${what} failed`, Cause.pretty(cause))
+        ),
+        Effect.orDie
+      )
+    const clean = (now: number, what: string, days: number, remove: Remove) =>
+      days === 0 ? Effect.void : cleanBefore(now - days * day, what, remove)
     const cleanAll = Effect.gen(function* () {
       const agreed = yield* agreedTime
       if (Option.isNone(agreed)) return yield* Effect.sleep(clockPause)
@@ -58,6 +54,7 @@ export const makeRetentionSweep = (
       yield* clean(now, "reports", settings.reportsDays, retention.reports)
       yield* clean(now, "recipients", settings.recipientsDays, retention.recipients)
       yield* clean(now, "login outcomes", loginOutcomesDays, retention.loginOutcomes)
+      yield* cleanBefore(now, "session digests", retention.sessionDigests)
       yield* clean(now, "refusals", refusalsDays, retention.refusals)
       yield* Effect.sleep(interval)
     })

@@ -5,6 +5,7 @@ import type * as Redacted from "effect/Redacted"
 import { Iam } from "../../services/Iam.ts"
 import type { Plane } from "../../services/Plane.ts"
 import { Settings } from "../../services/Settings.ts"
+import { Store } from "../../services/Store.ts"
 import { UpstreamTransport } from "../upstream/UpstreamTransport.ts"
 import { makeIamBudget } from "./budget/IamBudget.ts"
 import { makeKnownCredentials } from "./budget/KnownCredentials.ts"
@@ -15,12 +16,14 @@ import { makeIntrospectionHealth } from "./IntrospectionHealth.ts"
 import { makeSecretWatch, refusesSecret } from "./OwnSecret.ts"
 import { makeProofExchange } from "./ProofExchange.ts"
 import { makeRevocation } from "./Revocation.ts"
+import { makeStoredSessions } from "./StoredSessions.ts"
+import { handOver } from "./SucceedingProcess.ts"
 import { makeTestingContext } from "./TestingContext.ts"
 import { makeTingEndpoints } from "./TingEndpoints.ts"
 import { makeTokenExchange } from "./TokenExchange.ts"
 import { makeWebhookVerifier } from "./WebhookSignature.ts"
 
-export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = Layer.scoped(
+export const HttpIam: Layer.Layer<Iam, never, Settings | Store | UpstreamTransport> = Layer.scoped(
   Iam,
   Effect.gen(function* () {
     const { iam: settings, rateLimit } = yield* Settings
@@ -34,6 +37,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = La
       known,
       refused
     )
+    const { iamCalls, sessionDigests } = yield* Store
+    yield* handOver(iamCalls, budget)
+    const stored = yield* makeStoredSessions(sessionDigests, known)
     const testingContext = yield* makeTestingContext(call, applicationId, budget, known)
 
     const secretOf = (plane: Plane): Redacted.Redacted =>
@@ -53,12 +59,9 @@ export const HttpIam: Layer.Layer<Iam, never, Settings | UpstreamTransport> = La
           )
 
     const health = yield* makeIntrospectionHealth(planeCall, budget, known)
-    const introspection = yield* makeIntrospection(health, budget, known, {
-      applicationId,
-      cacheSeconds: settings.introspectionCacheSeconds
-    })
-    const revocation = makeRevocation(planeCall, budget, known, introspection)
-    const tokens = makeTokenExchange(planeCall, budget, known, health, revocation, applicationId)
+    const introspection = yield* makeIntrospection(health, budget, known, stored, settings)
+    const revocation = makeRevocation(planeCall, budget, known, introspection, stored)
+    const tokens = makeTokenExchange(planeCall, budget, known, health, revocation, stored, settings)
     const catalogue = yield* makeTingEndpoints(planeCall, budget)
 
     return {

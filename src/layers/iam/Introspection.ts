@@ -6,12 +6,15 @@ import type * as Scope from "effect/Scope"
 import { clockOf, monotonicNow } from "../../services/FiberContext.ts"
 import type { IamService, Introspection } from "../../services/Iam.ts"
 import { environmentIdOf, type Plane, planeId } from "../../services/Plane.ts"
+import type { SettingsValues } from "../../services/Settings.ts"
+import { actorDigest } from "../../services/Store.ts"
 import { traced } from "../../services/Tracing.ts"
 import type { UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import type { IamBudget } from "./budget/IamBudget.ts"
 import { type KnownCredentials, tokenKey } from "./budget/KnownCredentials.ts"
 import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
 import { readIntrospection } from "./IntrospectionResponse.ts"
+import type { StoredSessions } from "./StoredSessions.ts"
 import { makeTtlCache } from "./TtlCache.ts"
 
 const maxCachedTokens = 10_000
@@ -36,14 +39,15 @@ export const makeIntrospection = (
   health: Pick<IntrospectionHealth, "send" | "confirmInactive">,
   budget: IamBudget,
   known: KnownCredentials,
-  options: { readonly applicationId: string; readonly cacheSeconds: number }
+  stored: Pick<StoredSessions, "recall" | "nameActor" | "forgetToken">,
+  options: SettingsValues["iam"]
 ): Effect.Effect<IntrospectionClient, never, Scope.Scope> =>
   Effect.gen(function* () {
     const cache = yield* makeTtlCache<CachedIntrospection, UpstreamFailure>({
       capacity: maxCachedTokens,
-      millis: options.cacheSeconds * 1_000,
+      millis: options.introspectionCacheSeconds * 1_000,
       operation: "introspect",
-      keep: ({ introspection }) => options.cacheSeconds > 0 && Option.isSome(introspection)
+      keep: ({ introspection }) => options.introspectionCacheSeconds > 0 && Option.isSome(introspection)
     })
 
     const introspectUncached = (
@@ -61,17 +65,20 @@ export const makeIntrospection = (
           (introspection) => {
             const answer = { introspection, at: monotonicNow(fiber) }
             if (Option.isSome(introspection)) {
-              const { publicId } = introspection.value
-              known.markLive(
-                credential,
-                Option.isSome(publicId) ? `${planeId(plane)} ${publicId.value}` : undefined
+              const owner = Option.map(introspection.value.publicId, (publicId) =>
+                actorDigest(options.applicationSecret, planeId(plane), publicId)
               )
-              return Effect.succeed(answer)
+              return known.markLive(credential, Option.getOrUndefined(owner))
+                ? Effect.as(stored.nameActor(known.loginOf(credential)), answer)
+                : Effect.succeed(answer)
             }
+            // A stranger's token has no row.
+            const forget = known.isKnown(credential) ? stored.forgetToken(credential) : Effect.void
             return health
               .confirmInactive(credential)
               .pipe(
                 Effect.zipRight(budget.recordRefusal(credential, "inactive_access_token")),
+                Effect.zipRight(forget),
                 Effect.as(answer)
               )
           }
@@ -81,7 +88,10 @@ export const makeIntrospection = (
     const introspectCached = (plane: Plane, token: Redacted.Redacted, key: string) =>
       Effect.withFiberRuntime<Option.Option<Introspection>, UpstreamFailure>((fiber) =>
         Effect.flatMap(
-          cache.get(key, introspectUncached(plane, token, key)),
+          cache.get(
+            key,
+            Effect.suspend(() => stored.recall(key, () => introspectUncached(plane, token, key)))
+          ),
           ({ at, introspection }): Effect.Effect<Option.Option<Introspection>, UpstreamFailure> => {
             if (Option.isNone(introspection)) return Effect.succeed(introspection)
             // IAM's time as of now: its `Date` plus the age of the cached answer.

@@ -17,6 +17,7 @@ import { type KnownCredentials, tokenKey } from "./budget/KnownCredentials.ts"
 import type { IamPath } from "./budget/Purpose.ts"
 import type { PlaneCall } from "./IamCall.ts"
 import type { IntrospectionClient } from "./Introspection.ts"
+import type { StoredSessions } from "./StoredSessions.ts"
 
 /** A body shows that another system answered. */
 const readEmpty: ResponseReader<void> = ({ body }) => expect(body.length === 0, "has a body")
@@ -45,37 +46,44 @@ export const makeRevocation = (
   call: PlaneCall,
   budget: IamBudget,
   known: KnownCredentials,
-  introspection: Pick<IntrospectionClient, "forgetWhere">
+  introspection: Pick<IntrospectionClient, "forgetWhere">,
+  stored: Pick<StoredSessions, "recall" | "forgetLogin">
 ): Revocation => {
   const mayHaveRevoked: Revocation["mayHaveRevoked"] = (matches) => (exit) => {
     if (!hadNoEffect(exit)) introspection.forgetWhere(matches)
   }
 
+  const send: IamService["revoke"] = (plane, token, key) => {
+    const value = Redacted.value(token)
+    const isRefreshToken = value.startsWith("ort_")
+    const credential = tokenKey(plane, token)
+    const login = known.loginOf(credential)
+    const inFamily = known.inFamilyOf(plane, token)
+    return call(plane, {
+      operation: "revoke",
+      method: "POST",
+      path,
+      key,
+      form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
+      read: expectStatus(200, readEmpty)
+    }).pipe(
+      budget.within({ plane: planeId(plane), path }, { credential, use: "session" }, () => {
+        const matches = (other: string) => other === credential || (isRefreshToken && inFamily(other))
+        const dropCached = mayHaveRevoked(matches)
+        return (exit) => {
+          dropCached(exit)
+          if (!hadNoEffect(exit)) known.endFamily(matches)
+          if (Exit.isSuccess(exit)) known.end(credential)
+        }
+      }),
+      Effect.zipLeft(stored.forgetLogin(login))
+    )
+  }
+
   const revoke: IamService["revoke"] = (plane, token, key) =>
-    Effect.suspend(() => {
-      const value = Redacted.value(token)
-      const isRefreshToken = value.startsWith("ort_")
-      const credential = tokenKey(plane, token)
-      const inFamily = known.inFamilyOf(plane, token)
-      return call(plane, {
-        operation: "revoke",
-        method: "POST",
-        path,
-        key,
-        form: { token: value, token_type_hint: isRefreshToken ? "refresh_token" : "access_token" },
-        read: expectStatus(200, readEmpty)
-      }).pipe(
-        budget.within({ plane: planeId(plane), path }, { credential, use: "session" }, () => {
-          const matches = (other: string) => other === credential || (isRefreshToken && inFamily(other))
-          const dropCached = mayHaveRevoked(matches)
-          return (exit) => {
-            dropCached(exit)
-            if (!hadNoEffect(exit)) known.endFamily(matches)
-            if (Exit.isSuccess(exit)) known.end(credential)
-          }
-        })
-      )
-    }).pipe(traced("Iam.revoke"))
+    Effect.suspend(() => stored.recall(tokenKey(plane, token), () => send(plane, token, key))).pipe(
+      traced("Iam.revoke")
+    )
 
   return { revoke, mayHaveRevoked }
 }

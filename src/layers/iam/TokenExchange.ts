@@ -10,6 +10,8 @@ import { accessTokenPattern, refreshTokenPattern } from "../../schema/Patterns.t
 import { monotonicNow } from "../../services/FiberContext.ts"
 import type { IamService, TokenGrant, UpstreamKey } from "../../services/Iam.ts"
 import { type Plane, planeId } from "../../services/Plane.ts"
+import type { SettingsValues } from "../../services/Settings.ts"
+import { actorDigest } from "../../services/Store.ts"
 import { traced } from "../../services/Tracing.ts"
 import { Refused, type UpstreamFailure } from "../../services/UpstreamFailure.ts"
 import { expectStatus, type ResponseReader, readJson } from "../upstream/UpstreamResponse.ts"
@@ -21,6 +23,7 @@ import { ConsistentActor, omittable, parseScope } from "./IamSchemas.ts"
 import type { IntrospectionHealth } from "./IntrospectionHealth.ts"
 import { refusesSecret } from "./OwnSecret.ts"
 import type { Revocation } from "./Revocation.ts"
+import type { StoredSessions } from "./StoredSessions.ts"
 
 const Tokens = Schema.Struct({
   access_token: Schema.Redacted(Schema.String.pipe(Schema.pattern(accessTokenPattern))),
@@ -62,7 +65,8 @@ export const makeTokenExchange = (
   known: KnownCredentials,
   health: Pick<IntrospectionHealth, "spendWhileWorking">,
   revocation: Pick<Revocation, "mayHaveRevoked">,
-  applicationId: string
+  stored: Pick<StoredSessions, "recall" | "remember" | "forgetLogin">,
+  { applicationId, applicationSecret }: SettingsValues["iam"]
 ): TokenExchange => {
   /** Ensures introspection and reserves its place before it spends: a spent token without a usable new pair is a lost session. */
   const spend = (
@@ -92,23 +96,38 @@ export const makeTokenExchange = (
         if (!refusesCredential(refused)) return Effect.void
         const isDead = Option.isSome(refreshed) && deadTokenCodes.includes(refused.code)
         // A call without a response ends nothing that this process knows of: it may have been a repetition under the same key.
-        if (isDead) known.endFamily(known.inFamilyOf(plane, presented))
-        return budget.recordRefusal(credential, isDead ? "dead_refresh_token" : "this_call", use)
+        if (!isDead) return budget.recordRefusal(credential, "this_call", use)
+        known.endFamily(known.inFamilyOf(plane, presented))
+        const login = known.loginOf(credential)
+        return Effect.zipRight(
+          budget.recordRefusal(credential, "dead_refresh_token", use),
+          stored.forgetLogin(login)
+        )
       })
     )
     const sendReserved = budget.reserveIntrospection(plane, purpose, (place) =>
       Effect.withFiberRuntime<TokenGrant, UpstreamFailure>((fiber) =>
         Effect.map(send, (grant) => {
-          known.recordGrant(plane, grant, refreshed, place, monotonicNow(fiber))
+          const owner = Option.map(grant.actor, ({ public_id }) =>
+            actorDigest(applicationSecret, planeId(plane), public_id)
+          )
+          known.recordGrant(plane, grant, refreshed, place, monotonicNow(fiber), Option.getOrUndefined(owner))
           return grant
         })
       )
     )
-    return health.spendWhileWorking(plane, refreshed)(sendReserved)
+    return health
+      .spendWhileWorking(
+        plane,
+        refreshed
+      )(sendReserved)
+      .pipe(Effect.tap((grant) => stored.remember(plane, grant, refreshed)))
   }
 
   const refresh: IamService["refresh"] = (plane, token, key) =>
-    Effect.suspend(() => spend(plane, "refresh_token", token, key)).pipe(
+    Effect.suspend(() =>
+      stored.recall(tokenKey(plane, token), () => spend(plane, "refresh_token", token, key))
+    ).pipe(
       // identity-service.md 5: a refused refresh token is dead under every key.
       budget.unlessRefused(
         tokenKey(plane, token),

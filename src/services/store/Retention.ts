@@ -10,6 +10,8 @@ export interface Retention {
   /** Only inactive registrations: a missing row means the same. */
   readonly recipients: (changedBefore: number) => Stored<number>
   readonly loginOutcomes: (recordedBefore: number) => Stored<number>
+  /** Only ended ones. */
+  readonly sessionDigests: (endedBefore: number) => Stored<number>
   /** The list of refused telemetry records. */
   readonly refusals: (refusedBefore: number) => Stored<number>
 }

@@ -35,6 +35,7 @@ const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
     deliveries: record("deliveries"),
     recipients: record("recipients"),
     loginOutcomes: record("loginOutcomes"),
+    sessionDigests: record("sessionDigests"),
     refusals: record("refusals")
   }
   return { seen, store: { ...store, retention } }
@@ -55,6 +56,7 @@ describe("Retention", () => {
           ["deliveries", 33],
           ["recipients", 91],
           ["loginOutcomes", 1],
+          ["sessionDigests", 0],
           ["refusals", 30]
         ])
       })
@@ -84,7 +86,7 @@ describe("Retention", () => {
       })
       yield* start(store, { ...forEver, deliveriesDays: 1, webhooksDays: 1, reportsDays: 1 })
       yield* TestClock.adjust(hour / 2)
-      const once = ["deliveries", "webhooks", "reports", "loginOutcomes", "refusals"]
+      const once = ["deliveries", "webhooks", "reports", "loginOutcomes", "sessionDigests", "refusals"]
       assert.deepStrictEqual(
         seen.map(([name]) => name),
         once

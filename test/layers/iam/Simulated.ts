@@ -14,6 +14,7 @@ import { RequestContext } from "../../../src/services/RequestContext.ts"
 import { Settings } from "../../../src/services/Settings.ts"
 import { seedTestIam, testingPlaneOf } from "../../support/SeededIam.ts"
 import { type SettingsOverrides, testSettings } from "../../support/Settings.ts"
+import * as TestStore from "../../support/TestStore.ts"
 import { simulated } from "../upstream/Simulated.ts"
 
 /** Milliseconds; the time of the contract's vectors. */
@@ -28,6 +29,7 @@ export const iamOver = (url: string, overrides: SettingsOverrides["iam"] = {}) =
   Layer.build(
     HttpIam.pipe(
       Layer.provide(UndiciTransport),
+      Layer.provide(TestStore.layer),
       Layer.provide(Layer.succeed(Settings, testSettings({ iam: { url, ...overrides } })))
     )
   ).pipe(Effect.map((context) => Context.get(context, Iam)))

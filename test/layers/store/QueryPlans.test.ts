@@ -31,6 +31,7 @@ const volumes: Volumes = {
   remembered: rows,
   recipients: rows,
   loginOutcomes: rows,
+  sessionDigests: rows,
   refused: rows
 }
 /** Rows that a statement may read: several times the largest chunk of one. */
@@ -40,7 +41,7 @@ const hour = 3_600_000
 const day = 24 * hour
 
 const growing =
-  /\b(?:reports|deliveries|webhook_inbox|spool|spool_delivered|spool_refused|recipients|login_outcomes|known_planes|destination_writes)\b/
+  /\b(?:reports|deliveries|webhook_inbox|spool|spool_delivered|spool_refused|recipients|login_outcomes|session_digests|known_planes|destination_writes)\b/
 
 /** Runs every operation of the store; with some of them the rows that the next ones need. */
 const everyOperation = (store: StoreService) =>
@@ -54,6 +55,7 @@ const everyOperation = (store: StoreService) =>
       recipients,
       reports,
       retention,
+      sessionDigests,
       spool,
       usage,
       webhooks
@@ -65,7 +67,7 @@ const everyOperation = (store: StoreService) =>
     yield* reports.find("rep_1")
     yield* reports.storedBytes
 
-    yield* webhooks.receive(sampleEvent({ receivedAt: now }), ["c:ana"])
+    yield* webhooks.receive(sampleEvent({ receivedAt: now }), ["c:ana"], ["actor"])
     yield* webhooks.receive(sampleEvent({ receivedAt: now }), ["c:ana"])
 
     const ana = { plane: "production", organisation: "acme", publicId: "c:ana" } as const
@@ -78,6 +80,20 @@ const everyOperation = (store: StoreService) =>
     const registered = LoginOutcome.Registration({ ting: { subscribed: true }, transient: false })
     yield* loginOutcomes.record(key, "production", registered)
     yield* loginOutcomes.find(key)
+
+    const session = { login: "login", actor: "actor" }
+    const token = { digest: "digest", kind: "access", endsAt: now + hour } as const
+    for (const endsAt of [now + hour, now])
+      yield* sessionDigests.remember("production", session, [
+        token,
+        { digest: "other", kind: "refresh", endsAt }
+      ])
+    yield* sessionDigests.find("digest")
+    yield* sessionDigests.nameActor("login", "actor")
+    yield* sessionDigests.forgetToken("digest")
+    yield* sessionDigests.forgetLogin("login")
+    yield* store.iamCalls.leave("process", [])
+    yield* store.iamCalls.take()
 
     const plane = { environmentId: "env", webhookKeyDigest: "digest", now }
     yield* planes.remember(plane)
@@ -180,6 +196,7 @@ const everyOperation = (store: StoreService) =>
     yield* retention.deliveries(now - 20 * day)
     yield* retention.recipients(now - 40 * day)
     yield* retention.loginOutcomes(now - 12 * hour)
+    yield* retention.sessionDigests(now - day)
     yield* retention.refusals(now - 15 * day)
     yield* store.check
   })
@@ -200,6 +217,8 @@ const watched = (store: StoreService) => {
     ...store,
     recipients: watch("recipients", store.recipients),
     loginOutcomes: watch("loginOutcomes", store.loginOutcomes),
+    sessionDigests: watch("sessionDigests", store.sessionDigests),
+    iamCalls: watch("iamCalls", store.iamCalls),
     reports: watch("reports", store.reports),
     webhooks: watch("webhooks", store.webhooks),
     spool: watch("spool", store.spool),

@@ -94,25 +94,29 @@ const readBody = (text: string): Answer["body"] => {
 const codeOf = ({ error }: Answer["body"]): string | undefined =>
   isRecord(error) && typeof error.code === "string" ? error.code : undefined
 
-export const openWorld = async (
+/** One process of the service. Several may share upstreams and a store. */
+export const openServer = async (
   seed: number,
   {
-    latency = () => 0,
-    settings = {}
-  }: { readonly latency?: Latency; readonly settings?: SettingsOverrides } = {}
-): Promise<World> => {
-  const time = makeSimulatedTime(start)
-  const ledger = makeLedger(time.now)
-  const upstreams = makeUpstreams(time, ledger, latency)
-  const folder = mkdtempSync(join(tmpdir(), "music-fairness-"))
+    settings = {},
+    store,
+    time,
+    upstreams
+  }: {
+    readonly settings?: SettingsOverrides | undefined
+    readonly store: Layer.Layer<Store>
+    readonly time: SimulatedTime
+    readonly upstreams: Pick<Upstreams, "send">
+  }
+) => {
   const ports = Layer.mergeAll(
     HttpIam,
     HttpTing,
     TrackerFromSettings,
     TablesFromSettings,
-    storeIn(folder),
     Drain.Default
   ).pipe(
+    Layer.provideMerge(store),
     Layer.provide(Layer.succeed(UpstreamTransport, { send: upstreams.send })),
     Layer.provideMerge(Layer.succeed(Settings, settingsWith(settings)))
   )
@@ -129,10 +133,8 @@ export const openWorld = async (
     )
   )
   const inMemory = Context.get(context, InMemoryServer)
-  let requests = 0
 
   const send: World["send"] = async (address, request) => {
-    requests += 1
     time.touch()
     const { headers, status, text } = await inMemory.send(address, request)
     time.touch()
@@ -147,14 +149,8 @@ export const openWorld = async (
   }
 
   return {
-    time,
-    random: seeded(seed),
-    ledger,
-    upstreams,
     send,
-    requests: () => requests,
-    actors: new Set(),
-    close: async () => {
+    close: async (): Promise<void> => {
       let closed = false
       const closing = Effect.runPromise(Effect.withClock(Scope.close(scope, Exit.void), time.clock)).finally(
         () => {
@@ -164,6 +160,37 @@ export const openWorld = async (
       // The workers' last requests may wait for time.
       while (!closed) await time.runUntil(time.elapsed() + 1_000)
       await closing
+    }
+  }
+}
+
+export const openWorld = async (
+  seed: number,
+  {
+    latency = () => 0,
+    settings = {}
+  }: { readonly latency?: Latency; readonly settings?: SettingsOverrides } = {}
+): Promise<World> => {
+  const time = makeSimulatedTime(start)
+  const ledger = makeLedger(time.now)
+  const upstreams = makeUpstreams(time, ledger, latency)
+  const folder = mkdtempSync(join(tmpdir(), "music-fairness-"))
+  const server = await openServer(seed, { settings, store: storeIn(folder), time, upstreams })
+  let requests = 0
+
+  return {
+    time,
+    random: seeded(seed),
+    ledger,
+    upstreams,
+    send: (address, request) => {
+      requests += 1
+      return server.send(address, request)
+    },
+    requests: () => requests,
+    actors: new Set(),
+    close: async () => {
+      await server.close()
       rmSync(folder, { recursive: true, force: true })
     }
   }

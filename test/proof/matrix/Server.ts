@@ -63,13 +63,8 @@ export const startServer = (world: World, { tables = ["musicclidaemon"], workers
   Effect.gen(function* () {
     const file = yield* world.makeDatabaseFile
     const store = yield* Effect.flatMap(openDatabase(file), makeStore)
-    const ports = Layer.mergeAll(
-      HttpIam,
-      HttpTing,
-      TablesFromSettings,
-      TrackerFromSettings,
-      Layer.succeed(Store, store)
-    ).pipe(
+    const ports = Layer.mergeAll(HttpIam, HttpTing, TablesFromSettings, TrackerFromSettings).pipe(
+      Layer.provideMerge(Layer.succeed(Store, store)),
       Layer.provideMerge(Drain.Default),
       Layer.provide(world.transportLayer),
       Layer.provideMerge(Layer.succeed(Settings, settingsOf(world, tables)))

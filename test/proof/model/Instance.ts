@@ -55,7 +55,8 @@ const layerOf = ({ callsPerMinute, database, upstreams }: InstanceOptions, calle
     ting: { url: tingUrl, types: tingTypes }
   })
   const store = Layer.orDie(Layer.scoped(Store, Effect.flatMap(openDatabase(database), makeStore)))
-  const ports = Layer.mergeAll(HttpIam, HttpTing, store, SimulatedTables.layer([])).pipe(
+  const ports = Layer.mergeAll(HttpIam, HttpTing, SimulatedTables.layer([])).pipe(
+    Layer.provideMerge(store),
     Layer.provideMerge(Drain.Default),
     Layer.provide(Layer.succeed(UpstreamTransport, { send: upstreams.sendFrom(caller) })),
     Layer.provideMerge(Layer.succeed(Settings, settings))

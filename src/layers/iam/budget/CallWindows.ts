@@ -41,6 +41,12 @@ export type Admission =
   | { readonly _tag: "Admitted"; readonly place: Place }
   | { readonly _tag: "Refused"; readonly retryAfterSeconds: number }
 
+export interface TakenPlace {
+  readonly window: string
+  readonly share: Share
+  readonly millis: number
+}
+
 /** A place that was promised to a refused credential. */
 interface Promised {
   readonly at: number
@@ -64,6 +70,10 @@ export interface CallWindows {
   readonly cancel: (window: string, place: Place) => void
   /** IAM answered 429 on this path. */
   readonly block: (window: string, seconds: number, now: number) => void
+  /** Every place that is taken, with the milliseconds until it is free at the latest. */
+  readonly taken: (now: number) => ReadonlyArray<TakenPlace>
+  /** Takes places for calls that another process made. */
+  readonly occupy: (calls: ReadonlyArray<TakenPlace>, now: number) => void
   /** After a successful call. One that began after the block began ends the block. */
   readonly unblock: (window: string, place: Place) => void
 }
@@ -204,6 +214,28 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     },
     cancel: (name, place) => void windows.get(name)?.places.remove(place),
     block: (name, blockedSeconds, now) => open(name, now).pause.begin(blockedSeconds, now),
+    taken: (now) =>
+      [...windows].flatMap(([window, { places }]) =>
+        [...places.all()]
+          .map(({ freeAt, share }) => ({ window, share, millis: Math.min(freeAt - now, minute) }))
+          .filter(({ millis }) => millis > 0)
+      ),
+    occupy: (calls, now) => {
+      for (const { millis, share, window } of [...calls].sort((one, other) => one.millis - other.millis)) {
+        const { places } = open(window, now)
+        const place: Place = {
+          window,
+          key: undefined,
+          share,
+          freeAt: 0,
+          ownUntil: 0,
+          reserved: false,
+          takenAt: now
+        }
+        places.add(place)
+        places.endAt(place, now + millis)
+      }
+    },
     unblock: (name, { takenAt }) => windows.get(name)?.pause.recordSuccess(takenAt)
   }
 }

@@ -15,7 +15,7 @@ import { iamCallsRefused, recordNow } from "../../../services/Metrics.ts"
 import { unsafeMonotonicMillis } from "../../../services/MonotonicTime.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
 import { Refused, type UpstreamFailure } from "../../../services/UpstreamFailure.ts"
-import { type Admission, type Claim, makeCallWindows } from "./CallWindows.ts"
+import { type Admission, type CallWindows, type Claim, makeCallWindows } from "./CallWindows.ts"
 import { boundOf } from "./CredentialBounds.ts"
 import type { KnownCredentials } from "./KnownCredentials.ts"
 import { makeNetworkAndActorQuotas } from "./NetworkAndActorQuotas.ts"
@@ -38,7 +38,7 @@ interface Taken {
 /** Plain code at both ends of a call; `now` in monotonic milliseconds. */
 export type CallObserver = (now: number) => (exit: Exit.Exit<unknown, UpstreamFailure>) => void
 
-export interface IamBudget {
+export interface IamBudget extends Pick<CallWindows, "taken" | "occupy"> {
   /**
    * Runs the call, or fails with 429 and the seconds after which there is a place for its credential. `observe` is called
    * when the call begins, and what it returns when the call ends; not for a call that is refused here.
@@ -204,5 +204,6 @@ export const makeIamBudget = (
       return Effect.void
     })
 
-  return { within, reserveIntrospection, unlessRefused, recordRefusal }
+  const { occupy, taken } = windows
+  return { within, reserveIntrospection, unlessRefused, recordRefusal, occupy, taken }
 }

@@ -8,6 +8,7 @@ import type * as Redacted from "effect/Redacted"
 import { digestOf } from "../../../services/Digest.ts"
 import type { TokenGrant } from "../../../services/Iam.ts"
 import { type Plane, planeId } from "../../../services/Plane.ts"
+import { sessionDigest, type StoredLogin } from "../../../services/Store.ts"
 import { putBounded } from "../BoundedMap.ts"
 import type { Place } from "./Places.ts"
 import type { RefusedCredentials } from "./RefusedCredentials.ts"
@@ -15,7 +16,7 @@ import type { RefusedCredentials } from "./RefusedCredentials.ts"
 /** Credentials that are kept. Beyond it the one with the oldest write is removed. */
 const capacity = 20_000
 
-/** The tokens of one login that this process has seen. */
+/** The tokens of one login. Its name is the same after a restart and at other instances. */
 interface Family {
   readonly name: string
   owner: string | undefined
@@ -40,16 +41,24 @@ export const secretKey = (secret: Redacted.Redacted): string => `secret ${digest
 
 export interface KnownCredentials {
   readonly isKnown: (key: string) => boolean
-  /** IAM called it live. `owner` is its actor, if disclosed. */
-  readonly markLive: (key: string, owner?: string) => void
-  /** IAM issued or replayed a pair of tokens. `place` is reserved for the introspection that completes the login or refresh. */
+  /** IAM called it live. `owner` is its actor, if disclosed. True when its login gets this actor by it. */
+  readonly markLive: (key: string, owner?: string) => boolean
+  /**
+   * IAM issued or replayed a pair of tokens. `place` is reserved for the introspection that completes the login or refresh.
+   * `owner` is the actor, where the grant names it.
+   */
   readonly recordGrant: (
     plane: Plane,
     grant: TokenGrant,
     presented: Option.Option<Redacted.Redacted>,
     place: Place,
-    now: number
+    now: number,
+    owner?: string
   ) => void
+  /** The store knows it as a token of this login. */
+  readonly restore: (key: string, login: StoredLogin) => void
+  /** The login of a token that IAM issued; undefined for any other. */
+  readonly loginOf: (key: string) => StoredLogin | undefined
   /** The place reserved for the introspection that completes a login or refresh; none for any other token. */
   readonly completingPlace: (key: string) => Option.Option<Place>
   /** When this process first received a token whose login or refresh is not complete; undefined for any other, and for an ended one. */
@@ -76,17 +85,17 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
   // Apart from the refused ones, so that a flood of unknown tokens evicts no known one.
   const known = new Map<string, Known>()
   const ended = new Map<string, true>()
-  let families = 0
 
   const put = (key: string, value: Known): void => putBounded(known, key, value, capacity)
 
-  const recordGrant: KnownCredentials["recordGrant"] = (plane, grant, presented, place, now) => {
+  const recordGrant: KnownCredentials["recordGrant"] = (plane, grant, presented, place, now, owner) => {
     const before = Option.getOrUndefined(Option.map(presented, (token) => tokenKey(plane, token)))
     const access = tokenKey(plane, grant.accessToken)
     const refresh = tokenKey(plane, grant.refreshToken)
     // A replayed login stays in the family of its first response.
     const family = known.get(before ?? access)?.family ??
-      known.get(access)?.family ?? { name: `family ${++families}`, owner: undefined }
+      known.get(access)?.family ?? { name: sessionDigest(before ?? refresh), owner: undefined }
+    family.owner ??= owner
     if (before !== undefined) {
       put(before, { family })
       refused.clear(before)
@@ -104,10 +113,17 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
     isKnown: (key) => known.has(key),
     markLive: (key, owner) => {
       const { family, receivedAt } = known.get(key) ?? {}
-      if (family !== undefined) family.owner = owner
+      const isNew = family !== undefined && owner !== undefined && family.owner !== owner
+      if (isNew) family.owner = owner
       put(key, { family, receivedAt, owner })
+      return isNew
     },
     recordGrant,
+    restore: (key, { actor, login }) => put(key, { family: { name: login, owner: actor } }),
+    loginOf: (key) => {
+      const { family } = known.get(key) ?? {}
+      return family && { login: family.name, actor: family.owner }
+    },
     completingPlace: (key) => Option.fromNullable(known.get(key)?.reserved),
     receivedAt: (key) => {
       const { receivedAt, reserved } = known.get(key) ?? {}
@@ -124,10 +140,10 @@ export const makeKnownCredentials = (refused: Pick<RefusedCredentials, "clear">)
       return family === undefined ? owner : family.owner
     },
     inFamilyOf: (plane, refreshToken) => {
-      const family = known.get(tokenKey(plane, refreshToken))?.family
+      const family = known.get(tokenKey(plane, refreshToken))?.family?.name
       const within = `${planeId(plane)} `
       return (key) => {
-        const own = known.get(key)?.family
+        const own = known.get(key)?.family?.name
         return key.startsWith(within) && (own === undefined || own === family)
       }
     },

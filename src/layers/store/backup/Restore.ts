@@ -35,7 +35,7 @@ import { refusePostgresRestore } from "./PostgresTools.ts"
 import { runByClient } from "../Query.ts"
 import { createFolder } from "../sqlite/PrivateFile.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
-import { markUnfiledUnknown } from "./RestoreReconciliation.ts"
+import { hasSessionDigests, markUnfiledUnknown, removeSessionDigests } from "./RestoreReconciliation.ts"
 
 /** Reads a backup from end to end; fails unless this version can restore it. Changes nothing. */
 export const verifyBackup = (file: string): Effect.Effect<DatabaseFacts, BackupFailed> =>
@@ -62,12 +62,15 @@ export interface Restored extends DatabaseFacts {
   readonly unfiled: number
 }
 
-/** Marks the copy before any server works on it. */
-const markUnfiled = (partial: string): Effect.Effect<number, BackupFailed> => {
+/** Changes the copy before any server works on it; returns the number of unfiled reports. */
+const reconcile = (partial: string): Effect.Effect<number, BackupFailed> => {
   const fix = "Free some space, and try again."
   return openFile(partial, { readonly: false, fix }).pipe(
     Effect.flatMap((sql) =>
-      Effect.mapError(runByClient(markUnfiledUnknown(sql)), failedIn(nameOf(partial), "Backup.restore", fix))
+      Effect.gen(function* () {
+        if (yield* runByClient(hasSessionDigests(sql))) yield* runByClient(removeSessionDigests(sql))
+        return yield* runByClient(markUnfiledUnknown(sql))
+      }).pipe(Effect.mapError(failedIn(nameOf(partial), "Backup.restore", fix)))
     ),
     Effect.scoped
   )
@@ -172,7 +175,7 @@ export const restore = (
     const partial = yield* partialFile(database)
     yield* progress("copying")
     yield* copyDatabase(source, partial)
-    const unfiled = yield* markUnfiled(partial)
+    const unfiled = yield* reconcile(partial)
     const { size: bytes } = yield* attempt(partial, "Check the folder, and try again.", () =>
       statSync(partial)
     )

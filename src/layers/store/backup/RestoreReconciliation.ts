@@ -1,4 +1,7 @@
 /**
+ * What is done to a restored database before a server works on it. Its digests of sessions are removed: they may be of sessions
+ * that ended since.
+ *
  * A restored database lacks the deliveries after its backup: a report that is not filed in it may have an issue by now.
  * Each of them is searched for in the tracker, from the report's creation on, before it is sent.
  */
@@ -8,7 +11,7 @@ import * as Option from "effect/Option"
 import * as Schema from "effect/Schema"
 import type { StoreUnavailable } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { count, first, type Query } from "../Query.ts"
+import { any, count, first, type Query, run } from "../Query.ts"
 import { Whole } from "../repositories/Rows.ts"
 
 /**
@@ -28,6 +31,17 @@ export const markUnfiledUnknown = (sql: SqlClient): Query<number> => {
       WHERE kind = 'report' AND state <> 'delivered'
       RETURNING id`)
 }
+
+/** Whether the restored schema has digests of sessions; that of an earlier version has none. */
+export const hasSessionDigests = (sql: SqlClient): Query<boolean> =>
+  any(
+    sql.onDialectOrElse({
+      pg: () => sql`SELECT 1 WHERE to_regclass('session_digests') IS NOT NULL`,
+      orElse: () => sql`SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'session_digests'`
+    })
+  )
+
+export const removeSessionDigests = (sql: SqlClient): Query<void> => run(sql`DELETE FROM session_digests`)
 
 const Sessions = Schema.Struct({ sessions: Whole })
 
@@ -55,4 +69,7 @@ export const countSessions = (
 
 /** The same in a database that another tool restored, before a server starts on it. */
 export const finishRestore = ({ sql, write }: Database): Effect.Effect<number, StoreUnavailable> =>
-  write("Restore.finish", () => markUnfiledUnknown(sql))
+  write("Restore.finish", function* () {
+    if (yield* hasSessionDigests(sql)) yield* removeSessionDigests(sql)
+    return yield* markUnfiledUnknown(sql)
+  })

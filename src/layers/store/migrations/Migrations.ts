@@ -15,6 +15,7 @@ import boundedReports from "./0004_bounded_reports.ts"
 import loginRefusals from "./0005_login_refusals.ts"
 import orderedReading from "./0006_ordered_reading.ts"
 import operatorsRecords from "./0007_operators_records.ts"
+import sessionDigests from "./0008_session_digests.ts"
 import { any, first } from "../Query.ts"
 import { OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
@@ -26,7 +27,8 @@ const migrations = {
   "0004_bounded_reports": boundedReports,
   "0005_login_refusals": loginRefusals,
   "0006_ordered_reading": orderedReading,
-  "0007_operators_records": operatorsRecords
+  "0007_operators_records": operatorsRecords,
+  "0008_session_digests": sessionDigests
 }
 
 export const migrationsTable = "migrations"

@@ -5,12 +5,14 @@ import type { StoreService } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { makeDeliveries } from "./Deliveries.ts"
 import { makeDestinations } from "./Destinations.ts"
+import { makeIamCalls } from "./IamCalls.ts"
 import { makeKnownPlanes } from "./KnownPlanes.ts"
 import { makeBackups } from "./LastBackup.ts"
 import { makeLoginOutcomes } from "./LoginOutcomes.ts"
 import { makeRecipients } from "./Recipients.ts"
 import { makeReports } from "./Reports.ts"
 import { makeRetention } from "./Retention.ts"
+import { makeSessionDigests } from "./SessionDigests.ts"
 import { makeTelemetrySpool } from "./TelemetrySpool.ts"
 import { makeWebhookInbox } from "./WebhookInbox.ts"
 import { makeStoreHealth } from "../StoreHealth.ts"
@@ -30,6 +32,8 @@ export const makeStore = (given: Database): Effect.Effect<StoreService, never, S
     return {
       recipients: makeRecipients(database),
       loginOutcomes: makeLoginOutcomes(database),
+      sessionDigests: makeSessionDigests(database),
+      iamCalls: makeIamCalls(database),
       reports: makeReports(database, wakeups.deliveries.wakeUp),
       webhooks: makeWebhookInbox(database),
       spool: yield* makeTelemetrySpool(database, wakeups.spool.wakeUp),

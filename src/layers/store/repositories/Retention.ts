@@ -71,6 +71,15 @@ export const makeRetention = ({ sql, write }: Database): Retention => {
             WHERE recorded_at < ${recordedBefore} ORDER BY recorded_at LIMIT ${batchSize})
           RETURNING upstream_key`
       ),
+    sessionDigests: (endedBefore) =>
+      remove(
+        "Retention.sessionDigests",
+        sql`
+          DELETE FROM session_digests WHERE digest IN (
+            SELECT digest FROM session_digests
+            WHERE ends_at < ${endedBefore} ORDER BY ends_at LIMIT ${batchSize})
+          RETURNING digest`
+      ),
     refusals: (refusedBefore) =>
       remove(
         "Retention.refusals",

@@ -1,9 +1,9 @@
 import type { WebhookInbox } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
-import { any, lock, run } from "../Query.ts"
+import { any, lock, run, runInChunks } from "../Query.ts"
 
 export const makeWebhookInbox = ({ sql, write }: Database): WebhookInbox => ({
-  receive: (event, removed) =>
+  receive: (event, removed, named = []) =>
     write("Webhooks.receive", function* () {
       yield* lock(`webhooks ${event.plane} ${event.aggregateType} ${event.aggregateId}`)
       const fresh = yield* any(sql`
@@ -17,6 +17,7 @@ export const makeWebhookInbox = ({ sql, write }: Database): WebhookInbox => ({
           ON CONFLICT (plane, event_id) DO NOTHING
           RETURNING event_id`)
       if (!fresh) return false
+      yield* runInChunks(named, (some) => sql`DELETE FROM session_digests WHERE ${sql.in("actor", some)}`)
       if (removed.length === 0 || event.organisationUuid === null) return true
 
       // Versions order an aggregate's events (identity-service.md 11.5).

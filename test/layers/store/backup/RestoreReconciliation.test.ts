@@ -107,6 +107,19 @@ onBoth("After a restore", ({ freshPath, openStore, rawQuery }) => {
     })
   )
 
+  it.scoped("no session has a digest", () =>
+    Effect.gen(function* () {
+      const place = yield* freshPath
+      const store = yield* openStore(place)
+      const login = { login: "login", actor: undefined }
+      yield* store.sessionDigests.remember("production", login, [
+        { digest: "digest", kind: "access", endsAt: Number.MAX_SAFE_INTEGER }
+      ])
+      yield* finish(place)
+      deepStrictEqual(yield* rawQuery(place, "SELECT digest FROM session_digests"), [])
+    })
+  )
+
   it.scoped("the holder of an earlier lease can write nothing", () =>
     Effect.gen(function* () {
       const place = yield* freshPath

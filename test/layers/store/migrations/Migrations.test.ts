@@ -105,6 +105,8 @@ const readEverything = (store: StoreService) =>
       receivedAgain: yield* store.webhooks.receive(sampleEvent(), []),
       storedBytes: yield* store.reports.storedBytes,
       lastBackup: yield* store.backups.last,
+      session: yield* store.sessionDigests.find("digest-1"),
+      iamCalls: yield* store.iamCalls.take(),
       deliveries: yield* store.deliveries.counts
     }
   })
@@ -147,6 +149,8 @@ const everything = (version: number) => ({
   receivedAgain: false,
   storedBytes: Buffer.byteLength(JSON.stringify(sampleReport().content)) + 1_000,
   lastBackup: version < 7 ? Option.none() : Option.some(1_200),
+  iamCalls: version < 8 ? [] : [{ window: "production /oauth/introspect", share: "known", freeAt: 1_000 }],
+  session: version < 8 ? Option.none() : Option.some({ login: "login-1", actor: "actor-1" }),
   deliveries: deliveriesOf(version)
 })
 

@@ -45,6 +45,11 @@ const insertions = {
       "id, kind, subject, state, attempts, available_at, looks, fence, created_at, priority, finished_at",
     row: (at: number) => `'sweep:${at}', 'sweep', '${at}', 'delivered', 1, 1, 0, 1, 1, 0, ${at}`
   },
+  sessionDigests: {
+    table: "session_digests",
+    age: "ends_at",
+    row: (at: number) => `'digest ${at}', 'production', 'access', 'login', NULL, ${at}`
+  },
   refusals: {
     table: "spool_refused",
     age: "refused_at",
