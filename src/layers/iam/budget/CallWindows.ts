@@ -164,9 +164,12 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     const calls = { own: own.length, ofOwner: callsOfOwner(window, claim) }
     const waiting = claim.turnOf === undefined || share === "essential" ? undefined : key
     const mostTurns = Math.ceil(placesOf(share, budget) / 2)
-    const usedTurns = count(places.all(), (place) => place.share === share && place.patient === true)
-    const patience = waiting === undefined || usedTurns >= mostTurns ? 0 : turns.patienceOf(waiting, now)
-    const kept = share === "essential" ? 0 : turns.keptFrom({ window: name, share, key, patience }, now)
+    const asTold = waiting === undefined ? 0 : turns.patienceOf(waiting, now)
+    const usedTurns =
+      asTold > 0 ? count(places.all(), (place) => place.share === share && place.patient === true) : 0
+    const patience = usedTurns < mostTurns ? asTold : 0
+    const kept =
+      waiting === undefined ? 0 : turns.keptFrom({ window: name, share, key: waiting, patience }, now)
     const ceiling = ceilingOf(share, budget, held + kept, leftToOthers(calls, budget))
     // A due promise may use half of what lies between the ceiling and the budget, in case essential calls were more than expected.
     const isDue = promise !== undefined && promise <= now && places.size() < (ceiling + budget) / 2

@@ -25,13 +25,12 @@ export interface Caller {
   /** Plane and path. */
   readonly window: string
   readonly share: Share
-  readonly key: string | undefined
+  readonly key: string
   /** How often in a row the credential came back as told; 0 for a new call. */
   readonly patience: number
 }
 
 interface Waiting extends Caller {
-  readonly key: string
   /** Empty where networks are not counted. */
   readonly network: string
 }
