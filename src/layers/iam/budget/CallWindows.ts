@@ -9,11 +9,10 @@
 import { boundOpensAt, countsUntil, isBusy, leftToOthers, ownCalls } from "./CredentialBounds.ts"
 import { makePathPause, type PathPause } from "./PathPause.ts"
 import { makePlaces, type Place, type Places } from "./Places.ts"
-import { ceilingOf, type Share } from "./Shares.ts"
+import { ceilingOf, placesOf, type Share } from "./Shares.ts"
+import { makeTurns, turnGrace } from "./Turns.ts"
 
 const minute = 60_000
-/** Milliseconds for which a promised place is kept beyond its time. */
-const promiseGrace = 10_000
 /** Part of the places beside those of essential calls that may be promised. The rest is for calls without a promise. */
 const promisedPart = 0.9
 /** Part of a ceiling that promises assume to be free of essential calls, however many came in the last minute: a burst ends. */
@@ -33,6 +32,8 @@ export interface Claim {
   readonly bound: number
   /** A refusal promises the key a later place. Only for known credentials: others could reserve every place and never return. */
   readonly promise: boolean
+  /** A refusal gives the key a turn (`Turns`), counted for this network; empty where networks are not counted. */
+  readonly turnOf?: string | undefined
   /** The place reserved for this call. */
   readonly place?: Place | undefined
 }
@@ -94,9 +95,11 @@ const count = <A>(values: Iterable<A>, holds: (value: A) => boolean): number => 
 
 /** `windows` holds the state, by plane and path. */
 export const makeCallWindows = (budget: number, windows = new Map<string, Window>()): CallWindows => {
+  const turns = makeTurns()
+
   const removeExpired = (window: Window, now: number): void => {
     window.places.removeExpired(now)
-    for (const [key, { at }] of window.promised) if (at + promiseGrace < now) window.promised.delete(key)
+    for (const [key, { at }] of window.promised) if (at + turnGrace < now) window.promised.delete(key)
   }
 
   const open = (name: string, now: number): Window => {
@@ -115,27 +118,26 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     return window
   }
 
-  /**
-   * The expected time of a place for a refused call: the first place that becomes free, or, without a promise, after all
-   * promised places, at the pace of the last minute. A ceiling of 0 means that the share holds all that it may.
-   */
-  const nextFree = (
-    { places, promised }: Window,
-    share: Share,
-    ceiling: number,
-    hasPromise: boolean,
-    now: number
-  ): number => {
-    const ends = [...places.all()]
+  /** The times at which the next places for calls of the share become free. A ceiling of 0 means that it holds all that it may. */
+  const endsFor = ({ places }: Window, share: Share, ceiling: number, now: number): ReadonlyArray<number> =>
+    [...places.all()]
       .filter((place) => (ceiling === 0 ? place.share === share : canInherit(share, place)))
       .map(({ freeAt }) => Math.min(freeAt, now + minute))
       .sort((one, other) => one - other)
-    const first = ends[ceiling === 0 ? 0 : Math.max(0, places.size() - ceiling)] ?? now + minute
-    if (share === "essential" || hasPromise) return first
+      .slice(ceiling === 0 ? 0 : Math.max(0, places.size() - ceiling))
+
+  /** Without a promise the expected time comes after all promised places, at the pace of the last minute. */
+  const afterPromised = (
+    { places, promised }: Window,
+    share: Share,
+    ceiling: number,
+    first: number,
+    now: number
+  ): number => {
+    const kept = count(places.all(), (place) => !canInherit(share, place))
     let last = 0
     for (const { at } of promised.values()) last = Math.max(last, at)
-    const free = Math.max(leastPart * ceiling, ceiling - (places.size() - ends.length))
-    const perMinute = Math.max(1, promisedPart * free)
+    const perMinute = Math.max(1, promisedPart * Math.max(leastPart * ceiling, ceiling - kept))
     return Math.min(Math.max(first, last + minute / perMinute), now + farthestPromise)
   }
 
@@ -170,12 +172,20 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     const promise = key === undefined ? undefined : promised.get(key)?.at
     const held = places.heldBy(share)
     const calls = { own: own.length, ofOwner: callsOfOwner(window, claim) }
-    const ceiling = ceilingOf(share, budget, held, leftToOthers(calls, budget))
+    const waiting = claim.turnOf === undefined || share === "essential" ? undefined : key
+    const mostTurns = Math.ceil(placesOf(share, budget) / 2)
+    const asTold = waiting === undefined ? 0 : turns.patienceOf(waiting, now)
+    const usedTurns =
+      asTold > 0 ? count(places.all(), (place) => place.share === share && place.patient === true) : 0
+    const patience = usedTurns < mostTurns ? asTold : 0
+    const kept =
+      waiting === undefined ? 0 : turns.keptFrom({ window: name, share, key: waiting, patience }, now)
+    const ceiling = ceilingOf(share, budget, held + kept, leftToOthers(calls, budget))
     // A due promise may use half of what lies between the ceiling and the budget, in case essential calls were more than expected.
-    const kept = promise !== undefined && promise <= now && places.size() < (ceiling + budget) / 2
+    const isDue = promise !== undefined && promise <= now && places.size() < (ceiling + budget) / 2
     const others =
       share === "essential" ? 0 : count(promised, ([other, { at }]) => other !== key && at <= now)
-    if (kept || places.size() + others < ceiling) {
+    if (isDue || places.size() + others + kept < ceiling) {
       if (now < opensAt) return refuseUntil(opensAt)
       const place: Place = {
         window: name,
@@ -185,14 +195,27 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
         freeAt: Number.POSITIVE_INFINITY,
         ownUntil: Number.POSITIVE_INFINITY,
         reserved: false,
-        takenAt: now
+        takenAt: now,
+        patient: patience > 0
       }
       places.add(place)
+      if (waiting !== undefined) turns.use(name, waiting)
       if (key !== undefined && share !== "essential") promised.delete(key)
       return send(place)
     }
     if (promise !== undefined && promise > now) return refuseUntil(promise)
-    const at = Math.max(nextFree(window, share, ceiling, promise !== undefined, now), opensAt)
+    const ends = endsFor(window, share, ceiling, now)
+    if (waiting !== undefined)
+      return refuseUntil(
+        turns.refuse(
+          { window: name, share, key: waiting, network: claim.turnOf ?? "" },
+          { ends, most: mostTurns },
+          now
+        )
+      )
+    const first = ends[0] ?? now + minute
+    const isNext = share === "essential" || promise !== undefined
+    const at = Math.max(isNext ? first : afterPromised(window, share, ceiling, first, now), opensAt)
     const promises = claim.promise && key !== undefined && !isBusy(calls) && at < now + farthestPromise
     if (promises) promised.set(key, { at, owner: claim.owner })
     return refuseUntil(at)
@@ -206,6 +229,7 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     release: (place, now, isAnswered = true) => {
       endLater(place, now)
       place.ownUntil = countsUntil(now, isAnswered)
+      if (place.key !== undefined) turns.forget(place.key)
     },
     reserve: (place, now) => {
       endLater(place, now)

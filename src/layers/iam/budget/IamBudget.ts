@@ -112,6 +112,7 @@ export const makeIamBudget = (
       owner: purpose.credential === undefined ? undefined : known.ownerOf(purpose.credential),
       bound: boundOf(counted, purpose.use, options.callsPerMinute),
       promise: isKnown(purpose),
+      turnOf: isKnown(purpose) ? undefined : options.countAddresses ? network : "",
       place
     }
     const quota = quotas.take(counted, purpose, network, now)

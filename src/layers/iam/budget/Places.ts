@@ -19,6 +19,8 @@ export interface Place {
   /** Kept for one more call of the same credential. */
   reserved: boolean
   takenAt: number
+  /** Its credential came back as told (`Turns`). */
+  readonly patient?: boolean
 }
 
 export interface Places {

@@ -44,6 +44,10 @@ export const ceilingOf = (share: Share, budget: number, held: number, leave: num
   return Math.max(1, partOf(budget, parts[above]) - leave)
 }
 
+/** Places that the calls of a share may hold at most. */
+export const placesOf = (share: Share, budget: number): number =>
+  partOf(budget, share === "suspect" ? suspectCap : parts[share])
+
 /** The share of the introspection that completes a login or refresh of this share. */
 export const completingShare = (share: Share): Share => (share === "known" ? "essential" : share)
 

@@ -301,7 +301,7 @@ describe("The reservation of a login", () => {
 
 describe("A refused credential", () => {
   for (const kind of ["known", "unknown"] as const)
-    it.effect(`has ${kind === "known" ? "the" : "no"} next place when it is ${kind}`, () =>
+    it.effect(`has the next place when it comes back as told: ${kind}`, () =>
       Effect.gen(function* () {
         const { admitted, known } = budgetOf()
         const purpose = (name: string): Purpose => (kind === "known" ? known(name) : { credential: name })
@@ -314,8 +314,8 @@ describe("A refused credential", () => {
         yield* TestClock.adjust("10 seconds")
         assert.strictEqual(yield* introspect(1, "refused"), 0)
         yield* TestClock.adjust("40 seconds")
-        assert.strictEqual(yield* introspect(1, "other"), kind === "known" ? 0 : 1)
-        assert.strictEqual(yield* introspect(1, "refused"), kind === "known" ? 1 : 0)
+        assert.strictEqual(yield* introspect(1, "other"), 0)
+        assert.strictEqual(yield* introspect(1, "refused"), 1)
       })
     )
 
@@ -411,6 +411,102 @@ describe("A call without an answer", () => {
       assert.strictEqual(yield* admitted(20, one, "203.0.113.1"), 8)
       yield* TestClock.adjust("15 seconds")
       assert.strictEqual(yield* admitted(20, one, "203.0.113.1"), 0)
+    })
+  )
+})
+
+describe("Turns of credentials that IAM did not confirm", () => {
+  const callsPerMinute = 110
+  const newcomers = 55
+  const address = "203.0.113.1"
+  /** `introspect` returns how many of the new calls are sent; all places of newcomers are taken at first. */
+  const full = (countAddresses = true) =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf(countAddresses, callsPerMinute)
+      let last = 0
+      const introspect = (count: number, network: string, name = `new ${++last}`) =>
+        admitted(count, (at) => ({ credential: `${name} ${at}` }), network, Effect.void, introspections)
+      assert.strictEqual(yield* introspect(newcomers, "198.51.100.1"), newcomers)
+      return introspect
+    })
+
+  it.effect("are two at one time for an address", () =>
+    Effect.gen(function* () {
+      const introspect = yield* full()
+      assert.strictEqual(yield* introspect(20, address), 0)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* introspect(100, "198.51.100.2"), newcomers - 2)
+    })
+  )
+
+  it.effect("are half of the places of their share, also with MUSIC_RATE_LIMIT=off", () =>
+    Effect.gen(function* () {
+      for (const countAddresses of [true, false]) {
+        const introspect = yield* full(countAddresses)
+        for (let at = 0; at < 100; at += 1) yield* introspect(1, `192.0.2.${at}`)
+        yield* TestClock.adjust("1 minute")
+        assert.strictEqual(yield* introspect(100, "198.51.100.2"), newcomers - 28)
+      }
+    })
+  )
+
+  it.effect("end after 10 s", () =>
+    Effect.gen(function* () {
+      for (const [seconds, kept] of [
+        [70, 2],
+        [71, 0]
+      ] as const) {
+        const introspect = yield* full()
+        yield* introspect(2, address)
+        yield* TestClock.adjust(`${seconds} seconds`)
+        assert.strictEqual(yield* introspect(100, "198.51.100.2"), newcomers - kept)
+      }
+    })
+  )
+
+  it.effect("are used once, and lift no call above the ceiling of its share", () =>
+    Effect.gen(function* () {
+      const introspect = yield* full()
+      yield* introspect(2, address, "waiting")
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* introspect(100, "198.51.100.2"), newcomers - 2)
+      assert.strictEqual(yield* introspect(2, address, "waiting"), 2)
+      assert.strictEqual(yield* introspect(2, address, "waiting"), 0)
+    })
+  )
+
+  it.effect("go to those who came back as told before, instead of those who did not", () =>
+    Effect.gen(function* () {
+      const introspect = yield* full()
+      yield* introspect(3, address, "waiting")
+      yield* introspect(1, address, "patient")
+      // Without a turn it was told five seconds.
+      yield* TestClock.adjust("5 seconds")
+      yield* introspect(1, address, "patient")
+      yield* TestClock.adjust("55 seconds")
+      assert.strictEqual(yield* introspect(100, "198.51.100.2"), newcomers - 2)
+      assert.strictEqual(yield* introspect(1, address, "patient"), 1)
+      assert.strictEqual(yield* introspect(3, address, "waiting"), 1)
+    })
+  )
+
+  it.effect("are 1,000 in all, however many credentials come", () =>
+    Effect.gen(function* () {
+      const { admitted } = budgetOf(true, 10_000)
+      const introspect = (count: number, name: string, network: (at: number) => string) =>
+        Effect.map(
+          Effect.forEach(
+            Array.from({ length: count }, (_, at) => at),
+            (at) =>
+              admitted(1, () => ({ credential: `${name} ${at}` }), network(at), Effect.void, introspections)
+          ),
+          (sent) => sent.reduce((sum, one) => sum + one, 0)
+        )
+      const own = (at: number) => `10.0.${at >> 8}.${at & 255}`
+      assert.strictEqual(yield* introspect(5_001, "first", own), 5_000)
+      yield* introspect(2_500, "second", own)
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual(yield* introspect(5_000, "third", () => "198.51.100.2"), 4_000)
     })
   )
 })
