@@ -3,9 +3,10 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
 import { production } from "../../layers/delivery/DeliveryLimits.ts"
-import { type DeliveryRecord, OperatorQueries } from "../../services/OperatorQueries.ts"
+import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
 import {
   type DestinationPause,
   Store,
@@ -18,6 +19,7 @@ import { json, pageOf, paging, printPage, since, sinceOf } from "../Flags.ts"
 import { printFacts, printJson, printTable, Screen } from "../Screen.ts"
 import { toDeliveryJson } from "../JsonOutput.ts"
 import { formatTime } from "../Text.ts"
+import { changeEach, chosen, selectionOptions, sizeText } from "./ReportSelection.ts"
 import { noTrackerNote, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
@@ -219,18 +221,58 @@ const reason = Options.text("reason").pipe(
   Options.withDefault("discarded by an operator")
 )
 
-const discard = Command.make("discard", { id, reason, json }, (given) =>
+const discardOne = (deliveryId: string, given: { readonly reason: string; readonly json: boolean }) =>
   Effect.gen(function* () {
     const { deliveries } = yield* Store
-    if (given.reason.trim() === "" || given.reason.length > 500)
-      return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
-    const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
-    const delivery = yield* found(given.id)
+    const done = yield* deliveries.discard(deliveryId, yield* Clock.currentTimeMillis, given.reason)
+    const delivery = yield* found(deliveryId)
     if (!done) return yield* unchanged(delivery, "discard")
     if (given.json) return yield* printJson(toDeliveryJson(delivery))
     yield* (yield* Screen).out(`${delivery.id} is discarded and will not be tried again. Its report is kept.`)
-  }).pipe(onDatabase)
-).pipe(Command.withDescription("Discards a delivery: it is not sent any more; the report is kept"))
+  })
+
+const discardSelected = (
+  selection: ReportSelection,
+  given: { readonly reason: string; readonly json: boolean; readonly dryRun: boolean }
+) =>
+  Effect.gen(function* () {
+    const { deliveries } = yield* Store
+    const discarded = yield* changeEach(selection, (report) =>
+      given.dryRun
+        ? Effect.succeed(true)
+        : Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            deliveries.discard(`report:${report.id}`, now, given.reason)
+          )
+    )
+    if (given.json)
+      return yield* printJson({
+        dry_run: given.dryRun,
+        deliveries: discarded.count,
+        bytes: discarded.bytes
+      })
+    yield* printFacts([
+      [given.dryRun ? "would discard" : "discarded", `the deliveries of ${sizeText(discarded)} and are kept`]
+    ])
+  })
+
+const discard = Command.make(
+  "discard",
+  { id: Args.optional(id), ...selectionOptions, reason, json },
+  (given) =>
+    Effect.gen(function* () {
+      const choice = yield* chosen(given, true)
+      if (given.reason.trim() === "" || given.reason.length > 500)
+        return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
+      yield* Either.match(choice, {
+        onLeft: (deliveryId) => discardOne(deliveryId, given),
+        onRight: (selection) => discardSelected(selection, given)
+      })
+    }).pipe(onDatabase)
+).pipe(
+  Command.withDescription(
+    "Discards a delivery, or those of all reports that the filters select together: they are not sent any more; the reports are kept"
+  )
+)
 
 export const deliveries = Command.make("deliveries").pipe(
   Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),

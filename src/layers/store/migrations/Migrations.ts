@@ -15,6 +15,7 @@ import boundedReports from "./0004_bounded_reports.ts"
 import loginRefusals from "./0005_login_refusals.ts"
 import orderedReading from "./0006_ordered_reading.ts"
 import operatorsRecords from "./0007_operators_records.ts"
+import reportHolders from "./0009_report_holders.ts"
 import { any, first } from "../Query.ts"
 import { OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
@@ -26,12 +27,16 @@ const migrations = {
   "0004_bounded_reports": boundedReports,
   "0005_login_refusals": loginRefusals,
   "0006_ordered_reading": orderedReading,
-  "0007_operators_records": operatorsRecords
+  "0007_operators_records": operatorsRecords,
+  "0009_report_holders": reportHolders
 }
 
 export const migrationsTable = "migrations"
 
-export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
+/** Their numbers, in order. */
+export const migrationNumbers = Object.keys(migrations).map((name) => Number.parseInt(name, 10))
+
+export const latestMigration = Math.max(...migrationNumbers)
 
 const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table: migrationsTable })
 

@@ -4,7 +4,10 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { writeMark } from "../../../../src/layers/store/sqlite/ApplicationId.ts"
-import { latestMigration } from "../../../../src/layers/store/migrations/Migrations.ts"
+import {
+  latestMigration,
+  migrationNumbers as versions
+} from "../../../../src/layers/store/migrations/Migrations.ts"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
 import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
@@ -13,7 +16,6 @@ import { type Kind, onBoth, openUnmigrated, sampleEvent, sampleReport } from "..
 /** One SQL file for each migration: a database of that version, with rows in every table. */
 const fixtures = new URL("./fixtures/", import.meta.url)
 const fixtureOf = (version: number) => new URL(`${String(version).padStart(4, "0")}.sql`, fixtures)
-const versions = Array.from({ length: latestMigration }, (_, index) => index + 1)
 
 const comments = /^--.*$/gm
 
