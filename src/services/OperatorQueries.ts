@@ -108,6 +108,8 @@ export interface ReportSize {
   readonly bytes: number
   /** Its delivery may have sent it: it is leased or delivered, or its outcome is unknown. */
   readonly inDoubt: boolean
+  /** Its delivery is neither leased, delivered nor discarded. */
+  readonly discardable: boolean
 }
 
 /** Which reports a command changes; a report that was removed is none of them. */
@@ -116,8 +118,6 @@ export interface ReportSelection extends Since {
   readonly anonymous: boolean
   /** Public id, `anonymous` or `unverified`. */
   readonly reporter: Option.Option<string>
-  /** Only those whose delivery may be discarded: it is not leased, delivered or discarded. */
-  readonly discardable: boolean
 }
 
 /** How much of their room reports take, in bytes. */

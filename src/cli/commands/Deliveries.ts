@@ -238,8 +238,8 @@ const discardSelected = (
   Effect.gen(function* () {
     const { deliveries } = yield* Store
     const discarded = yield* changeEach(selection, (report) =>
-      given.dryRun
-        ? Effect.succeed(true)
+      given.dryRun || !report.discardable
+        ? Effect.succeed(report.discardable)
         : Effect.flatMap(Clock.currentTimeMillis, (now) =>
             deliveries.discard(`report:${report.id}`, now, given.reason)
           )
@@ -260,7 +260,7 @@ const discard = Command.make(
   { id: Args.optional(id), ...selectionOptions, reason, json },
   (given) =>
     Effect.gen(function* () {
-      const choice = yield* chosen(given, true)
+      const choice = yield* chosen(given)
       if (given.reason.trim() === "" || given.reason.length > 500)
         return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
       yield* Either.match(choice, {

@@ -142,7 +142,7 @@ export const remove = Command.make(
   { id: Args.optional(id), ...selectionOptions, reason, json },
   (given) =>
     Effect.gen(function* () {
-      const choice = yield* chosen(given, false)
+      const choice = yield* chosen(given)
       if (!given.dryRun && (given.reason.trim() === "" || given.reason.length > 500))
         return yield* usage("--reason is missing, empty or longer than 500 characters", "give a short text")
       const { eraseRemoved } = yield* OperatorQueries

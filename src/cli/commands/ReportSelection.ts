@@ -39,8 +39,7 @@ interface Given {
 
 /** The id, or what the filters select together. */
 export const chosen = (
-  given: Given,
-  discardable: boolean
+  given: Given
 ): Effect.Effect<Either.Either<ReportSelection, string>, CommandFailed> => {
   const { anonymous, id, reporter } = given
   const filtered = anonymous || Option.isSome(reporter) || Option.isSome(given.since)
@@ -49,9 +48,7 @@ export const chosen = (
       ? Effect.fail(usage("an id together with a filter or --dry-run", "give one id, or filters"))
       : Effect.succeed(Either.left(id.value))
   return filtered
-    ? Effect.map(sinceOf(given.since), (from) =>
-        Either.right({ anonymous, reporter, since: from, discardable })
-      )
+    ? Effect.map(sinceOf(given.since), (from) => Either.right({ anonymous, reporter, since: from }))
     : Effect.fail(usage("an id or a filter is required", "give an id, --anonymous, --reporter or --since"))
 }
 

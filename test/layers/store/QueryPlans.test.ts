@@ -250,11 +250,8 @@ const recorded = (kind: Kind) =>
           yield* queries.reports({ ...reports, delivery: Option.some(state) }, page(none))
         }
       }
-      for (const discardable of [true, false])
-        yield* queries.reportSizes(
-          { since: none, anonymous: true, reporter: none, discardable },
-          { limit: 500, after: none }
-        )
+      for (const anonymous of [true, false])
+        yield* queries.reportSizes({ since: none, anonymous, reporter: none }, { limit: 500, after: none })
       yield* queries.reportUse
       yield* queries.report("rep_1")
       yield* queries.delivery("report:rep_1")

@@ -25,7 +25,7 @@ export default Effect.gen(function* () {
       PRIMARY KEY (plane, holder)
     )`
   yield* sql`
-    CREATE INDEX reports_anonymous ON reports (created_at, id) WHERE reporter IN ('anonymous', 'unverified')`
+    CREATE INDEX reports_anonymous ON reports (created_at, id, reporter) WHERE reporter IN ('anonymous', 'unverified')`
 
   yield* sql.onDialectOrElse({ pg: () => inPostgres(sql), orElse: () => inSqlite(sql) })
 

@@ -52,7 +52,13 @@ const RecipientRow = Schema.Struct({
   changedAt: Whole
 })
 
-const SizeRow = Schema.Struct({ id: Schema.String, createdAt: Whole, bytes: Whole, inDoubt: Flag })
+const SizeRow = Schema.Struct({
+  id: Schema.String,
+  createdAt: Whole,
+  bytes: Whole,
+  inDoubt: Flag,
+  discardable: Flag
+})
 
 const UseRow = Schema.Struct({
   bytes: Whole,
@@ -196,16 +202,14 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
           ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
           ...when(selection.since, (since) => sql`created_at >= ${since}`),
           ...(selection.anonymous ? [isAnonymous(sql)] : []),
-          ...when(selection.reporter, byReporter),
-          ...(selection.discardable
-            ? [sql`${deliveries(sql`(state IN ('waiting', 'unknown') OR ${hasStatus(sql, "failed")})`)} = 1`]
-            : [])
+          ...when(selection.reporter, byReporter)
         ]
         const rows = yield* read(
           "OperatorQueries.reportSizes",
           all(SizeRow)(sql`
             SELECT id, created_at, ${contentBytes} + ${sql.literal(String(bytesBeside))} AS bytes,
-              ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt
+              ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt,
+              ${deliveries(sql`(state IN ('waiting', 'unknown') OR ${hasStatus(sql, "failed")})`)} AS discardable
             FROM reports WHERE ${sql.and(clauses)}
             ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
         )
