@@ -37,7 +37,7 @@ export type ReportLimit = "room" | "reporter" | "network"
 
 /**
  * Bounds of stored bytes. Those of one reporter and of one network bind where all reports together, with the new one, take more than
- * `unboundUpTo`.
+ * `unboundUpTo`; a reporter who has none stored may store one of any size.
  */
 export interface ReportRoom {
   readonly unboundUpTo: number

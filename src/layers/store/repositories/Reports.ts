@@ -136,7 +136,8 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     const held = holder === undefined ? 0 : yield* heldBy(holder)
     const isNewcomer = holder?.kind === "reporter" && held === 0
     if (areNew && all > (isNewcomer ? room.withNewcomers : room.all)) return "room"
-    return holder !== undefined && all > room.unboundUpTo && held + bytes > room[holder.kind]
+    // In a small room a single report may be more than a reporter's part: the first one needs only room.
+    return holder !== undefined && !isNewcomer && all > room.unboundUpTo && held + bytes > room[holder.kind]
       ? holder.kind
       : undefined
   }
