@@ -87,6 +87,7 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "destinations.answered": "report",
   "destinations.reserveWrite": "report",
   "retention.reports": "call retention.reports",
+  "retention.anonymousReports": "call retention.anonymousReports",
   "retention.webhooks": "call retention.webhooks",
   "retention.deliveries": "call retention.deliveries",
   "retention.recipients": "call retention.recipients",

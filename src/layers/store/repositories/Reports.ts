@@ -118,10 +118,13 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
   )
 
-  const heldBy = ({ holder, plane }: Holder): Query<number> =>
-    first(Schema.Struct({ bytes: Whole }))(sql`
-      SELECT bytes FROM report_holders WHERE plane = ${plane} AND holder = ${holder}`).map(
-      Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
+  /** The bytes of all reports and of a holder, in one round trip. */
+  const sums = (holder: Holder | undefined): Query<{ readonly all: number; readonly held: number }> =>
+    first(Schema.Struct({ all: Whole, held: Whole }))(sql`
+      SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS "all",
+        COALESCE((SELECT bytes FROM report_holders
+          WHERE plane = ${holder?.plane ?? ""} AND holder = ${holder?.holder ?? ""}), 0) AS held`).map(
+      Option.getOrElse(() => ({ all: 0, held: 0 }))
     )
 
   /** The limit that bytes of a holder would exceed. One at a time: two concurrent reports would use the same room. */
@@ -132,8 +135,8 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     areNew: boolean
   ): Steps<ReportLimit | undefined> {
     yield* lock("reports")
-    const all = (yield* stored) + (areNew ? bytes : 0)
-    const held = holder === undefined ? 0 : yield* heldBy(holder)
+    const { all: before, held } = yield* sums(holder)
+    const all = before + (areNew ? bytes : 0)
     const isNewcomer = holder?.kind === "reporter" && held === 0
     if (areNew && all > (isNewcomer ? room.withNewcomers : room.all)) return "room"
     // In a small room a single report may be more than a reporter's part: the first one needs only room.
