@@ -100,6 +100,36 @@ interface Since {
   readonly since: Option.Option<number>
 }
 
+/** A report without its content. */
+export interface ReportSize {
+  readonly id: string
+  readonly createdAt: number
+  /** As the bound of stored reports counts it. */
+  readonly bytes: number
+  /** Its delivery may have sent it: it is leased or delivered, or its outcome is unknown. */
+  readonly inDoubt: boolean
+  /** Its delivery is neither leased, delivered nor discarded. */
+  readonly discardable: boolean
+}
+
+/** Which reports a command changes; a report that was removed is none of them. */
+export interface ReportSelection extends Since {
+  /** Only those without a verified reporter. */
+  readonly anonymous: boolean
+  /** Public id, `anonymous` or `unverified`. */
+  readonly reporter: Option.Option<string>
+}
+
+/** How much of their room reports take, in bytes. */
+export interface ReportUse {
+  readonly bytes: number
+  /** Of signed-in reporters. */
+  readonly verified: number
+  /** Of the signed-in reporter, and of the network of anonymous reports, that has most. */
+  readonly largestReporter: number
+  readonly largestNetwork: number
+}
+
 export interface ReportFilter extends Since {
   readonly plane: Option.Option<PlaneId>
   /** Public id, `anonymous` or `unverified`; a removed report has none of them. */
@@ -135,6 +165,8 @@ type Found<A> = Effect.Effect<Option.Option<A>, StoreUnavailable>
 export interface OperatorQueriesService {
   readonly reports: (filter: ReportFilter, page: PageRequest) => Listed<ReportRecord>
   readonly report: (id: string) => Found<ReportRecord>
+  readonly reportSizes: (selection: ReportSelection, page: PageRequest) => Listed<ReportSize>
+  readonly reportUse: Effect.Effect<ReportUse, StoreUnavailable>
   readonly deliveries: (filter: DeliveryFilter, page: PageRequest) => Listed<DeliveryRecord>
   readonly delivery: (id: string) => Found<DeliveryRecord>
   readonly webhooks: (filter: WebhookFilter, page: PageRequest) => Listed<InboxEvent>
@@ -149,13 +181,15 @@ export interface OperatorQueriesService {
   ) => Effect.Effect<ReadonlyArray<Removal>, StoreUnavailable>
   /**
    * Removes content, reporter and request id of a report, ends its delivery, and records the reason. A repetition under the
-   * same key still gets the report's id, and is neither stored nor filed again.
+   * same key still gets the report's id, and is neither stored nor filed again. After the last of them, `eraseRemoved` is due.
    */
   readonly removeReport: (
     reportId: string,
     reason: string,
     now: number
   ) => Effect.Effect<RemovalOutcome, StoreUnavailable>
+  /** Empties SQLite's log, which holds the old pages until then. It never fails: the server does it later as well. */
+  readonly eraseRemoved: Effect.Effect<void>
   /**
    * Creates a delivery, due now, for a report of production that is not filed and has none; false for any other report.
    * Retention may have removed an earlier delivery, so the tracker is searched before anything is sent.

@@ -3,7 +3,13 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Option from "effect/Option"
 import type * as Redacted from "effect/Redacted"
-import { type Failure, IdempotencyConflict, InvalidInput } from "../schema/Failure.ts"
+import {
+  DependencyUnavailable,
+  type Failure,
+  IdempotencyConflict,
+  InvalidInput,
+  Unauthenticated
+} from "../schema/Failure.ts"
 import type { Report, ReportRequest } from "../schema/Report.ts"
 import type { Credential } from "./RequestCredentials.ts"
 import { canonicalJson, digestOf, randomHex, sha256 } from "./Digest.ts"
@@ -12,7 +18,8 @@ import { BackendTelemetry } from "./BackendTelemetry.ts"
 import { type Plane, planeId } from "./Plane.ts"
 import { redactReport } from "./Redaction.ts"
 import { logAndMapStoreFailure } from "./StoreErrorMapping.ts"
-import { capacityFor, makeReportsFull } from "./ReportCapacity.ts"
+import { makeFullWarning, makeReportsFull, roomOf } from "./ReportCapacity.ts"
+import { makeNetworkDigest } from "./ReportNetwork.ts"
 import { ReportQuota } from "./ReportQuota.ts"
 import { monotonicMillis } from "./MonotonicTime.ts"
 import { RequestContext } from "./RequestContext.ts"
@@ -53,6 +60,14 @@ const toReport = (reader: Reporter, report: StoredReport, replayed: boolean): Re
   replayed
 })
 
+/** While `MUSIC_REPORTS_ANONYMOUS` is off: the failure of a new report without a verified reporter. */
+const makeUnnamedRefusal = ({ _tag }: Reporter) =>
+  _tag === "Anonymous"
+    ? new Unauthenticated({
+        hint: "This service takes reports of signed-in callers only: log in, and send it with `Authorization: Bearer oat_…`."
+      })
+    : new DependencyUnavailable({ details: { dependency: "iam" } })
+
 /** Stores each bug report once; its delivery to the tracker is enqueued in the same transaction. */
 export class Reports extends Effect.Service<Reports>()("music/Reports", {
   effect: Effect.gen(function* () {
@@ -61,6 +76,10 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
     const sessions = yield* Sessions
     const events = yield* BackendTelemetry
     const quota = yield* ReportQuota
+    const room = roomOf(settings.reportsBytes)
+    const warnOfFull = makeFullWarning()
+    // A gateway that limits instead may send the requests of all clients from one address.
+    const networkOf = settings.rateLimit ? makeNetworkDigest(settings.iam.applicationSecret) : () => undefined
 
     const resolveReporter = (
       plane: Plane,
@@ -114,7 +133,11 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
           const reporter = yield* resolveReporter(plane, credential)
           const { clientNetwork, requestId, source } = yield* RequestContext
           const now = yield* monotonicMillis
-          const { giveBack, makeRefusal } = quota.take(plane, reporter, clientNetwork, now)
+          const { giveBack, makeRefusal: overQuota } = quota.take(plane, reporter, clientNetwork, now)
+          const makeRefusal =
+            reporter._tag === "Verified" || settings.anonymousReports
+              ? overQuota
+              : () => makeUnnamedRefusal(reporter)
           let redacted: ReportContent | undefined
           const redact = (): ReportContent => {
             redacted ??= contentOf(request)
@@ -137,11 +160,12 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
                 requestId,
                 createdAt: yield* Clock.currentTimeMillis,
                 marker: randomHex(16),
-                contentDigest: sha256(canonicalJson(request))
+                contentDigest: sha256(canonicalJson(request)),
+                network: networkOf(clientNetwork)
               },
               plane._tag === "Production" && Option.isSome(settings.tracker),
               // A report that was stored before is answered without quota or room: its first response may have been lost.
-              capacityFor(reporter, settings.reportsBytes),
+              room,
               makeRefusal === undefined
             )
           }).pipe(
@@ -165,7 +189,9 @@ export class Reports extends Effect.Service<Reports>()("music/Reports", {
             case "Conflict":
               return yield* new IdempotencyConflict()
             case "Full":
-              return yield* (makeRefusal ?? makeReportsFull)()
+              if (makeRefusal !== undefined) return yield* makeRefusal()
+              yield* warnOfFull(admission.limit)
+              return yield* makeReportsFull(admission.limit)
             case "Stored":
               return toReport(reporter, admission.report, false)
             case "Replayed":

@@ -6,7 +6,7 @@ export type Source = "cli" | "daemon" | "web" | "unknown"
 export interface RequestInfo {
   readonly requestId: string
   readonly source: Source
-  /** The client's address, a /64 of IPv6, by which quotas count. Never stored or sent anywhere, and logged only with `MUSIC_LOG_CLIENT_ADDRESS`. */
+  /** The client's address, a /64 of IPv6, by which quotas count. Never sent anywhere, stored only as a keyed digest of its network, and logged only with `MUSIC_LOG_CLIENT_ADDRESS`. */
   readonly clientNetwork: string
   /** False when the caller opted out (`X-Music-Telemetry`, `Sec-GPC`, `DNT`): nothing is recorded, and the opt-out is passed to IAM. */
   readonly recording: boolean

@@ -68,6 +68,8 @@ export interface SettingsValues {
   }>
   /** Bound of all stored reports. */
   readonly reportsBytes: number
+  /** Whether new reports without a verified reporter are stored. */
+  readonly anonymousReports: boolean
   readonly webOrigins: ReadonlyArray<string>
   readonly minCli: string
   readonly rateLimit: boolean
@@ -96,6 +98,8 @@ export interface SettingsValues {
   /** In days; 0 keeps for ever. */
   readonly retention: {
     readonly reportsDays: number
+    /** Of reports without a verified reporter. */
+    readonly anonymousReportsDays: number
     readonly webhooksDays: number
     readonly deliveriesDays: number
     /** Of inactive registrations. */

@@ -95,6 +95,7 @@ export const writes: Readonly<Record<string, Provocation>> = {
   "iamCalls.leave": "call iamCalls.leave",
   "iamCalls.take": "start",
   "retention.reports": "call retention.reports",
+  "retention.anonymousReports": "call retention.anonymousReports",
   "retention.webhooks": "call retention.webhooks",
   "retention.deliveries": "call retention.deliveries",
   "retention.recipients": "call retention.recipients",

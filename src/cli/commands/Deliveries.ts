@@ -3,8 +3,9 @@ import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import * as Option from "effect/Option"
-import { type DeliveryRecord, OperatorQueries } from "../../services/OperatorQueries.ts"
+import { type DeliveryRecord, OperatorQueries, type ReportSelection } from "../../services/OperatorQueries.ts"
 import { type DestinationPause, Store, type StoreUnavailable } from "../../services/Store.ts"
 import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
 import { type CommandFailed, notFound, usage } from "../CommandFailed.ts"
@@ -20,6 +21,7 @@ import {
   resumeTracker,
   trackerPauses
 } from "./DeliveryState.ts"
+import { changeEach, chosen, selectionOptions, sizeText } from "./ReportSelection.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
 
@@ -202,18 +204,58 @@ const reason = Options.text("reason").pipe(
   Options.withDefault("discarded by an operator")
 )
 
-const discard = Command.make("discard", { id, reason, json }, (given) =>
+const discardOne = (deliveryId: string, given: { readonly reason: string; readonly json: boolean }) =>
   Effect.gen(function* () {
     const { deliveries } = yield* Store
-    if (given.reason.trim() === "" || given.reason.length > 500)
-      return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
-    const done = yield* deliveries.discard(given.id, yield* Clock.currentTimeMillis, given.reason)
-    const delivery = yield* found(given.id)
+    const done = yield* deliveries.discard(deliveryId, yield* Clock.currentTimeMillis, given.reason)
+    const delivery = yield* found(deliveryId)
     if (!done) return yield* unchanged(delivery, "discard")
     if (given.json) return yield* printJson(toDeliveryJson(delivery))
     yield* (yield* Screen).out(`${delivery.id} is discarded and will not be tried again. Its report is kept.`)
-  }).pipe(onDatabase)
-).pipe(Command.withDescription("Discards a delivery: it is not sent any more; the report is kept"))
+  })
+
+const discardSelected = (
+  selection: ReportSelection,
+  given: { readonly reason: string; readonly json: boolean; readonly dryRun: boolean }
+) =>
+  Effect.gen(function* () {
+    const { deliveries } = yield* Store
+    const discarded = yield* changeEach(selection, (report) =>
+      given.dryRun || !report.discardable
+        ? Effect.succeed(report.discardable)
+        : Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            deliveries.discard(`report:${report.id}`, now, given.reason)
+          )
+    )
+    if (given.json)
+      return yield* printJson({
+        dry_run: given.dryRun,
+        deliveries: discarded.count,
+        bytes: discarded.bytes
+      })
+    yield* printFacts([
+      [given.dryRun ? "would discard" : "discarded", `the deliveries of ${sizeText(discarded)} and are kept`]
+    ])
+  })
+
+const discard = Command.make(
+  "discard",
+  { id: Args.optional(id), ...selectionOptions, reason, json },
+  (given) =>
+    Effect.gen(function* () {
+      const choice = yield* chosen(given)
+      if (given.reason.trim() === "" || given.reason.length > 500)
+        return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
+      yield* Either.match(choice, {
+        onLeft: (deliveryId) => discardOne(deliveryId, given),
+        onRight: (selection) => discardSelected(selection, given)
+      })
+    }).pipe(onDatabase)
+).pipe(
+  Command.withDescription(
+    "Discards a delivery, or those of all reports that the filters select together: they are not sent any more; the reports are kept"
+  )
+)
 
 export const deliveries = Command.make("deliveries").pipe(
   Command.withDescription("Deliveries to the tracker: list, show, retry, discard"),

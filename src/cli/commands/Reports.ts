@@ -1,27 +1,21 @@
-import * as Args from "@effect/cli/Args"
 import * as Command from "@effect/cli/Command"
 import * as Options from "@effect/cli/Options"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { productionId } from "../../services/Plane.ts"
-import {
-  OperatorQueries,
-  type Removal,
-  type ReportFilter,
-  type ReportRecord
-} from "../../services/OperatorQueries.ts"
+import { OperatorQueries, type ReportFilter, type ReportRecord } from "../../services/OperatorQueries.ts"
 import { Store } from "../../services/Store.ts"
 import { onDatabase, onDatabaseToRead } from "../DatabaseAccess.ts"
-import { notFound, usage } from "../CommandFailed.ts"
+import { notFound } from "../CommandFailed.ts"
 import { json, pageOf, paging, plane, printPage, since, sinceOf } from "../Flags.ts"
 import { type Colour, colourise, printFacts, printJson, printTable, Screen } from "../Screen.ts"
 import { toDeliveryJson, reporterOf, toReportJson, summaryOf, toWholeReportJson } from "../JsonOutput.ts"
 import { formatBytes, formatTime, toLines } from "../Text.ts"
 import { resumeTracker, deliveryStateColour, deliveryStateOf, deliveryStates } from "./DeliveryState.ts"
 import { exportReports } from "./ReportExport.ts"
-
-const id = Args.text({ name: "id" }).pipe(Args.withDescription("the report's id, rep_…"))
+import { found, id, missing, removedBefore } from "./FoundReport.ts"
+import { remove } from "./ReportRemoval.ts"
 
 const filters = {
   status: Options.choice("status", ["stored", "filed"]).pipe(
@@ -96,24 +90,6 @@ const list = Command.make("list", { ...filters, ...paging, json }, (given) =>
     }).pipe(onDatabaseToRead)
   )
 ).pipe(Command.withDescription("Lists reports, newest first"))
-
-const missing = (reportId: string) =>
-  notFound(`no report ${reportId}`, "find it with music-backend reports list")
-
-const removedBefore = ({ id: reportId, reason, removedAt }: Removal) =>
-  notFound(
-    `${reportId} was removed at ${formatTime(removedAt)}: ${reason}`,
-    "its content is not stored here any more"
-  )
-
-const found = (reportId: string) =>
-  Effect.gen(function* () {
-    const queries = yield* OperatorQueries
-    const record = yield* queries.report(reportId)
-    if (Option.isSome(record)) return record.value
-    const [removal] = yield* queries.removals([reportId])
-    return yield* removal === undefined ? missing(reportId) : removedBefore(removal)
-  })
 
 const block = (title: string, text: string) =>
   Effect.flatMap(Screen, (screen) =>
@@ -199,72 +175,6 @@ const retry = Command.make("retry", { id, json }, (given) =>
 ).pipe(
   Command.withDescription(
     "Delivers a report again, now; also a report that was stored before a tracker was set"
-  )
-)
-
-const reason = Options.text("reason").pipe(
-  Options.withDescription(
-    "the reason, kept with the report's id and the time; required, without personal data"
-  )
-)
-
-/**
- * What an operator still has to delete elsewhere. Only before the removal, the state shows a report whose outcome a restore made
- * unknown; it may have been sent and filed since, which is read after the removal.
- */
-const remainderOf = (before: ReportRecord, { delivery, report }: ReportRecord): string => {
-  if (Option.isSome(report.issue)) return `the issue ${report.issue.value.url}: delete it in the tracker`
-  const wasSent = Option.exists(delivery, ({ attempts }) => attempts > 0)
-  const wasInDoubt = Option.exists(before.delivery, ({ state }) => state !== "waiting" && state !== "failed")
-  return wasSent || wasInDoubt
-    ? `perhaps an issue: search the tracker for ${report.id}-${report.marker}, and delete it there`
-    : "no issue: it was never sent to the tracker"
-}
-
-const remove = Command.make("remove", { id, reason, json }, (given) =>
-  Effect.gen(function* () {
-    if (given.reason.trim() === "" || given.reason.length > 500)
-      return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
-    // Before the removal, which ends the delivery.
-    const before = yield* found(given.id)
-    const queries = yield* OperatorQueries
-    const outcome = yield* queries.removeReport(given.id, given.reason, yield* Clock.currentTimeMillis)
-    const after = yield* found(given.id)
-    switch (outcome._tag) {
-      case "Missing":
-        return yield* missing(given.id)
-      case "RemovedBefore":
-        return yield* Option.match(after.removal, { onNone: () => missing(given.id), onSome: removedBefore })
-      case "BeingFiled":
-        return yield* notFound(
-          `${given.id} is being filed at this moment: nothing was removed`,
-          "try again in a minute"
-        )
-      case "Removed": {
-        const vacuum = Option.getOrUndefined(outcome.vacuum)
-        if (given.json)
-          return yield* printJson({
-            ...toWholeReportJson(after),
-            remains: remainderOf(before, after),
-            vacuum: vacuum ?? null
-          })
-        yield* printFacts([
-          ["removed", `${given.id}: its content and its reporter are deleted from this database`],
-          ["remains", remainderOf(before, after)],
-          [
-            "files",
-            vacuum === undefined
-              ? undefined
-              : `the database's files hold the old row until you run in it, at a quiet time: ${vacuum}`
-          ],
-          ["backups", "those from before hold it until they are deleted"]
-        ])
-      }
-    }
-  }).pipe(onDatabase)
-).pipe(
-  Command.withDescription(
-    "Deletes content and reporter of a report, and keeps its id, the time and the reason; it is not filed any more"
   )
 )
 

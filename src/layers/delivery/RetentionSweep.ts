@@ -52,6 +52,7 @@ export const makeRetentionSweep = (
       yield* clean(now, "deliveries", settings.deliveriesDays, retention.deliveries)
       yield* clean(now, "webhook inbox", settings.webhooksDays, retention.webhooks)
       yield* clean(now, "reports", settings.reportsDays, retention.reports)
+      yield* clean(now, "anonymous reports", settings.anonymousReportsDays, retention.anonymousReports)
       yield* clean(now, "recipients", settings.recipientsDays, retention.recipients)
       yield* clean(now, "login outcomes", loginOutcomesDays, retention.loginOutcomes)
       yield* cleanBefore(now, "session digests", retention.sessionDigests)

@@ -15,6 +15,7 @@ import { databaseFromSettings } from "../store/StoreFromSettings.ts"
 import { loadAddon } from "../store/sqlite/SqliteAddon.ts"
 import { emptyWrite } from "../store/StoreHealth.ts"
 import { type Check, type Finding, fail, pass, skip, warn } from "./Finding.ts"
+import { checkReports } from "./ReportsCheck.ts"
 import { checkPostgresIntegrity, checkSqliteIntegrity } from "./IntegrityCheck.ts"
 
 const nearestExisting = (path: string): string =>
@@ -113,7 +114,9 @@ const checkOpened = (settings: SettingsValues): Effect.Effect<ReadonlyArray<Find
         onNone: () => checkSqliteIntegrity(resolve(settings.databasePath)),
         onSome: () => checkPostgresIntegrity(database)
       })),
-      yield* Effect.catchAll(checkDeliveries(database), (error) => Effect.succeed(toFinding(error)))
+      ...(yield* Effect.forEach([checkDeliveries(database), checkReports(database, settings)], (check) =>
+        Effect.catchAll(check, (error) => Effect.succeed(toFinding(error)))
+      ))
     ]
   }).pipe(Effect.scoped)
 

@@ -146,6 +146,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     },
     ...readTracker(reader),
     reportsBytes: reader.get("MUSIC_REPORTS_MEGABYTES") * megabyte,
+    anonymousReports: reader.get("MUSIC_REPORTS_ANONYMOUS"),
     webOrigins: Option.getOrElse(reader.get("MUSIC_WEB_ORIGINS"), () => []),
     minCli: reader.get("MUSIC_MIN_CLI"),
     rateLimit: reader.get("MUSIC_RATE_LIMIT"),
@@ -156,6 +157,7 @@ export const readSettings = (environment: Environment, terminal = false): Settin
     openTelemetry: readOpenTelemetry(reader),
     retention: {
       reportsDays: reader.get("MUSIC_RETENTION_REPORTS_DAYS"),
+      anonymousReportsDays: reader.get("MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS"),
       webhooksDays: reader.get("MUSIC_RETENTION_WEBHOOKS_DAYS"),
       deliveriesDays: reader.get("MUSIC_RETENTION_DELIVERIES_DAYS"),
       recipientsDays: reader.get("MUSIC_RETENTION_RECIPIENTS_DAYS")

@@ -250,7 +250,13 @@ const reports = {
     whole(1, 1_000_000),
     "1000",
     "bound of all stored reports in megabytes",
-    { note: "Reports that IAM does not vouch for stop at 80 % of it." }
+    { note: "From 80 % of it on only signed-in reporters who have none stored may store one." }
+  ),
+  MUSIC_REPORTS_ANONYMOUS: withDefault(
+    onOff,
+    "on",
+    "reports of callers whom IAM does not vouch for, on or off",
+    { note: "Off refuses new ones; those that are stored stay." }
   )
 }
 
@@ -259,6 +265,11 @@ const retention = {
     retentionDays,
     "0",
     "days for which reports are kept after their delivery, 0 for ever"
+  ),
+  MUSIC_RETENTION_REPORTS_ANONYMOUS_DAYS: withDefault(
+    retentionDays,
+    "0",
+    "the same for reports that IAM does not vouch for"
   ),
   MUSIC_RETENTION_WEBHOOKS_DAYS: withDefault(
     webhookRetentionDays,

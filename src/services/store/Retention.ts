@@ -4,6 +4,8 @@ import type { Stored } from "./StoreUnavailable.ts"
 export interface Retention {
   /** Only reports whose delivery is over. */
   readonly reports: (createdBefore: number) => Stored<number>
+  /** The same for reports without a verified reporter, which removed ones are too. */
+  readonly anonymousReports: (createdBefore: number) => Stored<number>
   readonly webhooks: (receivedBefore: number) => Stored<number>
   /** Only deliveries that are over; those of a report that was not filed only once the report is gone. */
   readonly deliveries: (finishedBefore: number) => Stored<number>

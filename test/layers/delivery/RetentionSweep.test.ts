@@ -11,7 +11,13 @@ import { freshStore } from "../store/Stores.ts"
 const day = 86_400_000
 const hour = 3_600_000
 const minute = 60_000
-const forEver = { reportsDays: 0, webhooksDays: 0, deliveriesDays: 0, recipientsDays: 0 }
+const forEver = {
+  reportsDays: 0,
+  anonymousReportsDays: 0,
+  webhooksDays: 0,
+  deliveriesDays: 0,
+  recipientsDays: 0
+}
 
 const start = (store: StoreService, settings: typeof forEver) =>
   makeRetentionSweep(settings).pipe(
@@ -31,6 +37,7 @@ const watch = (store: StoreService, instead: Partial<Retention> = {}) => {
     })
   const retention: Retention = {
     reports: record("reports"),
+    anonymousReports: record("anonymousReports"),
     webhooks: record("webhooks"),
     deliveries: record("deliveries"),
     recipients: record("recipients"),
@@ -48,11 +55,18 @@ describe("Retention", () => {
       Effect.gen(function* () {
         const { seen, store } = watch(yield* freshStore)
         yield* TestClock.setTime(100 * day)
-        yield* start(store, { reportsDays: 0, webhooksDays: 50, deliveriesDays: 33, recipientsDays: 91 })
+        yield* start(store, {
+          ...forEver,
+          anonymousReportsDays: 7,
+          webhooksDays: 50,
+          deliveriesDays: 33,
+          recipientsDays: 91
+        })
         yield* TestClock.adjust(hour / 2)
         const days = seen.map(([name, before]) => [name, Math.floor((100 * day + hour / 2 - before) / day)])
         assert.sameDeepMembers(days, [
           ["webhooks", 50],
+          ["anonymousReports", 7],
           ["deliveries", 33],
           ["recipients", 91],
           ["loginOutcomes", 1],

@@ -33,13 +33,20 @@ describe("Settings", () => {
       ting: { timeoutSeconds: 15, types: ["music.trigger.fired", "music.trigger.expired"] },
       telemetry: { enabled: true, spoolBytes: 500_000_000, spoolHours: 24 },
       reportsBytes: 1_000_000_000,
+      anonymousReports: true,
       webOrigins: [],
       minCli: "0.1.0",
       rateLimit: true,
       trustedProxies: [],
       requestDeadlineSeconds: 25,
       shutdownGraceSeconds: 30,
-      retention: { reportsDays: 0, webhooksDays: 46, deliveriesDays: 30, recipientsDays: 90 },
+      retention: {
+        reportsDays: 0,
+        anonymousReportsDays: 0,
+        webhooksDays: 46,
+        deliveriesDays: 30,
+        recipientsDays: 90
+      },
       logFormat: "json"
     })
     const { adminBind, databaseUrl, repository, tables, tracker } = settings

@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { makeOperatorQueries } from "../../../src/layers/store/repositories/OperatorQueries.ts"
 import { makeStore } from "../../../src/layers/store/repositories/Repositories.ts"
+import { roomOf } from "../../../src/services/ReportCapacity.ts"
 import type { UpstreamKey } from "../../../src/services/Iam.ts"
 import { DeliveryUpdate, LoginOutcome, type StoreService } from "../../../src/services/Store.ts"
 import { fill, type Volumes, volumesOf } from "../../support/BulkRows.ts"
@@ -61,8 +62,8 @@ const everyOperation = (store: StoreService) =>
       webhooks
     } = store
 
-    yield* reports.admit(sampleReport({ createdAt: now }), true, 1e12)
-    yield* reports.admit(sampleReport({ createdAt: now }), true, 1e12)
+    yield* reports.admit(sampleReport({ createdAt: now }), true, roomOf(1e12))
+    yield* reports.admit(sampleReport({ createdAt: now }), true, roomOf(1e12))
     yield* reports.knowsKey(sampleReport())
     yield* reports.find("rep_1")
     yield* reports.storedBytes
@@ -191,6 +192,7 @@ const everyOperation = (store: StoreService) =>
       yield* destinations.reserveWrite("tracker", { now, spacing: 1_000, hourly: 450 })
 
     yield* retention.reports(now - 250 * day)
+    yield* retention.anonymousReports(now - 250 * day)
     yield* retention.webhooks(now - 40 * day)
     // Failed deliveries that are older stay, because their reports do.
     yield* retention.deliveries(now - 20 * day)
@@ -270,6 +272,9 @@ const recorded = (kind: Kind) =>
           yield* queries.reports({ ...reports, delivery: Option.some(state) }, page(none))
         }
       }
+      for (const anonymous of [true, false])
+        yield* queries.reportSizes({ since: none, anonymous, reporter: none }, { limit: 500, after: none })
+      yield* queries.reportUse
       yield* queries.report("rep_1")
       yield* queries.delivery("report:rep_1")
       yield* queries.enqueue("rep_1", Date.now())

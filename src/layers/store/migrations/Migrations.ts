@@ -16,6 +16,7 @@ import loginRefusals from "./0005_login_refusals.ts"
 import orderedReading from "./0006_ordered_reading.ts"
 import operatorsRecords from "./0007_operators_records.ts"
 import sessionDigests from "./0008_session_digests.ts"
+import reportHolders from "./0009_report_holders.ts"
 import { any, first } from "../Query.ts"
 import { OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
@@ -28,12 +29,16 @@ const migrations = {
   "0005_login_refusals": loginRefusals,
   "0006_ordered_reading": orderedReading,
   "0007_operators_records": operatorsRecords,
-  "0008_session_digests": sessionDigests
+  "0008_session_digests": sessionDigests,
+  "0009_report_holders": reportHolders
 }
 
 export const migrationsTable = "migrations"
 
-export const latestMigration = Math.max(...Object.keys(migrations).map((name) => Number.parseInt(name, 10)))
+/** Their numbers, in order. */
+export const migrationNumbers = Object.keys(migrations).map((name) => Number.parseInt(name, 10))
+
+export const latestMigration = Math.max(...migrationNumbers)
 
 const runMissing = Migrator.make({})({ loader: Migrator.fromRecord(migrations), table: migrationsTable })
 

@@ -17,10 +17,10 @@ import type { StoredReport } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { DeliveryRow, enqueue, hasStatus, priorities, toDelivery } from "./DeliveryRows.ts"
 import { isNotRemoved, makeReportRemoval } from "./ReportRemoval.ts"
-import { ReportRow, toReport } from "./Reports.ts"
+import { bytesBeside, ReportRow, toReport } from "./Reports.ts"
 import { all, any, first, lock, notify } from "../Query.ts"
 import { makeCounts } from "./SpoolRows.ts"
-import { Flag, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
+import { Flag, isAnonymous, isOneOf, OptionalText, OptionalWhole, Whole } from "./Rows.ts"
 
 const RecordRow = Schema.Struct({ ...DeliveryRow.fields, finishedAt: OptionalWhole, priority: Whole })
 
@@ -50,6 +50,21 @@ const RecipientRow = Schema.Struct({
   subscriptionId: OptionalText,
   active: Flag,
   changedAt: Whole
+})
+
+const SizeRow = Schema.Struct({
+  id: Schema.String,
+  createdAt: Whole,
+  bytes: Whole,
+  inDoubt: Flag,
+  discardable: Flag
+})
+
+const UseRow = Schema.Struct({
+  bytes: Whole,
+  verified: Whole,
+  largestReporter: Whole,
+  largestNetwork: Whole
 })
 
 const RefusalRow = Schema.Struct({
@@ -100,7 +115,16 @@ const reporterText = (reporter: string): string =>
 
 export const makeOperatorQueries = (database: Database): OperatorQueriesService => {
   const { read, sql, write } = database
-  const { removals, removeReport } = makeReportRemoval(database)
+  const removal = makeReportRemoval(database)
+  const { removals } = removal
+  const contentBytes = sql.literal(
+    sql.onDialectOrElse({ pg: () => "OCTET_LENGTH(content)", orElse: () => "LENGTH(CAST(content AS BLOB))" })
+  )
+  const byReporter = (reporter: string) =>
+    sql`reporter = ${reporterText(reporter)} AND ${isNotRemoved(sql, "reports.id")}`
+  /** 1 where the delivery of a report fulfils the condition, else 0. Not EXISTS: for it Postgres would read all deliveries. */
+  const deliveries = (condition: Fragment) =>
+    sql`(SELECT COUNT(*) FROM deliveries WHERE deliveries.id = 'report:' || reports.id AND ${condition})`
 
   /** A condition for a filter that is set. */
   const when = <A>(value: Option.Option<A>, clause: (value: A) => Fragment): ReadonlyArray<Fragment> =>
@@ -141,10 +165,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
           ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
           ...when(filter.since, (since) => sql`created_at >= ${since}`),
           ...when(filter.plane, (plane) => sql`plane = ${plane}`),
-          ...when(
-            filter.reporter,
-            (reporter) => sql`reporter = ${reporterText(reporter)} AND ${isNotRemoved(sql, "reports.id")}`
-          ),
+          ...when(filter.reporter, byReporter),
           ...when(filter.filed, (filed) => (filed ? sql`issue_url IS NOT NULL` : sql`issue_url IS NULL`)),
           ...when(
             filter.delivery,
@@ -172,6 +193,40 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         const [record] = yield* withDeliveries(Option.toArray(Option.map(row, toReport)))
         return Option.fromNullable(record)
       }),
+
+    reportSizes: (selection, page) =>
+      Effect.gen(function* () {
+        const after = yield* keyIn(timed, page)
+        const clauses = [
+          isNotRemoved(sql, "reports.id"),
+          ...when(after, ([at, id]) => sql`(created_at, id) < (${at}, ${id})`),
+          ...when(selection.since, (since) => sql`created_at >= ${since}`),
+          ...(selection.anonymous ? [isAnonymous(sql)] : []),
+          ...when(selection.reporter, byReporter)
+        ]
+        const rows = yield* read(
+          "OperatorQueries.reportSizes",
+          all(SizeRow)(sql`
+            SELECT id, created_at, ${contentBytes} + ${sql.literal(String(bytesBeside))} AS bytes,
+              ${deliveries(sql`state NOT IN ('waiting', 'failed')`)} AS in_doubt,
+              ${deliveries(sql`(state IN ('waiting', 'unknown') OR ${hasStatus(sql, "failed")})`)} AS discardable
+            FROM reports WHERE ${sql.and(clauses)}
+            ORDER BY created_at DESC, id DESC LIMIT ${page.limit + 1}`)
+        )
+        return pageOf(rows, page, ({ createdAt, id }) => [createdAt, id])
+      }),
+
+    reportUse: read(
+      "OperatorQueries.reportUse",
+      first(UseRow)(sql`
+        SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS bytes,
+          COALESCE(SUM(CASE WHEN plane <> '' THEN bytes END), 0) AS verified,
+          COALESCE(MAX(CASE WHEN plane <> '' THEN bytes END), 0) AS largest_reporter,
+          COALESCE(MAX(CASE WHEN plane = '' THEN bytes END), 0) AS largest_network
+        FROM report_holders`).map(
+        Option.getOrElse(() => ({ bytes: 0, verified: 0, largestReporter: 0, largestNetwork: 0 }))
+      )
+    ),
 
     deliveries: (filter, page) =>
       Effect.gen(function* () {
@@ -237,8 +292,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
         return pageOf(rows, page, ({ organisation, plane, publicId }) => [plane, organisation, publicId])
       }),
 
-    removals,
-    removeReport,
+    ...removal,
 
     refusals: (filter, page) =>
       Effect.gen(function* () {

@@ -33,7 +33,7 @@ export const isNotRemoved = (sql: SqlClient, subject: "reports.id" | "deliveries
 
 export const makeReportRemoval = (
   database: Database
-): Pick<OperatorQueriesService, "removals" | "removeReport"> => {
+): Pick<OperatorQueriesService, "eraseRemoved" | "removals" | "removeReport"> => {
   const { read, sql, write } = database
 
   /**
@@ -58,7 +58,7 @@ export const makeReportRemoval = (
   })
 
   /** The log holds the old pages until it is emptied, for which no other process may read it: a few attempts, then the server's own. */
-  const emptyLog = sql.onDialectOrElse({
+  const eraseRemoved = sql.onDialectOrElse({
     pg: () => Effect.void,
     orElse: () =>
       read(
@@ -105,7 +105,7 @@ export const makeReportRemoval = (
             if (!(yield* endDelivery(id, now))) return RemovalOutcome.BeingFiled()
             // Retention takes no lock, and may have deleted it since.
             const changed = yield* any(sql`
-              UPDATE reports SET content = ${emptied}, reporter = ${reporter}, request_id = ''
+              UPDATE reports SET content = ${emptied}, reporter = ${reporter}, request_id = '', network = NULL
               WHERE id = ${id} RETURNING id`)
             if (!changed) return RemovalOutcome.Missing()
             // Triggers count only new and deleted rows.
@@ -115,8 +115,8 @@ export const makeReportRemoval = (
               INSERT INTO report_removals (id, removed_at, reason) VALUES (${id}, ${now}, ${reason})`)
             return RemovalOutcome.Removed({ vacuum })
           })
-        ),
-        Effect.tap((outcome) => (outcome._tag === "Removed" ? emptyLog : Effect.void))
-      )
+        )
+      ),
+    eraseRemoved
   }
 }

@@ -3,7 +3,9 @@ import * as Schema from "effect/Schema"
 import {
   Anonymous,
   ReportAdmission,
+  type ReportLimit,
   type Reporter,
+  type ReportRoom,
   type Reports,
   type StoredReport,
   Unrecognised,
@@ -80,8 +82,31 @@ const repeatedBy = (rows: ReadonlyArray<Row>, reporter: string, contentDigest: s
   )
 }
 
-/** Bytes that a report counts besides its content, for its row, keys and delivery. Triggers keep the sum (migration 0004). */
+/** Bytes that a report counts besides its content, for its row, keys and delivery. Triggers keep the sums (migrations 0004 and 0009). */
 const bytesBeside = 1_000
+const bytesOf = (content: string): number => Buffer.byteLength(content) + bytesBeside
+
+const unbounded: ReportRoom = {
+  unboundUpTo: Number.POSITIVE_INFINITY,
+  reporter: Number.POSITIVE_INFINITY,
+  network: Number.POSITIVE_INFINITY,
+  all: Number.POSITIVE_INFINITY,
+  withNewcomers: Number.POSITIVE_INFINITY
+}
+
+/** Whose bytes a report counts. */
+interface Holder {
+  readonly kind: "reporter" | "network"
+  readonly plane: string
+  readonly holder: string
+}
+
+const holderOf = (plane: string, reporter: string, network: string | undefined): Holder | undefined =>
+  reporter.startsWith(verified)
+    ? { kind: "reporter", plane, holder: reporter }
+    : network === undefined
+      ? undefined
+      : { kind: "network", plane: "", holder: network }
 
 export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void): Reports => {
   const underKey = (plane: string, keyDigest: string) =>
@@ -93,19 +118,51 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
     Option.match({ onNone: () => 0, onSome: ({ bytes }) => bytes })
   )
 
+  /** The bytes of all reports and of a holder, in one round trip. */
+  const sums = (holder: Holder | undefined): Query<{ readonly all: number; readonly held: number }> =>
+    first(Schema.Struct({ all: Whole, held: Whole }))(sql`
+      SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS "all",
+        COALESCE((SELECT bytes FROM report_holders
+          WHERE plane = ${holder?.plane ?? ""} AND holder = ${holder?.holder ?? ""}), 0) AS held`).map(
+      Option.getOrElse(() => ({ all: 0, held: 0 }))
+    )
+
+  /** The limit that bytes of a holder would exceed. One at a time: two concurrent reports would use the same room. */
+  function* exceeded(
+    room: ReportRoom,
+    holder: Holder | undefined,
+    bytes: number,
+    areNew: boolean
+  ): Steps<ReportLimit | undefined> {
+    yield* lock("reports")
+    const { all: before, held } = yield* sums(holder)
+    const all = before + (areNew ? bytes : 0)
+    const isNewcomer = holder?.kind === "reporter" && held === 0
+    if (areNew && all > (isNewcomer ? room.withNewcomers : room.all)) return "room"
+    // In a small room a single report may be more than a reporter's part: the first one needs only room.
+    return holder !== undefined && !isNewcomer && all > room.unboundUpTo && held + bytes > room[holder.kind]
+      ? holder.kind
+      : undefined
+  }
+
   /**
-   * Names a reporter who was unverified at first. Without `hasQuota` the report keeps its place in the order, and a later
-   * replay moves it up. Delivery before report: the worker locks them in the same order.
+   * Names a reporter who was unverified at first, where the reporter has room: else an outage of the identity service would move any
+   * number of reports to one reporter. Without `hasQuota` the report keeps its place in the order, and a later replay moves it up.
+   * Delivery before report: the worker locks them in the same order.
    */
-  function* replay(row: Row, reporter: string, hasQuota: boolean): Steps<ReportAdmission> {
+  function* replay(row: Row, reporter: string, room: ReportRoom, hasQuota: boolean): Steps<ReportAdmission> {
     if (!reporter.startsWith(verified))
       return ReportAdmission.Replayed({ report: toReport(row), movedUp: false })
     const movedUp = hasQuota && (yield* prioritise(sql, { kind: "report", subject: row.id }))
     if (movedUp) yield* notify("deliveries")
-    if (row.reporter === "unverified")
-      yield* run(
-        sql`UPDATE reports SET reporter = ${reporter} WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")}`
-      )
+    if (row.reporter === "unverified") {
+      const bytes = bytesOf(JSON.stringify(row.content))
+      const limit = yield* exceeded(room, holderOf(row.plane, reporter, undefined), bytes, false)
+      if (limit === undefined)
+        yield* run(sql`
+          UPDATE reports SET reporter = ${reporter}, network = NULL
+          WHERE id = ${row.id} AND ${isNotRemoved(sql, "reports.id")}`)
+    }
     return ReportAdmission.Replayed({ report: toReport({ ...row, reporter }), movedUp })
   }
 
@@ -121,7 +178,7 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
         "Reports.knowsKey",
         any(sql`SELECT 1 FROM reports WHERE plane = ${plane} AND key_digest = ${keyDigest} LIMIT 1`)
       ),
-    admit: (report, deliver, limitBytes = Number.POSITIVE_INFINITY, hasQuota = true) =>
+    admit: (report, deliver, room = unbounded, hasQuota = true) =>
       write(
         "Reports.admit",
         function* () {
@@ -130,23 +187,22 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
           const rows = yield* underKey(report.plane, report.keyDigest)
 
           const repeated = repeatedBy(rows, reporter, report.contentDigest)
-          if (repeated !== undefined) return yield* replay(repeated, reporter, hasQuota)
+          if (repeated !== undefined) return yield* replay(repeated, reporter, room, hasQuota)
           if (rows.some((row) => row.reporter === reporter) || (yield* hasRemoved(rows)))
             return ReportAdmission.Conflict()
-          if (!hasQuota) return ReportAdmission.Full()
+          if (!hasQuota) return ReportAdmission.Full({ limit: "room" })
 
           const content = JSON.stringify(report.content)
-          // One at a time: two concurrent reports would use the same room.
-          yield* lock("reports")
-          if ((yield* stored) + Buffer.byteLength(content) + bytesBeside > limitBytes)
-            return ReportAdmission.Full()
+          const holder = holderOf(report.plane, reporter, report.network)
+          const limit = yield* exceeded(room, holder, bytesOf(content), true)
+          if (limit !== undefined) return ReportAdmission.Full({ limit })
           yield* run(sql`
             INSERT INTO reports
-              (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+              (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, network)
             VALUES
               (${report.id}, ${report.plane}, ${report.keyDigest}, ${report.contentDigest}, ${reporter},
                ${content}, ${report.source}, ${report.requestId}, ${report.createdAt},
-               ${report.marker})`)
+               ${report.marker}, ${holder?.kind === "network" ? holder.holder : null})`)
           if (deliver) {
             yield* enqueue(sql, {
               kind: "report",
@@ -156,7 +212,7 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
             })
             yield* notify("deliveries")
           }
-          const { contentDigest: _, keyDigest: __, ...admitted } = report
+          const { contentDigest: _, keyDigest: __, network: ___, ...admitted } = report
           return ReportAdmission.Stored({ report: { ...admitted, issue: Option.none() } })
         },
         (admission) => {
@@ -170,4 +226,4 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
   }
 }
 
-export { Row as ReportRow, toReport }
+export { bytesBeside, Row as ReportRow, toReport }

@@ -1,9 +1,9 @@
-import type { Statement } from "@effect/sql/Statement"
+import type { Fragment, Statement } from "@effect/sql/Statement"
 import type { Retention } from "../../../services/Store.ts"
 import type { Database } from "../Database.ts"
 import { count } from "../Query.ts"
 import { knownKinds } from "./DeliveryRows.ts"
-import { isOneOf, knownTables } from "./Rows.ts"
+import { isAnonymous, isOneOf, knownTables } from "./Rows.ts"
 
 /** Rows of one transaction, so that it stays short. */
 const batchSize = 200
@@ -11,19 +11,21 @@ const batchSize = 200
 /** Deliveries and refusals of a later version's kinds are kept, and reports wait for their deliveries. */
 export const makeRetention = ({ sql, write }: Database): Retention => {
   const remove = (operation: string, statement: Statement<object>) => write(operation, () => count(statement))
+  /** Never before its delivery is over, however old the report is. */
+  const oldReports = (condition: Fragment) => sql`
+    DELETE FROM reports WHERE id IN (
+      SELECT id FROM reports
+      WHERE ${condition}
+        AND NOT EXISTS (
+          SELECT 1 FROM deliveries WHERE subject = reports.id AND state NOT IN ('delivered', 'failed'))
+      ORDER BY created_at LIMIT ${batchSize})
+    RETURNING id`
   return {
-    // Never before its delivery is over, however old the report is.
-    reports: (createdBefore) =>
+    reports: (createdBefore) => remove("Retention.reports", oldReports(sql`created_at < ${createdBefore}`)),
+    anonymousReports: (createdBefore) =>
       remove(
-        "Retention.reports",
-        sql`
-          DELETE FROM reports WHERE id IN (
-            SELECT id FROM reports
-            WHERE created_at < ${createdBefore}
-              AND NOT EXISTS (
-                SELECT 1 FROM deliveries WHERE subject = reports.id AND state NOT IN ('delivered', 'failed'))
-            ORDER BY created_at LIMIT ${batchSize})
-          RETURNING id`
+        "Retention.anonymousReports",
+        oldReports(sql`${isAnonymous(sql)} AND created_at < ${createdBefore}`)
       ),
     webhooks: (receivedBefore) =>
       remove(

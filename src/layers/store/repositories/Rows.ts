@@ -21,6 +21,9 @@ export const OptionalText = Schema.OptionFromNullOr(Schema.String)
 export const knownTables = [...clientTables, backendTable] as const
 export const Table = Schema.Literal(...knownTables)
 
+/** Condition for reports without a verified reporter, in the words of their index. A removed report is one of them. */
+export const isAnonymous = (sql: SqlClient): Fragment => sql`reporter IN ('anonymous', 'unverified')`
+
 /**
  * A condition that no index answers. SQLite prefers an index by equal values to one in the order of the result, and would then read and
  * sort all rows.

@@ -4,16 +4,18 @@ import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import { writeMark } from "../../../../src/layers/store/sqlite/ApplicationId.ts"
-import { latestMigration } from "../../../../src/layers/store/migrations/Migrations.ts"
+import {
+  latestMigration,
+  migrationNumbers as versions
+} from "../../../../src/layers/store/migrations/Migrations.ts"
 import type { UpstreamKey } from "../../../../src/services/Iam.ts"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
+import { Anonymous, LoginOutcome, type StoreService } from "../../../../src/services/Store.ts"
 import { type Kind, onBoth, openUnmigrated, sampleEvent, sampleReport } from "../Stores.ts"
 
 /** One SQL file for each migration: a database of that version, with rows in every table. */
 const fixtures = new URL("./fixtures/", import.meta.url)
 const fixtureOf = (version: number) => new URL(`${String(version).padStart(4, "0")}.sql`, fixtures)
-const versions = Array.from({ length: latestMigration }, (_, index) => index + 1)
 
 const comments = /^--.*$/gm
 
@@ -277,6 +279,32 @@ onBoth("Migrations", (kind) => {
       yield* rawQuery(path, "DELETE FROM deliveries;\nDELETE FROM reports")
       assert.strictEqual(yield* reports.storedBytes, 0)
       deepStrictEqual(yield* deliveries.counts, [])
+    })
+  )
+
+  it.scoped("reports from before version 9 count to their signed-in reporter, and in no network", () =>
+    Effect.gen(function* () {
+      const path = yield* databaseOf(kind, 7)
+      const anonymous = `INSERT INTO reports (id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker)
+        VALUES ('rep_old', 'production', 'old', 'c', 'anonymous', '{}', 'cli', 'req', 500, 'm')`
+      yield* rawQuery(path, anonymous)
+      const { reports } = yield* openStore(path)
+      const holders = rawQuery(path, "SELECT plane, holder, bytes FROM report_holders ORDER BY plane")
+      const ana = { plane: "production", holder: "verified:c:ana", bytes: 1_203 }
+      deepStrictEqual(yield* holders, [ana])
+      // The statements of an older version beside this one.
+      yield* rawQuery(
+        path,
+        anonymous.replace("rep_old", "rep_2").replace("'old'", "'new'").replace("anonymous", "verified:c:ana")
+      )
+      deepStrictEqual(yield* holders, [{ ...ana, bytes: 2_205 }])
+      yield* reports.admit(
+        sampleReport({ id: "rep_3", keyDigest: "3", reporter: Anonymous(), network: "a" }),
+        true
+      )
+      assert.strictEqual((yield* holders).length, 2)
+      yield* rawQuery(path, "DELETE FROM reports")
+      deepStrictEqual(yield* holders, [])
     })
   )
 

@@ -9,6 +9,7 @@ import {
   Anonymous,
   DeliveryUpdate,
   type Reporter,
+  type ReportRoom,
   type StoreService,
   Unverified,
   Verified
@@ -21,6 +22,15 @@ const ana = Verified({ publicId: "c:ana" })
 const contentOf = (message: string) => ({ message, pr: null, attachments: [], context: null })
 const bytesOf = (message: string) => Buffer.byteLength(JSON.stringify(contentOf(message))) + 1_000
 
+/** A room without parts. */
+const roomOf = (bytes: number): ReportRoom => ({
+  unboundUpTo: bytes,
+  reporter: bytes,
+  network: bytes,
+  all: bytes,
+  withNewcomers: bytes
+})
+
 const admit = (
   { reports }: StoreService,
   id: string,
@@ -29,17 +39,39 @@ const admit = (
     key = id,
     limit,
     message = "short",
-    reporter = ana
-  }: { hasQuota?: boolean; key?: string; limit?: number; message?: string; reporter?: Reporter } = {}
+    network,
+    reporter = ana,
+    room = limit === undefined ? undefined : roomOf(limit)
+  }: {
+    hasQuota?: boolean
+    key?: string
+    limit?: number
+    message?: string
+    network?: string
+    reporter?: Reporter
+    room?: ReportRoom | undefined
+  } = {}
 ) =>
   Effect.map(
     reports.admit(
-      sampleReport({ id, keyDigest: key, content: contentOf(message), contentDigest: message, reporter }),
+      sampleReport({
+        id,
+        keyDigest: key,
+        content: contentOf(message),
+        contentDigest: message,
+        reporter,
+        network
+      }),
       true,
-      limit,
+      room,
       hasQuota
     ),
-    (admission) => (admission._tag === "Replayed" && admission.movedUp ? "MovedUp" : admission._tag)
+    (admission) =>
+      admission._tag === "Replayed" && admission.movedUp
+        ? "MovedUp"
+        : admission._tag === "Full" && room !== undefined
+          ? admission.limit
+          : admission._tag
   )
 
 const leased = ({ deliveries }: StoreService, now: number, count = 10) =>
@@ -51,14 +83,14 @@ onBoth("The bound of stored reports", ({ freshPath, freshStore, openStore }) => 
       const store = yield* freshStore
       const limit = bytesOf("short") * 2
       const answers = yield* Effect.forEach(["one", "two", "three"], (id) => admit(store, id, { limit }))
-      deepStrictEqual(answers, ["Stored", "Stored", "Full"])
+      deepStrictEqual(answers, ["Stored", "Stored", "room"])
       assert.strictEqual(yield* store.reports.storedBytes, limit)
       deepStrictEqual(yield* store.deliveries.counts, [{ kind: "report", state: "waiting", count: 2 }])
       deepStrictEqual(yield* admit(store, "one", { limit: 0 }), "Replayed")
       deepStrictEqual(yield* admit(store, "one", { limit: 0, message: "other" }), "Conflict")
       const message = "ärger 🎵"
       const room = limit + bytesOf(message)
-      deepStrictEqual(yield* admit(store, "three", { limit: room - 1, message }), "Full")
+      deepStrictEqual(yield* admit(store, "three", { limit: room - 1, message }), "room")
       deepStrictEqual(yield* admit(store, "three", { limit: room, message }), "Stored")
     })
   )

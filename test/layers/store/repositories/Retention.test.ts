@@ -4,7 +4,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import * as TestClock from "effect/TestClock"
 import { productionId } from "../../../../src/services/Plane.ts"
-import { DeliveryUpdate } from "../../../../src/services/Store.ts"
+import { Anonymous, DeliveryUpdate, Unverified, Verified } from "../../../../src/services/Store.ts"
 import { onBoth, sampleLease, sampleReport } from "../Stores.ts"
 
 const filed = (at: number, sweepAt?: number) =>
@@ -25,8 +25,18 @@ const insertions = {
   reports: {
     table: "reports",
     age: "created_at",
+    columns:
+      "id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker, issue_number, issue_url",
     row: (at: number) =>
       `'rep_${at}', 'production', 'key', 'digest ${at}', 'anonymous', '{}', 'cli', 'req', ${at}, 'marker', NULL, NULL`
+  },
+  anonymousReports: {
+    table: "reports",
+    age: "created_at",
+    columns:
+      "id, plane, key_digest, content_digest, reporter, content, source, request_id, created_at, marker",
+    row: (at: number) =>
+      `'rep_${at}', 'production', 'key', 'digest ${at}', '${at % 2 === 0 ? "anonymous" : "unverified"}', '{}', 'cli', 'req', ${at}, 'marker'`
   },
   recipients: {
     table: "recipients",
@@ -75,6 +85,24 @@ onBoth("Retention", ({ freshPath, freshStore, openStore, rawQuery }) => {
           subject === "rep_filed" ? filed(3_000) : DeliveryUpdate.Failed({ at: 3_000, failure: "gone" })
         )
       assert.strictEqual(yield* retention.reports(5_000), 2)
+    })
+  )
+
+  it.scoped("of anonymous reports keeps those of signed-in reporters and those whose delivery is open", () =>
+    Effect.gen(function* () {
+      const { reports, deliveries, retention } = yield* freshStore
+      for (const [id, reporter, deliver] of [
+        ["rep_open", Anonymous(), true],
+        ["rep_anonymous", Anonymous(), false],
+        ["rep_unverified", Unverified(), false],
+        ["rep_verified", Verified({ publicId: "c:ana" }), false]
+      ] as const)
+        yield* reports.admit(sampleReport({ id, keyDigest: id, reporter }), deliver)
+      assert.strictEqual(yield* retention.anonymousReports(1_000), 0)
+      assert.strictEqual(yield* retention.anonymousReports(1_001), 2)
+      yield* deliveries.discard("report:rep_open", 2_000, "a flood")
+      assert.strictEqual(yield* retention.anonymousReports(1_001), 1)
+      assert.isTrue(Option.isSome(yield* reports.find("rep_verified")))
     })
   )
 
