@@ -123,7 +123,7 @@ export const hostileKinds: ReadonlyArray<HostileKind> = [
   {
     name: "report, 430 KB, stored",
     bound: 150,
-    ratio: 3,
+    ratio: 5,
     status: 200,
     request: report,
     prepare: nothing,

@@ -39,6 +39,7 @@ export const reads: ReadonlySet<string> = new Set([
   "loginOutcomes.find",
   "sessionDigests.find",
   "reports.find",
+  "reports.knowsKey",
   "reports.storedBytes",
   "spool.counts",
   "planes.findByKeyDigest",

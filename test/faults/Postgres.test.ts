@@ -57,6 +57,7 @@ const transaction = (url: string, text: string) =>
 const written = [
   "recipients",
   "login_outcomes",
+  "session_digests",
   "reports",
   "webhook_inbox",
   "spool",
@@ -138,16 +139,16 @@ describe.concurrent("A PostgreSQL database that fails under a running server:", 
       deepStrictEqual((yield* everyCall(server, signed)).round, away)
       yield* proxy.repair
       yield* expectRecovery(server, signed)
-      // What went on without its request is done once.
       assert.strictEqual((yield* report(server, key)).status, 200)
-      yield* eventually("every report is filed", () => issues(server) === 5)
+      // What went on without its request is done once; a report that waited for the read of its key was never begun.
+      yield* eventually("every report is filed", () => issues(server) === 3)
       // Telemetry that waited for the transaction of others at its deadline was never begun.
       const readNumber = readFromPostgres(url)
       const events = yield* readNumber(
         "SELECT accepted FROM spool_counts WHERE table_name = 'musicclidaemon'"
       )
       assert.include([2, 3], events)
-      yield* keptWhole(readNumber, { reports: 5, events })
+      yield* keptWhole(readNumber, { reports: 3, events })
     })
   )
 
