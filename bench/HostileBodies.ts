@@ -61,6 +61,15 @@ const shortTexts = (address: string, plain: boolean): Outgoing =>
 const longText = (address: string, plain: boolean): Outgoing =>
   telemetry(address, [{ text: long(53_000, plain) }])
 
+/** A name that marks each of the values after it as a possible credential. */
+const longHeaderName = (address: string, plain: boolean): Outgoing =>
+  telemetry(address, [
+    {
+      name: "x-".repeat(15_000) + (plain ? "authorisation" : "authorization"),
+      value: Array.from({ length: 7_000 }, () => "a")
+    }
+  ])
+
 const nesting = (address: string, plain: boolean): Outgoing => {
   const nested = plain ? `"${"a".repeat(118)}"` : `${"[".repeat(60)}${"]".repeat(60)}`
   const texts = Array<string>(480).fill(nested).join(",")
@@ -108,6 +117,15 @@ export const hostileKinds: ReadonlyArray<HostileKind> = [
     ratio: 6,
     status: 204,
     request: longText,
+    prepare: nothing,
+    spread: false
+  },
+  {
+    name: "telemetry, 60 KB of a header's long name and many values",
+    bound: 20,
+    ratio: 6,
+    status: 204,
+    request: longHeaderName,
     prepare: nothing,
     spread: false
   },

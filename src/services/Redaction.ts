@@ -95,13 +95,16 @@ export const redact = (text: string): string =>
 /** The name of a header with a credential, as a program or CGI writes it. The value under the first group is never anything else. */
 const headerName =
   /^\s*(?:((?:(?:[\w.-]*[-_.])?(?:proxy|http|headers?|x)[-_.])?authorization)|[\w.-]*(?:environment|testing|iam[-_]test)[-_]key)\s*$/i
-const findHeader = (name: unknown): RegExpExecArray | null =>
-  typeof name !== "string" || name.length < shortest
-    ? null
-    : [name, ...readText(name).map(({ text }) => text)].reduce<RegExpExecArray | null>(
-        (found, reading) => found ?? headerName.exec(reading),
-        null
-      )
+type Header = "authorization" | "environment-key"
+/** The header that the text names. Not the text itself, which may be long, and goes before each of the values that follow it. */
+const findHeader = (text: unknown): Header | undefined => {
+  if (typeof text !== "string" || text.length < shortest) return undefined
+  for (const reading of [text, ...readText(text).map((decoded) => decoded.text)]) {
+    const match = headerName.exec(reading)
+    if (match !== null) return match[1] === undefined ? "environment-key" : "authorization"
+  }
+  return undefined
+}
 
 type Clean = (text: string) => string
 
@@ -126,17 +129,17 @@ const redactEntries = (
   }
   const all = Object.entries(entries)
   // A header as `{ name, value }`, as recordings of a browser have it.
-  const described = all.find(([name, value]) => nameMember.test(name) && findHeader(value) !== null)?.[1]
+  const [described] = all.flatMap(([name, value]) => (nameMember.test(name) ? (findHeader(value) ?? []) : []))
   return Object.fromEntries(
     all.map(([name, value]) => {
       const header = findHeader(name)
-      const isValue = header === null && valueMember.test(name)
-      const label = isValue ? described : header?.[0]
+      const isValue = header === undefined && valueMember.test(name)
+      const label = isValue ? described : header
       return [
         free(clean(name)),
         isValue && redactValue !== undefined
           ? redactValue(value)
-          : header?.[1] !== undefined
+          : header === "authorization"
             ? redactHeader(value, clean)
             : label === undefined
               ? redactJson(value, clean)
@@ -173,11 +176,10 @@ const redactAfter = (name: string, value: unknown, clean: Clean): unknown =>
 export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
   if (typeof value === "string") return clean(value)
   if (Array.isArray(value))
-    return value.map((one, at) =>
-      findHeader(value[at - 1]) === null
-        ? redactJson(one, clean)
-        : redactAfter(`${value[at - 1]}|`, one, clean)
-    )
+    return value.map((one, at) => {
+      const header = findHeader(value[at - 1])
+      return header === undefined ? redactJson(one, clean) : redactAfter(`${header}|`, one, clean)
+    })
   return isObject(value) ? redactEntries(value, clean) : value
 }
 

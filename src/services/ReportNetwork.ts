@@ -11,8 +11,8 @@ const label = "music report network v1"
 export const makeNetworkDigest = (secret: Redacted.Redacted): ((clientNetwork: string) => string) => {
   const key = createHmac("sha256", Redacted.value(secret)).update(label).digest()
   return (clientNetwork) => {
-    const parts = clientNetwork.split(/[.:]/).slice(0, 3)
-    const network = clientNetwork.includes(":") ? parts.join(":") : parts.join(".")
+    const separator = clientNetwork.includes(":") ? ":" : "."
+    const network = clientNetwork.split(separator).slice(0, 3).join(separator)
     return createHmac("sha256", key).update(network).digest("hex")
   }
 }

@@ -61,7 +61,8 @@ describe("Deliveries whose signature failed", () => {
         const begun = performance.now()
         const answers = yield* Effect.replicateEffect(forge(forger), 75, { concurrency: 5 })
         const codes = answers.map(codeOf)
-        expect(codes.slice(0, 60)).toEqual(Array(60).fill("webhook_signature_invalid"))
+        // Five are on their way at one time, so they may arrive in another order.
+        expect(codes.filter((code) => code === "webhook_signature_invalid").length).toBeGreaterThanOrEqual(60)
         // The quota refills by one each second, which a slow machine may reach.
         const refilled = Math.ceil((performance.now() - begun) / 1_000)
         const refused = answers.filter((answer) => codeOf(answer) === "rate_limited")

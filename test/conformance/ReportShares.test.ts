@@ -1,4 +1,4 @@
-/** Nobody ends everybody's reports, over HTTP: floods of networks and of an account leave room to others. */
+/** Over HTTP: floods of reports from networks and of an account leave room to others. */
 import { join } from "node:path"
 import { describe, expect, it } from "@effect/vitest"
 import * as Effect from "effect/Effect"

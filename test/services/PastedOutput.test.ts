@@ -96,7 +96,7 @@ const keyNames = [
   "testing_key"
 ]
 
-/** A line that holds a credential, and the part of it that nobody may read. */
+/** A line that holds a credential, and the part of it that must not be readable. */
 interface Pasted {
   readonly how: string
   readonly line: string

@@ -231,7 +231,7 @@ describe("A report that finds no room", () => {
         deepStrictEqual(yield* sendMany(10, "a"), [...many(9, "reports_full"), "rate_limited 6"])
         deepStrictEqual(yield* sendMany(1, "stored"), ["replayed"])
       }),
-      { settings: { ...settings, reportsBytes: 2_000 } }
+      { settings: { ...settings, reportsBytes: 3_000 } }
     )
   )
 })

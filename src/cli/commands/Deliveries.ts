@@ -21,7 +21,7 @@ import {
   resumeTracker,
   trackerPauses
 } from "./DeliveryState.ts"
-import { changeEach, chosen, selectionOptions, sizeText } from "./ReportSelection.ts"
+import { changeEach, readChoice, selectionOptions, sizeText } from "./ReportSelection.ts"
 
 const id = Args.text({ name: "id" }).pipe(Args.withDescription("the delivery's id, report:rep_…"))
 
@@ -243,7 +243,7 @@ const discard = Command.make(
   { id: Args.optional(id), ...selectionOptions, reason, json },
   (given) =>
     Effect.gen(function* () {
-      const choice = yield* chosen(given)
+      const choice = yield* readChoice(given)
       if (given.reason.trim() === "" || given.reason.length > 500)
         return yield* usage("--reason is empty or longer than 500 characters", "use a shorter text")
       yield* Either.match(choice, {

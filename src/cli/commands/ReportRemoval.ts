@@ -12,7 +12,7 @@ import { json } from "../Flags.ts"
 import { toWholeReportJson } from "../JsonOutput.ts"
 import { printFacts, printJson } from "../Screen.ts"
 import { found, id, missing, removedBefore } from "./FoundReport.ts"
-import { changeEach, chosen, selectionOptions, sizeText } from "./ReportSelection.ts"
+import { changeEach, readChoice, selectionOptions, sizeText } from "./ReportSelection.ts"
 
 const reason = Options.text("reason").pipe(
   Options.withDescription(
@@ -142,7 +142,7 @@ export const remove = Command.make(
   { id: Args.optional(id), ...selectionOptions, reason, json },
   (given) =>
     Effect.gen(function* () {
-      const choice = yield* chosen(given)
+      const choice = yield* readChoice(given)
       if (!given.dryRun && (given.reason.trim() === "" || given.reason.length > 500))
         return yield* usage("--reason is missing, empty or longer than 500 characters", "give a short text")
       const { eraseRemoved } = yield* OperatorQueries

@@ -38,7 +38,7 @@ interface Given {
 }
 
 /** The id, or what the filters select together. */
-export const chosen = (
+export const readChoice = (
   given: Given
 ): Effect.Effect<Either.Either<ReportSelection, string>, CommandFailed> => {
   const { anonymous, id, reporter } = given

@@ -17,7 +17,7 @@ const leastReport = 1_100
 const megabytes = (bytes: number): string =>
   `${(bytes / 1_000_000).toLocaleString("en", { maximumFractionDigits: 1 })} MB`
 
-export const reportsFinding = (
+const reportsFinding = (
   { bytes, largestNetwork, largestReporter, verified }: ReportUse,
   { anonymousReports, reportsBytes }: Pick<SettingsValues, "anonymousReports" | "reportsBytes">
 ): Finding => {

@@ -72,7 +72,7 @@ export const makeIntrospection = (
                 ? Effect.as(stored.nameActor(known.loginOf(credential)), answer)
                 : Effect.succeed(answer)
             }
-            // A stranger's token has no row.
+            // An unknown token has no row.
             const forget = known.isKnown(credential) ? stored.forgetToken(credential) : Effect.void
             return health
               .confirmInactive(credential)

@@ -1,6 +1,6 @@
 /**
- * The store's memory of sessions, which outlives this process and is shared by all instances. It only tells the budget which
- * credentials are no strangers. An access that fails, or takes long, is as if there were no row.
+ * The store's memory of sessions, which outlives this process and is shared by all instances. It only makes credentials
+ * known to the budget. An access that fails, or takes long, is as if there were no row.
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"

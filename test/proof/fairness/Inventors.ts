@@ -76,7 +76,7 @@ export interface Visit {
   seconds: number
 }
 
-/** Logs in at a time, comes back as told, and takes another short-lived token when one ends. */
+/** Logs in at a time, comes back at its `Retry-After`, and takes another short-lived token when one ends. */
 export const visit = (world: World, name: string, address: string, at: number): Visit => {
   const { random, send, time, upstreams } = world
   const actor = `c:${name}`

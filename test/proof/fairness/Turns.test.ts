@@ -1,4 +1,4 @@
-/** Whoever waits as told logs in, behind the address of a host that invents credentials. */
+/** People who come back at their `Retry-After` log in, also behind the address of a host that invents credentials. */
 import { describe, expect, it } from "vitest"
 import { invent, type Invented, limitedByIam, servedWithin, sixVisits } from "./Inventors.ts"
 import { openWorld, type World } from "./World.ts"

@@ -174,10 +174,10 @@ export const makeCallWindows = (budget: number, windows = new Map<string, Window
     const calls = { own: own.length, ofOwner: callsOfOwner(window, claim) }
     const waiting = claim.turnOf === undefined || share === "essential" ? undefined : key
     const mostTurns = Math.ceil(placesOf(share, budget) / 2)
-    const asTold = waiting === undefined ? 0 : turns.patienceOf(waiting, now)
+    const comebacks = waiting === undefined ? 0 : turns.patienceOf(waiting, now)
     const usedTurns =
-      asTold > 0 ? count(places.all(), (place) => place.share === share && place.patient === true) : 0
-    const patience = usedTurns < mostTurns ? asTold : 0
+      comebacks > 0 ? count(places.all(), (place) => place.share === share && place.patient === true) : 0
+    const patience = usedTurns < mostTurns ? comebacks : 0
     const kept =
       waiting === undefined ? 0 : turns.keptFrom({ window: name, share, key: waiting, patience }, now)
     const ceiling = ceilingOf(share, budget, held + kept, leftToOthers(calls, budget))

@@ -19,7 +19,7 @@ export interface Place {
   /** Kept for one more call of the same credential. */
   reserved: boolean
   takenAt: number
-  /** Its credential came back as told (`Turns`). */
+  /** Its credential came back at its retry time (`Turns`). */
   readonly patient?: boolean
 }
 

@@ -1,18 +1,18 @@
 /**
- * Who comes back as told goes first. A credential without a place is told a time. Where it has a turn, a place is kept for it
- * from that time on, for 10 s, from calls of its share that have waited less. Plain bookkeeping without effects, in bounded
- * memory; times are monotonic milliseconds.
+ * The order of credentials that were refused for lack of a place: one that comes back at the time of its `Retry-After` goes before
+ * new calls. Where it has a turn, a place is kept for it from that time on, for 10 s, from calls of its share that have come back
+ * less often. Plain bookkeeping without effects, in bounded memory; times are monotonic milliseconds.
  */
 import { makeQuota } from "../../../services/Quota.ts"
 import { putBounded } from "../BoundedMap.ts"
 import type { Share } from "./Shares.ts"
 
-/** Milliseconds after the time that it was told in which a credential comes back as told. */
+/** Milliseconds after its retry time in which a credential is in time. */
 export const turnGrace = 10_000
 const turnsOfNetwork = 2
 const maxTurns = 1_000
-/** Credentials whose times are kept. Beyond it the one with the oldest write is removed. */
-const maxTold = 20_000
+/** Credentials whose retry times are kept. Beyond it the one with the oldest write is removed. */
+const maxRetryTimes = 20_000
 /** Milliseconds from its first refusal on in which a credential counts as waiting: then a short-lived token has ended. */
 const waitMillis = 120_000
 /** Seconds after which a credential without a turn may come back, in case a place or a turn is free then. */
@@ -26,7 +26,7 @@ export interface Caller {
   readonly window: string
   readonly share: Share
   readonly key: string
-  /** How often in a row the credential came back as told; 0 for a new call. */
+  /** How often in a row the credential came back in time; 0 for a new call. */
   readonly patience: number
 }
 
@@ -39,9 +39,10 @@ interface Turn extends Waiting {
   readonly at: number
 }
 
-/** What a credential was told, `patience` times in a row before. */
-interface Told {
+/** When a refused credential may come back. */
+interface RetryTime {
   readonly at: number
+  /** The first refusal of the row. */
   readonly since: number
   readonly patience: number
 }
@@ -51,7 +52,7 @@ export interface Turns {
   /** Places that are kept from the call: the due turns of its share whose credentials are as patient. */
   readonly keptFrom: (caller: Caller, now: number) => number
   /**
-   * The time that a refused credential is told. It has a turn then if one is left in its window and network, or if it takes that
+   * The retry time of a refused credential. It has a turn then if one is left in its window and network, or if it takes that
    * of a less patient credential. `ends`: when places become free. `most`: turns of its share in its window.
    */
   readonly refuse: (
@@ -67,7 +68,7 @@ export interface Turns {
 
 export const makeTurns = (): Turns => {
   const turns = new Map<string, Turn>()
-  const told = new Map<string, Told>()
+  const retryTimes = new Map<string, RetryTime>()
   const retries = makeQuota(retriesOfNetwork)
 
   const turnsAt = (now: number): ReadonlyArray<Turn> => {
@@ -76,9 +77,9 @@ export const makeTurns = (): Turns => {
   }
   const nameOf = ({ key, window }: { readonly window: string; readonly key: string }) => `${window} ${key}`
 
-  /** What the credential was told, if it comes back as told. */
-  const keptBy = (key: string, now: number): Told | undefined => {
-    const found = told.get(key)
+  /** The retry time of the credential, if it comes back in time. */
+  const metBy = (key: string, now: number): RetryTime | undefined => {
+    const found = retryTimes.get(key)
     return found !== undefined &&
       found.at <= now &&
       now <= found.at + turnGrace &&
@@ -86,7 +87,7 @@ export const makeTurns = (): Turns => {
       ? found
       : undefined
   }
-  const patienceAfter = (kept: Told | undefined): number => (kept === undefined ? 0 : kept.patience + 1)
+  const patienceAfter = (met: RetryTime | undefined): number => (met === undefined ? 0 : met.patience + 1)
 
   /** The time of a turn of the credential, where it gets one. */
   const turnFor = (
@@ -114,11 +115,11 @@ export const makeTurns = (): Turns => {
     const own = turns.get(nameOf(caller))
     if (own !== undefined && own.at > now) return own.at
     turns.delete(nameOf(caller))
-    const kept = keptBy(key, now)
-    const patience = patienceAfter(kept)
-    const since = kept?.since ?? now
-    const tell = (at: number): number => {
-      putBounded(told, key, { at, since, patience }, maxTold)
+    const met = metBy(key, now)
+    const patience = patienceAfter(met)
+    const since = met?.since ?? now
+    const keep = (at: number): number => {
+      putBounded(retryTimes, key, { at, since, patience }, maxRetryTimes)
       return at
     }
     const waiting = { ...caller, patience }
@@ -126,15 +127,15 @@ export const makeTurns = (): Turns => {
     if (turn !== undefined && turn.at < since + waitMillis) {
       if (turn.instead !== undefined) turns.delete(nameOf(turn.instead))
       turns.set(nameOf(caller), { ...waiting, at: turn.at })
-      return tell(turn.at)
+      return keep(turn.at)
     }
     const { policy, remaining } = retries.take(network, now)
     const seconds = Math.ceil(((policy.quota - remaining) * policy.windowSeconds) / policy.quota)
-    return tell(now + 1_000 * Math.max(retrySeconds, seconds))
+    return keep(now + 1_000 * Math.max(retrySeconds, seconds))
   }
 
   return {
-    patienceOf: (key, now) => patienceAfter(keptBy(key, now)),
+    patienceOf: (key, now) => patienceAfter(metBy(key, now)),
     keptFrom: ({ key, patience, share, window }, now) =>
       turnsAt(now).filter(
         (turn) =>
@@ -146,6 +147,6 @@ export const makeTurns = (): Turns => {
       ).length,
     refuse,
     use: (window, key) => void turns.delete(nameOf({ window, key })),
-    forget: (key) => void told.delete(key)
+    forget: (key) => void retryTimes.delete(key)
   }
 }
