@@ -262,6 +262,16 @@ describe("Redaction", () => {
     }
   })
 
+  it("reads codes that end each other, however many", () => {
+    for (const [code, count] of [
+      ["%3", 50_000],
+      ["\\u003", 50_000],
+      ["&#5", 50_000]
+    ] as const)
+      expect(redact(`${token} ${code.repeat(count)}1`)).toBe(`${redactedText} ${code.repeat(count)}1`)
+    expect(redact(`oat%${"%3".repeat(9_999)}5F${token.slice(4)}`)).not.toContain(token.slice(4))
+  })
+
   it("covers every string and key of a JSON value, and keeps all other values", () => {
     expect(
       redactJson({
