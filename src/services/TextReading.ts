@@ -230,10 +230,11 @@ class Reader {
     while (places < 40 && isParameter(this.back(places))) places += 1
     const [first, before] = [this.back(places), this.back(places + 1)]
     if (before === escape && (first === bracket || first === 0x28)) this.pop(places + 1)
-    else if (first === bracket && (code === 0x6d || code === 0x4b)) {
+    else if (first === bracket) {
       const mark = this.back(places + 2)
       const isWritten = (before === bracket && mark === 0x5e) || (before === 0x65 && mark === backslash)
-      this.pop(isWritten ? places + 2 : places)
+      if (isWritten) this.pop(places + 2)
+      else if (code === 0x6d || code === 0x4b) this.pop(places)
     }
   }
 
@@ -379,7 +380,7 @@ const readOpenReferences = (given: Reading, reader: Reader): void => {
 }
 
 /** Text of which a reader may see something else than what is written. */
-const encoded = /[^\t\n -~]|[\\%&]|\[[\d;]*[mK]/
+const encoded = /[^\t\n -~]|[\\%&]|\^\[\[|\[[\d;]*[mK]/
 
 /** The text as its readers decode it; none when that is the text itself. */
 export const readText = (text: string): ReadonlyArray<Reading> => {
