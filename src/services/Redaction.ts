@@ -95,13 +95,15 @@ export const redact = (text: string): string =>
 /** The name of a header with a credential, as a program or CGI writes it. The value under the first group is never anything else. */
 const headerName =
   /^\s*(?:((?:(?:[\w.-]*[-_.])?(?:proxy|http|headers?|x)[-_.])?authorization)|[\w.-]*(?:environment|testing|iam[-_]test)[-_]key)\s*$/i
-const findHeader = (name: unknown): RegExpExecArray | null =>
-  typeof name !== "string" || name.length < shortest
-    ? null
-    : [name, ...readText(name).map(({ text }) => text)].reduce<RegExpExecArray | null>(
-        (found, reading) => found ?? headerName.exec(reading),
-        null
-      )
+/** Such a name in short: the one that is given may be long, and stands before each of many values. */
+const findHeader = (name: unknown): "authorization" | "testing_key" | undefined => {
+  if (typeof name !== "string" || name.length < shortest) return undefined
+  const found = [name, ...readText(name).map(({ text }) => text)].reduce<RegExpExecArray | null>(
+    (before, reading) => before ?? headerName.exec(reading),
+    null
+  )
+  return found === null ? undefined : found[1] === undefined ? "testing_key" : "authorization"
+}
 
 type Clean = (text: string) => string
 
@@ -126,17 +128,18 @@ const redactEntries = (
   }
   const all = Object.entries(entries)
   // A header as `{ name, value }`, as recordings of a browser have it.
-  const described = all.find(([name, value]) => nameMember.test(name) && findHeader(value) !== null)?.[1]
+  const member = all.find(([name, value]) => nameMember.test(name) && findHeader(value) !== undefined)
+  const described = findHeader(member?.[1])
   return Object.fromEntries(
     all.map(([name, value]) => {
       const header = findHeader(name)
-      const isValue = header === null && valueMember.test(name)
-      const label = isValue ? described : header?.[0]
+      const isValue = header === undefined && valueMember.test(name)
+      const label = isValue ? described : header
       return [
         free(clean(name)),
         isValue && redactValue !== undefined
           ? redactValue(value)
-          : header?.[1] !== undefined
+          : header === "authorization"
             ? redactHeader(value, clean)
             : label === undefined
               ? redactJson(value, clean)
@@ -173,11 +176,10 @@ const redactAfter = (name: string, value: unknown, clean: Clean): unknown =>
 export const redactJson = (value: unknown, clean: Clean = redact): unknown => {
   if (typeof value === "string") return clean(value)
   if (Array.isArray(value))
-    return value.map((one, at) =>
-      findHeader(value[at - 1]) === null
-        ? redactJson(one, clean)
-        : redactAfter(`${value[at - 1]}|`, one, clean)
-    )
+    return value.map((one, at) => {
+      const header = findHeader(value[at - 1])
+      return header === undefined ? redactJson(one, clean) : redactAfter(`${header}|`, one, clean)
+    })
   return isObject(value) ? redactEntries(value, clean) : value
 }
 
