@@ -77,7 +77,7 @@ const shortest = 10
 /** A user and a password in base64. */
 const pairs = /basic(?:%20|[^A-Za-z0-9]){1,12}(?!basic)([A-Za-z0-9+/_-]{4,}={0,2})/gi
 /** With nothing of what the bytes of a word or of a random text contain. */
-const pair = /^[^\p{Cc}\uFFFD:]+:(?:[^\p{Cc}\uFFFD]*$|[^\p{Cc}\uFFFD]{8})/u
+const pair = /^(?:[^\p{Cc}\uFFFD:]+:[^\p{Cc}\uFFFD]*$|[^\p{Cc}\uFFFD:]*:[^\p{Cc}\uFFFD]{8})/u
 const findPairs: Find = (text) =>
   Array.from(text.matchAll(pairs)).flatMap(({ 0: whole, 1: run = "", index }) =>
     pair.test(Buffer.from(run, "base64").toString()) ? [{ start: index, end: index + whole.length }] : []

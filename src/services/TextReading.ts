@@ -108,6 +108,8 @@ class Reader {
   private size = 0
   /** Where the last command of a terminal (OSC) begins. */
   private command = -1
+  /** What codes mean, the last first. Each may end another code, as often as the text is long: more than the stack of calls holds. */
+  private readonly decoded: Array<readonly [code: number, start: number, end: number]> = []
   /** Such commands, which a terminal does not print. They are read after all other text. */
   private readonly aside: Array<readonly [code: number, start: number, end: number]> = []
 
@@ -140,8 +142,13 @@ class Reader {
     return first
   }
 
-  /** Reads a character, which is written between these positions of the source. */
+  /** Reads a character, which is written between these positions of the source, and then what it decodes to. */
   read(code: number, written: number, end: number): void {
+    this.readOne(code, written, end)
+    for (let next = this.decoded.pop(); next !== undefined; next = this.decoded.pop()) this.readOne(...next)
+  }
+
+  private readOne(code: number, written: number, end: number): void {
     const start = isCode(written, end) && !isVisibleAscii(code) ? this.popBackslashes(written) : written
     if (isVisibleAscii(code)) this.readVisible(code, start, end)
     else if (code === escape) this.push(code, start, end)
@@ -150,13 +157,21 @@ class Reader {
     else {
       const shown = shownForm(code)
       if (shown === "\n") this.command = -1
-      if (ascii.test(shown)) this.readText(shown, start, end)
+      if (ascii.test(shown)) this.decodeText(shown, start, end)
       else if (shown !== "") this.push(codeOf(shown), start, end)
     }
   }
 
   readText(text: string, start: number, end: number): void {
     for (const character of text) this.read(character.codePointAt(0) ?? unknown, start, end)
+  }
+
+  private decode(code: number, start: number, end: number): void {
+    this.decoded.push([code, start, end])
+  }
+
+  private decodeText(text: string, start: number, end: number): void {
+    for (const character of [...text].reverse()) this.decode(character.codePointAt(0) ?? unknown, start, end)
   }
 
   /** Reads a part of another reading. */
@@ -167,7 +182,7 @@ class Reader {
   private readSurrogate(code: number, start: number, end: number): void {
     const high = this.back(1)
     if (code < 0xdc00 || high < 0xd800 || high > 0xdbff) this.push(code, start, end)
-    else this.read((high - 0xd800) * 0x400 + (code - 0xdc00) + 0x10000, this.pop(1), end)
+    else this.decode((high - 0xd800) * 0x400 + (code - 0xdc00) + 0x10000, this.pop(1), end)
   }
 
   private readVisible(code: number, start: number, end: number): void {
@@ -180,7 +195,7 @@ class Reader {
     else if (isLetter) this.push(code + escaped, this.popCode(code, 1), end)
     else if (control === undefined) this.push(code, this.popBackslashes(start), end)
     else {
-      this.read(control, this.popBackslashes(start), end)
+      this.decode(control, this.popBackslashes(start), end)
       return
     }
     if (code === 0x3b) this.endReference(end)
@@ -215,10 +230,11 @@ class Reader {
     while (places < 40 && isParameter(this.back(places))) places += 1
     const [first, before] = [this.back(places), this.back(places + 1)]
     if (before === escape && (first === bracket || first === 0x28)) this.pop(places + 1)
-    else if (first === bracket && (code === 0x6d || code === 0x4b)) {
+    else if (first === bracket) {
       const mark = this.back(places + 2)
       const isWritten = (before === bracket && mark === 0x5e) || (before === 0x65 && mark === backslash)
-      this.pop(isWritten ? places + 2 : places)
+      if (isWritten) this.pop(places + 2)
+      else if (code === 0x6d || code === 0x4b) this.pop(places)
     }
   }
 
@@ -254,11 +270,11 @@ class Reader {
       if (code < 0) continue
       const start = this.back(places) === percent ? this.pop(places) : this.popCode(code, places)
       if (isByte) this.readByte(code, start, end)
-      else this.read(code, start, end)
+      else this.decode(code, start, end)
       return true
     }
     const isEscape = this.back(4) === backslash && this.numberAbove(3) === 0x033
-    if (isEscape) this.read(escape, this.pop(4), end)
+    if (isEscape) this.decode(escape, this.pop(4), end)
     return isEscape
   }
 
@@ -271,7 +287,7 @@ class Reader {
 
   private readByte(byte: number, start: number, end: number): void {
     if (byte < 0x80) {
-      this.read(byte, start, end)
+      this.decode(byte, start, end)
       return
     }
     this.push(firstByte + byte, this.popBackslashes(start), end)
@@ -281,7 +297,7 @@ class Reader {
       code += (this.back(length) & 0x3f) * 64 ** (length - 1)
     const lead = this.back(length) - firstByte
     if (length !== (lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2) || lead < 0xc0) return
-    this.read(code + (lead & (0x7f >> length)) * 64 ** (length - 1), this.pop(length), end)
+    this.decode(code + (lead & (0x7f >> length)) * 64 ** (length - 1), this.pop(length), end)
   }
 
   /** The number of the digits that end at the second place, and the first place below them. */
@@ -302,7 +318,7 @@ class Reader {
     const letter = this.back(places + 1)
     if (places < 3 || this.back(places) !== 0x7b || (letter !== 0x75 && letter !== 0x78)) return
     const all = this.placesOfCode(places + 1)
-    if (all > 0) this.read(code, this.popCode(code, all), end)
+    if (all > 0) this.decode(code, this.popCode(code, all), end)
   }
 
   /** `&#111;`, `&#x6f;`, `&oopf;` */
@@ -315,7 +331,7 @@ class Reader {
       const hash = places + mark
       if (places > 2 && (mark === 0 || (this.back(places) | 0x20) === 0x78))
         if (this.back(hash) === 0x23 && this.back(hash + 1) === ampersand) {
-          this.read(code, this.pop(hash + 1), end)
+          this.decode(code, this.pop(hash + 1), end)
           return
         }
     }
@@ -325,7 +341,7 @@ class Reader {
     const name = String.fromCharCode(...this.codes.slice(this.size - places + 1, this.size - 1))
     // Some readers ignore the case of names.
     const shown = decodeName(name) ?? decodeName(name.toLowerCase())
-    if (shown !== undefined) this.readText(shown, this.pop(places), end)
+    if (shown !== undefined) this.decodeText(shown, this.pop(places), end)
   }
 
   finish(): Reading {
@@ -364,7 +380,7 @@ const readOpenReferences = (given: Reading, reader: Reader): void => {
 }
 
 /** Text of which a reader may see something else than what is written. */
-const encoded = /[^\t\n -~]|[\\%&]|\[[\d;]*[mK]/
+const encoded = /[^\t\n -~]|[\\%&]|\^\[\[|\[[\d;]*[mK]/
 
 /** The text as its readers decode it; none when that is the text itself. */
 export const readText = (text: string): ReadonlyArray<Reading> => {

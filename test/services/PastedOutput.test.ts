@@ -31,6 +31,7 @@ const ofTokens: Readonly<Record<string, (token: string) => string>> = {
   tput: (token) => halves(token, "\u001b(B\u001b[m"),
   "colours without the escape character": (token) => `[01;31m[K${token.slice(0, 4)}[m[K${token.slice(4)}`,
   "cat -v": (token) => halves(token, "^[[01;31m^[[K"),
+  "cat -v, of a moved cursor": (token) => halves(token, "^[[0G"),
   "an escape character by its letter": (token) => halves(token, "\\e[31m"),
   "an octal escape character": (token) => halves(token, "\\033[31m"),
   "an escape character in hexadecimal": (token) => halves(token, "\\x1b[31m"),
@@ -137,7 +138,10 @@ const pasted: FastCheck.Arbitrary<Pasted> = FastCheck.oneof(
       secret
     })
   ),
-  basic.map((secret) => ({ how: "nothing", line: `sent Basic ${secret} to the service`, secret }))
+  basic.map((secret) => ({ how: "nothing", line: `sent Basic ${secret} to the service`, secret })),
+  token
+    .map((password) => base64(`:${password}`))
+    .map((secret) => ({ how: "no user", line: `sent Basic ${secret}`, secret }))
 )
 
 /** Lines of a log that hold no credential, though words of some. */

@@ -262,6 +262,27 @@ describe("Redaction", () => {
     }
   })
 
+  it("takes no longer for many values of a header with a long name than for as many texts", () => {
+    const least = (run: () => void) => Math.min(...Array.from({ length: 3 }, () => cpuMillisOf(run)))
+    const name = `${"a".repeat(24_000)}_testing_key`
+    const values = Array.from({ length: 6_000 }, () => "x")
+    const plain = least(() => void redactJson([name.slice(1, -1), values]))
+    for (const value of [[name, values], { [name]: values }, { name, value: values }])
+      expect(least(() => void redactJson(value))).toBeLessThan(5 * Math.max(plain, 20))
+    const key = "Abcdefghijklmnopqrstuvwxyz012345"
+    expect(redactJson({ [name]: ["x", key] })).toEqual({ [name]: ["x", redactedText] })
+  })
+
+  it("reads codes that end each other, however many", () => {
+    for (const [code, count] of [
+      ["%3", 50_000],
+      ["\\u003", 50_000],
+      ["&#5", 50_000]
+    ] as const)
+      expect(redact(`${token} ${code.repeat(count)}1`)).toBe(`${redactedText} ${code.repeat(count)}1`)
+    expect(redact(`oat%${"%3".repeat(9_999)}5F${token.slice(4)}`)).not.toContain(token.slice(4))
+  })
+
   it("covers every string and key of a JSON value, and keeps all other values", () => {
     expect(
       redactJson({
