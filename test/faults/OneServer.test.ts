@@ -1,6 +1,6 @@
 /** Several server processes on one SQLite file: one of them serves. */
-import { mkdirSync, statSync, symlinkSync } from "node:fs"
-import { join } from "node:path"
+import { chownSync, mkdirSync, rmSync, statSync, symlinkSync } from "node:fs"
+import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -93,6 +93,25 @@ describe("A second server on one SQLite file", () => {
         deepStrictEqual((yield* everyCall(first, yield* signIn(first))).round, healthy)
         assert.strictEqual((yield* stop(first.server)).code, 0)
         yield* serve({ MUSIC_DATABASE_PATH: join(links, "file.sqlite") })
+      })
+  )
+
+  it.scopedLive(
+    "leaves no file of its own to root: the database's account starts the server afterwards",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const first = yield* serve({ MUSIC_DATABASE_PATH: path })
+        yield* stop(first.server)
+        rmSync(`${path}-lock`)
+        if (process.getuid?.() === 0)
+          for (const file of [dirname(path), path]) chownSync(file, 65_534, 65_534)
+        yield* serve({ MUSIC_DATABASE_PATH: path })
+        const owner = statSync(path).uid
+        deepStrictEqual(
+          ["-lock", "-server"].map((suffix) => statSync(`${path}${suffix}`).uid),
+          [owner, owner]
+        )
       })
   )
 
