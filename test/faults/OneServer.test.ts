@@ -1,5 +1,5 @@
 /** Several server processes on one SQLite file: one of them serves. */
-import { chownSync, mkdirSync, rmSync, statSync, symlinkSync } from "node:fs"
+import { chownSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
 import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
@@ -113,6 +113,19 @@ describe("A second server on one SQLite file", () => {
           [owner, owner]
         )
       })
+  )
+
+  it.scopedLive("gives away no file that a link in the place of the lock leads to", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const other = join(yield* folder, "other")
+      for (const file of [path, other]) writeFileSync(file, "")
+      const { uid } = statSync(other)
+      if (process.getuid?.() === 0) for (const file of [dirname(path), path]) chownSync(file, 65_534, 65_534)
+      symlinkSync(other, `${path}-lock`)
+      yield* serve({ MUSIC_DATABASE_PATH: path })
+      assert.strictEqual(statSync(other).uid, uid)
+    })
   )
 
   it.scopedLive("waits while the first one finishes its requests, and then serves", () =>

@@ -1,5 +1,5 @@
 /** New files and folders that only their owner may read. */
-import { chownSync, closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs"
+import { closeSync, existsSync, lchownSync, lstatSync, mkdirSync, openSync, statSync } from "node:fs"
 import { dirname } from "node:path"
 import * as Either from "effect/Either"
 import { identity } from "effect/Function"
@@ -25,9 +25,12 @@ export const createFile = (path: string): void => {
   closeSync(openSync(path, "a", 0o600))
 }
 
-/** Gives `file` the owner of `other`. What root makes beside a database still belongs to the account that runs the server. */
+/**
+ * Gives `file` the owner of `other`, never through a link. What root makes beside a database still belongs to the account that runs
+ * the server.
+ */
 export const keepOwner = (file: string, other: string): void => {
   const { gid, uid } = statSync(other)
-  const own = statSync(file)
-  if (own.uid !== uid || own.gid !== gid) chownSync(file, uid, gid)
+  const own = lstatSync(file)
+  if (own.uid !== uid || own.gid !== gid) lchownSync(file, uid, gid)
 }
