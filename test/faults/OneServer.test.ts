@@ -1,6 +1,6 @@
 /** Several server processes on one SQLite file: one of them serves. */
-import { mkdirSync, statSync, symlinkSync } from "node:fs"
-import { join } from "node:path"
+import { chownSync, mkdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs"
+import { dirname, join } from "node:path"
 import { assert, describe, it } from "@effect/vitest"
 import { deepStrictEqual } from "@effect/vitest/utils"
 import * as Effect from "effect/Effect"
@@ -94,6 +94,38 @@ describe("A second server on one SQLite file", () => {
         assert.strictEqual((yield* stop(first.server)).code, 0)
         yield* serve({ MUSIC_DATABASE_PATH: join(links, "file.sqlite") })
       })
+  )
+
+  it.scopedLive(
+    "leaves no file of its own to root: the database's account starts the server afterwards",
+    () =>
+      Effect.gen(function* () {
+        const path = yield* freshPath
+        const first = yield* serve({ MUSIC_DATABASE_PATH: path })
+        yield* stop(first.server)
+        rmSync(`${path}-lock`)
+        if (process.getuid?.() === 0)
+          for (const file of [dirname(path), path]) chownSync(file, 65_534, 65_534)
+        yield* serve({ MUSIC_DATABASE_PATH: path })
+        const owner = statSync(path).uid
+        deepStrictEqual(
+          ["-lock", "-server"].map((suffix) => statSync(`${path}${suffix}`).uid),
+          [owner, owner]
+        )
+      })
+  )
+
+  it.scopedLive("gives away no file that a link in the place of the lock leads to", () =>
+    Effect.gen(function* () {
+      const path = yield* freshPath
+      const other = join(yield* folder, "other")
+      for (const file of [path, other]) writeFileSync(file, "")
+      const { uid } = statSync(other)
+      if (process.getuid?.() === 0) for (const file of [dirname(path), path]) chownSync(file, 65_534, 65_534)
+      symlinkSync(other, `${path}-lock`)
+      yield* serve({ MUSIC_DATABASE_PATH: path })
+      assert.strictEqual(statSync(other).uid, uid)
+    })
   )
 
   it.scopedLive("waits while the first one finishes its requests, and then serves", () =>

@@ -1,14 +1,5 @@
 /** Restore of a SQLite database: check the backup, copy it, mark what may have been filed since, swap the files. */
-import {
-  chmodSync,
-  chownSync,
-  existsSync,
-  linkSync,
-  realpathSync,
-  renameSync,
-  rmSync,
-  statSync
-} from "node:fs"
+import { chmodSync, existsSync, linkSync, realpathSync, renameSync, rmSync, statSync } from "node:fs"
 import { dirname, resolve } from "node:path"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
@@ -33,7 +24,7 @@ import {
 } from "./DatabaseFiles.ts"
 import { refusePostgresRestore } from "./PostgresTools.ts"
 import { runByClient } from "../Query.ts"
-import { createFolder } from "../sqlite/PrivateFile.ts"
+import { createFolder, keepOwner } from "../sqlite/PrivateFile.ts"
 import { nameOf } from "../sqlite/SqliteFiles.ts"
 import { hasSessionDigests, markUnfiledUnknown, removeSessionDigests } from "./RestoreReconciliation.ts"
 
@@ -110,13 +101,6 @@ const lockDatabase = (database: string): Effect.Effect<void, BackupFailed, Scope
 export const refuseOpenDatabase = (place: DatabasePlace): Effect.Effect<void, BackupFailed> =>
   Option.isSome(place.databaseUrl) ? Effect.void : Effect.scoped(lockDatabase(resolve(place.databasePath)))
 
-/** When root restores, the database still belongs to the account that runs the server. */
-const keepOwner = (partial: string, target: string): void => {
-  const { gid, uid } = statSync(existsSync(target) ? target : dirname(target))
-  const own = statSync(partial)
-  if (own.uid !== uid || own.gid !== gid) chownSync(partial, uid, gid)
-}
-
 const moveCompanions = (from: string, to: string): void => {
   for (const suffix of companions)
     if (existsSync(`${from}${suffix}`)) renameSync(`${from}${suffix}`, `${to}${suffix}`)
@@ -128,7 +112,7 @@ const moveCompanions = (from: string, to: string): void => {
  */
 const swap = (partial: string, target: string, aside: string): Effect.Effect<void, BackupFailed> =>
   attempt(target, "Check the folder, and try again.", () => {
-    keepOwner(partial, target)
+    keepOwner(partial, existsSync(target) ? target : dirname(target))
     if (existsSync(target)) linkSync(target, aside)
     moveCompanions(target, aside)
     publish(partial, target)

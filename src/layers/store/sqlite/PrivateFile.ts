@@ -1,5 +1,5 @@
 /** New files and folders that only their owner may read. */
-import { closeSync, existsSync, mkdirSync, openSync, statSync } from "node:fs"
+import { closeSync, existsSync, lchownSync, lstatSync, mkdirSync, openSync, statSync } from "node:fs"
 import { dirname } from "node:path"
 import * as Either from "effect/Either"
 import { identity } from "effect/Function"
@@ -23,4 +23,14 @@ export const createFile = (path: string): void => {
   if (existsSync(path)) return
   createFolder(dirname(path))
   closeSync(openSync(path, "a", 0o600))
+}
+
+/**
+ * Gives `file` the owner of `other`, never through a link. What root makes beside a database still belongs to the account that runs
+ * the server.
+ */
+export const keepOwner = (file: string, other: string): void => {
+  const { gid, uid } = statSync(other)
+  const own = lstatSync(file)
+  if (own.uid !== uid || own.gid !== gid) lchownSync(file, uid, gid)
 }

@@ -12,7 +12,7 @@ import { Drain } from "../../../services/Drain.ts"
 import { recurWithin } from "../../../services/MonotonicTime.ts"
 import { StoreUnavailable } from "../../../services/Store.ts"
 import { isLocked, openFailed, toStoreUnavailable } from "../StoreErrors.ts"
-import { createFile } from "./PrivateFile.ts"
+import { createFile, keepOwner } from "./PrivateFile.ts"
 import { loadAddon } from "./SqliteAddon.ts"
 import { openConnection } from "./SqliteConnection.ts"
 import { locateFile, nameOf } from "./SqliteFiles.ts"
@@ -38,13 +38,15 @@ export const lockForServer = (
     const lockFile = `${file}-lock`
     const serverFile = `${file}-server`
     const unmark = Effect.ignore(Effect.try(() => rmSync(serverFile, { force: true })))
+    const own = (made: string) => Effect.ignore(Effect.try(() => keepOwner(made, file)))
     // Never through a link that is there.
     const mark = Effect.try(() =>
       writeFileSync(serverFile, `process ${process.pid} on ${hostname()}`, { flag: "wx", mode: 0o600 })
-    )
+    ).pipe(Effect.zipRight(own(serverFile)))
 
     const opening = (error: unknown) => openFailed(nameOf(lockFile), error)
     yield* Effect.try({ try: () => createFile(lockFile), catch: opening })
+    yield* own(lockFile)
     const { execute } = yield* openConnection(driver, lockFile, opening)
     // It does not wait, which would block the thread, and leaves no journal behind.
     for (const pragma of ["busy_timeout = 0", "journal_mode = MEMORY"]) execute(`PRAGMA ${pragma}`)
