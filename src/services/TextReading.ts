@@ -28,6 +28,7 @@ const isPlainAfterBackslash = (code: number): boolean =>
   beginsCode.has(code) || code === 0x20 || (isAlphanumeric(code) && !escapes.has(code))
 /** The letters that a backslash and so many hexadecimal digits make a code. */
 const codeLetters = new Map([..."xuU"].map((letter, at) => [codeOf(letter), 2 ** (at + 1)]))
+const codeForms = Array.from(codeLetters, ([letter, count]) => ({ letter, count }))
 /** Added to such a letter when its backslash is gone, as it belonged to the code of the letter as well. */
 const escaped = 0x200000
 
@@ -95,16 +96,15 @@ const longestName = 31
  */
 const openReference =
   /&(?:#(x0*[0-9a-f]{1,6}|0*[0-9]{1,7})|(colon|lowbar|UnderBar|quot|nbsp|shy|zwn?j|lrm|rlm|NoBreak|Invisible(?:Times|Comma)|ApplyFunction|ZeroWidthSpace|Negative(?:VeryThin|Thin|Medium|Thick)Space))/gi
-const openPasses = 2
 
 class Reader {
   /** Whether another reader reads the text in another way. */
   isAmbiguous = false
   /** Whether a code begins with its last backslash. */
   private readonly separate: boolean
-  private codes: Array<number> = []
-  private starts: Array<number> = []
-  private ends: Array<number> = []
+  private readonly codes: Array<number>
+  private readonly starts: Array<number>
+  private readonly ends: Array<number>
   private size = 0
   /** Where the last command of a terminal (OSC) begins. */
   private command = -1
@@ -113,8 +113,12 @@ class Reader {
   /** Such commands, which a terminal does not print. They are read after all other text. */
   private readonly aside: Array<readonly [code: number, start: number, end: number]> = []
 
-  constructor(separate: boolean) {
+  /** `units`: how many it reads, so that the stacks need not grow, which would take half of the time. */
+  constructor(separate: boolean, units: number) {
     this.separate = separate
+    this.codes = new Array(units)
+    this.starts = new Array(units)
+    this.ends = new Array(units)
   }
 
   /** The character so many places from the top, which is 1. */
@@ -186,21 +190,26 @@ class Reader {
   }
 
   private readVisible(code: number, start: number, end: number): void {
-    if (this.back(1) === escape && this.endsEscape(code)) return
-    const isDecoded = isCode(start, end)
-    const isLetter = isDecoded && codeLetters.has(code)
-    const isLiteral = isDecoded ? beginsCode.has(code) && !isLetter : isPlainAfterBackslash(code)
-    const control = isDecoded ? undefined : escapes.get(code)
-    if (this.back(1) !== backslash || isLiteral) this.push(code, start, end)
-    else if (isLetter) this.push(code + escaped, this.popCode(code, 1), end)
-    else if (control === undefined) this.push(code, this.popBackslashes(start), end)
-    else {
-      this.decode(control, this.popBackslashes(start), end)
-      return
-    }
+    const before = this.back(1)
+    if (before === escape && this.endsEscape(code)) return
+    if (before !== backslash) this.push(code, start, end)
+    else if (this.endControl(code, start, end)) return
     if (code === 0x3b) this.endReference(end)
     else if (code === 0x7d) this.endBraces(end)
     else if (!(digitOf(code) < 16 && this.endDigits(end)) && code >= 0x40) this.endSequence(code)
+  }
+
+  /** Reads a character behind a backslash. Returns true where both are a control. */
+  private endControl(code: number, start: number, end: number): boolean {
+    const isDecoded = isCode(start, end)
+    const isLetter = isDecoded && codeLetters.has(code)
+    const isLiteral = isDecoded ? beginsCode.has(code) && !isLetter : isPlainAfterBackslash(code)
+    const control = isDecoded || isLiteral ? undefined : escapes.get(code)
+    if (control !== undefined) this.decode(control, this.popBackslashes(start), end)
+    else if (isLiteral) this.push(code, start, end)
+    else if (isLetter) this.push(code + escaped, this.popCode(code, 1), end)
+    else this.push(code, this.popBackslashes(start), end)
+    return control !== undefined
   }
 
   /** The escape character is invisible unless a sequence begins. Returns true at the end of a command. */
@@ -258,7 +267,7 @@ class Reader {
 
   /** `%6f`, `\x6f`, `%u006f`, `\u006f`, `\U0000006f`, and the octal escape character, `\033`. */
   private endDigits(end: number): boolean {
-    for (const [letter, count] of codeLetters) {
+    for (const { count, letter } of codeForms) {
       const isByte = count === 2
       const places =
         isByte && this.back(3) === percent
@@ -387,20 +396,18 @@ export const readText = (text: string): ReadonlyArray<Reading> => {
   if (!encoded.test(text)) return []
   let isAmbiguous = false
   const readAs = (separate: boolean) => {
-    const passTo = (feed: (reader: Reader) => void): Reading => {
-      const reader = new Reader(separate)
+    const passTo = (units: number, feed: (reader: Reader) => void): Reading => {
+      const reader = new Reader(separate, units)
       feed(reader)
       isAmbiguous ||= reader.isAmbiguous
       return reader.finish()
     }
-    let reading = passTo((reader) => {
+    const reading = passTo(text.length, (reader) => {
       for (let at = 0; at < text.length; at += 1) reader.read(text.charCodeAt(at), at, at + 1)
     })
-    for (let pass = 0; pass < openPasses && reading.text.search(openReference) >= 0; pass += 1) {
-      const given = reading
-      reading = passTo((reader) => readOpenReferences(given, reader))
-    }
-    return reading
+    return reading.text.search(openReference) < 0
+      ? reading
+      : passTo(reading.text.length, (reader) => readOpenReferences(reading, reader))
   }
   const reading = readAs(false)
   return isAmbiguous ? [reading, readAs(true)] : [reading]
