@@ -141,7 +141,7 @@ onBoth("Commands by filter", (kind) => {
         ])
         expect(yield* left(place)).toEqual(["rep_v1", "rep_v2", "rep_v3"])
         expect(yield* store.reports.storedBytes).toBeLessThan(before - 3 * 1_900)
-        expect(yield* rawQuery(place, "SELECT holder FROM report_holders WHERE plane = ''")).toEqual([])
+        expect(yield* rawQuery(place, "SELECT holder FROM room_holders WHERE plane = ''")).toEqual([])
         const again = yield* store.reports.admit(
           sampleReport({ id: "rep_again", keyDigest: "rep_a1", reporter: Anonymous() }),
           true

@@ -84,7 +84,7 @@ describe("Reports of others", () => {
           expect(line).not.toContain("192.0.2")
         }
         // No address and no prefix of one is stored.
-        const rows = JSON.stringify(yield* kind.rawQuery(path, "SELECT * FROM report_holders"))
+        const rows = JSON.stringify(yield* kind.rawQuery(path, "SELECT * FROM room_holders"))
         expect(rows).toMatch(/[0-9a-f]{64}/)
         expect(rows).not.toMatch(/192\.0|2001:db8/)
       })

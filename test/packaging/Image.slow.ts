@@ -175,7 +175,7 @@ describe("The image", () => {
     const { code, output } = await end
     expect(output).toContain('"pid":1,')
     expect(code, output).toBe(0)
-    expect(await readdir(join(image, "data"))).toEqual(["music.sqlite"])
+    expect(await readdir(join(image, "data"))).toEqual(["music.sqlite", "music.sqlite-lock"])
     await Effect.runPromise(Scope.close(scope, Exit.void))
   })
 })

@@ -20,10 +20,15 @@ const leavesOf = (value: Json): ReadonlyArray<string> => {
   return typeof value === "string" || typeof value === "number" ? [String(value)] : []
 }
 
+/** The scheme of the contract, which a request may also spell in the wrong place. */
+const scheme = "Bearer"
+
 /** The values of a request: of its body, and of the headers that differ. */
 const valuesOf = ({ body, headers, value }: Draft): ReadonlyArray<string> => [
   ...(value === undefined ? [String(body ?? "")] : leavesOf(value)),
-  ...headers.filter(([name]) => !constant.includes(name.toLowerCase())).map(([, given]) => given)
+  ...headers
+    .filter(([name]) => !constant.includes(name.toLowerCase()))
+    .map(([, given]) => given.replaceAll(scheme, ""))
 ]
 
 const numbers = /(?<!\w)-?\d+(?:\.\d+)?(?:e[+-]?\d+)?/gi

@@ -16,7 +16,7 @@ import loginRefusals from "./0005_login_refusals.ts"
 import orderedReading from "./0006_ordered_reading.ts"
 import operatorsRecords from "./0007_operators_records.ts"
 import sessionDigests from "./0008_session_digests.ts"
-import reportHolders from "./0009_report_holders.ts"
+import roomHolders from "./0009_room_holders.ts"
 import { any, first } from "../Query.ts"
 import { OptionalWhole } from "../repositories/Rows.ts"
 import { migrationFailed } from "../StoreErrors.ts"
@@ -30,7 +30,7 @@ const migrations = {
   "0006_ordered_reading": orderedReading,
   "0007_operators_records": operatorsRecords,
   "0008_session_digests": sessionDigests,
-  "0009_report_holders": reportHolders
+  "0009_room_holders": roomHolders
 }
 
 export const migrationsTable = "migrations"

@@ -223,7 +223,7 @@ export const makeOperatorQueries = (database: Database): OperatorQueriesService 
           COALESCE(SUM(CASE WHEN plane <> '' THEN bytes END), 0) AS verified,
           COALESCE(MAX(CASE WHEN plane <> '' THEN bytes END), 0) AS largest_reporter,
           COALESCE(MAX(CASE WHEN plane = '' THEN bytes END), 0) AS largest_network
-        FROM report_holders`).map(
+        FROM room_holders`).map(
         Option.getOrElse(() => ({ bytes: 0, verified: 0, largestReporter: 0, largestNetwork: 0 }))
       )
     ),

@@ -122,7 +122,7 @@ export const makeReports = ({ sql, read, write }: Database, wakeUp: () => void):
   const sums = (holder: Holder | undefined): Query<{ readonly all: number; readonly held: number }> =>
     first(Schema.Struct({ all: Whole, held: Whole }))(sql`
       SELECT COALESCE((SELECT bytes FROM report_totals WHERE id = 1), 0) AS "all",
-        COALESCE((SELECT bytes FROM report_holders
+        COALESCE((SELECT bytes FROM room_holders
           WHERE plane = ${holder?.plane ?? ""} AND holder = ${holder?.holder ?? ""}), 0) AS held`).map(
       Option.getOrElse(() => ({ all: 0, held: 0 }))
     )

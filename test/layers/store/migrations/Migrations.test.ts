@@ -289,7 +289,7 @@ onBoth("Migrations", (kind) => {
         VALUES ('rep_old', 'production', 'old', 'c', 'anonymous', '{}', 'cli', 'req', 500, 'm')`
       yield* rawQuery(path, anonymous)
       const { reports } = yield* openStore(path)
-      const holders = rawQuery(path, "SELECT plane, holder, bytes FROM report_holders ORDER BY plane")
+      const holders = rawQuery(path, "SELECT plane, holder, bytes FROM room_holders ORDER BY plane")
       const ana = { plane: "production", holder: "verified:c:ana", bytes: 1_203 }
       deepStrictEqual(yield* holders, [ana])
       // The statements of an older version beside this one.

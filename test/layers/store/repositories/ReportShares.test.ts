@@ -158,7 +158,7 @@ onBoth("The parts of the room", (kind) => {
       yield* send(store, { id: "a", bytes: 60_000, network: "a" })
       deepStrictEqual(yield* send(store, { id: "a2", bytes: 1_100, network: "a" }), "network")
       for (const id of ["v", "a"]) yield* queries.removeReport(id, "a flood", 2_000)
-      const held = rawQuery(path, "SELECT * FROM report_holders")
+      const held = rawQuery(path, "SELECT * FROM room_holders")
       deepStrictEqual(yield* held, [])
       deepStrictEqual(yield* send(store, { id: "a2", bytes: 60_000, network: "a" }), "Stored")
       assert.strictEqual(yield* store.retention.reports(9_000), 3)
@@ -240,7 +240,7 @@ const run = (kind: Kind, steps: ReadonlyArray<Step>) =>
       const after = yield* sumsOf(kind, path)
       const held = after.filter(({ holder }) => holder !== null)
       assert.deepStrictEqual<unknown>(
-        yield* kind.rawQuery(path, "SELECT plane, holder, bytes FROM report_holders ORDER BY plane, holder"),
+        yield* kind.rawQuery(path, "SELECT plane, holder, bytes FROM room_holders ORDER BY plane, holder"),
         held
       )
       const total = yield* store.reports.storedBytes

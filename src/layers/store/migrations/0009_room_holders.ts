@@ -10,7 +10,7 @@ const planeOf = (row: string) => `CASE WHEN ${row}.reporter LIKE 'verified:%' TH
 const holderOf = (row: string) =>
   `CASE WHEN ${row}.reporter LIKE 'verified:%' THEN ${row}.reporter ELSE ${row}.network END`
 
-const add = "ON CONFLICT (plane, holder) DO UPDATE SET bytes = report_holders.bytes + excluded.bytes"
+const add = "ON CONFLICT (plane, holder) DO UPDATE SET bytes = room_holders.bytes + excluded.bytes"
 
 export default Effect.gen(function* () {
   const sql = yield* SqlClient
@@ -18,7 +18,7 @@ export default Effect.gen(function* () {
   // A keyed digest. None for reports of signed-in reporters, and for those from before.
   yield* sql`ALTER TABLE reports ADD COLUMN network TEXT`
   yield* sql`
-    CREATE TABLE report_holders (
+    CREATE TABLE room_holders (
       plane TEXT NOT NULL,
       holder TEXT NOT NULL,
       bytes BIGINT NOT NULL,
@@ -34,26 +34,26 @@ export default Effect.gen(function* () {
     orElse: () => "LENGTH(CAST(content AS BLOB))"
   })
   yield* sql.unsafe(`
-    INSERT INTO report_holders (plane, holder, bytes)
+    INSERT INTO room_holders (plane, holder, bytes)
     SELECT plane, reporter, SUM(${bytes} + 1000) FROM reports WHERE reporter LIKE 'verified:%' GROUP BY plane, reporter`)
 })
 
 const inSqlite = (sql: SqlClient) =>
   Effect.gen(function* () {
     const count = (row: "NEW" | "OLD", sign: "" | "-") =>
-      `INSERT INTO report_holders (plane, holder, bytes)
+      `INSERT INTO room_holders (plane, holder, bytes)
       SELECT ${planeOf(row)}, ${holderOf(row)}, ${sign}(LENGTH(CAST(${row}.content AS BLOB)) + 1000)
       WHERE ${holderOf(row)} IS NOT NULL ${add};`
-    const forget = `DELETE FROM report_holders
+    const forget = `DELETE FROM room_holders
       WHERE plane = ${planeOf("OLD")} AND holder = ${holderOf("OLD")} AND bytes <= 0;`
     const triggers = [
-      ["report_holders_added", "INSERT", count("NEW", "")],
+      ["holders_added", "INSERT", count("NEW", "")],
       [
-        "report_holders_changed",
+        "holders_changed",
         "UPDATE OF reporter, content, network",
         `${count("NEW", "")} ${count("OLD", "-")} ${forget}`
       ],
-      ["report_holders_removed", "DELETE", `${count("OLD", "-")} ${forget}`]
+      ["holders_removed", "DELETE", `${count("OLD", "-")} ${forget}`]
     ]
     for (const [name, event, body] of triggers)
       yield* sql.unsafe(`CREATE TRIGGER ${name} AFTER ${event} ON reports BEGIN ${body} END`)
@@ -69,29 +69,29 @@ const inPostgres = (sql: SqlClient) =>
       `SELECT ${planeOf(rows)} AS plane, ${holderOf(rows)} AS holder, ${sign}(OCTET_LENGTH(content) + 1000) AS change
         FROM ${rows} WHERE ${holderOf(rows)} IS NOT NULL`
     const count = (rows: string) =>
-      `INSERT INTO report_holders (plane, holder, bytes)
+      `INSERT INTO room_holders (plane, holder, bytes)
         SELECT plane, holder, SUM(change) FROM (${rows}) AS changes
         GROUP BY plane, holder HAVING SUM(change) <> 0 ORDER BY plane, holder ${add};`
     yield* sql.unsafe(`
-      CREATE FUNCTION count_report_holders() RETURNS trigger LANGUAGE plpgsql AS $$
+      CREATE FUNCTION count_room_holders() RETURNS trigger LANGUAGE plpgsql AS $$
       BEGIN
         IF TG_OP = 'INSERT' THEN ${count(changes("added", ""))}
         ELSE
           IF TG_OP = 'DELETE' THEN ${count(changes("removed", "-"))}
           ELSE ${count(`${changes("added", "")} UNION ALL ${changes("removed", "-")}`)} END IF;
-          DELETE FROM report_holders
+          DELETE FROM room_holders
             WHERE bytes <= 0 AND (plane, holder) IN (SELECT ${planeOf("removed")}, ${holderOf("removed")} FROM removed);
         END IF;
         RETURN NULL;
       END $$`)
     const triggers = [
-      ["report_holders_added", "INSERT", "NEW TABLE AS added"],
-      ["report_holders_changed", "UPDATE", "NEW TABLE AS added OLD TABLE AS removed"],
-      ["report_holders_removed", "DELETE", "OLD TABLE AS removed"]
+      ["holders_added", "INSERT", "NEW TABLE AS added"],
+      ["holders_changed", "UPDATE", "NEW TABLE AS added OLD TABLE AS removed"],
+      ["holders_removed", "DELETE", "OLD TABLE AS removed"]
     ]
     for (const [name, event, tables] of triggers)
       yield* sql.unsafe(
         `CREATE TRIGGER ${name} AFTER ${event} ON reports REFERENCING ${tables}
-        FOR EACH STATEMENT EXECUTE FUNCTION count_report_holders()`
+        FOR EACH STATEMENT EXECUTE FUNCTION count_room_holders()`
       )
   })
