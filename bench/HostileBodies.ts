@@ -161,7 +161,7 @@ export const hostileKinds: ReadonlyArray<HostileKind> = [
   },
   {
     name: "report, 430 KB, a repetition of a stored one",
-    bound: 15,
+    bound: 20,
     ratio: 3,
     status: 200,
     request: (address, plain) => report(address, plain, keyOf(address, plain)),
